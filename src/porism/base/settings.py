@@ -1,0 +1,228 @@
+"""Settings: every environment variable `PORISM_*`, in one typed table.
+
+The class `Settings` is the table: a line there is a variable, its type, its default, its allowed
+values and its page in the documentation. The environment is read once, at the first use.
+
+>>> with settings.override(debug=2, check=False):
+...     settings.debug, settings.check
+(2, False)
+>>> settings.read({"PORISM_DEBUG": "loud"})
+Traceback (most recent call last):
+    ...
+porism.base.errors.SettingsError: PORISM_DEBUG is 'loud'
+  where: the environment
+  why: allowed is a whole number from 0 to 4
+  fix: set it to an allowed value, or unset it (the default is 0)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Final
+
+from porism.base.errors import SettingsError
+
+PREFIX: Final = "PORISM_"
+
+
+class Setting(ABC):
+    """One row of the table. Read as an attribute of `settings`, it gives its current value."""
+
+    name: str
+    """The name of the attribute, set by the class that holds it."""
+
+    def __init__(self, default: int, doc: str) -> None:
+        self.default = default
+        self.doc = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return PREFIX + self.name.upper()
+
+    @property
+    @abstractmethod
+    def allowed(self) -> str:
+        """The allowed values, in words."""
+
+    @abstractmethod
+    def parse(self, text: str) -> int | None:
+        """The value of a text, or None where the text is no allowed value."""
+
+    def value(self) -> int:
+        """The value in force: that of the innermost override, else that of the environment."""
+        overrides = _overrides.get()
+        return overrides[self.name] if self.name in overrides else _environment()[self.name]
+
+
+class Integer(Setting):
+    """A whole number from `low` to `high`, both included."""
+
+    def __init__(self, default: int, doc: str, *, low: int, high: int) -> None:
+        super().__init__(default, doc)
+        self.low = low
+        self.high = high
+
+    def __get__(self, instance: object, owner: type) -> int:
+        return self.value()
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number from {self.low} to {self.high}"
+
+    def parse(self, text: str) -> int | None:
+        digits = text.removeprefix("-")
+        # Twenty digits hold every value allowed, and int() refuses thousands of them.
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+            return None
+        value = int(text)
+        return value if self.low <= value <= self.high else None
+
+
+class Flag(Setting):
+    """Yes or no."""
+
+    WORDS: Final = {"0": False, "1": True, "off": False, "on": True, "false": False, "true": True}
+
+    def __get__(self, instance: object, owner: type) -> bool:
+        return bool(self.value())
+
+    @property
+    def allowed(self) -> str:
+        return "one of " + ", ".join(self.WORDS)
+
+    def parse(self, text: str) -> bool | None:
+        return self.WORDS.get(text.lower())
+
+
+class Settings:
+    """The table. A setting is added by a line here; `docs/settings.md` follows from it."""
+
+    __slots__ = ()
+
+    debug = Integer(
+        0, "How much the compiler tells about its work: nothing at 0, more at each step.",
+        low=0, high=4,
+    )  # fmt: skip
+    trace = Flag(False, "Record every rewrite: its rule, the node before, after, and the stage.")
+    rewrite_limit = Integer(
+        1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
+        low=1, high=1_000_000_000,
+    )  # fmt: skip
+    check = Flag(True, "Check after every stage that only what its level allows is left.")
+
+    @contextlib.contextmanager
+    def override(self, **values: int) -> Iterator[None]:
+        """Give settings other values inside a `with` block, in this thread or task alone."""
+        by_name = {setting.name: setting for setting in TABLE}
+        checked = dict(_overrides.get())
+        for name, value in values.items():
+            if name not in by_name:
+                raise SettingsError(
+                    f"there is no setting {name!r}",
+                    why="the settings are " + ", ".join(by_name),
+                    fix=f"use a known name; {_closest(name, by_name)}",
+                )
+            setting = by_name[name]
+            parsed = setting.parse(str(value))
+            if parsed is None:
+                raise _not_allowed(setting, f"the setting {name}", value, "settings.override()")
+            checked[name] = parsed
+        token = _overrides.set(checked)
+        try:
+            yield
+        finally:
+            _overrides.reset(token)
+
+    def read(self, environment: Mapping[str, str]) -> dict[str, int]:
+        """The values of all settings in an environment; an empty variable counts as unset."""
+        values: dict[str, int] = {}
+        for setting in TABLE:
+            text = environment.get(setting.variable, "").strip()
+            value = setting.parse(text) if text else setting.default
+            if value is None:
+                raise _not_allowed(setting, setting.variable, text, "the environment")
+            values[setting.name] = value
+        known = [setting.variable for setting in TABLE]
+        for variable in sorted(environment):
+            if variable.startswith(PREFIX) and variable not in known:
+                warnings.warn(
+                    f"unknown environment variable {variable}; {_closest(variable, known)}",
+                    stacklevel=2,
+                )
+        return values
+
+    def reload(self) -> None:
+        """Forget what was read; the environment is read again at the next use."""
+        global _values
+        _values = None
+
+    def page(self) -> str:
+        """The text of `docs/settings.md`."""
+        rows = [
+            f"| `{setting.variable}` | {int(setting.default)} | {setting.allowed} | {setting.doc} |"
+            for setting in TABLE
+        ]
+        return "\n".join(
+            (
+                "# Settings",
+                "",
+                "<!-- Written by `python -m porism settings --page`; edit the table in",
+                "     src/porism/base/settings.py instead. -->",
+                "",
+                "Porism reads these environment variables once, at the first use. A value that is",
+                "not allowed is an error; an unknown `PORISM_*` variable is a warning that names",
+                "the closest known one. `porism settings` prints the values in force.",
+                "",
+                "| variable | default | allowed | meaning |",
+                "|---|---|---|---|",
+                *rows,
+                "",
+                "In Python, `settings.override(debug=2)` from `porism.base.settings` gives a",
+                "setting another value inside a `with` block, for the current thread or task.",
+                "",
+            )
+        )
+
+
+def _not_allowed(setting: Setting, what: str, value: object, where: str) -> SettingsError:
+    return SettingsError(
+        f"{what} is {value!r}",
+        where=where,
+        why=f"allowed is {setting.allowed}",
+        fix=f"set it to an allowed value, or unset it (the default is {int(setting.default)})",
+    )
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"the closest known one is {close[0]}"
+
+
+def _environment() -> dict[str, int]:
+    global _values
+    values = _values  # kept in hand: another thread may reload
+    if values is None:
+        values = _values = settings.read(os.environ)
+    return values
+
+
+TABLE: Final[tuple[Setting, ...]] = tuple(
+    row for row in vars(Settings).values() if isinstance(row, Setting)
+)
+"""The settings in the order of their declaration."""
+
+settings: Final = Settings()
+"""What the rest of Porism reads: `settings.debug`, `settings.trace`, ..."""
+
+_values: dict[str, int] | None = None
+_overrides: ContextVar[Mapping[str, int]] = ContextVar("overrides", default={})  # noqa: B039

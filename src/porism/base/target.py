@@ -1,0 +1,211 @@
+"""Targets: what a machine can do, as data. Passes ask a `Target`; they never ask a backend.
+
+>>> GENERIC_CPU.lanes(32), GENERIC_CPU.load_lanes(32)
+((4,), (1, 2, 4))
+>>> "SIN" in GENERIC_CPU.ops
+False
+>>> [core for core in H200.tensor_cores if core.dtype_in == "bf16"]
+[TensorCore(m=16, n=8, k=16, dtype_in='bf16', dtype_out='f32', threads=32)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from porism.base import dtypes
+from porism.base.errors import TargetError
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+DTYPES: Final = frozenset(dtype.name for dtype in dtypes.scalars() if dtype is not dtypes.index)
+"""The dtypes a machine can have. `index` is none of them: lowering gives it a width."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCore:
+    """An instruction that adds the product of an m×k and a k×n matrix to an m×n matrix."""
+
+    m: int
+    n: int
+    k: int
+    dtype_in: str
+    dtype_out: str
+    threads: int = 1
+    """How many threads hold the matrices and issue the instruction together."""
+
+    def __post_init__(self) -> None:
+        where = f"tensor core {self.m}×{self.n}×{self.k} {self.dtype_in} → {self.dtype_out}"
+        for name in ("m", "n", "k", "threads"):
+            _need(getattr(self, name) > 0, f"{name} is {getattr(self, name)}", where, "more than 0")
+        _need_dtypes((self.dtype_in, self.dtype_out), where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Sizes in bytes; 0 where the machine has no such memory."""
+
+    l1: int = 0
+    """Cache of one core."""
+    l2: int = 0
+    """Cache of one core of a CPU, of the whole device on a GPU."""
+    l3: int = 0
+    """Cache shared by all cores."""
+    local: int = 0
+    """What the threads of one block can share."""
+    registers: int = 16
+    """Registers of one thread, counted: vector registers on a CPU, 32-bit ones on a GPU."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            _need(value >= 0, f"{name} is {value}", "memory", "a size of 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One machine. What is not in `ops` or `dtypes` is decomposed or emulated by lowering."""
+
+    name: str
+    ops: frozenset[str]
+    """Names of the arithmetic ops with an instruction of their own."""
+    dtypes: frozenset[str]
+    """Names of the dtypes with arithmetic of their own."""
+    index_bits: int = 64
+    """Width of the integers that address memory."""
+    vector_bits: tuple[int, ...] = ()
+    """Widths of vector registers, ascending; none where arithmetic is scalar."""
+    load_bytes: tuple[int, ...] = (1, 2, 4, 8)
+    """Widths of one load or store, ascending."""
+    memory: Memory = field(default_factory=Memory)
+    cores: int = 1
+    """Cores of a CPU, multiprocessors of a GPU."""
+    grid: tuple[int, ...] = ()
+    """Most blocks in each dimension; empty where there is no grid."""
+    block: tuple[int, ...] = ()
+    """Most threads of a block in each dimension; empty where blocks have one thread."""
+    block_threads: int = 1
+    """Most threads of a block in all."""
+    warp: int = 1
+    """Threads that run in lockstep."""
+    tensor_cores: tuple[TensorCore, ...] = ()
+    predicated_store: bool = False
+    """Whether a store can be masked; if not, a gated store needs a branch."""
+
+    def __post_init__(self) -> None:
+        where = f"target {self.name!r}"
+        _need(self.name.isidentifier(), "the name is no identifier", where, "letters, digits and _")
+        for op in self.ops:
+            _need(op.isidentifier(), f"the op {op!r} is no name", where, "the name of an op")
+        _need_dtypes(self.dtypes, where)
+        _need(
+            self.index_bits in (32, 64),
+            f"index_bits is {self.index_bits}",
+            where,
+            "either 32 or 64",
+        )
+        for name in ("vector_bits", "load_bytes"):
+            widths: tuple[int, ...] = getattr(self, name)
+            sound = all(w > 0 and w & (w - 1) == 0 for w in widths)
+            _need(sound, f"{name} is {widths}", where, "powers of two")
+            _need(widths == tuple(sorted(set(widths))), f"{name} is {widths}", where, "ascending")
+        _need(bool(self.load_bytes), "load_bytes is empty", where, "at least one width")
+        for name in ("cores", "block_threads", "warp"):
+            value = getattr(self, name)
+            _need(value > 0, f"{name} is {value}", where, "more than 0")
+        for name in ("grid", "block"):
+            sizes: tuple[int, ...] = getattr(self, name)
+            sound = len(sizes) <= 3 and all(size > 0 for size in sizes)
+            _need(sound, f"{name} is {sizes}", where, "up to three sizes, each more than 0")
+        _need(
+            max(self.block, default=1) <= self.block_threads <= math.prod(self.block),
+            f"block is {self.block} with {self.block_threads} threads in all",
+            where,
+            "in all no less than in one dimension, no more than their product",
+        )
+        _need(
+            self.block_threads % self.warp == 0,
+            f"block_threads is {self.block_threads} with a warp of {self.warp}",
+            where,
+            "whole warps",
+        )
+
+    def lanes(self, bits: int) -> tuple[int, ...]:
+        """How many elements of this width the vector registers hold: each more than one."""
+        return tuple(width // bits for width in self.vector_bits if width >= 2 * bits)
+
+    def load_lanes(self, bits: int) -> tuple[int, ...]:
+        """How many elements of this width one load or store can move."""
+        return tuple(8 * width // bits for width in self.load_bytes if 8 * width >= bits)
+
+
+def _need(sound: bool, what: str, where: str, allowed: str) -> None:
+    if not sound:
+        raise TargetError(
+            what,
+            where=where,
+            why=f"allowed is: {allowed}",
+            fix="correct the description of the machine",
+        )
+
+
+def _need_dtypes(names: Iterable[str], where: str) -> None:
+    for name in names:
+        _need(
+            name in DTYPES, f"{name!r} is no dtype of a machine", where, ", ".join(sorted(DTYPES))
+        )
+
+
+# Names of the rows of the op table that compute; a test keeps the two in step.
+# fmt: off
+_PLAIN_OPS: Final = frozenset((
+    "ADD", "SUB", "MUL", "NEG", "CDIV", "CMOD", "FDIV", "SQRT",
+    "AND", "OR", "XOR", "NOT", "SHL", "SHR",
+    "LT", "LE", "GT", "GE", "EQ", "NE", "WHERE", "CAST", "BITCAST",
+))
+_ALL_OPS: Final = _PLAIN_OPS | {
+    "IDIV", "MOD", "MAX", "MIN", "POW", "MULACC", "RECIPROCAL", "EXP2", "LOG2", "SIN",
+    "TRUNC", "FLOOR", "CEIL", "ROUND", "THREEFRY",
+}
+# fmt: on
+_INTEGERS: Final = frozenset(("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"))
+
+REFERENCE: Final = Target(name="reference", ops=_ALL_OPS, dtypes=DTYPES, predicated_store=True)
+"""The machine of the evaluator, which does everything and is in no hurry."""
+
+GENERIC_CPU: Final = Target(
+    name="generic_cpu",
+    ops=_PLAIN_OPS,
+    dtypes=_INTEGERS | {"f32", "f64"},
+    vector_bits=(128,),
+    load_bytes=(1, 2, 4, 8, 16),
+    memory=Memory(l1=32 * KIB, l2=256 * KIB, registers=16),
+)
+"""What every 64-bit CPU of today has; a real one is described after asking the machine."""
+
+H200: Final = Target(
+    name="h200",
+    ops=_PLAIN_OPS | {"MAX", "MIN", "MULACC", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"},
+    dtypes=_INTEGERS | {"f16", "bf16", "f32", "f64"},
+    load_bytes=(1, 2, 4, 8, 16),
+    memory=Memory(l1=256 * KIB, l2=60 * MIB, local=227 * KIB, registers=255),
+    cores=132,
+    grid=(2**31 - 1, 65535, 65535),
+    block=(1024, 1024, 64),
+    block_threads=1024,
+    warp=32,
+    tensor_cores=(
+        TensorCore(m=16, n=8, k=16, dtype_in="f16", dtype_out="f16", threads=32),
+        TensorCore(m=16, n=8, k=16, dtype_in="f16", dtype_out="f32", threads=32),
+        TensorCore(m=16, n=8, k=16, dtype_in="bf16", dtype_out="f32", threads=32),
+        TensorCore(m=16, n=8, k=32, dtype_in="fp8e4m3", dtype_out="f32", threads=32),
+        TensorCore(m=16, n=8, k=32, dtype_in="fp8e5m2", dtype_out="f32", threads=32),
+        TensorCore(m=16, n=8, k=32, dtype_in="i8", dtype_out="i32", threads=32),
+        TensorCore(m=8, n=8, k=4, dtype_in="f64", dtype_out="f64", threads=32),
+    ),
+    predicated_store=True,
+)
+"""An example of a GPU: NVIDIA's H200."""
