@@ -1,0 +1,3 @@
+"""The intermediate representation: one node type, one table of ops, and what is known of a node."""
+
+from porism.ir import sweep as _sweep  # noqa: F401 - so that dead nodes are freed

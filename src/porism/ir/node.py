@@ -1,0 +1,515 @@
+"""UOp: the one node type of every graph, immutable and hash-consed.
+
+Two nodes of equal structure are the same object, so `is` compares structure. There are two ways to
+make a node: `UOp(op, dtype, src, arg)` gives exactly that node, while operators (`x + 1`) and ops
+called like functions (`ops.ADD(x, y)`) also apply the construction-time rules installed by
+`porism.rewrite.construct`, and give the normal form.
+
+Interning: each op has a table `nodes` from a key (the sources; and dtype and argument where they do
+not follow) to the node in normal form, and a table `raw` of the nodes that are not. A hit takes one
+dictionary look-up and no lock. The tables hold nodes strongly; `porism.ir.sweep` drops those that
+nothing else refers to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Any, Final, NoReturn
+
+from porism.base import dtypes
+from porism.base.dtypes import INFINITY, DType
+from porism.base.errors import TypeMismatch
+from porism.ir import arguments, operators, ops, residues
+from porism.ir.axis import Axis
+from porism.ir.bounds import Bound
+from porism.ir.ops import ANY_NUMBER, Op
+from porism.ir.signatures import Misfit
+
+_CONST_LAST: Final = 1 << 62
+_ORDER_MASK: Final = _CONST_LAST - 1
+_CONST: Final = ops.CONST
+_ANY: Final = residues.ANY
+_ANYTHING: Final = (-INFINITY, INFINITY)
+_INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
+_BOOL_SLOT: Final = dtypes.boolean.slot
+
+
+class _Draft:
+    """A node being made; it becomes a UOp, which cannot be changed."""
+
+    __slots__ = (
+        "__weakref__",
+        "_key",
+        "_ranges",
+        "_shape",
+        "arg",
+        "dtype",
+        "op",
+        "order",
+        "residue",
+        "src",
+        "vmax",
+        "vmin",
+    )
+
+    op: Op
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    vmin: Bound
+    vmax: Bound
+    residue: residues.Residue
+    order: int
+    _key: bytes
+    _ranges: tuple[UOp, ...]
+    _shape: tuple[UOp, ...] | None
+
+
+class UOp(_Draft, operators.Operators):
+    """One operation on other nodes.
+
+    >>> i = UOp.variable("i", 0, 9)
+    >>> (i + 1) is (i + 1), (i * 4).vmax, (i * 4 + 1).residue
+    (True, 36, (4, 1))
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, op: Op, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None
+    ) -> UOp:
+        return raw(op, dtype, src, arg)
+
+    def __setattr__(self, name: str, _value: object) -> NoReturn:
+        raise AttributeError(f"a UOp cannot be changed: its {name} was set when it was made")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a UOp cannot be changed: its {name} was set when it was made")
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> UOp:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("nodes are not pickled; use porism.ir.text to write and read graphs")
+
+    def __repr__(self) -> str:
+        from porism.ir.expression import show
+
+        return f"UOp({self.op.name} {self.dtype} {show(self, limit=120)})"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a node stands for values that are not known yet, so it is neither true nor false; "
+            "compare nodes with `is`, and combine conditions with & and |"
+        )
+
+    # -- leaves ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def const(dtype: DType, value: Any) -> UOp:
+        """A constant; the same in each lane of a vector type.
+
+        >>> UOp.const(dtypes.i8, 200).arg
+        -56
+        """
+        return const(dtype, value)
+
+    @staticmethod
+    def variable(name: str, low: int | None = None, high: int | None = None) -> UOp:
+        """An `index` variable with inclusive bounds; None where there is none."""
+        return construct(ops.VARIABLE, dtypes.index, (), (name, low, high))
+
+    @staticmethod
+    def range(end: int | UOp, axis: int | tuple[int, ...], kind: Axis = Axis.LOOP) -> UOp:
+        """A loop over 0 … end-1."""
+        size = const(dtypes.index, end) if isinstance(end, int) else end
+        return construct(
+            ops.RANGE, None, (size,), (axis if isinstance(axis, tuple) else (axis,), kind)
+        )
+
+    def lift(self, value: Any) -> UOp:
+        """A Python number as a constant of this node's type."""
+        if value.__class__ is UOp:
+            return value
+        return const(self.dtype, value)
+
+    # -- methods for what has no operator ----------------------------------------------------------
+
+    def eq(self, other: Any) -> UOp:
+        return construct(ops.EQ, None, (self, self.lift(other)), None)
+
+    def ne(self, other: Any) -> UOp:
+        return construct(ops.NE, None, (self, self.lift(other)), None)
+
+    def maximum(self, other: Any) -> UOp:
+        return construct(ops.MAX, None, (self, self.lift(other)), None)
+
+    def minimum(self, other: Any) -> UOp:
+        return construct(ops.MIN, None, (self, self.lift(other)), None)
+
+    def where(self, yes: Any, no: Any) -> UOp:
+        """`yes` where this condition holds, else `no`; one of the two must be a node."""
+        if yes.__class__ is not UOp:
+            yes = no.lift(yes)
+        return construct(ops.WHERE, None, (self, yes, yes.lift(no)), None)
+
+    def cast(self, dtype: DType) -> UOp:
+        return construct(ops.CAST, dtype, (self,), None)
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return construct(ops.BITCAST, dtype, (self,), None)
+
+    def gep(self, *lanes: int) -> UOp:
+        return construct(ops.GEP, None, (self,), lanes)
+
+    def index(self, *indices: UOp, dtype: DType | None = None) -> UOp:
+        return construct(ops.INDEX, dtype, (self, *indices), None)
+
+    def load(self, *alternative: UOp) -> UOp:
+        return construct(ops.LOAD, None, (self, *alternative), None)
+
+    def store(self, value: UOp) -> UOp:
+        return construct(ops.STORE, None, (self, value), None)
+
+    def end(self, *ranges: UOp) -> UOp:
+        return construct(ops.END, None, (self, *ranges), None)
+
+    def after(self, *dependencies: UOp) -> UOp:
+        return construct(ops.AFTER, None, (self, *dependencies), None)
+
+    def reduce(self, op: Op, *ranges: UOp) -> UOp:
+        return construct(ops.REDUCE, None, (self, *ranges), op)
+
+    def replace(self, src: tuple[UOp, ...]) -> UOp:
+        """This node on other sources, in normal form."""
+        return self if src == self.src else construct(self.op, self.dtype_given, src, self.arg)
+
+    @property
+    def dtype_given(self) -> DType | None:
+        """The dtype, if it does not follow from the sources."""
+        return None if self.op.elementwise else self.dtype
+
+    # -- properties that are computed when asked for -----------------------------------------------
+
+    @property
+    def key(self) -> bytes:
+        """A digest of the structure, the same in every process: what caches are keyed by."""
+        try:
+            return self._key
+        except AttributeError:
+            return _digest(self)
+
+    @property
+    def ranges(self) -> tuple[UOp, ...]:
+        """The ranges in scope: those that the value depends on and that no END or REDUCE closed."""
+        from porism.ir.walk import ranges_of
+
+        return ranges_of(self)
+
+    # -- operators; those on two values are in operators.py ----------------------------------------
+
+    def __neg__(self) -> UOp:
+        return construct(ops.NEG, None, (self,), None)
+
+    def __invert__(self) -> UOp:
+        return construct(ops.NOT, None, (self,), None)
+
+
+# -- making nodes ----------------------------------------------------------------------------------
+
+lock = threading.Lock()
+_stable: dict[Any, int] = {}
+
+
+def _stable_hash(op: Op, dtype: DType, arg: Any) -> int:
+    """A number for what is not a source, the same in every process."""
+    key = (op, dtype, arguments.key(arg))
+    found = _stable.get(key)
+    if found is None:
+        text = f"{op.name}:{dtype.name}:{arguments.to_text(arg)}".encode()
+        found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
+        if len(_stable) > 100_000:
+            _stable.clear()
+        _stable[key] = found
+    return found
+
+
+def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    """A new node, with all that is known of it; not in any table yet."""
+    node = _Draft()
+    node.op = op
+    node.dtype = dtype
+    node.src = src
+    node.arg = arg
+    slot = dtype.slot
+    if slot in _INTEGER_SLOTS:
+        node.vmin, node.vmax = op.bounds(dtype, src, arg)
+        node.residue = op.residue(dtype, src, arg)
+    elif slot == _BOOL_SLOT or op is _CONST:
+        node.vmin, node.vmax = op.bounds(dtype, src, arg)
+        node.residue = _ANY
+    else:
+        node.vmin, node.vmax = -INFINITY, INFINITY
+        node.residue = _ANY
+    if not op.keyed:
+        if len(src) == 2:
+            a, b = src
+            node.order = hash((op.number, a.order, b.order)) & _ORDER_MASK
+        else:
+            node.order = hash((op.number, *[s.order for s in src])) & _ORDER_MASK
+    elif op is _CONST and arg.__class__ is int:
+        # hash() alone would not tell -1 from -2
+        order = hash((op.number, dtype.code, arg < 0, abs(arg))) & _ORDER_MASK
+        node.order = order | _CONST_LAST
+    else:
+        order = hash((op.number, _stable_hash(op, dtype, arg), *[s.order for s in src]))
+        node.order = order & _ORDER_MASK
+        if op is _CONST or op is ops.VCONST:
+            node.order |= _CONST_LAST
+    node.__class__ = UOp
+    return node  # type: ignore[return-value]
+
+
+def checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
+    """The dtype of a node that is about to be made, or an error that says what does not fit."""
+    try:
+        if len(src) != op.arity and (op.arity != ANY_NUMBER or len(src) < op.least):
+            many = f"at least {op.least}" if op.arity == ANY_NUMBER else f"{op.arity}"
+            raise Misfit(f"it takes {many} sources, got {len(src)}")
+        for s in src:
+            if s.__class__ is not UOp:
+                raise Misfit(f"its source {s!r} is a {type(s).__name__}, not a UOp")
+        found = op.signature(dtype, src, arg)
+        if dtype is not None and dtype is not found:
+            raise Misfit(f"its type is {found}, not {dtype}")
+    except Misfit as misfit:
+        inner = ", ".join(s.op.name if isinstance(s, UOp) else repr(s) for s in src[:8])
+        try:
+            shown = "" if arg is None else f" with argument {arg!r}"
+        except ValueError:  # an int with more digits than Python prints
+            shown = " with a very long argument"
+        raise TypeMismatch(
+            f"{op.name} cannot be made of these sources",
+            where=f"{op.name}({inner}){shown}",
+            why=str(misfit),
+        ) from None
+    return found
+
+
+def key_of(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> Any:
+    return (dtype, arguments.key(arg), src) if op.keyed else src
+
+
+def is_exactly(node: UOp, op: Op, key: Any) -> bool:
+    """Whether the entry of a table is the node with that key, and not its normal form."""
+    return node.op is op and key_of(op, node.dtype, node.src, node.arg) == key
+
+
+def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
+    """Exactly this node; no rule is applied."""
+    if not isinstance(src, tuple):
+        src = tuple(src)
+    dtype = checked(op, dtype, src, arg)
+    if op is ops.CONST:
+        arg = dtype.canonical(arg)
+    elif op is ops.VCONST:
+        arg = tuple(dtype.canonical(lane) for lane in arg)
+    key = key_of(op, dtype, src, arg)
+    if key.__class__ is tuple:
+        found = op.nodes.get(key)
+        if found is not None and is_exactly(found, op, key):
+            return found
+        found = op.raw.get(key)
+        if found is not None:
+            return found
+    new = _create(op, dtype, src, arg)
+    with lock:
+        found = op.nodes.get(key)
+        if found is not None and is_exactly(found, op, key):
+            return found
+        return op.raw.setdefault(key, new)
+
+
+def const(dtype: DType, value: Any) -> UOp:
+    """A constant of this type."""
+    if value.__class__ is int and dtype.is_integer:
+        found = small_constants.get((dtype, value))
+        if found is None:
+            number = dtypes.wrap(dtype, value) if dtype.bits else value
+            found = interned(ops.CONST, (dtype, number, ()), dtype, (), number)
+            small_constants[dtype, value] = found
+        return found
+    checked(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
+    canonical = dtype.canonical(value)
+    return interned(ops.CONST, (dtype, arguments.key(canonical), ()), dtype, (), canonical)
+
+
+small_constants: dict[tuple[DType, int], UOp] = {}
+
+
+def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    """The node with this key, which no rule rewrites."""
+    with lock:
+        found = op.nodes.get(key)
+        if found is None:
+            found = op.raw.pop(key, None) if op.raw else None
+            if found is None:
+                found = _create(op, dtype, src, arg)
+            op.nodes[key] = found
+        return found
+
+
+def binary(op: Op, a: UOp, b: UOp) -> UOp:
+    """The normal form of an elementwise node on two sources that is not in the table yet.
+
+    The most travelled path of the compiler, so that the steps of `_create` and `interned` stand
+    here once more.
+    """
+    global _depth
+    operand = a.dtype
+    dtype = op.typed.get(operand) if operand is b.dtype else None
+    src = (a, b)
+    if dtype is None:
+        dtype = op.typed[operand] = checked(op, None, src, None)
+    slot = operand.slot
+    rules = op.rules[slot]
+    if rules is not None:
+        if rules.sorts and b.order <= a.order and a is not b and comes_before(b, a):
+            swapped = (b, a)
+            found = op.nodes.get(swapped)
+            if found is None:
+                found = binary(op, b, a)
+            op.nodes[src] = found
+            return found
+        function = rules[a.op, b.op]
+        if function is not None:
+            if _depth < DEEPEST:
+                _depth += 1
+                try:
+                    found = function(dtype, src, None)
+                finally:
+                    _depth -= 1
+            else:
+                found = deep(op, dtype, src, None)
+            if found is not None:
+                op.nodes[src] = found
+                return found
+    node = _Draft()
+    node.op = op
+    node.dtype = dtype
+    node.src = src
+    node.arg = None
+    if slot in _INTEGER_SLOTS:
+        node.vmin, node.vmax = op.bounds(dtype, src, None)
+        if a.residue is not _ANY or b.residue is not _ANY:
+            node.residue = op.residue(dtype, src, None)
+        else:
+            node.residue = _ANY
+    elif dtype.slot == _BOOL_SLOT:
+        node.vmin, node.vmax = op.bounds(dtype, src, None)
+        node.residue = _ANY
+    else:
+        node.vmin, node.vmax = _ANYTHING
+        node.residue = _ANY
+    node.order = hash((op.number, a.order, b.order)) & _ORDER_MASK
+    node.__class__ = UOp
+    with lock:
+        if op.raw:
+            node = op.raw.pop(src, node)
+        return op.nodes.setdefault(src, node)  # type: ignore[arg-type] # it is a UOp by now
+
+
+def comes_before(a: UOp, b: UOp) -> bool:
+    """Whether `a` comes first in the order of commutative operands."""
+    return a.order < b.order or (a.order == b.order and a.key < b.key)
+
+
+def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None) -> UOp:
+    """The normal form of this node under the construction-time rules."""
+    global _depth
+    if not op.keyed:
+        node = op.nodes.get(src)
+        if node is not None:
+            return node
+        if len(src) == 2 == op.arity and arg is None and dtype is None:
+            return binary(op, *src)
+        dtype = checked(op, dtype, src, arg)
+        key: Any = src
+    else:
+        if op is ops.CONST:
+            return const(checked(op, dtype, src, arg), arg)
+        dtype = checked(op, dtype, src, arg)
+        if op is ops.VCONST:
+            arg = tuple(dtype.canonical(lane) for lane in arg)
+        key = (dtype, arguments.key(arg), src)
+        node = op.nodes.get(key)
+        if node is not None:
+            return node
+    rules = op.rules[src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot]
+    if rules is not None:
+        function = rules[signature_of(op, src)]
+        if function is not None:
+            if _depth < DEEPEST:
+                _depth += 1
+                try:
+                    node = function(dtype, src, arg)
+                finally:
+                    _depth -= 1
+            else:
+                node = deep(op, dtype, src, arg)
+            if node is not None:
+                op.nodes[key] = node
+                return node
+    return interned(op, key, dtype, src, arg)
+
+
+def signature_of(op: Op, src: tuple[UOp, ...]) -> Any:
+    """What construction-time rules are looked up by: the ops of the first sources."""
+    if op.arity == 2:
+        return src[0].op, src[1].op
+    if op.arity == 3:
+        return src[0].op, src[1].op, src[2].op
+    return src[0].op if src else None
+
+
+DEEPEST: Final = 60  # rules that fire inside one another on Python's stack
+_depth = 0
+
+
+def deep(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
+    """Apply the rules where they nest too deeply for Python's stack.
+
+    `porism.rewrite.construct` replaces this by a machine with a stack of its own.
+    """
+    raise RecursionError("rules nest too deeply")
+
+
+ops.construct = construct
+operators.install(UOp, binary, const)
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+_set_key: Final = vars(_Draft)["_key"].__set__
+
+
+def _digest(root: UOp) -> bytes:
+    """The digest of a node, from the digests of its sources; no recursion."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        waiting = [s for s in node.src if not hasattr(s, "_key")]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        text = f"{node.op.name}:{node.dtype.name}:{arguments.to_text(node.arg)}:{len(node.src)}"
+        state = hashlib.blake2b(text.encode(), digest_size=16)
+        for s in node.src:
+            state.update(s._key)
+        _set_key(node, state.digest())
+    return root._key

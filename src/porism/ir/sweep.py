@@ -1,0 +1,120 @@
+"""Sweep: free the nodes that only the intern tables refer to.
+
+A table that held its nodes weakly would cost every node a weak reference and every hit a call. So
+the tables are strong, and a sweep finds by reference counts what nothing else holds: first the dead
+nodes, then those of their sources that only they kept alive. It takes time linear in the tables,
+and runs when Python's garbage collector is asked for a full collection, or makes one of its own
+after the tables have doubled.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from porism.ir import ops
+from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
+from porism.ir.ops import Op
+
+
+def live() -> int:
+    """How many nodes there are in this process."""
+    return sum(
+        sum(is_exactly(node, op, key) for key, node in op.nodes.items()) + len(op.raw)
+        for op in ops.table()
+    )
+
+
+def sweep() -> int:
+    """Free the nodes that only the tables refer to, and forget normal forms; says how many."""
+    if not lock.acquire(blocking=False):
+        return 0
+    try:
+        return _sweep()
+    finally:
+        lock.release()
+
+
+# References to a node while `_sweep` looks at it, when the table is all that refers to it.
+_IN_LOOP: Final = 4  # the table, the pair being iterated, the variable, the call of getrefcount
+_POPPED: Final = 2  # the variable and the call
+_IN_SOURCES: Final = 4  # the table, the sources of its dead user, the variable, the call
+
+
+def _sweep() -> int:
+    count = sys.getrefcount
+    small_constants.clear()
+    for op in ops.table():
+        aliases = [k for k, node in list(op.nodes.items()) if not is_exactly(node, op, k)]
+        for k in aliases:
+            op.nodes.pop(k, None)
+    freed = 0
+    for op in ops.table():
+        for nodes in (op.nodes, op.raw):
+            dead = [k for k, node in nodes.items() if count(node) <= _IN_LOOP]
+            while dead:
+                freed += _free(op, nodes, dead.pop())
+    return freed
+
+
+def _free(op: Op, nodes: dict[Any, UOp], key: Any) -> int:
+    """Drop one node if it is dead, then those of its sources that only it kept alive."""
+    count = sys.getrefcount
+    freed = 0
+    stack = [(op, nodes, key)]
+    del key
+    while stack:
+        op, nodes, key = stack.pop()
+        node = nodes.pop(key, None)
+        if node is None:
+            continue
+        if count(node) > _POPPED:  # someone took it in the meantime
+            nodes[key] = node
+            continue
+        src = node.src
+        del key, node
+        freed += 1
+        for child in src:
+            if count(child) <= _IN_SOURCES:
+                child_key = key_of(child.op, child.dtype, child.src, child.arg)
+                table = child.op.nodes if child_key in child.op.nodes else child.op.raw
+                stack.append((child.op, table, child_key))
+                del child_key
+        del src
+    return freed
+
+
+def _on_collection(phase: str, info: dict[str, int]) -> None:
+    """Sweep with a full collection: if it was asked for, or if the tables have doubled."""
+    global _swept
+    if phase == "start" and info["generation"] == 2:
+        asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
+        if asked_for or _entries() > 2 * _swept:
+            sweep()
+            _swept = max(_entries(), 10_000)
+
+
+def _entries() -> int:
+    return sum(len(op.nodes) + len(op.raw) for op in ops.table())
+
+
+_swept = 10_000
+gc.callbacks.append(_on_collection)
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Keep Python's garbage collector from walking a growing graph again and again.
+
+    Nodes are never part of a cycle, so while many are made a collection finds nothing, and can cost
+    more than making them.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 200_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
