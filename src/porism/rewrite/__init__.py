@@ -1,0 +1,1 @@
+"""Rewriting: rules as data, compiled to functions, applied at construction or by passes."""

@@ -1,0 +1,256 @@
+"""Passes: rules applied to a whole graph, with a context, by a memoised rebuild.
+
+`rewrite` visits each node once, sources first, makes it anew on its rewritten sources (through the
+constructors, so that the construction-time algebra applies too) and tries the rules on it until
+none fires. With `see_original=True` the rules are tried before the sources are rewritten, so that
+they see the graph as it was; with `exactly=True` nodes are made exactly as stated, without the
+algebra.
+
+Rules that chase each other, or that put a node inside its own replacement, are found and reported
+with their names and a graph that reproduces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from porism.base.errors import RewriteError
+from porism.base.settings import settings
+from porism.ir import text
+from porism.ir.expression import show
+from porism.ir.node import UOp, construct, key_of, raw
+from porism.ir.sweep import quiet_collector
+from porism.ir.walk import toposort
+from porism.rewrite.construct import Compiled, Tracer, make2
+from porism.rewrite.generate import Flavour
+from porism.rewrite.rule import RuleSet
+from porism.rewrite.trace import Trace
+
+Make = Callable[..., UOp]
+LARGEST_REPRODUCER = 60  # nodes
+
+
+def rewrite(
+    root: UOp,
+    rules: RuleSet,
+    context: Any = None,
+    *,
+    see_original: bool = False,
+    exactly: bool = False,
+    trace: Trace | None = None,
+    limit: int | None = None,
+) -> UOp:
+    """The graph with the rules applied wherever they fire.
+
+    `limit` is how many rewrites there may be for each node of the graph.
+    """
+    run = _Run(rules, context, exactly, trace, limit)
+    with quiet_collector():
+        return run.original(root) if see_original else run.rebuilt(root)
+
+
+def normalize(root: UOp, trace: Trace | None = None) -> UOp:
+    """The normal form of a graph under the construction-time rules."""
+    return rewrite(root, _NOTHING, trace=trace)
+
+
+_NOTHING = RuleSet("nothing")
+
+
+class _Run:
+    """One pass over one graph."""
+
+    def __init__(
+        self, rules: RuleSet, context: Any, exactly: bool, trace: Trace | None, limit: int | None
+    ) -> None:
+        self.rules = rules
+        self.context = context
+        self.exactly = exactly
+        self.trace = trace
+        self.limit = settings.rewrite_limit if limit is None else limit
+        self.done: dict[UOp, UOp] = {}
+        self.becomes: dict[UOp, UOp] = {}  # a node whose rewriting has begun -> its next form
+        self.count = 0
+        self.most = 0
+        self.compiled, self.make = self._compiled()
+        self.functions: dict[Any, Any] = {}
+
+    def _compiled(self) -> tuple[Compiled, Make]:
+        if self.trace is not None:
+            tracer = Tracer(self.trace, _NOTHING if self.exactly else None)
+            make: Make = tracer.build
+            names = {"make2": tracer.make2, "raw": raw, "record": tracer.record}
+            return Compiled(self.rules, _flavour(make, names, self.exactly, records=True)), make
+        kind = "exact" if self.exactly else "normal"
+        make = raw if self.exactly else construct
+        found = self.rules.compiled.get(kind)
+        if found is None:
+            names = {"make2": _raw2 if self.exactly else make2, "raw": raw}
+            found = Compiled(self.rules, _flavour(make, names, self.exactly, records=False))
+            self.rules.compiled[kind] = found
+        return found, make
+
+    def _apply(self, node: UOp) -> UOp | None:
+        """What the first rule that fires makes of a node."""
+        function = self.compiled.lookup(node.op, node.dtype, node.src)
+        if function is None:
+            return None
+        result: UOp | None = function(node, self.context)
+        if result is None or result is node:
+            return None
+        self.count += 1
+        if self.count > self.most:
+            raise self._runaway(node)
+        return result
+
+    def _remake(self, node: UOp) -> UOp:
+        """The node on its rewritten sources."""
+        src = tuple([self.done[s] for s in node.src])
+        if src == node.src and (self.exactly or self._is_normal(node)):
+            return node
+        return self.make(node.op, node.dtype_given, src, node.arg)
+
+    def _is_normal(self, node: UOp) -> bool:
+        return (
+            not self.trace
+            and node.op.nodes.get(key_of(node.op, node.dtype, node.src, node.arg)) is node
+        )
+
+    def _start(self, root: UOp) -> None:
+        self.most = self.limit * max(len(toposort(root)), 16)
+
+    def rebuilt(self, root: UOp) -> UOp:
+        """Sources first: rules see rewritten sources."""
+        self._start(root)
+        done, becomes = self.done, self.becomes
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            after = becomes.get(node)
+            if after is not None:
+                done[node] = done[after]
+                continue
+            waiting = [s for s in node.src if s not in done]
+            if waiting:
+                for s in waiting:
+                    if s in becomes:
+                        raise self._circular(s)
+                stack += reversed(waiting)
+                continue
+            after = self._remake(node)
+            if after is node:
+                found = self._apply(node)
+                if found is None:
+                    done[node] = node
+                    continue
+                after = found
+            if after in becomes and after not in done:
+                raise self._circular(after)
+            becomes[node] = after
+            stack.append(after)
+        return done[root]
+
+    def original(self, root: UOp) -> UOp:
+        """Users first: rules see original sources; what they make is visited in turn."""
+        self._start(root)
+        done, becomes = self.done, self.becomes
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            form = becomes.get(node)
+            if form is None:
+                form, seen = node, {node}
+                while (found := self._apply(form)) is not None:
+                    if found in seen:
+                        raise self._circular(found)
+                    seen.add(found)
+                    form = found
+                becomes[node] = form
+            if form in done and form is not node:
+                done[node] = done[form]
+                continue
+            waiting = [s for s in form.src if s not in done]
+            if waiting:
+                for s in waiting:
+                    if s in becomes and s in stack:
+                        raise self._circular(s)
+                stack += reversed(waiting)
+                continue
+            done[node] = self._remake(form)
+        return done[root]
+
+    # -- what went wrong ---------------------------------------------------------------------------
+
+    def _circular(self, node: UOp) -> RewriteError:
+        return self._error(
+            node,
+            f"the rules of {self.rules.name!r} rewrite a node into itself",
+            "a rule undoes another one, or puts the node inside its own replacement",
+        )
+
+    def _runaway(self, node: UOp) -> RewriteError:
+        return self._error(
+            node,
+            f"the rules of {self.rules.name!r} do not come to an end",
+            f"{self.count} rewrites on {self.most // self.limit} nodes",
+        )
+
+    def _error(self, node: UOp, what: str, why: str) -> RewriteError:
+        names = ", ".join(self._chain(node)) or "no rule by itself"
+        small = len(toposort(node)) <= LARGEST_REPRODUCER
+        graph = text.to_text(node).strip() if small else show(node, limit=400)
+        return RewriteError(
+            what,
+            where=show(node, limit=200),
+            why=f"{why}; rules involved: {names}",
+            fix="let one side of each rule be simpler in the order that porism.rewrite.termination "
+            f"states; to reproduce, rewrite this graph:\n{graph}",
+        )
+
+    def _chain(self, node: UOp, most: int = 64) -> list[str]:
+        """The names of the rules that fire on a node and its next forms."""
+        trace = Trace()
+        names: dict[str, Any] = {"make2": _raw2 if self.exactly else make2, "raw": raw}
+
+        def record(rule: str, *rest: Any) -> UOp:
+            trace.record(rule, node, rest[-1])
+            return rest[-1]  # type: ignore[no-any-return]
+
+        names["record"] = record
+        flavour = _flavour(self.make, names, self.exactly, records=True)
+        compiled = Compiled(self.rules, flavour)
+        pending, seen = [node], {node}
+        while pending and len(trace.steps) < most:
+            form = pending.pop()
+            for part in (form, *form.src):
+                function = compiled.lookup(part.op, part.dtype, part.src)
+                found = function(part, self.context) if function is not None else None
+                if found is not None and found not in seen:
+                    seen.add(found)
+                    pending.append(found)
+        return sorted(trace.counts())
+
+
+def _raw2(op: Any, a: UOp, b: UOp) -> UOp:
+    return raw(op, None, (a, b), None)
+
+
+def _flavour(make: Make, names: dict[str, Any], exactly: bool, *, records: bool) -> Flavour:
+    return Flavour(
+        "pass",
+        "node, context",
+        make,
+        prelude="dtype, src, arg = node.dtype, node.src, node.arg",
+        node="node",
+        context="context",
+        names=names,
+        records=records,
+        sorted_operands=not exactly,
+    )

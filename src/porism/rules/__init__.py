@@ -1,0 +1,1 @@
+"""The rules of the compiler, one topic a file; `algebra` puts them together."""

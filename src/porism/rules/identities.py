@@ -1,0 +1,63 @@
+"""Identities: operands that change nothing, and operands that decide everything."""
+
+from porism.base.dtypes import Theory
+from porism.ir import ops
+from porism.rewrite.rule import RuleSet, family, rule
+from porism.rewrite.terms import c0, c1, literal, maximum, minimum, w, x, y
+
+INTEGERS = (Theory.INTEGERS, Theory.FIXED_WIDTH)
+
+IDENTITIES = RuleSet(
+    "identities",
+    theory=INTEGERS,
+    rules=(
+        rule("add-zero", x + 0, x, seeds="002.2.1"),
+        rule("sub-zero", x - 0, x, seeds="002.2.5"),
+        rule("mul-one", x * 1, x, seeds="002.2.2"),
+        rule("mul-zero", x * 0, 0, seeds="002.2.10"),
+        rule("div-one", x // 1, x, seeds="002.2.6"),
+        rule("mod-one", x % 1, 0, seeds="002.2.8"),
+        rule("or-zero", x | 0, x, seeds="002.2.3"),
+        rule("xor-zero", x ^ 0, x, seeds="002.2.3"),
+        rule("and-zero", x & 0, 0, seeds="002.2.11"),
+        rule("neg-neg", ops.NEG(-x), x, seeds="002.15.1"),
+        rule("sub-self", x - x, 0),
+        family(
+            "{op}-self",
+            (ops.AND, ops.OR, ops.MAX, ops.MIN),
+            lambda op: (op(x, x), x),
+            seeds="002.3.4 002.11.1",
+        ),
+        rule("xor-self", x ^ x, 0, seeds="002.9.2"),
+    ),
+)
+
+# Only what holds for NaN, infinities and both zeros: x + 0 is not among them, since -0 + 0 is +0.
+FLOAT_IDENTITIES = RuleSet(
+    "float-identities",
+    theory=Theory.FLOATS,
+    rules=(
+        rule("float-add-minus-zero", x + literal(-0.0), x),
+        rule("float-sub-zero", x - 0.0, x, seeds="002.2.5"),
+        rule("float-mul-one", x * 1.0, x, seeds="002.2.2"),
+        rule("float-div-one", x / 1.0, x, seeds="002.2.7"),
+        rule("float-neg-neg", ops.NEG(-x), x, seeds="002.15.1"),
+        rule("float-max-self", maximum(x, x), x, seeds="002.11.1"),
+        rule("float-min-self", minimum(x, x), x),
+    ),
+)
+
+CHAINS = RuleSet(
+    "chains",
+    theory=INTEGERS,
+    rules=(
+        rule("add-chain", (x + c0) + c1, x + (c0 + c1), seeds="002.8.1"),
+        rule("mul-chain", (x * c0) * c1, x * (c0 * c1), seeds="002.8.2"),
+        rule("add-same", x + x, x * 2, seeds="002.7.1"),
+        rule("add-multiple", x * c0 + x, x * (c0 + 1), seeds="002.7.2"),
+        rule("add-multiples", x * c0 + x * c1, x * (c0 + c1), seeds="002.7.2 002.7.3"),
+        rule("add-chain-constants", (x + c0) + (w + c1), (x + w) + (c0 + c1), seeds="002.8.6"),
+        rule("sub-to-add", x - c0, x + (-c0)),
+        rule("sub-add-cancel", (x + y) - y, x),
+    ),
+)
