@@ -429,9 +429,29 @@ def wrap(lane: DType, value: int) -> int:
 
 
 def round_float(lane: DType, value: float) -> float:
-    """The value of a float type nearest to `value`, ties to even; overflow as the type has it."""
+    """The value of a float type nearest to `value`, ties to even; overflow as the type has it.
+
+    >>> round_float(bf16, 1 + 2**-8 + 2**-40), round_float(bf16, 1 + 2**-8)
+    (1.0078125, 1.0)
+    """
+    return float(round_floats(lane, np.asarray(value, dtype=np.float64)))
+
+
+def round_floats(lane: DType, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of f64 in a float type, each value rounded once."""
     with np.errstate(all="ignore"):
-        return float(np.float64(value).astype(_NUMPY[lane.name]))
+        if lane.bits < 32 and lane is not f16:
+            values = _round_to_odd(values)  # since ml_dtypes goes through f32
+        return values.astype(_NUMPY[lane.name])
+
+
+def _round_to_odd(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """f64 as f32 with the last bit set where anything was lost: rounding again is then right."""
+    nearest = np.asarray(values.astype(np.float32))
+    error = np.abs(values) - np.abs(nearest.astype(np.float64))
+    bits = nearest.view(np.int32)
+    inexact = np.isfinite(values) & (error != 0) & ((bits & 1) == 0)
+    return np.where(inexact, bits + np.where(error > 0, 1, -1), bits).astype(np.int32).view("f4")
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -111,6 +111,8 @@ def sub(dtype: DType, src: Sources, arg: Any) -> Interval:
 def mul(dtype: DType, src: Sources, arg: Any) -> Interval:
     a, b = src
     a_low, a_high, b_low, b_high = a.vmin, a.vmax, b.vmin, b.vmax
+    if b_low == b_high and b_low > 0:  # the common case: by a positive constant
+        return clip(dtype, times(a_low, b_low), times(a_high, b_low))
     if a_low >= 0 and b_low >= 0:
         return clip(dtype, times(a_low, b_low), times(a_high, b_high))
     return clip(dtype, *corners(times, (a_low, a_high), (b_low, b_high)))
@@ -133,6 +135,8 @@ def minimum(dtype: DType, src: Sources, arg: Any) -> Interval:
 def _division(dtype: DType, src: Sources, quotient: Any) -> Interval:
     """Divide by the negative and by the positive divisors; by zero a fixed-width result is 0."""
     a, b = src
+    if b.vmin == b.vmax and b.vmin > 0:  # the common case: by a positive constant
+        return quotient(a.vmin, b.vmin), quotient(a.vmax, b.vmin)
     found: list[Bound] = []
     if b.vmin < 0:
         found += corners(quotient, (a.vmin, a.vmax), (b.vmin, min(b.vmax, -1)))
@@ -169,7 +173,7 @@ def mod(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 def cmod(dtype: DType, src: Sources, arg: Any) -> Interval:
     a, b = src
-    most = plus(max(abs(b.vmin), abs(b.vmax)), -1)
+    most = max(plus(max(abs(b.vmin), abs(b.vmax)), -1), 0)  # by zero it is 0
     return clip(dtype, max(min(a.vmin, 0), -most), min(max(a.vmax, 0), most))
 
 
@@ -353,7 +357,9 @@ def counter(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
     variable, value = src
-    return max(variable.vmin, value.vmin), min(variable.vmax, value.vmax)
+    low, high = max(variable.vmin, value.vmin), min(variable.vmax, value.vmax)
+    # a value that the variable cannot have makes no sense, but an empty interval would be worse
+    return (low, high) if low <= high else (value.vmin, value.vmax)
 
 
 def reduce_ranges(dtype: DType, src: Sources, arg: Any) -> Interval:
@@ -363,6 +369,9 @@ def reduce_ranges(dtype: DType, src: Sources, arg: Any) -> Interval:
     if arg.name in ("MAX", "MIN", "AND", "OR"):
         # a range of no iterations gives the identity, which may lie outside
         if all(r.op.name == "RANGE" and r.src[0].vmin >= 1 for r in ranges):
+            combined = {"AND": bit_and, "OR": bit_or}.get(arg.name)
+            if combined is not None and dtype.kind is not Kind.BOOL:
+                return combined(dtype, (value, value), None)  # of two values, so of any number
             return value.vmin, value.vmax
     elif arg.name == "ADD" and dtype.kind is not Kind.BOOL:
         most: Bound = 1

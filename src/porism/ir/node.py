@@ -14,6 +14,7 @@ nothing else refers to.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from typing import Any, Final, NoReturn
 
@@ -222,6 +223,13 @@ class UOp(_Draft, operators.Operators):
 # -- making nodes ----------------------------------------------------------------------------------
 
 lock = threading.Lock()
+careful = not getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether a node may only be added under the lock, as while a sweep takes nodes out of the tables.
+
+Otherwise `binary` adds a node with one `setdefault`. Under the global interpreter lock no other
+thread runs between its look at this flag and the end of that call, so two threads that make the
+same node get the same object. Without that lock every addition takes ours.
+"""
 _stable: dict[Any, int] = {}
 
 
@@ -328,10 +336,12 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
             return found
     new = _create(op, dtype, src, arg)
     with lock:
+        new = op.raw.setdefault(key, new)  # from here on `binary` takes the lock too
         found = op.nodes.get(key)
         if found is not None and is_exactly(found, op, key):
+            del op.raw[key]
             return found
-        return op.raw.setdefault(key, new)
+        return new
 
 
 def const(dtype: DType, value: Any) -> UOp:
@@ -359,7 +369,7 @@ def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
             found = op.raw.pop(key, None) if op.raw else None
             if found is None:
                 found = _create(op, dtype, src, arg)
-            op.nodes[key] = found
+            found = op.nodes.setdefault(key, found)
         return found
 
 
@@ -417,10 +427,20 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         node.residue = _ANY
     node.order = hash((op.number, a.order, b.order)) & _ORDER_MASK
     node.__class__ = UOp
+    if op.raw or careful:
+        return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
+    return op.nodes.setdefault(src, node)  # type: ignore[arg-type]
+
+
+def _add_carefully(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
-        if op.raw:
-            node = op.raw.pop(src, node)
-        return op.nodes.setdefault(src, node)  # type: ignore[arg-type] # it is a UOp by now
+        return op.nodes.setdefault(key, op.raw.pop(key, node))
+
+
+def make2(op: Op, a: UOp, b: UOp) -> UOp:
+    """The normal form of an elementwise node on two sources."""
+    node = op.nodes.get((a, b))
+    return node if node is not None else binary(op, a, b)
 
 
 def comes_before(a: UOp, b: UOp) -> bool:

@@ -47,7 +47,8 @@ def transcendental(function: Callable[[Array], Any]) -> Meaning:
 
     def meaning(dtype: DType, x: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(function(np.asarray(x).astype(np.float64))).astype(dtype.numpy)
+            wide = np.asarray(function(np.asarray(x).astype(np.float64)))
+            return dtypes.round_floats(dtype, wide)
 
     return meaning
 
@@ -196,7 +197,7 @@ def power(dtype: DType, a: Array, b: Array) -> Array:
     if dtype.is_float:
         with np.errstate(all="ignore"):
             wide = np.power(a.astype(np.float64), b.astype(np.float64))
-            return np.asarray(wide).astype(dtype.numpy)
+            return dtypes.round_floats(dtype, np.asarray(wide))
     modulus = 1 << dtype.bits if dtype.bits else None
     return _fixed(dtype, _elementwise(lambda x, n: integer_power(x, n, modulus), a, b), a.dtype)
 
@@ -204,14 +205,14 @@ def power(dtype: DType, a: Array, b: Array) -> Array:
 def mulacc(dtype: DType, a: Array, b: Array, c: Array) -> Array:
     """a*b + c, on floats with one rounding."""
     if not dtype.is_float:
-        return add(dtype, mul(dtype, a, b), c)
+        return np.asarray(add(dtype, mul(dtype, a, b), c))
     with np.errstate(all="ignore"):
         if dtype is dtypes.f64:
             exact = np.frompyfunc(_fused, 3, 1)(a, b, c)
             return np.asarray(exact, dtype=object).astype(np.float64)
         product = a.astype(np.float64) * b.astype(np.float64)  # exact: twice 24 bits
         total: Array = _round_to_odd_sum(product, c.astype(np.float64))
-        return total.astype(dtype.numpy)
+        return dtypes.round_floats(dtype, total)
 
 
 def _round_to_odd_sum(a: Array, b: Array) -> Array:
@@ -253,12 +254,13 @@ def cast(source: DType, target: DType, x: Array) -> Array:
         if x.dtype == object and target.is_integer:
             return _fixed(target, x, target.numpy)
         if x.dtype == object:
-            wide: Array = np.vectorize(float, otypes=[np.float64])(x)
-            return wide.astype(target.numpy)
+            return _integer_to_float(x, target)
         if source.is_float and source.bits < 32 and target.is_float:
             return x.astype(np.float32).astype(target.numpy)
         if target.is_float and target.bits < 32 and not source.is_float:
-            return _integer_to_narrow(x, target)
+            return _integer_to_float(x, target)
+        if target.is_float and source is dtypes.f64:
+            return dtypes.round_floats(target, np.asarray(x))
         return x.astype(target.numpy)
 
 
@@ -266,13 +268,20 @@ def _to_index(x: Array) -> Array:
     return x.astype(object) if x.dtype == np.uint64 else x.astype(np.int64)
 
 
-def _integer_to_narrow(x: Array, target: DType) -> Array:
+def _integer_to_float(x: Array, target: DType) -> Array:
     """Round once: through f64 (exact up to 2^53), and for longer ints to odd first."""
-    wide = x.astype(np.float64)
-    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
-        exact = [dtypes.round_float(target, _odd_float(int(v))) for v in x.reshape(-1)]
-        return np.array(exact, dtype=np.float64).reshape(x.shape).astype(target.numpy)
-    return wide.astype(target.numpy)
+    if x.dtype.itemsize < 8:
+        return dtypes.round_floats(target, x.astype(np.float64))
+    convert = _nearest_float if target is dtypes.f64 else _odd_float
+    wide = [convert(int(v)) for v in x.reshape(-1)]
+    return dtypes.round_floats(target, np.array(wide, dtype=np.float64).reshape(x.shape))
+
+
+def _nearest_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
 
 
 def _odd_float(value: int) -> float:
@@ -281,7 +290,7 @@ def _odd_float(value: int) -> float:
     kept = abs(value) >> excess
     if abs(value) != kept << excess:
         kept |= 1
-    return float(kept << excess) * (1 if value >= 0 else -1)
+    return _nearest_float((kept << excess) * (1 if value >= 0 else -1))
 
 
 def _float_to_integer(target: DType, x: Array) -> Array:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from porism.ir import ops
+from porism.ir import node, ops
 from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
 from porism.ir.ops import Op
 
@@ -23,7 +24,7 @@ from porism.ir.ops import Op
 def live() -> int:
     """How many nodes there are in this process."""
     return sum(
-        sum(is_exactly(node, op, key) for key, node in op.nodes.items()) + len(op.raw)
+        sum(is_exactly(found, op, key) for key, found in op.nodes.items()) + len(op.raw)
         for op in ops.table()
     )
 
@@ -32,29 +33,32 @@ def sweep() -> int:
     """Free the nodes that only the tables refer to, and forget normal forms; says how many."""
     if not lock.acquire(blocking=False):
         return 0
+    before, node.careful = node.careful, True
     try:
         return _sweep()
     finally:
+        node.careful = before
         lock.release()
 
 
 # References to a node while `_sweep` looks at it, when the table is all that refers to it.
-_IN_LOOP: Final = 4  # the table, the pair being iterated, the variable, the call of getrefcount
+_IN_TABLE: Final = 2  # the table and the call of getrefcount
 _POPPED: Final = 2  # the variable and the call
-_IN_SOURCES: Final = 4  # the table, the sources of its dead user, the variable, the call
+_IN_SOURCES: Final = 4  # the table, the counter of sources, the variable, the call
 
 
 def _sweep() -> int:
     count = sys.getrefcount
     small_constants.clear()
     for op in ops.table():
-        aliases = [k for k, node in list(op.nodes.items()) if not is_exactly(node, op, k)]
+        aliases = [k for k, found in list(op.nodes.items()) if not is_exactly(found, op, k)]
         for k in aliases:
             op.nodes.pop(k, None)
     freed = 0
     for op in ops.table():
         for nodes in (op.nodes, op.raw):
-            dead = [k for k, node in nodes.items() if count(node) <= _IN_LOOP]
+            # a copy of the keys, since a hit of another thread may add an entry without the lock
+            dead = [k for k in list(nodes) if count(nodes.get(k)) <= _IN_TABLE]
             while dead:
                 freed += _free(op, nodes, dead.pop())
     return freed
@@ -68,23 +72,34 @@ def _free(op: Op, nodes: dict[Any, UOp], key: Any) -> int:
     del key
     while stack:
         op, nodes, key = stack.pop()
-        node = nodes.pop(key, None)
-        if node is None:
+        dead = nodes.pop(key, None)
+        if dead is None:
             continue
-        if count(node) > _POPPED:  # someone took it in the meantime
-            nodes[key] = node
+        if count(dead) > _POPPED:  # someone took it in the meantime
+            nodes[key] = dead
             continue
-        src = node.src
-        del key, node
+        src = dead.src
+        del key, dead
         freed += 1
-        for child in src:
-            if count(child) <= _IN_SOURCES:
-                child_key = key_of(child.op, child.dtype, child.src, child.arg)
-                table = child.op.nodes if child_key in child.op.nodes else child.op.raw
-                stack.append((child.op, table, child_key))
-                del child_key
+        stack += _orphans(src)
         del src
     return freed
+
+
+def _orphans(src: tuple[UOp, ...]) -> list[tuple[Op, dict[Any, UOp], Any]]:
+    """The sources of a freed node that only the tables refer to now, as entries of them.
+
+    A function of its own, so that no variable is left that refers to one of them.
+    """
+    count = sys.getrefcount
+    uses = Counter(src)
+    found: list[tuple[Op, dict[Any, UOp], Any]] = []
+    for child in uses:
+        if count(child) <= _IN_SOURCES + uses[child]:
+            key = key_of(child.op, child.dtype, child.src, child.arg)
+            table = child.op.nodes if key in child.op.nodes else child.op.raw
+            found.append((child.op, table, key))
+    return found
 
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:

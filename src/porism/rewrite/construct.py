@@ -18,7 +18,7 @@ from typing import Any, Final
 from porism.base.dtypes import SLOTS, DType
 from porism.ir import node as nodes
 from porism.ir import ops
-from porism.ir.node import UOp, construct, raw, signature_of
+from porism.ir.node import UOp, construct, make2, raw, signature_of
 from porism.ir.ops import Op
 from porism.rewrite.generate import Candidate, Flavour, candidates, compile_function
 from porism.rewrite.rule import RuleSet
@@ -86,11 +86,6 @@ def _slot(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
     return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
 
 
-def make2(op: Op, a: UOp, b: UOp) -> UOp:
-    node = op.nodes.get((a, b))
-    return node if node is not None else nodes.binary(op, a, b)
-
-
 def construction_flavour() -> Flavour:
     names = {"make2": make2, "raw": raw}
     return Flavour("construct", "dtype, src, arg", construct, names=names)
@@ -115,10 +110,14 @@ def install(rules: RuleSet) -> RuleSet | None:
     tables = {op: [compiled.dispatch(op, slot) for slot in range(SLOTS)] for op in ops.table()}
     with nodes.lock:
         for op, dispatch in tables.items():
-            for key, node in list(op.nodes.items()):
+            kept: dict[Any, UOp] = {}
+            for key, node in op.nodes.items():
                 if nodes.is_exactly(node, op, key):
-                    op.raw[key] = node
+                    # what rules are written in has no normal form
+                    table = op.raw if node.dtype.slot else kept
+                    table[key] = node
             op.nodes.clear()
+            op.nodes.update(kept)
             op.rules[:] = dispatch
         nodes.small_constants.clear()
         _machine = _Machine(rules)

@@ -19,16 +19,17 @@ from porism.base.errors import RewriteError
 from porism.base.settings import settings
 from porism.ir import text
 from porism.ir.expression import show
-from porism.ir.node import UOp, construct, key_of, raw
+from porism.ir.node import UOp, construct, key_of, make2, raw
 from porism.ir.sweep import quiet_collector
 from porism.ir.walk import toposort
-from porism.rewrite.construct import Compiled, Tracer, make2
+from porism.rewrite.construct import Compiled, Tracer
 from porism.rewrite.generate import Flavour
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
 
 Make = Callable[..., UOp]
 LARGEST_REPRODUCER = 60  # nodes
+_FEW = 16  # nodes that every graph may be thought to have, however small
 
 
 def rewrite(
@@ -72,9 +73,7 @@ class _Run:
         self.done: dict[UOp, UOp] = {}
         self.becomes: dict[UOp, UOp] = {}  # a node whose rewriting has begun -> its next form
         self.count = 0
-        self.most = 0
         self.compiled, self.make = self._compiled()
-        self.functions: dict[Any, Any] = {}
 
     def _compiled(self) -> tuple[Compiled, Make]:
         if self.trace is not None:
@@ -100,7 +99,7 @@ class _Run:
         if result is None or result is node:
             return None
         self.count += 1
-        if self.count > self.most:
+        if self.count > self.limit * (len(self.done) + _FEW):
             raise self._runaway(node)
         return result
 
@@ -117,13 +116,10 @@ class _Run:
             and node.op.nodes.get(key_of(node.op, node.dtype, node.src, node.arg)) is node
         )
 
-    def _start(self, root: UOp) -> None:
-        self.most = self.limit * max(len(toposort(root)), 16)
-
     def rebuilt(self, root: UOp) -> UOp:
         """Sources first: rules see rewritten sources."""
-        self._start(root)
         done, becomes = self.done, self.becomes
+        nothing_to_try = not len(self.rules)
         stack = [root]
         while stack:
             node = stack[-1]
@@ -143,9 +139,10 @@ class _Run:
                 continue
             after = self._remake(node)
             if after is node:
-                found = self._apply(node)
+                found = None if nothing_to_try else self._apply(node)
                 if found is None:
                     done[node] = node
+                    stack.pop()
                     continue
                 after = found
             if after in becomes and after not in done:
@@ -156,7 +153,6 @@ class _Run:
 
     def original(self, root: UOp) -> UOp:
         """Users first: rules see original sources; what they make is visited in turn."""
-        self._start(root)
         done, becomes = self.done, self.becomes
         stack = [root]
         while stack:
@@ -199,7 +195,7 @@ class _Run:
         return self._error(
             node,
             f"the rules of {self.rules.name!r} do not come to an end",
-            f"{self.count} rewrites on {self.most // self.limit} nodes",
+            f"{self.count} rewrites while {len(self.done)} nodes were finished",
         )
 
     def _error(self, node: UOp, what: str, why: str) -> RewriteError:

@@ -7,7 +7,7 @@ from itertools import product
 from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.ir import ops
-from porism.ir.node import UOp, raw
+from porism.ir.node import UOp, construct
 from porism.rewrite import terms
 
 SORTED_SLOTS = frozenset({dtypes.index.slot, dtypes.boolean.slot})
@@ -41,7 +41,7 @@ def _variants(node: UOp, slots: dict[DType, int]) -> list[UOp]:
                 orders = [mirrored]
             elif not (in_order and _is_constant(src[1]) and not _is_constant(src[0])):
                 orders.append(mirrored)
-        found += [raw(node.op, node.dtype_given, order, node.arg) for order in orders]
+        found += [construct(node.op, node.dtype_given, order, node.arg) for order in orders]
     return found
 
 

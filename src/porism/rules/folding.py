@@ -19,6 +19,8 @@ _ON_INTEGERS: Final[dict[Op, Callable[..., Any]]] = {
     ops.ADD: operator.add,
     ops.SUB: operator.sub,
     ops.MUL: operator.mul,
+    ops.IDIV: operator.floordiv,
+    ops.MOD: operator.mod,
     ops.NEG: operator.neg,
     ops.AND: operator.and_,
     ops.OR: operator.or_,
@@ -33,6 +35,8 @@ _ON_INTEGERS: Final[dict[Op, Callable[..., Any]]] = {
     ops.NE: operator.ne,
 }
 """Ops that Python's own integers compute; the result then wraps to its type."""
+
+_DIVISIONS: Final = (ops.IDIV, ops.MOD)
 
 LARGEST: Final = 1 << 20  # bits of a constant that folding may make on `index`
 
@@ -52,6 +56,8 @@ def _all_constant(signature: tuple[Op | None, ...]) -> bool:
 )
 def fold(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
     """Compute an elementwise op on constants, unless it is undefined there."""
+    if op in _DIVISIONS and dtype.count == 1 and src[1].arg == 0:
+        return None if dtype.kind is Kind.INDEX else UOp.const(dtype, 0)
     if dtype.count == 1 and src[0].dtype.is_integer and op in _ON_INTEGERS:
         value = _ON_INTEGERS[op](*[s.arg for s in src])
         if dtype.bits > 1:

@@ -1,0 +1,40 @@
+"""Peers: other compilers, installed beside the project only to be measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / ".peers"
+VERSIONS = {"tinygrad": "0.14.0"}
+
+
+def install(name: str) -> Path | None:
+    """The folder to import a peer from; None, with a message, if it cannot be installed."""
+    target = FOLDER / f"{name}-{VERSIONS[name]}"
+    done = target / "installed"
+    if done.exists():
+        return target
+    print(f"installing {name} {VERSIONS[name]} for the comparison …", file=sys.stderr)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    result = subprocess.run(
+        [*command, str(target), f"{name}=={VERSIONS[name]}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        reason = (result.stderr.strip().splitlines() or ["pip failed"])[-1]
+        print(f"{name} is not measured: {reason}", file=sys.stderr)
+        return None
+    done.touch()
+    return target
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """Variables for a process that imports from these folders too."""
+    before = os.environ.get("PYTHONPATH", "")
+    paths = [str(f) for f in folders] + ([before] if before else [])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0"}
