@@ -1,1 +1,1 @@
-"""Benchmarks: `./dev bench NAME` runs one; each prints a table and can write its figures as JSON."""
+"""Benchmarks: `./dev bench NAME` runs one; it prints a table and can write it as JSON."""

@@ -41,7 +41,7 @@ class Compiler:
         raise NotImplementedError
 
     def prepare(self, program: list[Row], makers: dict[str, Make]) -> Prepared:
-        """A program ready to run: constants are made, and names looked up, before the clock runs."""
+        """A program ready to run: constants made and names looked up before the clock runs."""
         constants = sorted({x for row in program for x in row[1:] if isinstance(x, str)})
         values = [*self.leaves, *(self.const(int(text)) for text in constants)]
         place = {text: LEAVES + i for i, text in enumerate(constants)}

@@ -16,7 +16,7 @@ Row = tuple[str, Operand, Operand]
 
 
 def random_index(rows: int, seed: int = 0) -> list[Row]:
-    """Index arithmetic as it comes out of movement ops: sums of products, split and joined again."""
+    """Index arithmetic as movement ops make it: sums of products, split and joined again."""
     chance = random.Random(seed)
     program: list[Row] = []
     while len(program) < rows:

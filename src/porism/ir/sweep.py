@@ -24,7 +24,7 @@ from porism.ir.ops import Op
 def live() -> int:
     """How many nodes there are in this process."""
     return sum(
-        sum(is_exactly(found, op, key) for key, found in op.nodes.items()) + len(op.raw)
+        sum(is_exactly(found, op, key) for key, found in list(op.nodes.items())) + len(op.raw)
         for op in ops.table()
     )
 
@@ -42,25 +42,41 @@ def sweep() -> int:
 
 
 # References to a node while `_sweep` looks at it, when the table is all that refers to it.
-_IN_TABLE: Final = 2  # the table and the call of getrefcount
+_LOOKED_UP: Final = 3  # the table, the variable, the call of getrefcount
 _POPPED: Final = 2  # the variable and the call
-_IN_SOURCES: Final = 4  # the table, the counter of sources, the variable, the call
+_IN_SOURCES: Final = 4  # the table, the sources of its dead user, the variable, the call
 
 
 def _sweep() -> int:
-    count = sys.getrefcount
     small_constants.clear()
     for op in ops.table():
-        aliases = [k for k, found in list(op.nodes.items()) if not is_exactly(found, op, k)]
-        for k in aliases:
-            op.nodes.pop(k, None)
+        _forget_normal_forms(op)
     freed = 0
-    for op in ops.table():
-        for nodes in (op.nodes, op.raw):
-            # a copy of the keys, since a hit of another thread may add an entry without the lock
-            dead = [k for k in list(nodes) if count(nodes.get(k)) <= _IN_TABLE]
-            while dead:
-                freed += _free(op, nodes, dead.pop())
+    # A key that waits in `_round` keeps its sources alive; what that hides, the next round finds.
+    while now := sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw)):
+        freed += now
+    return freed
+
+
+def _forget_normal_forms(op: Op) -> None:
+    # Other threads may add some meanwhile, so the table is walked by a copy of its keys.
+    for key in list(op.nodes):
+        found = op.nodes.get(key)
+        if found is not None and not is_exactly(found, op, key):
+            op.nodes.pop(key, None)
+
+
+def _round(op: Op, nodes: dict[Any, UOp]) -> int:
+    """Free the dead nodes of one table, users first: they were added last."""
+    count = sys.getrefcount
+    freed = 0
+    keys = list(nodes)
+    while keys:
+        key = keys.pop()
+        found = nodes.get(key)
+        if found is not None and count(found) <= _LOOKED_UP:
+            del found
+            freed += _free(op, nodes, key)
     return freed
 
 

@@ -111,7 +111,7 @@ def install(rules: RuleSet) -> RuleSet | None:
     with nodes.lock:
         for op, dispatch in tables.items():
             kept: dict[Any, UOp] = {}
-            for key, node in op.nodes.items():
+            for key, node in list(op.nodes.items()):
                 if nodes.is_exactly(node, op, key):
                     # what rules are written in has no normal form
                     table = op.raw if node.dtype.slot else kept
