@@ -395,7 +395,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
                 found = binary(op, b, a)
             op.nodes[src] = found
             return found
-        function = rules[a.op, b.op]
+        function = rules[a.op, b.op] if a is not b else rules[a.op, a.op, True]
         if function is not None:
             if _depth < DEEPEST:
                 _depth += 1
@@ -488,9 +488,10 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
 
 
 def signature_of(op: Op, src: tuple[UOp, ...]) -> Any:
-    """What construction-time rules are looked up by: the ops of the first sources."""
+    """What rules are looked up by: the ops of the first sources, and if two of two are the same."""
     if op.arity == 2:
-        return src[0].op, src[1].op
+        a, b = src
+        return (a.op, b.op) if a is not b else (a.op, a.op, True)
     if op.arity == 3:
         return src[0].op, src[1].op, src[2].op
     return src[0].op if src else None

@@ -40,18 +40,22 @@ THEORY_OF_SLOT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule in one order of operands, or a procedure, and the ops its sources must have."""
+    """A rule in one order of operands, or a procedure."""
 
     item: Rule | Procedure
     before: UOp | None  # None for a procedure
-    sources: tuple[Op | None, ...] | None  # None: any number of any ops
 
-    def fits(self, signature: tuple[Op | None, ...]) -> bool:
-        if isinstance(self.item, Procedure):
-            return self.item.only is None or self.item.only(signature)
-        assert self.sources is not None
-        wanted = self.sources[: len(signature)]
-        return all(w is None or w is s for w, s in zip(wanted, signature, strict=False))
+    def fits(self, signature: tuple[Op | bool | None, ...]) -> bool:
+        """Whether it can match a node with this signature (see `porism.ir.node.signature_of`)."""
+        ops_of_sources = tuple(s for s in signature if not isinstance(s, bool))
+        if self.before is None:
+            assert isinstance(self.item, Procedure)
+            return self.item.only is None or self.item.only(ops_of_sources)
+        src = self.before.src
+        if len(src) == 2 and src[0] is src[1] and True not in signature:
+            return False
+        wanted = [_required(s) for s in src]
+        return all(w is None or w is s for w, s in zip(wanted, ops_of_sources, strict=False))
 
 
 def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple[Candidate, ...]:
@@ -63,14 +67,14 @@ def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple
             continue
         if isinstance(item, Procedure):
             if op in item.ops:
-                found.append(Candidate(item, None, None))
+                found.append(Candidate(item, None))
         elif item.op is op:
             seen = set()
             for before in variants(item.before, slot, sorted_operands=sorted_operands):
                 shape = _up_to_names(before, item.when)
                 if shape not in seen:
                     seen.add(shape)
-                    found.append(Candidate(item, before, tuple(_required(s) for s in before.src)))
+                    found.append(Candidate(item, before))
     return tuple(found)
 
 
@@ -123,7 +127,7 @@ class _Writer:
         self.lines = [f"def {title}({self.flavour.parameters}):"]
         if self.flavour.prelude:
             self.lines.append(f"    {self.flavour.prelude}")
-        widest = max((len(c.sources) for c in found if c.sources is not None), default=0)
+        widest = max((len(c.before.src) for c in found if c.before is not None), default=0)
         if widest and self.op.arity != ANY_NUMBER:
             self.lines.append(f"    {_unpack(self._source_names(widest))} = src")
         for candidate in found:
