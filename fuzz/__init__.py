@@ -1,0 +1,1 @@
+"""Fuzzers: `./dev fuzz NAME --minutes N` looks for counterexamples until the time is over."""
