@@ -1,4 +1,4 @@
-"""Search: run a property on ever new random inputs for some time, with progress and a reproducer."""
+"""Search: a property on ever new random inputs for some time, with progress and a reproducer."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 porism version      the version
 porism settings     the environment variables and their values
+porism ops          every op of the intermediate representation
 porism demo         a short tour
 """
 
@@ -60,6 +61,21 @@ def _settings(options: argparse.Namespace) -> int:
     return 0
 
 
+def _ops_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--page", action="store_true", help="print the page docs/ops.md")
+
+
+def _ops(options: argparse.Namespace) -> int:
+    from porism.ir import ops, reference
+
+    if options.page:
+        print(reference.page(), end="")
+        return 0
+    for op in ops.table():
+        print(f"{op.name:<12} {op.symbol:<8} {op.doc}")
+    return 0
+
+
 def _demo(options: argparse.Namespace) -> int:
     script = Path(__file__).parents[2] / "examples" / "demo.py"
     if not script.is_file():
@@ -77,6 +93,7 @@ def _demo(options: argparse.Namespace) -> int:
 COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
+    Command("ops", "print every op of the intermediate representation", _ops, _ops_arguments),
     Command("demo", "a short tour of the compiler", _demo),
 )
 
