@@ -13,7 +13,6 @@ nothing else refers to.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
 from typing import Any, Final, NoReturn
@@ -21,14 +20,12 @@ from typing import Any, Final, NoReturn
 from porism.base import dtypes
 from porism.base.dtypes import INFINITY, DType
 from porism.base.errors import TypeMismatch
-from porism.ir import arguments, operators, ops, residues
+from porism.ir import arguments, operators, ops, residues, stable
 from porism.ir.axis import Axis
 from porism.ir.bounds import Bound
 from porism.ir.ops import ANY_NUMBER, Op
 from porism.ir.signatures import Misfit
 
-_CONST_LAST: Final = 1 << 62
-_ORDER_MASK: Final = _CONST_LAST - 1
 _CONST: Final = ops.CONST
 _ANY: Final = residues.ANY
 _ANYTHING: Final = (-INFINITY, INFINITY)
@@ -202,7 +199,7 @@ class UOp(_Draft, operators.Operators):
         try:
             return self._key
         except AttributeError:
-            return _digest(self)
+            return stable.digest(self)
 
     @property
     def ranges(self) -> tuple[UOp, ...]:
@@ -230,20 +227,6 @@ Otherwise `binary` adds a node with one `setdefault`. Under the global interpret
 thread runs between its look at this flag and the end of that call, so two threads that make the
 same node get the same object. Without that lock every addition takes ours.
 """
-_stable: dict[Any, int] = {}
-
-
-def _stable_hash(op: Op, dtype: DType, arg: Any) -> int:
-    """A number for what is not a source, the same in every process."""
-    key = (op, dtype, arguments.key(arg))
-    found = _stable.get(key)
-    if found is None:
-        text = f"{op.name}:{dtype.name}:{arguments.to_text(arg)}".encode()
-        found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
-        if len(_stable) > 100_000:
-            _stable.clear()
-        _stable[key] = found
-    return found
 
 
 def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
@@ -263,21 +246,7 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
     else:
         node.vmin, node.vmax = -INFINITY, INFINITY
         node.residue = _ANY
-    if not op.keyed:
-        if len(src) == 2:
-            a, b = src
-            node.order = hash((op.number, a.order, b.order)) & _ORDER_MASK
-        else:
-            node.order = hash((op.number, *[s.order for s in src])) & _ORDER_MASK
-    elif op is _CONST and arg.__class__ is int:
-        # hash() alone would not tell -1 from -2
-        order = hash((op.number, dtype.code, arg < 0, abs(arg))) & _ORDER_MASK
-        node.order = order | _CONST_LAST
-    else:
-        order = hash((op.number, _stable_hash(op, dtype, arg), *[s.order for s in src]))
-        node.order = order & _ORDER_MASK
-        if op is _CONST or op is ops.VCONST:
-            node.order |= _CONST_LAST
+    node.order = stable.order(op, dtype, src, arg)
     node.__class__ = UOp
     return node  # type: ignore[return-value]
 
@@ -425,7 +394,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
     else:
         node.vmin, node.vmax = _ANYTHING
         node.residue = _ANY
-    node.order = hash((op.number, a.order, b.order)) & _ORDER_MASK
+    node.order = hash((op.code, a.order, b.order)) & stable.MASK
     node.__class__ = UOp
     if op.raw or careful:
         return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
@@ -511,26 +480,3 @@ def deep(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
 
 ops.construct = construct
 operators.install(UOp, binary, const)
-
-
-# -- keys ------------------------------------------------------------------------------------------
-
-_set_key: Final = vars(_Draft)["_key"].__set__
-
-
-def _digest(root: UOp) -> bytes:
-    """The digest of a node, from the digests of its sources; no recursion."""
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        waiting = [s for s in node.src if not hasattr(s, "_key")]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        text = f"{node.op.name}:{node.dtype.name}:{arguments.to_text(node.arg)}:{len(node.src)}"
-        state = hashlib.blake2b(text.encode(), digest_size=16)
-        for s in node.src:
-            state.update(s._key)
-        _set_key(node, state.digest())
-    return root._key

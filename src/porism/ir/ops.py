@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.dtypes import SLOTS, Space
@@ -53,6 +54,7 @@ class Op:
     __slots__ = (
         "arity",
         "bounds",
+        "code",
         "commutative",
         "doc",
         "elementwise",
@@ -62,7 +64,6 @@ class Op:
         "meaning",
         "name",
         "nodes",
-        "number",
         "raw",
         "residue",
         "rules",
@@ -87,7 +88,7 @@ class Op:
         commutative: bool = False,
     ) -> None:
         self.name = name
-        self.number = len(_TABLE)
+        self.code = zlib.crc32(name.encode())  # a number, the same in every process
         self.group = group
         self.arity = arity  # ANY_NUMBER, or exactly so many sources
         self.least = (0 if arity == ANY_NUMBER else arity) if least is None else least
