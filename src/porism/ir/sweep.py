@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,13 +120,15 @@ def _orphans(src: tuple[UOp, ...]) -> list[tuple[Op, dict[Any, UOp], Any]]:
 
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:
-    """Sweep with a full collection: if it was asked for, or if the tables have doubled."""
-    global _swept
-    if phase == "start" and info["generation"] == 2:
-        asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
-        if asked_for or _entries() > 2 * _swept:
-            sweep()
-            _swept = max(_entries(), 10_000)
+    """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
+    global _asked_for, _swept
+    if info["generation"] < 2:
+        return
+    if phase == "start":
+        _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
+    elif _asked_for or _entries() > 2 * _swept:
+        sweep()
+        _swept = max(_entries(), 10_000)
 
 
 def _entries() -> int:
@@ -133,7 +136,14 @@ def _entries() -> int:
 
 
 _swept = 10_000
+_asked_for = False
 gc.callbacks.append(_on_collection)
+
+
+_quiet = threading.Lock()
+_inside = 0  # how many threads are inside `quiet_collector`
+_usual: tuple[int, int, int] = gc.get_threshold()
+_SELDOM: Final = 200_000
 
 
 @contextmanager
@@ -143,9 +153,17 @@ def quiet_collector() -> Iterator[None]:
     Nodes are never part of a cycle, so while many are made a collection finds nothing, and can cost
     more than making them.
     """
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], 200_000), *before[1:])
+    global _inside, _usual
+    with _quiet:
+        if _inside == 0:
+            _usual = gc.get_threshold()
+            if 0 < _usual[0] < _SELDOM:
+                gc.set_threshold(_SELDOM, *_usual[1:])
+        _inside += 1
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _quiet:
+            _inside -= 1
+            if _inside == 0:
+                gc.set_threshold(*_usual)
