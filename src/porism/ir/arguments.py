@@ -113,7 +113,6 @@ class Limits:
 DECIMAL_DIGITS: Final = 640
 LONGEST_NAME: Final = 100
 
-_SPACE: Final = re.compile(r"[ \t\r]*")
 _NUMBER: Final = re.compile(r"-?(?:0[xX](?P<hex>[0-9a-fA-F]+)|(?P<whole>[0-9]+)(?P<rest>[.eE])?)")
 _FLOAT: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -148,10 +147,12 @@ class Reader:
 
     def skip(self) -> str:
         """Pass over blanks; the character after them, or "" at the end of the line."""
-        match = _SPACE.match(self.text, self.at)
-        assert match is not None
-        self.at = match.end()
-        following = self.text[self.at : self.at + 1]
+        text, at = self.text, self.at
+        following = text[at : at + 1]
+        while following and following in " \t\r":
+            at += 1
+            following = text[at : at + 1]
+        self.at = at
         return "" if following == "\n" else following
 
     def expect(self, wanted: str, why: str) -> None:
