@@ -42,21 +42,17 @@ def sweep() -> int:
         lock.release()
 
 
-# References to a node while `_sweep` looks at it, when the table is all that refers to it.
+# References to a node while it is looked at, when the table is all that refers to it.
 _LOOKED_UP: Final = 3  # the table, the variable, the call of getrefcount
 _POPPED: Final = 2  # the variable and the call
-_IN_SOURCES: Final = 4  # the table, the sources of its dead user, the variable, the call
+_IN_SOURCES: Final = 4  # the table, the counter of uses, the variable, the call; and each use
 
 
 def _sweep() -> int:
     small_constants.clear()
     for op in ops.table():
         _forget_normal_forms(op)
-    freed = 0
-    # A key that waits in `_round` keeps its sources alive; what that hides, the next round finds.
-    while now := sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw)):
-        freed += now
-    return freed
+    return sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw))
 
 
 def _forget_normal_forms(op: Op) -> None:
@@ -75,48 +71,49 @@ def _round(op: Op, nodes: dict[Any, UOp]) -> int:
     while keys:
         key = keys.pop()
         found = nodes.get(key)
-        if found is not None and count(found) <= _LOOKED_UP:
-            del found
-            freed += _free(op, nodes, key)
+        if found is None:
+            # It was freed, but the key waiting here kept its sources alive.
+            waiting = _dead(key[-1] if op.keyed else key)
+            del key
+        elif count(found) <= _LOOKED_UP:
+            waiting = [(op, nodes, key)]
+            del key, found
+        else:
+            continue
+        freed += _free(waiting)
     return freed
 
 
-def _free(op: Op, nodes: dict[Any, UOp], key: Any) -> int:
-    """Drop one node if it is dead, then those of its sources that only it kept alive."""
-    count = sys.getrefcount
-    freed = 0
-    stack = [(op, nodes, key)]
-    del key
-    while stack:
-        op, nodes, key = stack.pop()
-        dead = nodes.pop(key, None)
-        if dead is None:
-            continue
-        if count(dead) > _POPPED:  # someone took it in the meantime
-            nodes[key] = dead
-            continue
-        src = dead.src
-        del key, dead
-        freed += 1
-        stack += _orphans(src)
-        del src
-    return freed
+Entry = tuple[Op, dict[Any, UOp], Any]
+"""An op, one of its tables, and a key in it."""
 
 
-def _orphans(src: tuple[UOp, ...]) -> list[tuple[Op, dict[Any, UOp], Any]]:
-    """The sources of a freed node that only the tables refer to now, as entries of them.
-
-    A function of its own, so that no variable is left that refers to one of them.
-    """
-    count = sys.getrefcount
+def _dead(src: tuple[UOp, ...]) -> list[Entry]:
+    """The entries of those sources that nothing but their table and their dead user refers to."""
     uses = Counter(src)
-    found: list[tuple[Op, dict[Any, UOp], Any]] = []
+    found: list[Entry] = []
     for child in uses:
-        if count(child) <= _IN_SOURCES + uses[child]:
+        if sys.getrefcount(child) <= _IN_SOURCES + uses[child]:
             key = key_of(child.op, child.dtype, child.src, child.arg)
             table = child.op.nodes if key in child.op.nodes else child.op.raw
             found.append((child.op, table, key))
     return found
+
+
+def _free(waiting: list[Entry]) -> int:
+    """Drop entries whose nodes are dead, then the sources that only these kept alive."""
+    freed = 0
+    while waiting:
+        _, nodes, key = waiting.pop()
+        dead = nodes.pop(key, None)
+        if dead is None:
+            continue
+        if sys.getrefcount(dead) > _POPPED:  # someone took it in the meantime
+            nodes[key] = dead
+            continue
+        freed += 1
+        waiting += _dead(dead.src)
+    return freed
 
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:

@@ -1,0 +1,18 @@
+"""The evaluator is tested on graphs as they are written, whatever rules other tests install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from porism.rewrite.construct import install, installed
+from porism.rewrite.rule import RuleSet
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_rules_at_construction() -> Iterator[None]:
+    before = installed()
+    install(RuleSet("none"))
+    yield
+    install(before)
