@@ -63,13 +63,12 @@ def proofs() -> None:
     if importlib.util.find_spec("z3") is None:
         console.print("the solver is not installed; ./dev test installs it")
         return
-    from porism.prove import prove
+    from porism.prove.rule import prove
 
     good = rule("right", (x // c0) // c1, x // (c0 * c1), when=(c1 > 0) & c0.ne(0))
     wrong = rule("wrong", (x // c0) // c1, x // (c0 * c1), when=c1.ne(0) & c0.ne(0))
     for claim in RuleSet("claims", theory=Theory.INTEGERS, rules=(good, wrong)):
-        console.print(f"{claim}")
-        console.print(f"  {prove(claim).explain()}", markup=False)
+        console.print(prove(claim).explain(), markup=False)
 
 
 def block_sum(threads: int, *, with_barrier: bool) -> UOp:

@@ -1,0 +1,157 @@
+"""Extraction: forms back to nodes, with `//` and `%` where they are cheapest.
+
+Every floor of the result is one division. A floor with two values is a comparison instead. A floor
+that occurs once, beside its own numerator, is a modulo: `x - 8*floor(x/8)` is `x % 8`.
+"""
+
+from __future__ import annotations
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.node import UOp, construct
+from porism.rules.index.arena import Arena, merge
+from porism.rules.index.comparisons import Clause
+from porism.rules.index.form import Atom, Form, Monomial
+
+
+class Writer:
+    """Writes forms of one arena; `uses` says how often each floor occurs in all that is written."""
+
+    def __init__(self, arena: Arena, uses: dict[Atom, int]) -> None:
+        self.arena = arena
+        self.uses = uses
+        self.atoms: dict[Atom, UOp] = {}
+        self.moduli: dict[Atom, UOp] = {}
+
+    def node(self, a: Form) -> UOp:
+        """The cheapest node that has the form's value."""
+        parts: list[tuple[UOp, int]] = []
+        terms = dict(a.terms)
+        constant = a.constant
+        for m in sorted(a.terms, key=lambda m: m.rank):
+            found = self._modulo(m, terms) if m in terms and m.floor is not None else None
+            if found is not None:
+                node, times, shift = found
+                parts.append((node, times))
+                constant += shift
+        for m in sorted(terms, key=lambda m: m.rank):
+            node, shift = self._product(m)
+            parts.append((node, terms[m]))
+            constant += terms[m] * shift
+        return _sum(parts, constant)
+
+    def _modulo(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
+        """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
+        q = m.floor
+        assert q is not None
+        assert q.numerator is not None
+        times, left = divmod(-terms[m], q.divisor)
+        if left or self.uses.get(q, 0) > 1 or self._is_two_valued(q):
+            return None
+        if any(terms.get(n) != times * k for n, k in q.numerator.terms.items()):
+            return None
+        del terms[m]
+        merge(terms, q.numerator.terms, -times)
+        if q not in self.moduli:
+            divisor = UOp.const(dtypes.index, q.divisor)
+            self.moduli[q] = construct(ops.MOD, None, (self.node(q.numerator), divisor))
+        return self.moduli[q], times, -times * q.numerator.constant
+
+    def _product(self, m: Monomial) -> tuple[UOp, int]:
+        """The node of a monomial, and a constant that belongs to it."""
+        if len(m.atoms) == 1:
+            atom = m.atoms[0]
+            if self._is_two_valued(atom):
+                return self._choice(atom), int(atom.low)
+            return self._atom(atom), 0
+        whole: UOp | None = None
+        for atom in m.atoms:
+            node = self._atom(atom)
+            whole = node if whole is None else whole * node
+        assert whole is not None
+        return whole, 0
+
+    def _is_two_valued(self, atom: Atom) -> bool:
+        return bool(atom.divisor) and atom.high - atom.low == 1
+
+    def _choice(self, atom: Atom) -> UOp:
+        """A floor that is low or low + 1, less low: 1 from where the numerator is large enough."""
+        found = self.atoms.get(atom)
+        if found is None:
+            assert atom.numerator is not None
+            start = atom.divisor * int(atom.high)
+            reached = Clause("<=", self.arena.add(self.arena.constant(start), atom.numerator, -1))
+            one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
+            found = construct(ops.WHERE, None, (self.condition(reached), one, zero))
+            self.atoms[atom] = found
+        return found
+
+    def _atom(self, atom: Atom) -> UOp:
+        if atom.node is not None:
+            return atom.node
+        if self._is_two_valued(atom):
+            return self._choice(atom) + int(atom.low)
+        found = self.atoms.get(atom)
+        if found is None:
+            assert atom.numerator is not None
+            over = (
+                UOp.const(dtypes.index, atom.divisor) if atom.over is None else self.node(atom.over)
+            )
+            found = construct(ops.IDIV, None, (self.node(atom.numerator), over))
+            self.atoms[atom] = found
+        return found
+
+    def condition(self, clause: Clause) -> UOp:
+        """A clause as a comparison of what is positive with what is not."""
+        a = clause.form
+        left = {m: k for m, k in a.terms.items() if k > 0}
+        right = {m: -k for m, k in a.terms.items() if k < 0}
+        constant = a.constant
+        if clause.relation != "<=":
+            op = ops.EQ if clause.relation == "==" else ops.NE
+            low, high = (constant, 0) if left and constant > 0 else (0, -constant)
+            return construct(op, None, (self._side(left, low), self._side(right, high)))
+        if not left:  # constant <= right
+            return construct(ops.LE, None, (self._side({}, constant), self._side(right, 0)))
+        # left + constant <= right  is  left < right - constant + 1
+        return construct(ops.LT, None, (self._side(left, 0), self._side(right, 1 - constant)))
+
+    def _side(self, terms: dict[Monomial, int], constant: int) -> UOp:
+        return self.node(self.arena.form(constant, terms))
+
+
+def _sum(parts: list[tuple[UOp, int]], constant: int) -> UOp:
+    """A sum with the positive parts first, so that it begins with no minus."""
+    total: UOp | None = None
+    for node, times in [p for p in parts if p[1] > 0] + [p for p in parts if p[1] < 0]:
+        if total is None:
+            total = node if times == 1 else node * times
+        elif times > 0:
+            total = total + (node if times == 1 else node * times)
+        else:
+            total = total - (node if times == -1 else node * -times)
+    if total is None:
+        return UOp.const(dtypes.index, constant)
+    if constant < 0:
+        return total - -constant
+    return total + constant if constant else total
+
+
+def count_uses(roots: list[Form]) -> dict[Atom, int]:
+    """In how many places each floor occurs below these forms, written once each."""
+    uses: dict[Atom, int] = {}
+    seen: set[Form] = set()
+    stack = list(roots)
+    while stack:
+        a = stack.pop()
+        if a in seen:
+            continue
+        seen.add(a)
+        for m in a.terms:
+            for atom in m.atoms:
+                if atom.numerator is not None:
+                    uses[atom] = uses.get(atom, 0) + 1
+                    stack.append(atom.numerator)
+                    if atom.over is not None:
+                        stack.append(atom.over)
+    return uses

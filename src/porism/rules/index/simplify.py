@@ -1,0 +1,237 @@
+"""Simplify: index expressions and conditions, each part under what holds where it is looked at.
+
+In `WHERE(mask, x, y)` the value x matters only where the mask holds, so each clause of the mask is
+a fact when x is simplified; and each clause is simplified under the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from porism.base import dtypes
+from porism.base.dtypes import Kind
+from porism.ir import ops
+from porism.ir.node import UOp, construct
+from porism.ir.walk import toposort
+from porism.rewrite.trace import Trace
+from porism.rules.index import comparisons
+from porism.rules.index.arena import Arena
+from porism.rules.index.comparisons import Clause
+from porism.rules.index.extraction import Writer, count_uses
+from porism.rules.index.form import Form
+from porism.rules.index.reading import Reader
+
+DEEPEST = 32  # choices inside one another that are looked into
+MOST_CLAUSES = 32  # of a mask that are used as facts for each other
+
+COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
+"""What a node costs; others cost 1, leaves nothing."""
+
+CHOOSERS = frozenset({ops.MAX, ops.MIN})
+
+
+def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None) -> UOp:
+    """The cheapest expression found that is equal wherever the facts hold; never a costlier one."""
+    if root.dtype not in (dtypes.index, dtypes.boolean):
+        return root
+    work = _Work(facts)
+    result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
+    if cost(result) > cost(root):
+        return root
+    if trace is not None and result is not root:
+        work.record(trace, root, result)
+    return result
+
+
+def divisions(root: UOp) -> int:
+    """How many different divisions and remainders an expression has."""
+    return sum(node.op in (ops.IDIV, ops.MOD) for node in toposort(root))
+
+
+def cost(root: UOp) -> tuple[int, int]:
+    """Divisions first, then everything by what it costs."""
+    total = 0
+    for node in toposort(root):
+        if node.src and node.op is not ops.RANGE:
+            total += COSTS.get(node.op, 1)
+    return divisions(root), total
+
+
+class _Work:
+    """One expression being simplified."""
+
+    def __init__(self, facts: Sequence[UOp]) -> None:
+        self.arena = Arena()
+        self.reader = Reader(self.arena, self._opaque)
+        self.depth = 0
+        self.here: list[Form] = []  # facts that hold where we are
+        everywhere = []
+        for fact in facts:
+            for part in conjuncts(fact):
+                clause = self.reader.clause(part)
+                if clause is not None:
+                    everywhere += _as_facts(self.arena, clause)
+        self.arena.assume_everywhere(everywhere)
+
+    def value(self, node: UOp) -> UOp:
+        """An `index` value."""
+        if node.op is ops.WHERE:
+            return self._choice(node)
+        a = self.reader.form(node)
+        return Writer(self.arena, count_uses([a])).node(a)
+
+    def _opaque(self, node: UOp) -> UOp:
+        """A node that arithmetic does not look into, its operands simplified."""
+        if self.depth >= DEEPEST:
+            return node
+        if node.op is ops.WHERE:
+            return self._nested(lambda: self._choice(node))
+        if node.op in CHOOSERS:
+            return self._nested(lambda: construct(node.op, None, self._operands(node)))
+        return node
+
+    def _operands(self, node: UOp) -> tuple[UOp, ...]:
+        return tuple(self.value(s) for s in node.src)
+
+    def _nested(self, work: object) -> UOp:
+        """Run something that changes the facts, and come back to those that hold here."""
+        facts, known, here = self.arena.facts, self.reader.known, list(self.here)
+        epoch, quotients, narrowed = self.arena.epoch, self.arena.quotients, self.arena.narrowed
+        self.depth += 1
+        try:
+            assert callable(work)
+            result = work()
+            assert isinstance(result, UOp)
+            return result
+        finally:
+            self.depth -= 1
+            self.here = here
+            if self.arena.epoch != epoch:
+                self.arena.assume(facts)
+            else:
+                self.arena.quotients, self.arena.narrowed = quotients, narrowed
+            # What was read before was read under the same facts.
+            self.reader.known, self.reader.epoch = known, self.arena.epoch
+
+    # -- conditions --------------------------------------------------------------------------------
+
+    def condition(self, node: UOp) -> UOp:
+        """A bool: a conjunction of clauses is simplified as a mask, other logic part by part."""
+        clauses = self._mask(node)
+        return clauses if isinstance(clauses, UOp) else self._written(clauses)
+
+    def _mask(self, node: UOp) -> list[Clause | UOp] | UOp:
+        """The clauses of a conjunction, each simplified under the others; a constant if decided."""
+        work: list[Clause | UOp] = []
+        for conjunct in conjuncts(node):
+            clause = self.reader.clause(conjunct)
+            work.append(self._logic(conjunct) if clause is None else clause)
+        kept: list[Clause | UOp] = []
+        for i, part in enumerate(work):
+            if isinstance(part, UOp):
+                if part.op is ops.CONST and not part.arg:
+                    return part
+                if part.op is not ops.CONST and part not in kept:
+                    kept.append(part)
+                continue
+            others = [*kept, *work[i + 1 :]][:MOST_CLAUSES]
+            self._assume([c for c in others if isinstance(c, Clause)])
+            found = comparisons.simplify(self.arena, part)
+            if found is False:
+                return UOp.const(dtypes.boolean, False)
+            if isinstance(found, Clause) and found not in kept:
+                kept.append(found)
+        self._assume([])
+        return kept or UOp.const(dtypes.boolean, True)
+
+    def _assume(self, clauses: list[Clause]) -> None:
+        facts = [fact for clause in clauses for fact in _as_facts(self.arena, clause)]
+        self.arena.assume([*self.here, *facts])
+
+    def _logic(self, node: UOp) -> UOp:
+        """A part of a mask that is no comparison of integers."""
+        if self.depth >= DEEPEST:
+            return node
+        if node.op in (ops.NOT, ops.OR, ops.XOR) and node.dtype is dtypes.boolean:
+            return self._nested(
+                lambda: construct(node.op, None, tuple(self.condition(s) for s in node.src))
+            )
+        return node
+
+    def _written(self, clauses: list[Clause | UOp], writer: Writer | None = None) -> UOp:
+        """A mask as one condition."""
+        writer = Writer(self.arena, count_uses(_forms(clauses))) if writer is None else writer
+        whole: UOp | None = None
+        for clause in clauses:
+            part = writer.condition(clause) if isinstance(clause, Clause) else clause
+            whole = part if whole is None else whole & part
+        assert whole is not None
+        return whole
+
+    def _choice(self, node: UOp) -> UOp:
+        """WHERE on `index` values."""
+        test, yes, no = node.src
+        if test.dtype is not dtypes.boolean:
+            return node
+        clauses = self._mask(test)
+        if isinstance(clauses, UOp):
+            return self._branch(yes if clauses.arg else no)
+        facts = [c for c in clauses if isinstance(c, Clause)]
+        outside = list(self.here)
+        if no.op is not ops.INVALID:
+            opposite = _opposite(self.arena, clauses)
+            self.here = [*outside, *([opposite] if opposite is not None else [])]
+            self.arena.assume(self.here)
+            no = self._branch(no)
+        self.here = [*outside, *(f for c in facts for f in _as_facts(self.arena, c))]
+        self.arena.assume(self.here)
+        chosen = self._chosen(clauses, yes, no)
+        self.here = outside
+        self.arena.assume(outside)
+        return chosen
+
+    def _chosen(self, clauses: list[Clause | UOp], yes: UOp, no: UOp) -> UOp:
+        if yes.op is ops.WHERE:
+            return construct(ops.WHERE, None, (self._written(clauses), self._branch(yes), no))
+        a = self.reader.form(yes)
+        writer = Writer(self.arena, count_uses([*_forms(clauses), a]))
+        return construct(ops.WHERE, None, (self._written(clauses, writer), writer.node(a), no))
+
+    def _branch(self, node: UOp) -> UOp:
+        return self._nested(lambda: self.value(node)) if self.depth < DEEPEST else node
+
+    def record(self, trace: Trace, before: UOp, after: UOp) -> None:
+        trace.record("index-normal-form", before, after)
+
+
+def conjuncts(node: UOp) -> list[UOp]:
+    """The parts of a conjunction, from left to right."""
+    found: list[UOp] = []
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part.op is ops.AND and part.dtype.kind is Kind.BOOL:
+            stack += reversed(part.src)
+        else:
+            found.append(part)
+    return found
+
+
+def _forms(clauses: list[Clause | UOp]) -> list[Form]:
+    return [clause.form for clause in clauses if isinstance(clause, Clause)]
+
+
+def _as_facts(arena: Arena, clause: Clause) -> list[Form]:
+    """What a clause says as forms that are at most 0."""
+    if clause.relation == "<=":
+        return [clause.form]
+    if clause.relation == "==":
+        return [clause.form, arena.scale(clause.form, -1)]
+    return []
+
+
+def _opposite(arena: Arena, clauses: list[Clause | UOp]) -> Form | None:
+    """What holds where a mask of one inequality does not: F >= 1."""
+    if len(clauses) != 1 or not isinstance(clauses[0], Clause) or clauses[0].relation != "<=":
+        return None
+    return arena.add(arena.constant(1), clauses[0].form, -1)
