@@ -35,10 +35,31 @@ class Writer:
                 parts.append((node, times))
                 constant += shift
         for m in sorted(terms, key=lambda m: m.rank):
+            if self._takes(m, terms[m], constant):
+                parts.append((self._shifted(m, constant // terms[m]), terms[m]))
+                constant = 0
+                continue
             node, shift = self._product(m)
             parts.append((node, terms[m]))
             constant += terms[m] * shift
         return _sum(parts, constant)
+
+    def _takes(self, m: Monomial, k: int, constant: int) -> bool:
+        """Whether a constant may go into a quotient whose numerator has one already."""
+        q = m.floor
+        if q is None or not constant or constant % k or self.uses.get(q, 0) > 1:
+            return False
+        assert q.numerator is not None
+        return q.numerator.constant != 0 and not self._is_two_valued(q)
+
+    def _shifted(self, m: Monomial, k: int) -> UOp:
+        """floor(M/d) + k as floor((M + d*k)/d)."""
+        q = m.floor
+        assert q is not None
+        assert q.numerator is not None
+        moved = self.arena.add(q.numerator, self.arena.constant(k * q.divisor))
+        divisor = UOp.const(dtypes.index, q.divisor)
+        return construct(ops.IDIV, None, (self.node(moved), divisor))
 
     def _modulo(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
         """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
