@@ -97,7 +97,7 @@ class Arena:
         atom = self._leaves.get(node)
         if atom is None:
             support = 0
-            for part in toposort(node):
+            for part in toposort(node) if node.src else (node,):
                 if not part.src or part.op is ops.RANGE:
                     support |= self._bit(part)
             atom = Atom((0, node.order), support, node.vmin, node.vmax)

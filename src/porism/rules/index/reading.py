@@ -24,6 +24,7 @@ class Reader:
         self.opaque = opaque
         self.epoch = arena.epoch
         self.known: dict[UOp, Form] = {}
+        self.sums: dict[UOp, dict[UOp, int]] = {}  # of nodes whose turn has not come yet
 
     def form(self, root: UOp) -> Form:
         """The form of an `index` node; no recursion."""
@@ -47,8 +48,11 @@ class Reader:
 
     def _needed(self, node: UOp) -> list[UOp]:
         """The nodes whose forms a node's form is made of."""
-        if node.op in LINEAR or _scales(node):
-            return [n for n in self._sum(node) if n is not node]
+        if _is_linear(node):
+            parts = self.sums.get(node)
+            if parts is None:
+                parts = self.sums[node] = self._sum(node)
+            return [n for n in parts if n is not node]
         if node.op in (ops.MUL, ops.IDIV, ops.MOD) or _shifts(node):
             return [s for s in node.src if s.op is not ops.CONST]
         return []
@@ -91,7 +95,7 @@ class Reader:
             return arena.constant(node.arg)
         if _is_linear(node):
             terms: dict[Monomial, int] = {}
-            parts = self._sum(node)
+            parts = self.sums.pop(node)
             constant = parts.pop(node)
             for part, times in parts.items():
                 a = self.known[part]

@@ -50,11 +50,12 @@ def divisions(root: UOp) -> int:
 
 def cost(root: UOp) -> tuple[int, int]:
     """Divisions first, then everything by what it costs."""
-    total = 0
+    total = divided = 0
     for node in toposort(root):
         if node.src and node.op is not ops.RANGE:
             total += COSTS.get(node.op, 1)
-    return divisions(root), total
+            divided += node.op in (ops.IDIV, ops.MOD)
+    return divided, total
 
 
 class _Work:
