@@ -28,7 +28,7 @@ from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
 
 Make = Callable[..., UOp]
-LARGEST_REPRODUCER = 60  # nodes
+LARGEST_REPRODUCER = 32  # nodes; a message keeps so many lines whole
 _FEW = 16  # nodes that every graph may be thought to have, however small
 
 
@@ -73,6 +73,8 @@ class _Run:
         self.done: dict[UOp, UOp] = {}
         self.becomes: dict[UOp, UOp] = {}  # a node whose rewriting has begun -> its next form
         self.count = 0
+        self.most = self.limit * _FEW  # rewrites; of a larger graph more, see `_check_end`
+        self.root: UOp | None = None
         self.compiled, self.make = self._compiled()
 
     def _compiled(self) -> tuple[Compiled, Make]:
@@ -99,9 +101,17 @@ class _Run:
         if result is None or result is node:
             return None
         self.count += 1
-        if self.count > self.limit * (len(self.done) + _FEW):
-            raise self._runaway(node)
+        if self.count > self.most:
+            self._check_end(node)
         return result
+
+    def _check_end(self, node: UOp) -> None:
+        """Raise if there were too many rewrites for the size of the graph that was given."""
+        assert self.root is not None
+        size = len(toposort(self.root))
+        self.most = self.limit * max(size, _FEW)
+        if self.count > self.most:
+            raise self._runaway(node, size)
 
     def _remake(self, node: UOp) -> UOp:
         """The node on its rewritten sources."""
@@ -118,6 +128,7 @@ class _Run:
 
     def rebuilt(self, root: UOp) -> UOp:
         """Sources first: rules see rewritten sources."""
+        self.root = root
         done, becomes = self.done, self.becomes
         nothing_to_try = not len(self.rules)
         stack = [root]
@@ -138,8 +149,12 @@ class _Run:
                 stack += reversed(waiting)
                 continue
             after = self._remake(node)
+            if nothing_to_try:  # what the constructors make is final
+                done[node] = done[after] = after
+                stack.pop()
+                continue
             if after is node:
-                found = None if nothing_to_try else self._apply(node)
+                found = self._apply(node)
                 if found is None:
                     done[node] = node
                     stack.pop()
@@ -153,6 +168,7 @@ class _Run:
 
     def original(self, root: UOp) -> UOp:
         """Users first: rules see original sources; what they make is visited in turn."""
+        self.root = root
         done, becomes = self.done, self.becomes
         stack = [root]
         while stack:
@@ -191,11 +207,11 @@ class _Run:
             "a rule undoes another one, or puts the node inside its own replacement",
         )
 
-    def _runaway(self, node: UOp) -> RewriteError:
+    def _runaway(self, node: UOp, size: int) -> RewriteError:
         return self._error(
             node,
             f"the rules of {self.rules.name!r} do not come to an end",
-            f"{self.count} rewrites while {len(self.done)} nodes were finished",
+            f"{self.count} rewrites of a graph of {size} nodes",
         )
 
     def _error(self, node: UOp, what: str, why: str) -> RewriteError:

@@ -1,0 +1,153 @@
+"""The report: rules proved, procedures and bounds functions tried, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from porism.ir.ops import Op
+from porism.prove import bounds, procedures
+from porism.prove.rule import MILLISECONDS, Proof, prove
+from porism.rewrite.rule import Procedure, Rewrite, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: what was asked in one theory, and what came of it."""
+
+    name: str
+    theory: str
+    status: str
+    seconds: float
+    detail: str
+    ok: bool
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has shown."""
+
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "seconds": round(self.seconds, 3),
+            "rows": [
+                {
+                    "name": row.name,
+                    "theory": row.theory,
+                    "status": row.status,
+                    "seconds": round(row.seconds, 4),
+                    "detail": row.detail,
+                }
+                for row in self.rows
+            ],
+            "faults": self.faults,
+        }
+
+
+def run(
+    rules: Sequence[Rewrite],
+    *,
+    with_bounds: bool,
+    json_file: str | None = None,
+    milliseconds: int = MILLISECONDS,
+) -> int:
+    """Prove, print the table, and give the exit status."""
+    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds)
+    console = Console()
+    console.print(_table(report.rows))
+    for fault in report.faults:
+        console.print(fault, markup=False, highlight=False, style="red")
+    verdict = "all established" if report.ok else f"{len(report.faults)} not established"
+    console.print(f"{len(report.rows)} rows, {verdict}, in {report.seconds:.1f} s")
+    if json_file is not None:
+        Path(json_file).write_text(json.dumps(report.json(), indent=1) + "\n", encoding="utf-8")
+    return 0 if report.ok else 1
+
+
+def gather(
+    rules: Sequence[Rewrite], *, with_bounds: bool, milliseconds: int = MILLISECONDS
+) -> Report:
+    """Prove the rules, try the procedures and, if asked, the bounds of every op."""
+    report = Report()
+    began = time.perf_counter()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    checked = bounds.checked_ops() if with_bounds else ()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(rules) + len(checked))
+        for item in rules:
+            progress.update(task, description=item.name)
+            _add(report, item, milliseconds)
+            progress.advance(task)
+        for op in checked:
+            progress.update(task, description=f"bounds of {op.name.lower()}")
+            _add_bounds(report, op, bounds.check(op))
+            progress.advance(task)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _add(report: Report, item: Rewrite, milliseconds: int) -> None:
+    if isinstance(item, Procedure):
+        tried = procedures.check(item)
+        theories = ", ".join(theory.value for theory in item.theories)
+        status = "evaluated" if tried.ok else "refuted" if tried.cases else "unknown"
+        detail = f"{tried.cases} cases {tried.how}"
+        report.rows.append(Row(item.name, theories, status, tried.seconds, detail, tried.ok))
+        report.faults += [f"{item.name}: {tried.fault}"] * (not tried.ok)
+    elif isinstance(item, Rule):
+        proof = prove(item, milliseconds=milliseconds)
+        report.rows += _rows(proof)
+        if not proof.ok:
+            report.faults.append(proof.explain())
+
+
+def _rows(proof: Proof) -> Iterator[Row]:
+    for result in proof.results:
+        detail = "; ".join(p for p in (result.types, result.counterexample, result.note) if p)
+        status = result.status.value
+        ok = result.status.ok
+        yield Row(proof.rule.name, result.theory.value, status, result.seconds, detail, ok)
+    for part in proof.idle:
+        yield Row(proof.rule.name, "guard", "idle", 0.0, part, False)
+    if not proof.satisfiable:
+        yield Row(proof.rule.name, "guard", "never holds", 0.0, "", False)
+    if not proof.shrinks:
+        yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
+
+
+def _add_bounds(report: Report, op: Op, found: Sequence[bounds.Checked]) -> None:
+    fault = next((each.fault for each in found if each.fault), "")
+    types = " ".join(each.dtype.name for each in found)
+    detail = f"{sum(each.boxes for each in found)} boxes on {types}"
+    seconds = sum(each.seconds for each in found)
+    status = "refuted" if fault else "exhaustive"
+    name = f"bounds of {op.name.lower()}"
+    report.rows.append(Row(name, "bounds", status, seconds, detail, not fault))
+    report.faults += [f"{name}: {fault}"] * bool(fault)
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table("rule", "theory", "status", "seconds", "how", box=None, pad_edge=False)
+    table.columns[3].justify = "right"
+    for row in rows:
+        style = None if row.ok else "red"
+        seconds = f"{row.seconds:.2f}"
+        table.add_row(row.name, row.theory, row.status, seconds, row.detail, style=style)
+    return table

@@ -1,0 +1,377 @@
+"""Proofs of rules: `prove(rule)` establishes a rule from its own declaration.
+
+What is shown, in each theory of the rule and for every value of its holes and constants, and for
+any sound bounds:
+
+    before is defined, and the guard holds  =>  after is defined, and equals before
+
+and beside it that the guard can hold, that each part of it is needed, and that the rule shrinks
+the order of `porism.rewrite.termination`.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import z3
+
+from porism.base.dtypes import Theory
+from porism.base.errors import ProofError
+from porism.ir import ops
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.prove import cases, structure
+from porism.prove.arithmetic import Truth, Unsupported
+from porism.prove.instances import Instance, instances
+from porism.prove.integers import Integers
+from porism.prove.reading import Reading
+from porism.prove.solver import Answer, ask, value_in
+from porism.rewrite import terms
+from porism.rewrite.rule import Rule
+from porism.rewrite.termination import Verdict, shrinks
+
+MILLISECONDS: Final = 10_000
+"""How long the solver may take for one question."""
+
+EXTRA_MILLISECONDS: Final = 1_000
+"""The same, for what need not be answered: longer words, and parts of guards."""
+
+
+class Status(enum.Enum):
+    """How far a rule is established in a theory."""
+
+    PROVED = "proved"
+    EXHAUSTIVE = "exhaustive"
+    EVALUATED = "evaluated"
+    CHANGES = "changes results"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+    @property
+    def ok(self) -> bool:
+        return self not in (Status.REFUTED, Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A rule in one theory."""
+
+    theory: Theory
+    status: Status
+    seconds: float
+    types: str = ""  # where it was shown
+    counterexample: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.theory.value}: {self.status.value}"]
+        parts += [f"on {self.types}"] * bool(self.types) + [f"in {self.seconds:.2f} s"]
+        more = [part for part in (self.counterexample, self.note) if part]
+        return " ".join(parts) + "".join(f"\n    {part}" for part in more)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """All that is known of a rule."""
+
+    rule: Rule
+    results: tuple[Result, ...]
+    satisfiable: bool
+    shrinks: Verdict
+    idle: tuple[str, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the rule is established and nothing about it is idle."""
+        return not any(self.faults())
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong, a sentence each."""
+        if not self.results:
+            yield "it belongs to no theory; a rule set gives it one"
+        for result in self.results:
+            if not result.status.ok:
+                where = f" ({result.types})" if result.types else ""
+                reason = result.counterexample or result.note
+                yield f"{result.theory.value}: {result.status.value}{where}: {reason}"
+        if not self.satisfiable:
+            yield "its guard can never hold where its left side is defined"
+        for part in self.idle:
+            yield f"a part of its guard is idle, the rule holds without it: {part}"
+        if not self.shrinks:
+            yield f"it does not shrink, by {self.shrinks.component}: {self.shrinks.reason}"
+
+    def explain(self) -> str:
+        """What was shown, and how."""
+        lines = [f"{self.rule.name}: {self.rule}", *(f"  {result}" for result in self.results)]
+        if self.rule.when is not None:
+            lines.append("  the guard " + ("can hold" if self.satisfiable else "can never hold"))
+        lines += [f"  idle in the guard: {part}" for part in self.idle]
+        verb = "shrinks" if self.shrinks else "does not shrink"
+        lines.append(f"  {verb}, by {self.shrinks.component}: {self.shrinks.reason}")
+        return "\n".join(lines)
+
+
+def prove(
+    rule: Rule,
+    *,
+    milliseconds: int = MILLISECONDS,
+    examples: Iterable[structure.Example] = (),
+) -> Proof:
+    """Establish a rule in all its theories; `examples` are for what only the evaluator can judge.
+
+    >>> from porism.rewrite.terms import c0, c1, x
+    >>> from dataclasses import replace
+    >>> from porism.rewrite.rule import rule
+    >>> nested = rule("div-div", (x // c0) // c1, x // (c0 * c1))
+    >>> proof = prove(replace(nested, theories=(Theory.INTEGERS,)))
+    >>> proof.results[0].counterexample
+    'x = 1, c0 = 2, c1 = -1: before is 0, after is -1'
+    """
+    began = time.perf_counter()
+    results = []
+    satisfiable = rule.when is None
+    for theory in rule.theories:
+        if theory is Theory.STRUCTURE:
+            results.append(_evaluated(rule, examples))
+            satisfiable = True
+        else:
+            result, can_fire = _in_theory(rule, theory, milliseconds)
+            results.append(result)
+            satisfiable |= can_fire
+    idle: tuple[str, ...] = ()
+    if all(result.status.ok for result in results):
+        idle = tuple(show(part) for part in terms.conjuncts(rule.when) if _is_idle(rule, part))
+    seconds = time.perf_counter() - began
+    return Proof(rule, tuple(results), satisfiable, shrinks(rule), idle, seconds)
+
+
+def require(proof: Proof) -> None:
+    """Raise unless the rule is established."""
+    faults = list(proof.faults())
+    if faults:
+        refuted = any(result.status is Status.REFUTED for result in proof.results)
+        raise ProofError(
+            f"the rule {proof.rule.name!r} is {'false' if refuted else 'not established'}",
+            where=str(proof.rule),
+            why="\n".join(faults),
+            fix="restrict its theories or add the guard that excludes the counterexample"
+            if refuted
+            else "see the reasons; a rule the solver leaves open may name an exhaustive range",
+        )
+
+
+def _evaluated(rule: Rule, examples: Iterable[structure.Example]) -> Result:
+    began = time.perf_counter()
+    found = structure.evaluated(rule, examples)
+    seconds = time.perf_counter() - began
+    if found.difference:
+        status = Status.REFUTED
+    else:
+        status = Status.EVALUATED if found.fired else Status.UNKNOWN
+    note = f"it fired on {found.fired} of {found.tried} examples"
+    return Result(Theory.STRUCTURE, status, seconds, "", found.difference, note)
+
+
+def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, bool]:
+    """A rule in one theory, and whether it can fire there."""
+    began = time.perf_counter()
+    shown, open_types, notes = [], [], []
+    status, counterexample, can_fire = Status.PROVED, "", False
+    changes = bool(rule.fast_math) and theory is Theory.FLOATS
+    found = list(instances(rule, theory))
+    if not found:
+        status = Status.UNKNOWN
+        notes.append(f"no node of this theory has {rule.op.name} at its root: it never fires")
+    for instance in found:
+        limit = milliseconds if instance.required else min(milliseconds, EXTRA_MILLISECONDS)
+        outcome = settle(rule, instance, limit)
+        can_fire = can_fire or outcome.fires
+        if outcome.status.ok:
+            shown.append(instance.label)
+            if outcome.status is Status.EXHAUSTIVE:
+                status = outcome.status
+                notes.append(outcome.note)
+        elif outcome.status is Status.REFUTED:
+            shown = [instance.label]
+            status, counterexample = outcome.status, outcome.counterexample
+            break
+        elif instance.required and not changes:
+            shown = [instance.label]
+            status = Status.UNKNOWN
+            notes.append(outcome.note)
+            break
+        else:
+            open_types.append(f"{instance.label}: {outcome.note}")
+    if status.ok:
+        notes += open_types
+    if changes:
+        notes = [rule.fast_math if counterexample else f"{rule.fast_math}; no case of it was found"]
+        status = Status.CHANGES
+    seconds = time.perf_counter() - began
+    types = " ".join(dict.fromkeys(shown))
+    return Result(theory, status, seconds, types, counterexample, "; ".join(notes)), can_fire
+
+
+# -- one instance ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A rule in one choice of types."""
+
+    status: Status
+    fires: bool = False
+    counterexample: str = ""
+    note: str = ""
+
+
+def settle(
+    rule: Rule, instance: Instance, milliseconds: int, without: UOp | None = None
+) -> Outcome:
+    """Refute a rule by a simple case, prove it by the solver, or try every case of its range."""
+    fires, note = False, ""
+    try:
+        found = cases.search(rule, instance, without)
+        fires = found.fires
+        if found.counterexample is not None and not _has_choices(rule, instance):
+            return Outcome(Status.REFUTED, True, found.counterexample)
+    except Unsupported as gap:
+        note = str(gap)
+    try:
+        outcome = _solve(rule, instance, milliseconds, without, fires)
+    except Unsupported as gap:
+        outcome = Outcome(Status.UNKNOWN, fires, "", str(gap))
+    if outcome.status is not Status.UNKNOWN or rule.exhaustive is None or without is not None:
+        return outcome
+    values = rule.exhaustive
+    tried = None if note else cases.exhaust(rule, instance, values)
+    if tried is None:
+        return Outcome(Status.UNKNOWN, fires, "", note or "its range has too many cases")
+    if tried.counterexample is not None:
+        return Outcome(Status.REFUTED, True, tried.counterexample)
+    note = f"every value from {values.low} to {values.high}: {tried.tried} cases"
+    return Outcome(Status.EXHAUSTIVE, tried.fires, "", note)
+
+
+def _has_choices(rule: Rule, instance: Instance) -> bool:
+    """Whether an op has several right results, of which the evaluator computes one."""
+    return any(
+        node.op in (ops.MAX, ops.MIN) and instance.types[node.dtype].is_float
+        for node in toposort(rule.before, rule.after)
+    )
+
+
+class Question:
+    """A rule as formulas."""
+
+    def __init__(self, rule: Rule, instance: Instance, without: UOp | None = None) -> None:
+        self.rule = rule
+        self.reading = Reading(rule, instance.symbolic())
+        before, after = self.reading.before(), self.reading.after()
+        self.same = self.reading.arithmetic(rule.before).same(before, after)
+        self.has_value = self.reading.defined(rule.before, computed=False)
+        self.claim = self.reading.defined(rule.after, computed=True) & self.same
+        self.fires = self.reading.fires(without)
+        self.kinds = list(dict.fromkeys(self.reading.types.values()))
+
+    @property
+    def statements(self) -> list[Truth]:
+        return [part for kind in self.kinds for part in kind.statements]
+
+    @property
+    def nonlinear(self) -> bool:
+        return any(isinstance(kind, Integers) for kind in self.kinds)
+
+    @property
+    def faithful(self) -> bool:
+        return all(kind.faithful for kind in self.kinds)
+
+    def wrong(self) -> Truth:
+        """That no right result of the left side is what the right side gives."""
+        kept = set(toposort(self.rule.after))
+        free = [c for term, made in self.reading.choices.items() if term not in kept for c in made]
+        whole = z3.BoolVal(True)
+        for values in product((True, False), repeat=len(free)):
+            chosen = [(c, z3.BoolVal(v)) for c, v in zip(free, values, strict=True)]
+            whole = whole & z3.Not(z3.substitute(self.claim, *chosen) if chosen else self.claim)
+        return whole
+
+    def ask(self, *goal: Truth, milliseconds: int) -> tuple[Answer, object]:
+        """Whether these can hold, with all that is known of the unknowns."""
+        question = [*self.statements, *goal]
+        answer, model = ask(question, milliseconds=milliseconds, nonlinear=self.nonlinear)
+        if answer is Answer.UNKNOWN and self.nonlinear:
+            answer, model = ask(question, milliseconds=milliseconds)
+        return answer, model
+
+
+def _solve(
+    rule: Rule, instance: Instance, milliseconds: int, without: UOp | None, fires: bool
+) -> Outcome:
+    question = Question(rule, instance, without)
+    goal = (question.has_value, question.fires)
+    if not fires:
+        answer, _ = question.ask(*goal, milliseconds=min(milliseconds, EXTRA_MILLISECONDS))
+        fires = answer is Answer.YES and question.faithful
+    answer, model = question.ask(*goal, question.wrong(), milliseconds=milliseconds)
+    if answer is Answer.NO:
+        return Outcome(Status.PROVED, fires)
+    if answer is Answer.UNKNOWN:
+        note = f"the solver does not know, after {milliseconds / 1000:g} s"
+        return Outcome(Status.UNKNOWN, fires, "", note)
+    return _refuted(rule, instance, question, model)
+
+
+def _refuted(rule: Rule, instance: Instance, question: Question, model: object) -> Outcome:
+    """A counterexample of the solver, as the evaluator sees it."""
+    case = cases.case_of(rule, question.reading, lambda e: value_in(model, e))
+    try:
+        found = cases.replay(rule, instance, case)
+    except Unsupported:
+        found = None
+    if found is not None and found.counterexample is not None:
+        return Outcome(Status.REFUTED, True, found.counterexample)
+    told = ", ".join(f"{name} = {cases.show_value(value)}" for name, value in case.items())
+    if _has_choices(rule, instance):
+        return Outcome(Status.REFUTED, True, f"{told}, with the other zero from max or min")
+    note = f"the solver's counterexample ({told}) is none to the evaluator"
+    return Outcome(Status.UNKNOWN, True, "", note)
+
+
+# -- parts of guards -------------------------------------------------------------------------------
+
+
+def _is_idle(rule: Rule, part: UOp) -> bool:
+    """Whether the rule holds in all theories without a part of its guard."""
+    found = [
+        instance
+        for theory in rule.theories
+        if theory is not Theory.STRUCTURE
+        for instance in instances(rule, theory)
+        if instance.required
+    ]
+    return bool(found) and all(
+        settle(rule, instance, EXTRA_MILLISECONDS, without=part).status is Status.PROVED
+        and not _is_definedness(rule, instance, part)
+        for instance in found
+    )
+
+
+def _is_definedness(rule: Rule, instance: Instance, part: UOp) -> bool:
+    """Whether a part of a guard says no more than that the left side is defined."""
+    try:
+        question = Question(rule, instance)
+        holds = question.reading.condition(part)
+    except Unsupported:
+        return False
+    implied, _ = question.ask(question.has_value, z3.Not(holds), milliseconds=EXTRA_MILLISECONDS)
+    always, _ = question.ask(z3.Not(holds), milliseconds=EXTRA_MILLISECONDS)
+    return implied is Answer.NO and always is not Answer.NO

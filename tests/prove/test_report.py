@@ -1,0 +1,136 @@
+"""The commands `porism rules` and `porism prove`, and how procedures are established."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from porism.base.errors import PorismError
+from porism.cli import main
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.prove import bounds, procedures, report
+from porism.rewrite.rule import Procedure, procedure
+from porism.rewrite.terms import c0, c1, x
+from porism.rules.algebra import ALGEBRA
+from tests.prove.stated import INTEGERS, stated
+
+PROCEDURES = [item for item in ALGEBRA if isinstance(item, Procedure)]
+
+
+@pytest.mark.parametrize("item", PROCEDURES, ids=lambda item: item.name)
+def test_every_procedure_is_established(item: Procedure) -> None:
+    tried = procedures.check(item)
+    assert tried.ok, tried.fault
+    assert tried.cases > 1000
+
+
+def test_a_procedure_that_is_not_listed_fails() -> None:
+    @procedure("unheard-of", [ops.ADD])
+    def unheard_of(node: UOp) -> UOp | None:
+        """Do nothing."""
+        return None
+
+    tried = procedures.check(unheard_of)
+    assert tried.fault == "no check is listed for it in prove/procedures.py"
+
+
+def test_a_wrong_folding_is_found() -> None:
+    @procedure("fold", [ops.ADD], on_sources=True)
+    def fold(op: Any, dtype: Any, src: tuple[UOp, ...], arg: Any) -> UOp | None:
+        """Forget the second operand."""
+        return src[0]
+
+    tried = procedures.check(fold)
+    assert tried.fault.startswith("NEG of (-7,) as index is 7, and was made -7")
+
+
+def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "mod-small"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "mod-small               x % c0 -> x",
+        "                        when (lo(x) >= 0) & (hi(x) < c0)",
+        "                        on integers  (seeds: 000.2.1, 002.19.1)",
+    ]
+
+
+def test_rules_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["name"] for row in rows] == [item.name for item in ALGEBRA]
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["add-zero"] == {
+        "name": "add-zero",
+        "before": "x + 0",
+        "after": "x",
+        "when": None,
+        "theories": ["integers", "fixed width"],
+        "seeds": ["002.2.1"],
+    }
+    assert by_name["fold"]["procedure"].startswith("Compute an elementwise op on constants")
+
+
+def test_a_word_that_fits_no_rule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "mod-small", "nonsense"]) == 2
+    assert "no rule's name contains 'nonsense'" in capsys.readouterr().err
+
+
+def test_prove_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "proofs.json"
+    assert main(["prove", "mod-small", "fold", "--json", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "mod-small" in out
+    assert "2 rows, all established, in " in out
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["ok"] is True
+    assert [(row["name"], row["status"]) for row in found["rows"]] == [
+        ("fold", "evaluated"),
+        ("mod-small", "proved"),
+    ]
+
+
+def test_a_false_rule_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = stated(INTEGERS, (x // c0) // c1, x // (c0 * c1))
+    assert report.run([wrong], with_bounds=False) == 1
+    out = capsys.readouterr().out
+    assert "1 not established" in out
+    assert "x = 1, c0 = 2, c1 = -1: before is 0, after is -1" in out
+
+
+def test_a_rule_that_grows_has_a_row_that_says_so() -> None:
+    rows = report.gather([stated(INTEGERS, x * 2, x + x)], with_bounds=False).rows
+    assert [row.status for row in rows] == ["proved", "does not shrink"]
+
+
+def test_bounds_are_tried_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "checked_ops", lambda: (ops.NEG, ops.CAST))
+    found = report.gather([], with_bounds=True)
+    assert [(row.name, row.status) for row in found.rows] == [
+        ("bounds of neg", "exhaustive"),
+        ("bounds of cast", "exhaustive"),
+    ]
+    assert main(["prove", "bounds"]) == 0
+
+
+def test_without_the_solver_the_message_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_module = builtins.__import__
+
+    def absent(name: str, *rest: Any, **options: Any) -> Any:
+        if name == "z3":
+            raise ImportError(name)
+        return import_module(name, *rest, **options)
+
+    for name in [name for name in sys.modules if name.startswith("porism.prove")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(PorismError, match="proving needs the solver z3, which is not installed"):
+        import_module("porism.prove.rule")
+    assert main(["prove", "mod-small"]) == 2
+    assert "fix: pip install z3-solver" in capsys.readouterr().err
