@@ -33,6 +33,7 @@ from porism.rewrite.terms import (
     literal,
     lo,
     maximum,
+    minimum,
     modulus,
     most,
     p,
@@ -275,9 +276,35 @@ def test_casts_match_types() -> None:
     assert applied(elsewhere, rules) is elsewhere
 
 
+def test_a_fact_about_a_part_of_the_left_side_in_every_order() -> None:
+    part = x * c0 + y
+    rules = alone(part % c1, part, when=(lo(part) >= 0) & (hi(part) < c1))
+    a, b = leaf("a"), leaf("b")
+    four = UOp.const(dtypes.index, 4)
+    for scaled in (exact(ops.MUL, a, four), exact(ops.MUL, four, a)):
+        for total in (exact(ops.ADD, scaled, b), exact(ops.ADD, b, scaled)):
+            size = int(total.vmax)
+            fitting, small = (UOp.const(dtypes.index, n) for n in (size + 1, size))
+            assert applied(exact(ops.MOD, total, fitting), rules) is total
+            assert applied(exact(ops.MOD, total, small), rules) is not total
+
+
+def test_a_rule_on_conditions_fires_only_on_values_of_its_theories() -> None:
+    both = RuleSet(
+        "both",
+        theory=Theory.INTEGERS,
+        rules=(rule("both-below", (x < c0) & (x < c1), x < minimum(c0, c1)),),
+    )
+    for dtype, fires in ((dtypes.index, True), (dtypes.f32, False), (dtypes.i8, False)):
+        value = UOp(ops.PARAM, dtype, (), 0)
+        limits = [UOp.const(dtype, n) for n in (3, 5)]
+        before = exact(ops.AND, *(exact(ops.LT, value, limit) for limit in limits))
+        assert (applied(before, both).op is ops.LT) is fires
+
+
 def test_an_op_that_cannot_be_computed_on_constants_is_told() -> None:
     node = exact(ops.MUL, leaf("a"), UOp.const(dtypes.index, 3))
-    with pytest.raises(RuleError, match="POW cannot be computed on constants in a rule"):
+    with pytest.raises(RuleError, match="POW cannot be computed on constants"):
         applied(node, alone(x * c0, x + c0**2))
 
 

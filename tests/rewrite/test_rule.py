@@ -80,6 +80,22 @@ MALFORMED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: rule("case", x % c0, x, lo(x)),
         "a part of its guard is no condition: lo(x)",
     ),
+    "a guard that is no condition": (
+        lambda: rule("case", x % c0, x, True),  # type: ignore[arg-type]
+        "its guard is True, not a condition on constants and facts",
+    ),
+    "a fact about a term that is not there": (
+        lambda: rule("case", x % c0, x, lo(x + x) >= 0),
+        "lo(x + x) asks about a term that the left side does not have",
+    ),
+    "a node where a fact wants a number": (
+        lambda: rule("case", x % c0, x, divides(c0, x)),
+        "divides(c0, x) uses a node as a number",
+    ),
+    "a power of constants": (
+        lambda: rule("case", x * c0, x + c0**2),
+        "POW cannot be computed on constants: c0 ** 2",
+    ),
     "a name that is none": (
         lambda: rule("Bad Name", x + 0, x),
         "names are words of small letters and digits, with hyphens",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from porism.base.dtypes import DType, Kind, Theory, f32
+from porism.base.dtypes import DType, Kind, Theory, boolean, f32
 from porism.base.errors import RuleError
 from porism.ir import ops
 from porism.ir.expression import show
@@ -26,7 +26,7 @@ from porism.ir.ops import ANY_NUMBER, Op
 from porism.ir.walk import substitute, toposort
 from porism.rewrite import terms
 from porism.rewrite.rule import Procedure, Rule
-from porism.rewrite.variants import variants
+from porism.rewrite.variants import in_order, variants
 
 THEORY_OF_SLOT: Final = (
     None,
@@ -63,7 +63,8 @@ def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple
     theory = THEORY_OF_SLOT[slot]
     found: list[Candidate] = []
     for item in rules:
-        if theory not in item.theories and Theory.STRUCTURE not in item.theories:
+        holds = theory in item.theories or Theory.STRUCTURE in item.theories
+        if not holds and not (theory is Theory.BOOLEANS and is_logic_on_values(item)):
             continue
         if isinstance(item, Procedure):
             if op in item.ops:
@@ -76,6 +77,19 @@ def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple
                     seen.add(shape)
                     found.append(Candidate(item, before))
     return tuple(found)
+
+
+def is_logic_on_values(item: Rule | Procedure) -> bool:
+    """A rule on conditions whose values are of other theories: `x < c0 & x < c1`.
+
+    It is looked up as what it is, a rule on booleans; that the values are of its theories is tested
+    when it matches.
+    """
+    if not isinstance(item, Rule) or item.op.group is ops.COMPARISON:
+        return False
+    if item.before.dtype is not terms.B or item.theories == (Theory.BOOLEANS,):
+        return False
+    return any(node.dtype is terms.T for node in toposort(item.before))
 
 
 def _up_to_names(before: UOp, when: UOp | None) -> tuple[UOp, UOp | None]:
@@ -232,9 +246,12 @@ class _Match:
             for s, inner in zip(pattern.src, names, strict=True):
                 yield from self._match(s, inner, False, later, pattern.op)
         guards: list[str] = []
+        if is_logic_on_values(rule):
+            theories = self.writer._name("theories_", rule.theories)
+            guards.append(f"{self.sorts[terms.T]}.theory in {theories}")
         for part in terms.conjuncts(rule.when):
             guards += self._condition(part)
-        for part in _values(rule.after):
+        for part in terms.values_of(rule.after):
             guards += self._safety(part, under_comparison=False)
         guards = list(dict.fromkeys(guards))
         if guards:
@@ -313,9 +330,10 @@ class _Match:
             return _python(term.arg)
         if term.op is ops.FACT:
             fact = terms.FACTS[term.arg]
-            inner = [self.bound[s] if fact.on_nodes else self.value(s) for s in term.src]
+            inner = [self._node(s) if fact.on_nodes else self.value(s) for s in term.src]
             return f"({fact.python.format(*inner)})" if fact.truth else fact.python.format(*inner)
-        if term.dtype is terms.B and term.op in _LOGICAL:
+        on_truths = term.dtype is terms.B or self.writer.slot == boolean.slot
+        if on_truths and term.op in _LOGICAL:
             return _LOGICAL[term.op].format(*[self.value(s) for s in term.src])
         template = terms.VALUE_OPS.get(term.op)
         if template is None:
@@ -325,6 +343,14 @@ class _Match:
                 fix="known: " + ", ".join(op.name for op in terms.VALUE_OPS),
             )
         return template.format(*[self.value(s) for s in term.src])
+
+    def _node(self, term: UOp) -> str:
+        """The name of the node that a part of the left side matched, in whichever order."""
+        found = self.bound.get(term)
+        if found is None:
+            wanted = in_order(term)
+            found = next(name for part, name in self.bound.items() if in_order(part) is wanted)
+        return found
 
     # -- the other side ----------------------------------------------------------------------------
 
@@ -361,17 +387,6 @@ _LOGICAL: Final = {
     ops.NOT: "(not {0})",
     ops.XOR: "({0} != {1})",
 }
-
-
-def _values(term: UOp) -> Iterator[UOp]:
-    """The largest parts of a right side that are computed, not built."""
-    stack = [term]
-    while stack:
-        node = stack.pop()
-        if terms.is_value(node):
-            yield node
-        else:
-            stack += node.src
 
 
 def _unpack(names: list[str]) -> str:

@@ -95,6 +95,8 @@ def rule(
         raise _malformed(name, f"its left side is {before!r}, not a term")
     if not isinstance(after, UOp):
         after = UOp.const(before.dtype, after)
+    if when is not None and not isinstance(when, UOp):
+        raise _malformed(name, f"its guard is {when!r}, not a condition on constants and facts")
     new = Rule(name, before, after, when, (), _ids(seeds), fast_math, exhaustive)
     _check(new)
     return new
@@ -238,6 +240,7 @@ def _check(new: Rule) -> None:
                 f"let {names} occur on the left side",
             )
     _check_left(new, where)
+    _check_numbers(new, where)
     if new.when is not None:
         for part in terms.conjuncts(new.when):
             if part.dtype is not terms.B:
@@ -262,6 +265,30 @@ def _check_left(new: Rule, where: str) -> None:
                 where,
                 "build the term from holes and literals of porism.rewrite.terms",
             )
+
+
+def _check_numbers(new: Rule, where: str) -> None:
+    """What is computed when the rule fires can be computed."""
+    bound = set(toposort(new.before))
+    pending = list(terms.values_of(new.after)) + list(terms.conjuncts(new.when))
+    while pending:
+        node = pending.pop()
+        if node.op is ops.FACT:
+            on_nodes = terms.FACTS[node.arg].on_nodes
+            for s in node.src:
+                if on_nodes and s not in bound:
+                    why = f"{show(node)} asks about a term that the left side does not have"
+                    raise _malformed(new.name, why, where, "ask about the holes of the term")
+                if not on_nodes and not terms.is_value(s):
+                    why = f"{show(node)} uses a node as a number"
+                    raise _malformed(new.name, why, where)
+            pending += () if on_nodes else node.src
+        elif node.src and node.op not in terms.VALUE_OPS:
+            known = ", ".join(op.name for op in terms.VALUE_OPS)
+            why = f"{node.op.name} cannot be computed on constants: {show(node)}"
+            raise _malformed(new.name, why, where, f"known: {known}")
+        else:
+            pending += node.src
 
 
 def by_theory(rules: Iterable[Rewrite], theory: Theory) -> list[Rewrite]:

@@ -195,6 +195,17 @@ def is_value(term: UOp) -> bool:
     return True
 
 
+def values_of(term: UOp) -> Iterator[UOp]:
+    """The largest parts of a right side that are computed, not built."""
+    stack = [term]
+    while stack:
+        node = stack.pop()
+        if is_value(node):
+            yield node
+        else:
+            stack += node.src
+
+
 def conjuncts(guard: UOp | None) -> Iterator[UOp]:
     """The parts of a guard that must all hold."""
     if guard is None:

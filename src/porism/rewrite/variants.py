@@ -7,7 +7,8 @@ from itertools import product
 from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.ir import ops
-from porism.ir.node import UOp, construct
+from porism.ir.node import UOp, construct, raw
+from porism.ir.walk import rebuild
 from porism.rewrite import terms
 
 SORTED_SLOTS = frozenset({dtypes.index.slot, dtypes.boolean.slot})
@@ -43,6 +44,16 @@ def _variants(node: UOp, slots: dict[DType, int]) -> list[UOp]:
                 orders.append(mirrored)
         found += [construct(node.op, node.dtype_given, order, node.arg) for order in orders]
     return found
+
+
+def in_order(term: UOp) -> UOp:
+    """A term with commutative operands in the order of `node.order`: equal for all its variants."""
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        ordered = tuple(sorted(src, key=lambda s: s.order)) if node.op.commutative else src
+        return raw(node.op, node.dtype_given, ordered, node.arg)
+
+    return rebuild(term, change)
 
 
 def _is_constant(node: UOp) -> bool:
