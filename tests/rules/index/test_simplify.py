@@ -25,7 +25,7 @@ from tests import graphs
 
 assert len(ALGEBRA)
 
-I, J, K = (UOp.variable(name, 0, high) for name, high in (("i", 31), ("j", 7), ("k", 3)))
+A, J, K = (UOp.variable(name, 0, high) for name, high in (("i", 31), ("j", 7), ("k", 3)))
 X = UOp.variable("x")
 N = UOp.variable("n", 1, 1024)
 
@@ -61,22 +61,22 @@ def is_equal(before: UOp, after: UOp) -> bool:
     )
 
 
-FLAT = I * 8 + J
+FLAT = A * 8 + J
 
 CASES = {
     "digits put together": (div(FLAT, 8) * 8 + mod(FLAT, 8), FLAT),
-    "scaled digits": (mod(FLAT, 8) * 3 + div(FLAT, 8) * 24, I * 24 + J * 3),
+    "scaled digits": (mod(FLAT, 8) * 3 + div(FLAT, 8) * 24, A * 24 + J * 3),
     "composed divisors": (mod(div(X, 4), 8) + div(X, 32) * 8, div(X, 4)),
     "nested division": (div(div(X, 4) + 3, 8), div(X + 12, 32)),
     "small modulo": (mod(J, 8), J),
     "small quotient": (div(J, 8), J * 0),
     "one bucket": (div(J + 16, 8), J * 0 + 2),
-    "an offset that does not matter": (div(I * 4 + 1, 8), div(I, 2)),
+    "an offset that does not matter": (div(A * 4 + 1, 8), div(A, 2)),
     "a large offset": (div(X + 70, 8), div(X + 6, 8) + 8),
     "a nested modulo": (mod(mod(X, 4) + J, 2), mod(X + J, 2)),
-    "a common divisor": (div(I * 6 + J * 4, 8), div(I * 3 + J * 2, 4)),
+    "a common divisor": (div(A * 6 + J * 4, 8), div(A * 3 + J * 2, 4)),
     "a remainder of one": (mod(K * 8 + J, 7), mod(K + J, 7)),
-    "a symbolic row": (div(I * N + J * 0, N), I),
+    "a symbolic row": (div(A * N + J * 0, N), A),
 }
 
 
@@ -128,7 +128,7 @@ def test_a_quotient_is_lifted_out_of_a_comparison() -> None:
 def test_symbolic_bounds_are_facts() -> None:
     n, r = UOp.variable("n", 1, 64), UOp.variable("r", 0, 63)
     inside = exact(ops.LE, r, n - 1)
-    before = div(exact(ops.ADD, I * n, r), n)
+    before = div(exact(ops.ADD, A * n, r), n)
     assert simplify(before, facts=[inside]) is I
     assert divisions(simplify(before)) == 1, "without the fact it would be wrong"
 
