@@ -24,6 +24,7 @@ from porism.ir import arguments, operators, ops, residues, stable
 from porism.ir.axis import Axis
 from porism.ir.bounds import Bound
 from porism.ir.ops import ANY_NUMBER, Op
+from porism.ir.shaped import is_shaped
 from porism.ir.signatures import Misfit
 
 _CONST: Final = ops.CONST
@@ -31,6 +32,7 @@ _ANY: Final = residues.ANY
 _ANYTHING: Final = (-INFINITY, INFINITY)
 _INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
 _BOOL_SLOT: Final = dtypes.boolean.slot
+_STRUCTURE_SLOT: Final = dtypes.void.slot
 
 
 class _Draft:
@@ -46,6 +48,7 @@ class _Draft:
         "op",
         "order",
         "residue",
+        "shaped",
         "src",
         "vmax",
         "vmin",
@@ -59,6 +62,7 @@ class _Draft:
     vmax: Bound
     residue: residues.Residue
     order: int
+    shaped: bool  # a tensor with dims, and not the value of one iteration
     _key: bytes
     _ranges: tuple[UOp, ...]
     _shape: tuple[UOp, ...] | None
@@ -247,6 +251,7 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
         node.vmin, node.vmax = -INFINITY, INFINITY
         node.residue = _ANY
     node.order = stable.order(op, dtype, src, arg)
+    node.shaped = is_shaped(op, src)
     node.__class__ = UOp
     return node  # type: ignore[return-value]
 
@@ -355,7 +360,9 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
     if dtype is None:
         dtype = op.typed[operand] = checked(op, None, src, None)
     slot = operand.slot
-    rules = op.rules[slot]
+    shaped = a.shaped or b.shaped
+    # The algebra is about values: `x - x` on a tensor would lose its dims.
+    rules = None if shaped else op.rules[slot]
     if rules is not None:
         if rules.sorts and b.order <= a.order and a is not b and comes_before(b, a):
             swapped = (b, a)
@@ -395,6 +402,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         node.vmin, node.vmax = _ANYTHING
         node.residue = _ANY
     node.order = hash((op.code, a.order, b.order)) & stable.MASK
+    node.shaped = shaped
     node.__class__ = UOp
     if op.raw or careful:
         return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
@@ -438,7 +446,7 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
         node = op.nodes.get(key)
         if node is not None:
             return node
-    rules = op.rules[src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot]
+    rules = op.rules[slot_of(op, dtype, src)]
     if rules is not None:
         function = rules[signature_of(op, src)]
         if function is not None:
@@ -454,6 +462,16 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
                 op.nodes[key] = node
                 return node
     return interned(op, key, dtype, src, arg)
+
+
+def slot_of(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
+    """Which rules a node is looked up in: by the type of its value, or of what it compares.
+
+    Rules on values do not apply to tensors with dims: `x - x` would lose them.
+    """
+    if any(s.shaped for s in src):
+        return _STRUCTURE_SLOT
+    return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
 
 
 def signature_of(op: Op, src: tuple[UOp, ...]) -> Any:

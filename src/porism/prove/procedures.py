@@ -21,7 +21,10 @@ from porism.base.dtypes import DType, Kind, Scalar
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.rewrite.rule import Procedure
+from porism.prove.examples import established
+from porism.rewrite.graph import rewrite
+from porism.rewrite.rule import Procedure, RuleSet
+from porism.rules.examples import EXAMPLES
 
 Check = Callable[[Procedure], Iterator[str]]
 """Yields, for each case that was tried, what is wrong with it, or nothing."""
@@ -45,6 +48,11 @@ class Tried:
 def check(procedure: Procedure) -> Tried:
     """Try a procedure by the check that is listed for it."""
     began = time.perf_counter()
+    if procedure.name in EXAMPLES:
+        found = established(procedure, EXAMPLES[procedure.name]())
+        fault = found.fault or ("" if found.fired else "it fires on none of its examples")
+        seconds = time.perf_counter() - began
+        return Tried(procedure.name, "by the evaluator", found.tried, seconds, fault)
     listed = ESTABLISHED.get(procedure.name)
     if listed is None:
         return Tried(procedure.name, "", 0, 0.0, "no check is listed for it in prove/procedures.py")
@@ -184,7 +192,26 @@ def _difference(
     return f"{op.name} of {chosen} as {dtype} is {wanted}, and was made {found}"
 
 
+# -- lanes of pointers, which the evaluator has no value for ---------------------------------------
+
+
+def pointer_cases(procedure: Procedure) -> Iterator[str]:
+    """Every choice of lanes of up to four pointers side by side is those pointers side by side."""
+    alone = RuleSet("alone", rules=(procedure,))
+    kind = dtypes.f32.pointer(size=4)
+    for count in range(1, 5):
+        pointers = tuple(UOp(ops.PARAM, kind, (), number) for number in range(count))
+        joined = UOp(ops.PTRCAT, None, pointers)
+        for size in range(1, count + 1):
+            for lanes in itertools.product(range(count), repeat=size):
+                after = rewrite(UOp(ops.GEP, None, (joined,), lanes), alone, exactly=True)
+                chosen = tuple(pointers[lane] for lane in lanes)
+                right = after.src == chosen if after.op is ops.PTRCAT else (after,) == chosen
+                yield "" if right else f"lanes {lanes} of {count} pointers give {after!r}"
+
+
 ESTABLISHED: Final[dict[str, tuple[str, Check]]] = {
     "fold": ("against Python's integers and NumPy's floats", fold_cases),
+    "gep-pointers": ("by the pointers that come out", pointer_cases),
 }
 """The name of each procedure, how it is established, and the check that does it."""

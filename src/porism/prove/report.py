@@ -128,7 +128,7 @@ def _rows(proof: Proof) -> Iterator[Row]:
         yield Row(proof.rule.name, "guard", "idle", 0.0, part, False)
     if not proof.satisfiable:
         yield Row(proof.rule.name, "guard", "never holds", 0.0, "", False)
-    if not proof.shrinks:
+    if not proof.shrinks and not proof.rule.law:
         yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
 
 

@@ -105,7 +105,7 @@ class Proof:
             yield "its guard can never hold where its left side is defined"
         for part in self.idle:
             yield f"a part of its guard is idle, the rule holds without it: {part}"
-        if not self.shrinks:
+        if not self.shrinks and not self.rule.law:
             yield f"it does not shrink, by {self.shrinks.component}: {self.shrinks.reason}"
 
     def explain(self) -> str:

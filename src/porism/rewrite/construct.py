@@ -18,7 +18,7 @@ from typing import Any, Final
 from porism.base.dtypes import SLOTS, DType
 from porism.ir import node as nodes
 from porism.ir import ops
-from porism.ir.node import UOp, construct, make2, raw, signature_of
+from porism.ir.node import UOp, construct, make2, raw, signature_of, slot_of
 from porism.ir.ops import Op
 from porism.rewrite.generate import Candidate, Flavour, candidates, compile_function
 from porism.rewrite.rule import RuleSet
@@ -78,12 +78,8 @@ class Compiled:
 
     def lookup(self, op: Op, dtype: DType, src: tuple[UOp, ...]) -> Function | None:
         """The function to try on a node with these sources."""
-        dispatch = self.dispatch(op, _slot(op, dtype, src))
+        dispatch = self.dispatch(op, slot_of(op, dtype, src))
         return None if dispatch is None else dispatch[signature_of(op, src)]
-
-
-def _slot(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
-    return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
 
 
 def construction_flavour() -> Flavour:
@@ -174,7 +170,9 @@ class _Machine:
                     op.nodes[nodes.key_of(op, dtype, src, arg)] = value
 
     def _in_order(self, op: Op, dtype: Any, src: tuple[UOp, ...], arg: Any) -> Request:
-        dispatch = self.compiled.dispatch(op, src[0].dtype.slot) if op.commutative else None
+        dispatch = (
+            self.compiled.dispatch(op, slot_of(op, src[0].dtype, src)) if op.commutative else None
+        )
         if dispatch is not None and dispatch.sorts and nodes.comes_before(src[1], src[0]):
             src = (src[1], src[0])
         return op, dtype, src, arg
@@ -214,7 +212,7 @@ class Tracer:
 
     def _normal(self, exact: UOp) -> UOp:
         op, dtype, src, arg = exact.op, exact.dtype, exact.src, exact.arg
-        dispatch = self.compiled.dispatch(op, _slot(op, dtype, src))
+        dispatch = self.compiled.dispatch(op, slot_of(op, dtype, src))
         if dispatch is None:
             return exact
         if dispatch.sorts and nodes.comes_before(src[1], src[0]):

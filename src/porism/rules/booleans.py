@@ -1,9 +1,9 @@
-"""Booleans: the laws of and, or, not, and of a choice between two values."""
+"""Booleans: the laws of and, or, not, and comparisons of a value with itself."""
 
 from porism.base.dtypes import Theory
 from porism.ir import ops
 from porism.rewrite.rule import RuleSet, family, rule
-from porism.rewrite.terms import FALSE, TRUE, p, q, where, x, y
+from porism.rewrite.terms import FALSE, TRUE, p, q, x
 
 BOOLEANS = RuleSet(
     "booleans",
@@ -42,15 +42,5 @@ SELF_COMPARISONS = RuleSet(
             lambda op: (op(x, x), TRUE),
             seeds="002.10.1",
         ),
-    ),
-)
-
-CHOICES = RuleSet(
-    "choices",
-    theory=(Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS, Theory.BOOLEANS),
-    rules=(
-        rule("where-true", where(TRUE, x, y), x, seeds="002.12.1"),
-        rule("where-false", where(FALSE, x, y), y, seeds="002.12.1"),
-        rule("where-same", where(p, x, x), x, seeds="002.12.5"),
     ),
 )

@@ -40,7 +40,7 @@ _DIVISIONS: Final = (ops.IDIV, ops.MOD)
 
 LARGEST: Final = 1 << 20  # bits of a constant that folding may make on `index`
 
-FOLDED: Final = tuple(op for op in ops.table() if op.elementwise)
+FOLDED: Final = (*(op for op in ops.table() if op.elementwise), ops.CAST)
 
 
 def _all_constant(signature: tuple[Op | None, ...]) -> bool:
@@ -50,12 +50,14 @@ def _all_constant(signature: tuple[Op | None, ...]) -> bool:
 @procedure(
     "fold",
     FOLDED,
-    seeds="002.1.1 002.1.2 002.1.3 002.1.4 002.10.2",
+    seeds="002.1.1 002.1.2 002.1.3 002.1.4 002.5.1 002.6.1 002.10.2",
     on_sources=True,
     only=_all_constant,
 )
 def fold(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
     """Compute an elementwise op on constants, unless it is undefined there."""
+    if op is ops.CAST:
+        return _converted(dtype, src[0])
     if op in _DIVISIONS and dtype.count == 1 and src[1].arg == 0:
         return None if dtype.kind is Kind.INDEX else UOp.const(dtype, 0)
     if dtype.count == 1 and src[0].dtype.is_integer and op in _ON_INTEGERS:
@@ -64,6 +66,17 @@ def fold(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
             value = wrap(dtype, value)
         return _if_sensible(dtype, value)
     return _by_meaning(op, dtype, src)
+
+
+def _converted(dtype: DType, source: UOp) -> UOp | None:
+    """A constant in another type: integers wrap, floats saturate, NaN becomes 0."""
+    if dtype.kind is Kind.POINTER:
+        return None
+    values = []
+    for lane in range(dtype.count):
+        array = semantics.array_of(source.dtype.element, _lane(source, lane))
+        values.append(_scalar(semantics.cast(source.dtype, dtype, array)))
+    return _constant(dtype, values)
 
 
 def _by_meaning(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | None:
@@ -80,6 +93,10 @@ def _by_meaning(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | None:
             values.append(_scalar(op.meaning(operand, *_same_kind(operand, arrays))))
         except (EvaluationError, OverflowError):
             return None
+    return _constant(dtype, values)
+
+
+def _constant(dtype: DType, values: list[Any]) -> UOp | None:
     if len(set(map(repr, values))) == 1:
         return _if_sensible(dtype, values[0])
     return ops.VCONST(dtype=dtype, arg=tuple(values))

@@ -1,9 +1,17 @@
 """Identities: operands that change nothing, and operands that decide everything."""
 
-from porism.base.dtypes import Theory
+from __future__ import annotations
+
+from typing import Any
+
+from porism.base.dtypes import DType, Theory
 from porism.ir import ops
-from porism.rewrite.rule import RuleSet, family, rule
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.rewrite.rule import RuleSet, family, procedure, rule
 from porism.rewrite.terms import c0, c1, literal, maximum, minimum, w, x, y
+
+WHOLE = (ops.FLOOR, ops.CEIL, ops.TRUNC, ops.ROUND)
 
 INTEGERS = (Theory.INTEGERS, Theory.FIXED_WIDTH)
 
@@ -29,6 +37,9 @@ IDENTITIES = RuleSet(
             seeds="002.3.4 002.11.1",
         ),
         rule("xor-self", x ^ x, 0, seeds="002.9.2"),
+        rule("bits-not-not", ~~x, x, seeds="002.9.1"),
+        # an integer is whole already
+        family("{op}-whole", WHOLE, lambda op: (op(x), x), seeds="002.2.9"),
     ),
 )
 
@@ -57,7 +68,34 @@ CHAINS = RuleSet(
         rule("add-multiple", x * c0 + x, x * (c0 + 1), seeds="002.7.2"),
         rule("add-multiples", x * c0 + x * c1, x * (c0 + c1), seeds="002.7.2 002.7.3"),
         rule("add-chain-constants", (x + c0) + (w + c1), (x + w) + (c0 + c1), seeds="002.8.6"),
-        rule("sub-to-add", x - c0, x + (-c0)),
+        # a difference with a constant is a sum, so that chains of both are chains of sums
+        rule("sub-to-add", x - c0, x + (-c0), seeds="002.8.3 002.8.4 002.8.5"),
         rule("sub-add-cancel", (x + y) - y, x),
+        rule("sub-from-add", (c0 - x) + c1, (c0 + c1) - x, seeds="002.8.3"),
+        rule("sub-of-add", c0 - (x + c1), (c0 - c1) - x, seeds="002.8.4"),
+        rule("sub-of-constants", c0 - (c1 - x), x + (c0 - c1), seeds="002.8.5 002.8.7"),
+        rule("sub-of-sub", x - (y - w), w + (x - y), seeds="002.8.7"),
     ),
 )
+
+
+@procedure("add-constant-out", (ops.ADD,), seeds="002.8.6", on_sources=True)
+def add_constant_out(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
+    """Let a constant be the last to be added: (x + 3) + y is (x + y) + 3."""
+    for one, other in (src, src[::-1]):
+        if one.op is ops.ADD and not _is_constant(other):
+            inner, constant = one.src
+            if _is_constant(inner):
+                inner, constant = constant, inner
+            if _is_constant(constant) and not _is_constant(inner):
+                return (inner + other) + constant
+    return None
+
+
+def _is_constant(node: UOp) -> bool:
+    return node.op is ops.CONST or node.op is ops.VCONST
+
+
+# Both sides weigh the same in the order of termination. It ends since each constant only ever
+# moves towards the root, and two that meet become one.
+CONSTANTS_OUT = RuleSet("constants-out", theory=INTEGERS, rules=(add_constant_out,))

@@ -129,7 +129,7 @@ def test_symbolic_bounds_are_facts() -> None:
     n, r = UOp.variable("n", 1, 64), UOp.variable("r", 0, 63)
     inside = exact(ops.LE, r, n - 1)
     before = div(exact(ops.ADD, A * n, r), n)
-    assert simplify(before, facts=[inside]) is I
+    assert simplify(before, facts=[inside]) is A
     assert divisions(simplify(before)) == 1, "without the fact it would be wrong"
 
 

@@ -12,6 +12,7 @@ from porism.rewrite.terms import TRUE, c0, c1, c2, divides, hi, lo, w, x, y, z
 RING = RuleSet(
     "ring",
     theory=Theory.INTEGERS,
+    laws=True,
     doc="Sums and products of forms: addition of coefficients.",
     rules=(
         rule("form-commute-sum", x + y, y + x, seeds="000.6.1 002.18.1"),
@@ -32,6 +33,7 @@ RING = RuleSet(
 DIGITS = RuleSet(
     "digits",
     theory=Theory.INTEGERS,
+    laws=True,
     doc="A modulo is its operand less a multiple of the quotient, so digits cancel.",
     rules=(
         rule("form-modulo", x % c0, x - (x // c0) * c0, when=c0.ne(0)),
@@ -80,6 +82,7 @@ DIGITS = RuleSet(
 QUOTIENTS = RuleSet(
     "quotients",
     theory=Theory.INTEGERS,
+    laws=True,
     doc="The theorems of quotients.py, and what follows from them.",
     rules=(
         rule(
@@ -186,6 +189,7 @@ QUOTIENTS = RuleSet(
 BOUNDS = RuleSet(
     "quotient-bounds",
     theory=Theory.INTEGERS,
+    laws=True,
     doc="What bounds a form in which a quotient stands beside its numerator.",
     rules=(
         rule("quotient-below", (x // c0) * c0 <= x, TRUE, when=c0 > 0),
@@ -196,6 +200,7 @@ BOUNDS = RuleSet(
 COMPARISONS = RuleSet(
     "comparisons-of-forms",
     theory=Theory.INTEGERS,
+    laws=True,
     doc="The theorems of comparisons.py.",
     rules=(
         rule("compare-common", x * c0 <= c1, x <= c1 // c0, when=c0 > 0),

@@ -1,0 +1,28 @@
+"""Shaped: which nodes are tensors with dims, and not the value of one iteration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from porism.ir import ops
+from porism.ir.ops import Op
+
+if TYPE_CHECKING:
+    from porism.ir.node import UOp
+
+KEEPS_SHAPE: Final = frozenset(
+    op
+    for op in ops.table()
+    if op.elementwise
+    or op.group in (ops.CONVERSION, ops.VECTOR)
+    or op in (ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER)
+)
+
+
+def is_shaped(op: Op, src: tuple[UOp, ...]) -> bool:
+    """From a leaf with dims up to where ranges take over."""
+    if op.group is ops.MOVEMENT or op is ops.REDUCE_AXIS:
+        return True
+    if op is ops.PARAM or op is ops.BUFFER:
+        return bool(src)
+    return op in KEEPS_SHAPE and any(s.shaped for s in src)

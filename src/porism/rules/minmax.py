@@ -1,0 +1,34 @@
+"""Maximum and minimum: decided by bounds; MIN is an op of its own and is put back together."""
+
+from porism.base.dtypes import Theory
+from porism.rewrite.rule import RuleSet, rule
+from porism.rewrite.terms import hi, lo, maximum, minimum, x, y
+
+MINMAX = RuleSet(
+    "minmax",
+    theory=(Theory.INTEGERS, Theory.FIXED_WIDTH),
+    rules=(
+        rule("max-larger", maximum(x, y), x, when=lo(x) >= hi(y), seeds="002.11.2 002.11.3"),
+        rule("min-smaller", minimum(x, y), x, when=hi(x) <= lo(y), seeds="002.11.2 002.11.3"),
+    ),
+)
+
+# A negation wraps at the least value, so -max(-x, -y) is the minimum only where nothing wraps;
+# the complement never does.
+INDEX_MINMAX = RuleSet(
+    "index-minmax",
+    theory=Theory.INTEGERS,
+    rules=(
+        rule("min-by-negation", -maximum(-x, -y), minimum(x, y), seeds="002.11.4"),
+        rule("max-by-negation", -minimum(-x, -y), maximum(x, y)),
+    ),
+)
+
+WRAPPING_MINMAX = RuleSet(
+    "wrapping-minmax",
+    theory=Theory.FIXED_WIDTH,
+    rules=(
+        rule("min-by-complement", ~maximum(~x, ~y), minimum(x, y), seeds="002.11.4"),
+        rule("max-by-complement", ~minimum(~x, ~y), maximum(x, y)),
+    ),
+)

@@ -1,0 +1,37 @@
+"""The case files: what the simplifier must do, a line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porism.ir.expression import show
+from porism.rewrite.construct import COMMUTE
+from porism.rewrite.graph import normalize
+from porism.rewrite.trace import Trace
+from porism.rules.algebra import ALGEBRA
+from porism.rules.examples import EXAMPLES
+from tests.rules.expressions import Case, read
+
+FILES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
+CASES = [(f"{file.stem}:{case[0]}", case) for file in FILES for case in read(file.read_text())]
+
+
+@pytest.mark.parametrize("case", [case for _, case in CASES], ids=[name for name, _ in CASES])
+def test_case(case: Case) -> None:
+    _, before, after = case
+    trace = Trace()
+    assert normalize(before) is normalize(after, trace), show(normalize(before))
+    # the right side is a normal form already, but for the order of operands
+    assert set(trace.counts()) <= {COMMUTE}
+
+
+def test_every_rule_has_a_case() -> None:
+    fired: set[str] = set()
+    for _, (_, before, _) in CASES:
+        trace = Trace()
+        normalize(before, trace)
+        fired |= set(trace.counts())
+    # procedures about structure have examples of their own
+    assert {item.name for item in ALGEBRA if item.name not in EXAMPLES} - fired == set()
