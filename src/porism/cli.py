@@ -4,21 +4,28 @@ porism version      the version
 porism settings     the environment variables and their values
 porism ops          every op of the intermediate representation
 porism demo         a short tour
+porism rules        the rewrite rules, with what each states
+porism prove        the proof of every rewrite rule
+porism simplify     an index expression made simpler
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from porism import __version__
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE, settings
+
+if TYPE_CHECKING:
+    from porism.rewrite.rule import Rewrite
 
 USER_ERROR: Final = 2
 """The exit status after a mistake of the user."""
@@ -90,11 +97,114 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only rules whose name has one")
+    parser.add_argument("--json", action="store_true", help="print all of it as a JSON array")
+
+
+def _chosen(words: Sequence[str]) -> list[Rewrite]:
+    """The rules and procedures whose name contains one of the words; all if there are no words."""
+    from porism.rewrite.rule import checked_names
+    from porism.rules.algebra import EVERYTHING
+    from porism.rules.index.laws import LAWS
+
+    known = [*EVERYTHING, *LAWS]
+    if not words:
+        return known
+    wanted = {item.name for word in words for item in checked_names(known, [word])}
+    return [item for item in known if item.name in wanted]
+
+
+def _described(item: Rewrite) -> dict[str, Any]:
+    """A rule or procedure as data."""
+    from porism.ir.expression import show
+    from porism.rewrite.rule import Rule
+
+    row: dict[str, Any] = {"name": item.name, "kind": "procedure"}
+    if isinstance(item, Rule):
+        row |= {"kind": "law" if item.law else "rule"}
+        row |= {"before": show(item.before), "after": show(item.after)}
+        row |= {"when": None if item.when is None else show(item.when)}
+        established = "exhaustive" if item.exhaustive is not None else "proved"
+    else:
+        row |= {"before": None, "after": item.doc, "when": None}
+        established = "evaluated"
+    return row | {
+        "theory": [theory.value for theory in item.theories],
+        "fast_math": item.fast_math or None,
+        "seeds": list(item.seeds),
+        "established": established,
+    }
+
+
+def _rules(options: argparse.Namespace) -> int:
+    rows = [_described(item) for item in _chosen(options.words)]
+    if options.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+        return 0
+    for row in rows:
+        text = f"{row['before']} -> {row['after']}" if row["before"] else row["after"]
+        print(f"{row['name']:<24}{text}")
+        indent = " " * 24
+        if row["when"]:
+            print(f"{indent}when {row['when']}")
+        seeds = f"  (seeds: {', '.join(row['seeds'])})" if row["seeds"] else ""
+        print(f"{indent}{row['established']} on {', '.join(row['theory'])}{seeds}")
+    return 0
+
+
+def _prove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="only rules whose name has one; 'bounds' for the bounds of every op",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from porism.prove import report
+
+    words = [word for word in options.words if word != "bounds"]
+    rules = [] if options.words and not words else _chosen(words)
+    with_bounds = not options.words or len(words) < len(options.words)
+    return report.run(rules, with_bounds=with_bounds, json_file=options.json)
+
+
+def _simplify_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "expression", nargs="?", help="in Python syntax, such as '(r*8+v)%%7'; - reads the input"
+    )
+    parser.add_argument(
+        "bounds",
+        nargs="*",
+        metavar="NAME=LOW..HIGH",
+        help="inclusive bounds, such as r=0..3, n=1.. or k=0..n-1",
+    )
+    parser.add_argument("--explain", action="store_true", help="show each step with its rule")
+    parser.add_argument("--c", action="store_true", help="print C instead of Python")
+    parser.add_argument(
+        "--jsonl",
+        metavar="FILE",
+        help='simplify every line {"expr": …, "vars": {name: [low, high]}} of FILE; - is the input',
+    )
+
+
+def _simplify(options: argparse.Namespace) -> int:
+    from porism.simplifier import command
+
+    return command.run(options)
+
+
 COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
     Command("ops", "print every op of the intermediate representation", _ops, _ops_arguments),
     Command("demo", "a short tour of the compiler", _demo),
+    Command("rules", "list the rewrite rules", _rules, _rules_arguments),
+    Command("prove", "prove the rewrite rules", _prove, _prove_arguments),
+    Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
 )
 
 

@@ -16,7 +16,7 @@ LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
-    ("nn", "frontends", "viz"),
+    ("nn", "frontends", "simplifier", "viz"),
     ("tensor",),
     ("engine",),
     ("pipeline",),

@@ -133,6 +133,21 @@ def test_symbolic_bounds_are_facts() -> None:
     assert divisions(simplify(before)) == 1, "without the fact it would be wrong"
 
 
+def test_a_sum_that_is_shared_counts_each_time() -> None:
+    a = UOp.variable("a", 0, 9)
+    inner = exact(ops.ADD, exact(ops.MUL, a, 12), exact(ops.ADD, exact(ops.MUL, a, 3), a))
+    scaled = exact(ops.MUL, inner, 16)
+    assert simplify(exact(ops.ADD, scaled, exact(ops.ADD, scaled, a))) is a * 513
+
+
+def test_facts_of_a_mask_that_never_holds_do_not_leak() -> None:
+    a = UOp.variable("a", 0, 2)
+    value = exact(ops.ADD, exact(ops.MUL, div(a, 2), 5), mod(a, 2))
+    mask = exact(ops.AND, exact(ops.LT, mod(value, 7), 2), exact(ops.GE, a, 2))
+    before = raw(ops.WHERE, None, (mask, a, value), None)
+    assert is_equal(before, simplify(before))
+
+
 def test_division_by_zero_is_left_alone() -> None:
     assert divisions(simplify(div(X, 0))) == 1
 

@@ -63,18 +63,18 @@ class Reader:
         A long sum is read in one go, since adding its terms one by one takes quadratic time.
         """
         order: list[UOp] = []
-        seen = {root}
+        seen: set[UOp] = set()
         stack = [(root, False)]
         while stack:
             node, ready = stack.pop()
             if ready:
                 order.append(node)
-            elif node is root or (node not in self.known and _is_linear(node)):
+            elif node not in seen and (
+                node is root or (node not in self.known and _is_linear(node))
+            ):
+                seen.add(node)
                 stack.append((node, True))
-                for s in node.src:
-                    if s not in seen:
-                        seen.add(s)
-                        stack.append((s, False))
+                stack += [(s, False) for s in node.src]
         share = dict.fromkeys(order, 0)
         share[root] = 1
         parts: dict[UOp, int] = {root: 0}

@@ -131,6 +131,7 @@ class _Work:
         for i, part in enumerate(work):
             if isinstance(part, UOp):
                 if part.op is ops.CONST and not part.arg:
+                    self._assume([])
                     return part
                 if part.op is not ops.CONST and part not in kept:
                     kept.append(part)
@@ -139,6 +140,7 @@ class _Work:
             self._assume([c for c in others if isinstance(c, Clause)])
             found = comparisons.simplify(self.arena, part)
             if found is False:
+                self._assume([])
                 return UOp.const(dtypes.boolean, False)
             if isinstance(found, Clause) and found not in kept:
                 kept.append(found)

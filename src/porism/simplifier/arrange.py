@@ -1,0 +1,271 @@
+"""Arrange: an expression in the order in which people write one.
+
+The normal form sorts operands so that equal nodes meet; that order means nothing to a reader. Here
+sums get their largest strides first, subtractions after additions, and the constant last:
+
+    Before: 3 + (v + r * 8) + w * -1        After: r * 8 + v - w + 3
+
+Products, comparisons and conjunctions follow: constants stand on the right, and variables in the
+order in which their bounds were given. Values stay the same; the graph is made exactly as stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.node import UOp, raw
+from porism.ir.ops import Op
+
+LINEAR: Final = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL})
+_FLAT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
+_FLIPPED: Final[dict[Op, Op]] = {
+    ops.LT: ops.GT,
+    ops.LE: ops.GE,
+    ops.GT: ops.LT,
+    ops.GE: ops.LE,
+    ops.EQ: ops.EQ,
+    ops.NE: ops.NE,
+}
+_OPPOSITE: Final[dict[Op, Op]] = {
+    ops.LT: ops.GE,
+    ops.LE: ops.GT,
+    ops.GT: ops.LE,
+    ops.GE: ops.LT,
+    ops.EQ: ops.NE,
+    ops.NE: ops.EQ,
+}
+MOST_TERMS: Final = 50_000
+"""A sum with more terms, since it shares parts, is left as it is."""
+
+Factors = tuple[UOp, ...]
+Term = tuple[int, Factors]
+"""A coefficient and what it multiplies."""
+
+_LAST: Final = 1 << 60  # the rank of what has no variable
+
+
+def arrange(root: UOp, names: Sequence[str] = ()) -> UOp:
+    """The same value, written in a readable order.
+
+    >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
+    >>> arrange(UOp(ops.ADD, None, (r.lift(3), UOp(ops.ADD, None, (v, r.lift(8) * r)))), "rv")
+    UOp(ADD index r * 8 + v + 3)
+    """
+    return _Arranging(names).run(root)
+
+
+class _Arranging:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.position = {name: number for number, name in enumerate(names)}
+        self.made: dict[UOp, UOp] = {}
+        self.ranks: dict[UOp, int] = {}
+        self.terms: dict[UOp, list[Term]] = {}
+
+    def run(self, root: UOp) -> UOp:
+        """Parts first, each once; sums and conjunctions as a whole, not by their inner nodes."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in self.made:
+                stack.pop()
+                continue
+            waiting = [part for part in self.parts(node) if part not in self.made]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            stack.pop()
+            made = self.made[node] = self.written(node)
+            self.rank(made)
+        return self.made[root]
+
+    def parts(self, node: UOp) -> Sequence[UOp]:
+        """The nodes to arrange before this one."""
+        if node.op in LINEAR:
+            if node not in self.terms:
+                found = terms_of(node)
+                if found is None:
+                    return node.src
+                self.terms[node] = found
+            return [factor for _, factors in self.terms[node] for factor in factors]
+        if node.op in _FLAT:
+            return operands_of(node)
+        return node.src
+
+    def written(self, node: UOp) -> UOp:
+        op, made = node.op, self.made
+        if op in LINEAR and node in self.terms:
+            return self.sum(self.terms.pop(node))
+        if op in _FLAT:
+            parts = [made[part] for part in operands_of(node)]
+            return _folded(op, sorted(dict.fromkeys(parts) if op is not ops.XOR else parts,
+                                      key=self.place))  # fmt: skip
+        src = tuple(made[s] for s in node.src)
+        if op in _FLIPPED:
+            a, b = src
+            if a.op is ops.CONST and b.op is not ops.CONST:
+                op, src = _FLIPPED[op], (b, a)
+            elif op in (ops.EQ, ops.NE) and self.place(b) < self.place(a):
+                src = (b, a)
+        elif op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
+            op, src = _OPPOSITE[src[0].op], src[0].src
+        return raw(op, None if op.elementwise else node.dtype, src, node.arg)
+
+    # -- order -------------------------------------------------------------------------------------
+
+    def rank(self, node: UOp) -> int:
+        """The position of the first variable in an arranged node."""
+        found = self.ranks.get(node)
+        if found is None:
+            if node.op is ops.VARIABLE:
+                found = self.position.get(node.arg[0], len(self.position))
+            else:
+                stack = list(node.src)
+                found = _LAST
+                while stack:  # inner nodes of a sum have no rank of their own
+                    part = stack.pop()
+                    known = self.ranks.get(part)
+                    if known is None and part.op is not ops.VARIABLE:
+                        stack += part.src
+                    else:
+                        found = min(found, self.rank(part) if known is None else known)
+            self.ranks[node] = found
+        return found
+
+    def place(self, node: UOp) -> tuple[bool, int, int]:
+        """Where an operand stands among others: constants last."""
+        return (node.op is ops.CONST, self.rank(node), node.order)
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def sum(self, terms: list[Term]) -> UOp:
+        """A sum of terms with arranged factors; equal terms are put together."""
+        total: dict[Factors, int] = {}
+        for times, factors in terms:
+            single: list[UOp] = []
+            for factor in factors:  # a sum may have turned out to be a product
+                scale, parts = _factors(self.made[factor], 1)
+                times *= scale
+                single += parts
+            arranged = tuple(sorted(single, key=self.place))
+            total[arranged] = total.get(arranged, 0) + times
+        constant = total.pop((), 0)
+        ordered = sorted(
+            ((times, factors) for factors, times in total.items() if times),
+            key=lambda term: (term[0] < 0, -_stride(term), *self.places(term[1])),
+        )
+        whole: UOp | None = None
+        if constant and (not ordered or (constant > 0 and ordered[0][0] < 0)):
+            whole, constant = _number(constant), 0  # 3 - x
+        for times, factors in ordered:
+            if whole is None:
+                whole = _scaled(times, factors)
+            elif times > 0:
+                whole = _binary(ops.ADD, whole, _scaled(times, factors))
+            else:
+                whole = _binary(ops.SUB, whole, _scaled(-times, factors))
+        if whole is None:
+            return _number(constant)
+        if constant:
+            op = ops.ADD if constant > 0 else ops.SUB
+            whole = _binary(op, whole, _number(abs(constant)))
+        return whole
+
+    def places(self, factors: Factors) -> tuple[tuple[bool, int, int], ...]:
+        return tuple(self.place(factor) for factor in factors)
+
+
+def terms_of(root: UOp) -> list[Term] | None:
+    """The terms of a sum, with the factors as they were; None if there are too many."""
+    found: list[Term] = []
+    stack: list[tuple[UOp, int]] = [(root, 1)]
+    while stack:
+        node, times = stack.pop()
+        if node.op is ops.ADD:
+            stack += [(node.src[1], times), (node.src[0], times)]
+        elif node.op is ops.SUB:
+            stack += [(node.src[1], -times), (node.src[0], times)]
+        elif node.op is ops.NEG:
+            stack.append((node.src[0], -times))
+        else:
+            found.append(_factors(node, times))
+        if len(found) + len(stack) > MOST_TERMS:
+            return None
+    return found
+
+
+def _factors(root: UOp, times: int) -> Term:
+    """The factors of a product, constants apart. A sum among them stays as it is."""
+    factors: list[UOp] = []
+    stack = [root]
+    while stack and len(stack) + len(factors) < MOST_TERMS:
+        node = stack.pop()
+        if node.op is ops.MUL:
+            stack += reversed(node.src)
+        elif node.op is ops.CONST:
+            times *= node.arg
+        elif node.op is ops.NEG:
+            times = -times
+            stack.append(node.src[0])
+        else:
+            factors.append(node)
+    return times, tuple(factors + stack)
+
+
+def operands_of(root: UOp) -> list[UOp]:
+    """The operands of a conjunction and the like, whose inner nodes have the same op."""
+    found: list[UOp] = []
+    stack = [root]
+    seen = {root}
+    shares = root.op is not ops.XOR  # elsewhere a repeated operand changes nothing
+    while stack:
+        node = stack.pop()
+        if node.op is root.op and node.dtype is root.dtype and len(found) < MOST_TERMS:
+            for s in reversed(node.src):
+                if not shares or s not in seen:
+                    seen.add(s)
+                    stack.append(s)
+        else:
+            found.append(node)
+    return found
+
+
+def _folded(op: Op, parts: Sequence[UOp]) -> UOp:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = _binary(op, whole, part)
+    return whole
+
+
+def _scaled(times: int, factors: Factors) -> UOp:
+    if times != 1 and len(factors) == 1 and _chooses_numbers(factors[0]):
+        condition, *numbers = factors[0].src  # (1 if c else 0) * 4 is (4 if c else 0)
+        return raw(ops.WHERE, None, (condition, *(_number(times * n.arg) for n in numbers)), None)
+    product = _folded(ops.MUL, factors)
+    if times == 1:
+        return product
+    if times == -1:
+        return raw(ops.NEG, None, (product,), None)
+    return _binary(ops.MUL, product, _number(times))
+
+
+def _stride(term: Term) -> int:
+    """How far a term moves an address: its coefficient, and the numbers that it chooses from."""
+    times, factors = term
+    if len(factors) == 1 and _chooses_numbers(factors[0]):
+        return abs(times) * max(abs(int(s.arg)) for s in factors[0].src[1:])
+    return abs(times)
+
+
+def _chooses_numbers(node: UOp) -> bool:
+    return node.op is ops.WHERE and all(s.op is ops.CONST for s in node.src[1:])
+
+
+def _binary(op: Op, a: UOp, b: UOp) -> UOp:
+    return raw(op, None, (a, b), None)
+
+
+def _number(value: int) -> UOp:
+    return raw(ops.CONST, dtypes.index, (), value)

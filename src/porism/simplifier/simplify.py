@@ -1,0 +1,167 @@
+"""Simplify: the text of an index expression and the bounds of its variables in, a simpler text out.
+
+This is what `porism.simplify` is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from porism.base import dtypes
+from porism.base.errors import PorismError
+from porism.ir import ops
+from porism.ir.expression import show
+from porism.ir.node import UOp, raw
+from porism.ir.walk import find, rebuild
+from porism.rewrite.graph import normalize
+from porism.rewrite.trace import Trace
+from porism.simplifier import pieces
+from porism.simplifier.arrange import arrange
+from porism.simplifier.bounds import Bounds, Box, box
+from porism.simplifier.c_text import to_c
+from porism.simplifier.cost import measure
+from porism.simplifier.parser import parse
+from porism.simplifier.printer import to_python
+
+LONGEST_STEP: Final = 400
+"""Characters of each side of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rewrite: its rule, and what it was applied to, as texts."""
+
+    rule: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A simplified expression."""
+
+    text: str
+    """In Python syntax."""
+    divmods: int
+    """How many different divisions and remainders are left."""
+    cost: int
+    """All of its operations, a division counted as many."""
+    steps: tuple[Step, ...]
+    """How it came about, if an explanation was asked for."""
+    node: UOp
+    """The expression as a graph."""
+
+    @property
+    def c(self) -> str:
+        """The expression in C, below the functions that it calls."""
+        return to_c(self.node)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def simplify(text: str, bounds: Bounds | None = None, *, explain: bool = False) -> Result:
+    """An expression with the same value wherever the variables are within their bounds.
+
+    `text` is in Python syntax. `bounds` maps each name to its inclusive ends: whole numbers, None
+    where there is none, or texts over other names. The result never has more divisions, nor a
+    higher cost, than the text that was given.
+
+    >>> simplify("(r*8 + v) % 7", {"r": (0, 3), "v": (0, 2)}).text
+    'r + v'
+    >>> simplify("(r0*n + r1) // n", {"n": (1, 1024), "r0": (0, 7), "r1": (0, "n - 1")}).text
+    'r0'
+    """
+    if not isinstance(text, str):
+        raise PorismError(
+            f"an expression is a text, not a {type(text).__name__}",
+            fix="write it in Python syntax, such as '(r*8 + v) % 7'",
+        )
+    known = box({} if bounds is None else bounds)
+    return simplify_node(parse(text, known.variables), known, explain=explain)
+
+
+def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
+    """The same for a graph that was read already."""
+    names = list(known.variables)
+    limit = measure(root)
+    trace = Trace() if explain else None
+    shifted = next(find(root, lambda node: _division(node) is not None), None) is not None
+    for candidate in (_simplified, _normalized, _as_given):
+        found = candidate(root, known, trace)
+        node = arrange(found, names)
+        if shifted:
+            node = rebuild(node, _with_shifts)
+        divmods, cost = measure(node)
+        if divmods <= limit[0] and cost <= limit[1]:
+            break
+        if trace is not None:
+            trace.steps.clear()
+    else:
+        node, (divmods, cost) = root, limit
+    steps = () if trace is None else tuple(_step(s.rule, s.before, s.after) for s in trace.steps)
+    return Result(to_python(node), divmods, cost, steps, node)
+
+
+def _step(rule: str, before: UOp, after: UOp) -> Step:
+    return Step(rule, _text(before), _text(after))
+
+
+def _text(node: UOp) -> str:
+    try:
+        return to_python(node, LONGEST_STEP)
+    except PorismError:
+        return show(node, LONGEST_STEP)
+
+
+# -- candidates, the best first --------------------------------------------------------------------
+
+
+def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
+    return pieces.simplify(rebuild(root, _with_divisions), facts=known.facts(root), trace=trace)
+
+
+def _normalized(root: UOp, known: Box, trace: Trace | None) -> UOp:
+    return normalize(root, trace)
+
+
+def _as_given(root: UOp, known: Box, trace: Trace | None) -> UOp:
+    return root
+
+
+# -- shifts ----------------------------------------------------------------------------------------
+# Who writes shifts and masks wants them back; in between they are the divisions that they mean.
+
+_LARGEST_SHIFT: Final = 512
+
+
+def _division(node: UOp) -> tuple[ops.Op, int] | None:
+    """The division that a shift or a mask is: `x >> 3` is x // 8, `x & 7` is x % 8."""
+    if node.op not in (ops.SHR, ops.AND) or not node.dtype.is_integer:
+        return None
+    amount = node.src[1]
+    if amount.op is not ops.CONST:
+        return None
+    number = amount.arg
+    if node.op is ops.SHR:
+        return (ops.IDIV, 1 << number) if 0 <= number <= _LARGEST_SHIFT else None
+    return (ops.MOD, number + 1) if number > 0 and number & (number + 1) == 0 else None
+
+
+def _with_divisions(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    found = _division(node)
+    if found is not None:
+        return raw(found[0], None, (src[0], raw(ops.CONST, dtypes.index, (), found[1])), None)
+    return node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
+
+
+def _with_shifts(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    if node.op in (ops.IDIV, ops.MOD) and src[1].op is ops.CONST:
+        size = src[1].arg
+        if size > 1 and size & (size - 1) == 0:
+            shifts = node.op is ops.IDIV
+            amount = size.bit_length() - 1 if shifts else size - 1
+            number = raw(ops.CONST, dtypes.index, (), amount)
+            return raw(ops.SHR if shifts else ops.AND, None, (src[0], number), None)
+    return node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
