@@ -68,6 +68,8 @@ def whole_graphs(data: st.DataObject) -> None:
     keeps_meaning(data.draw(graphs.any_graphs()), data)
 
 
+PROPERTIES = {"expressions": expressions, "graphs": whole_graphs}
+
 if __name__ == "__main__":
     assert len(ALGEBRA)
-    search("rewrite", {"expressions": expressions, "graphs": whole_graphs}, __doc__ or "")
+    search("rewrite", PROPERTIES, __doc__ or "")

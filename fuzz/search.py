@@ -38,7 +38,7 @@ def search(name: str, properties: dict[str, Property], description: str) -> None
         number = begin
         while time.monotonic() < end:
             for label, check in chosen.items():
-                _batch(label, check, number)
+                batch(label, check, number)
                 cases += BATCH
                 done = options.minutes * 60 - max(end - time.monotonic(), 0)
                 shown = f"{name}: {cases:,} cases, seed {number}, {label}"
@@ -49,10 +49,12 @@ def search(name: str, properties: dict[str, Property], description: str) -> None
     print(f"{name}: {cases} cases from seed {begin}, no counterexample")
 
 
-def _batch(label: str, check: Property, number: int) -> None:
+def batch(label: str, check: Property, number: int, examples: int = BATCH) -> None:
+    """Try a property on the examples of one seed; a counterexample is an exception."""
+
     @with_seed(number)
     @settings(
-        max_examples=BATCH,
+        max_examples=examples,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -119,15 +119,13 @@ def _rewritten(root: UOp) -> bool:
     return any(find(root, lambda node: node.op is ops.CONST and node.arg < 0))
 
 
+PROPERTIES = {
+    "divisions": divisions_and_sums,
+    "expressions": random_expressions,
+    "layouts": layouts,
+    "symbolic": symbolic_ends,
+    "damaged": damaged,
+}
+
 if __name__ == "__main__":
-    search(
-        "simplify",
-        {
-            "divisions": divisions_and_sums,
-            "expressions": random_expressions,
-            "layouts": layouts,
-            "symbolic": symbolic_ends,
-            "damaged": damaged,
-        },
-        __doc__ or "",
-    )
+    search("simplify", PROPERTIES, __doc__ or "")

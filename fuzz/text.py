@@ -30,5 +30,7 @@ def damaged(data: st.DataObject) -> None:
     assert parse(to_text(root)) is root
 
 
+PROPERTIES = {"round trip": round_trip, "damaged": damaged}
+
 if __name__ == "__main__":
-    search("text", {"round trip": round_trip, "damaged": damaged}, __doc__ or "")
+    search("text", PROPERTIES, __doc__ or "")

@@ -112,7 +112,13 @@ def mul(dtype: DType, src: Sources, arg: Any) -> Interval:
     a, b = src
     a_low, a_high, b_low, b_high = a.vmin, a.vmax, b.vmin, b.vmax
     if b_low == b_high and b_low > 0:  # the common case: by a positive constant
-        return clip(dtype, times(a_low, b_low), times(a_high, b_low))
+        try:
+            low, high = a_low * b_low, a_high * b_low
+        except OverflowError:
+            low, high = times(a_low, b_low), times(a_high, b_low)
+        if not dtype.bits and low > -HUGE and high < HUGE:
+            return low, high
+        return clip(dtype, low, high)
     if a_low >= 0 and b_low >= 0:
         return clip(dtype, times(a_low, b_low), times(a_high, b_high))
     return clip(dtype, *corners(times, (a_low, a_high), (b_low, b_high)))

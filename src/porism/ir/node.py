@@ -28,7 +28,6 @@ from porism.ir.shaped import is_shaped
 from porism.ir.signatures import Misfit
 
 _CONST: Final = ops.CONST
-_ANY: Final = residues.ANY
 _ANYTHING: Final = (-INFINITY, INFINITY)
 _INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
 _BOOL_SLOT: Final = dtypes.boolean.slot
@@ -42,12 +41,12 @@ class _Draft:
         "__weakref__",
         "_key",
         "_ranges",
+        "_residue",
         "_shape",
         "arg",
         "dtype",
         "op",
         "order",
-        "residue",
         "shaped",
         "src",
         "vmax",
@@ -60,11 +59,11 @@ class _Draft:
     arg: Any
     vmin: Bound
     vmax: Bound
-    residue: residues.Residue
     order: int
     shaped: bool  # a tensor with dims, and not the value of one iteration
     _key: bytes
     _ranges: tuple[UOp, ...]
+    _residue: residues.Residue
     _shape: tuple[UOp, ...] | None
 
 
@@ -206,6 +205,14 @@ class UOp(_Draft, operators.Operators):
             return stable.digest(self)
 
     @property
+    def residue(self) -> residues.Residue:
+        """What the value is modulo something: `(modulus, remainder)`; `(1, 0)` says nothing."""
+        try:
+            return self._residue
+        except AttributeError:
+            return residues.of(self)
+
+    @property
     def ranges(self) -> tuple[UOp, ...]:
         """The ranges in scope: those that the value depends on and that no END or REDUCE closed."""
         from porism.ir.walk import ranges_of
@@ -241,15 +248,10 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
     node.src = src
     node.arg = arg
     slot = dtype.slot
-    if slot in _INTEGER_SLOTS:
+    if slot in _INTEGER_SLOTS or slot == _BOOL_SLOT or op is _CONST:
         node.vmin, node.vmax = op.bounds(dtype, src, arg)
-        node.residue = op.residue(dtype, src, arg)
-    elif slot == _BOOL_SLOT or op is _CONST:
-        node.vmin, node.vmax = op.bounds(dtype, src, arg)
-        node.residue = _ANY
     else:
-        node.vmin, node.vmax = -INFINITY, INFINITY
-        node.residue = _ANY
+        node.vmin, node.vmax = _ANYTHING
     node.order = stable.order(op, dtype, src, arg)
     node.shaped = is_shaped(op, src)
     node.__class__ = UOp
@@ -389,18 +391,10 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
     node.dtype = dtype
     node.src = src
     node.arg = None
-    if slot in _INTEGER_SLOTS:
+    if slot in _INTEGER_SLOTS or dtype.slot == _BOOL_SLOT:
         node.vmin, node.vmax = op.bounds(dtype, src, None)
-        if a.residue is not _ANY or b.residue is not _ANY:
-            node.residue = op.residue(dtype, src, None)
-        else:
-            node.residue = _ANY
-    elif dtype.slot == _BOOL_SLOT:
-        node.vmin, node.vmax = op.bounds(dtype, src, None)
-        node.residue = _ANY
     else:
         node.vmin, node.vmax = _ANYTHING
-        node.residue = _ANY
     node.order = hash((op.code, a.order, b.order)) & stable.MASK
     node.shaped = shaped
     node.__class__ = UOp

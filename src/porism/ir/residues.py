@@ -159,3 +159,20 @@ def mulacc(dtype: DType, src: Sources, arg: Any) -> Residue:
 def padded(dtype: DType, src: Sources, arg: Any) -> Residue:
     m, r = src[0].residue
     return make(gcd(m, r), 0) if dtype.kind is not Kind.FLOAT else ANY
+
+
+def of(root: UOp) -> Residue:
+    """The residue of a node, from those of its sources; no recursion."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        found = ANY
+        if node.dtype.is_integer:
+            waiting = [s for s in node.src if not hasattr(s, "_residue")]
+            if waiting:
+                stack += waiting
+                continue
+            found = node.op.residue(node.dtype, node.src, node.arg)
+        stack.pop()
+        object.__setattr__(node, "_residue", found)
+    return root._residue
