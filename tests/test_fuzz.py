@@ -1,4 +1,4 @@
-"""The fuzzers, for a short time and from one seed; `./dev fuzz NAME --minutes N` is the long run."""
+"""The fuzzers for a short time, from one seed; `./dev fuzz NAME --minutes N` is the long run."""
 
 from __future__ import annotations
 
