@@ -185,6 +185,51 @@ def test_a_sum_of_many_terms_takes_linear_time() -> None:
     assert len(toposort(simplify(total))) < 400
 
 
+def remainders(count: int) -> UOp:
+    value = UOp.variable("v", 0, 10**6)
+    for n in range(count):
+        value = mod(value, 97 - n)
+    return value
+
+
+def halves(count: int) -> UOp:
+    value = UOp.variable("v", 0, 10**6)
+    for _ in range(count):
+        value = div(exact(ops.ADD, exact(ops.MUL, value, 3), 1), 2)
+    return value
+
+
+def powers(count: int) -> UOp:
+    value = X
+    for _ in range(count):
+        value = exact(ops.MUL, value, X)
+    return value
+
+
+def product(count: int) -> UOp:
+    value = X
+    for n in range(count):
+        value = exact(ops.MUL, value, exact(ops.ADD, UOp.variable(f"v{n}", 0, 9), 1))
+    return value
+
+
+def quotients(count: int) -> UOp:
+    value = X
+    for n in range(count):
+        part = exact(ops.ADD, exact(ops.MUL, UOp.variable(f"v{n}", 0, 9), n + 1), J)
+        value = exact(ops.ADD, value, div(part, 7))
+    return value
+
+
+@pytest.mark.parametrize(
+    "before",
+    [remainders(50), halves(25), powers(2000), product(30), quotients(300)],
+    ids=["remainders", "halves", "powers", "product", "quotients"],
+)
+def test_what_could_explode_does_not(before: UOp) -> None:
+    assert cost(simplify(before)) <= cost(before)
+
+
 def test_deep_choices_do_not_overflow_the_stack() -> None:
     value = X
     for n in range(2_000):

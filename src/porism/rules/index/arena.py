@@ -14,6 +14,9 @@ from porism.rules.index.form import Atom, Form, Interval, Monomial, Terms
 DEEPEST = 2
 """How many quotients may be eliminated, one after the other, to bound a form."""
 
+MOST_ELIMINATIONS = 20_000
+"""How often a quotient or a fact may be used for one expression; then plain intervals must do."""
+
 FACTS_AT_ONCE = 1
 """How many facts may be combined to bound a form."""
 
@@ -31,6 +34,7 @@ class Arena:
         self._floors: dict[tuple[Form, int], Atom] = {}
         self._ratios: dict[tuple[Form, Form], Atom] = {}
         self._bits: dict[UOp, int] = {}
+        self._supports: dict[UOp, int] = {}
         self.quotients: dict[tuple[Form, int], Form] = {}  # of this epoch
         self.by_divisor: dict[int, list[Atom]] = {}  # floors met, by their divisor
         self.always: tuple[Form, ...] = ()  # forms that are at most 0 everywhere
@@ -39,6 +43,7 @@ class Arena:
         self._intervals: dict[frozenset[tuple[Monomial, int]], tuple[int, Interval]] = {}
         self.epoch = 0
         self.steps: list[Step] | None = None
+        self.eliminations = MOST_ELIMINATIONS
 
     # -- making forms ------------------------------------------------------------------------------
 
@@ -96,19 +101,22 @@ class Arena:
         """A node that arithmetic does not look into."""
         atom = self._leaves.get(node)
         if atom is None:
-            support = 0
-            for part in toposort(node) if node.src else (node,):
-                if not part.src or part.op is ops.RANGE:
-                    support |= self._bit(part)
-            atom = Atom((0, node.order), support, node.vmin, node.vmax)
+            atom = Atom((0, node.order), self._support_of(node), node.vmin, node.vmax)
             atom.node = node
             self._leaves[node] = atom
         return self.of(atom)
 
-    def _bit(self, node: UOp) -> int:
-        if node.op is ops.CONST:
-            return 0
-        return self._bits.setdefault(node, 1 << len(self._bits))
+    def _support_of(self, root: UOp) -> int:
+        """A bit for each leaf below a node."""
+        known = self._supports
+        for node in toposort(root, within=lambda n: n not in known):
+            support = 0
+            if node.op is ops.RANGE or (not node.src and node.op is not ops.CONST):
+                support = self._bits.setdefault(node, 1 << len(self._bits))
+            for s in node.src:
+                support |= known[s]
+            known[node] = support
+        return known[root]
 
     def floor(self, numerator: Form, divisor: int) -> Atom:
         """The atom floor(numerator / divisor), which no theorem simplifies."""
@@ -237,13 +245,14 @@ class Arena:
         place makes what M has in common with the rest of the form cancel.
         """
         low, high = known
-        if low >= high:
+        if low >= high or self.eliminations <= 0:
             return known
         if len(terms) > 1:
             for monomial, k in terms.items():
                 q = monomial.floor
                 if q is None or not _shares(terms, monomial):
                     continue
+                self.eliminations -= 1
                 numerator, e = q.numerator, q.divisor
                 assert numerator is not None
                 common = gcd(e, k)
@@ -276,6 +285,7 @@ class Arena:
             k = terms.get(monomial)
             if k is None:
                 continue
+            self.eliminations -= 1
             common = gcd(g, k)
             scale, times = abs(g) // common, abs(k) // common
             upper = (k > 0) == (g > 0)

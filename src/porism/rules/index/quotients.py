@@ -21,6 +21,7 @@ from math import gcd
 from porism.rules.index.arena import Arena, merge
 from porism.rules.index.form import Atom, Form, Monomial
 
+MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
 MOST_TIES = 3  # residues of half the divisor whose sign is tried both ways
 _divisors: dict[int, list[int]] = {}
 
@@ -122,7 +123,7 @@ def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Fo
     support = 0
     for m in rest:
         support |= m.support
-    for q in arena.by_divisor.get(d, ()):
+    for q in arena.by_divisor.get(d, [])[-MOST_KNOWN:]:
         if q.support & support:
             difference = dict(rest)
             merge(difference, {arena.monomial(q): 1}, -d)

@@ -14,6 +14,8 @@ from porism.rules.index.quotients import divide_by_form, floor_divide
 
 LINEAR = frozenset({ops.ADD, ops.SUB, ops.NEG})
 LARGEST_SHIFT = 512
+MOST_PRODUCTS = 64
+HIGHEST_DEGREE = 8
 
 
 class Reader:
@@ -103,7 +105,10 @@ class Reader:
                 constant += times * a.constant
             return arena.form(constant, terms)
         if node.op is ops.MUL:
-            return arena.multiply(self._operand(node.src[0]), self._operand(node.src[1]))
+            a, b = self._operand(node.src[0]), self._operand(node.src[1])
+            if _is_large_product(a, b):
+                return arena.leaf(node)
+            return arena.multiply(a, b)
         if node.op in (ops.IDIV, ops.MOD):
             a, over = self._operand(node.src[0]), self._operand(node.src[1])
             if over.is_constant and over.constant == 0:
@@ -141,6 +146,14 @@ class Reader:
             case ops.EQ:
                 return Clause("==", arena.add(a, b, -1))
         return Clause("!=", arena.add(a, b, -1))
+
+
+def _is_large_product(a: Form, b: Form) -> bool:
+    """Whether multiplying out would make more terms, or longer ones, than it is worth."""
+    if a.is_constant or b.is_constant:
+        return False
+    degree = max(len(m.atoms) for m in a.terms) + max(len(m.atoms) for m in b.terms)
+    return len(a.terms) * len(b.terms) > MOST_PRODUCTS or degree > HIGHEST_DEGREE
 
 
 def _scales(node: UOp) -> bool:
