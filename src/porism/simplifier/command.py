@@ -20,6 +20,7 @@ from rich.text import Text
 from porism.base.errors import ParseError, PorismError
 from porism.rewrite.rule import Rule
 from porism.rules.algebra import ALGEBRA
+from porism.rules.index.laws import LAWS
 from porism.simplifier.bounds import from_words
 from porism.simplifier.simplify import Result, simplify
 
@@ -71,8 +72,8 @@ def _explain(text: str, result: Result) -> None:
 
 
 def established(name: str) -> str:
-    """How a rule of the algebra is established; "" for a name that is not in it."""
-    for item in ALGEBRA:
+    """How a rule or law is established; "" for a name that is neither."""
+    for item in (*ALGEBRA, *LAWS):
         if item.name == name:
             if not isinstance(item, Rule):
                 return "evaluated"

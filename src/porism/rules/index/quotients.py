@@ -58,18 +58,18 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     quotient, constant = divmod(a.constant, d)
     outside = arena.form(quotient, whole)
     if not rest:
-        return _step(arena, "multiples", a, d, outside)
+        return _step(arena, "quotient-multiples", a, d, outside)
     if common > 1:
         reduced = arena.form(constant // common, {m: k // common for m, k in rest.items()})
         inner = floor_divide(arena, reduced, d // common)
-        return _step(arena, "common", a, d, arena.add(outside, inner))
-    for theorem in THEOREMS:
+        return _step(arena, "quotient-common", a, d, arena.add(outside, inner))
+    for law, theorem in THEOREMS:
         inside = theorem(arena, constant, rest, d)
         if inside is not None:
-            return _step(arena, theorem.__name__.strip("_"), a, d, arena.add(outside, inside))
+            return _step(arena, law, a, d, arena.add(outside, inside))
     atom = arena.floor(arena.form(constant, rest), d)
     result = arena.add(outside, arena.of(atom))
-    return _step(arena, "multiples", a, d, result) if whole or quotient else result
+    return _step(arena, "quotient-multiples", a, d, result) if whole or quotient else result
 
 
 def _step(arena: Arena, name: str, a: Form, d: int, result: Form) -> Form:
@@ -149,7 +149,12 @@ def _flatten(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> 
     return floor_divide(arena, numerator, e * d)
 
 
-THEOREMS = (_remainder, _known, _flatten)
+# the law that each rests on; a known quotient is a remainder that stays in one bucket
+THEOREMS = (
+    ("quotient-remainder", _remainder),
+    ("quotient-remainder", _known),
+    ("quotient-flatten", _flatten),
+)
 
 
 def divisors(d: int) -> list[int]:

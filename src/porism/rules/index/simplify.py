@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from porism.base import dtypes
 from porism.base.dtypes import Kind
 from porism.ir import ops
-from porism.ir.node import UOp, construct
+from porism.ir.node import UOp, construct, raw
 from porism.ir.walk import toposort
 from porism.rewrite.trace import Trace
 from porism.rules.index import comparisons
@@ -22,6 +22,7 @@ from porism.rules.index.form import Form
 from porism.rules.index.reading import Reader
 
 DEEPEST = 32  # choices inside one another that are looked into
+MOST_STEPS = 200  # of a trace that are written out
 MOST_CLAUSES = 32  # of a mask that are used as facts for each other
 
 COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
@@ -35,6 +36,8 @@ def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     work = _Work(facts)
+    if trace is not None:
+        work.arena.steps = []
     result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
     if cost(result) > cost(root):
         return root
@@ -204,6 +207,17 @@ class _Work:
         return self._nested(lambda: self.value(node)) if self.depth < DEEPEST else node
 
     def record(self, trace: Trace, before: UOp, after: UOp) -> None:
+        """The theorems that were applied to quotients, then the whole."""
+        steps = self.arena.steps or []
+        writer = Writer(self.arena, {})
+        self.arena.steps = None
+        for law, numerator, divisor, result in steps[:MOST_STEPS]:
+            old = raw(
+                ops.IDIV, None, (writer.node(numerator), UOp.const(dtypes.index, divisor)), None
+            )
+            new = writer.node(result)
+            if new is not old:
+                trace.record(law, old, new)
         trace.record("index-normal-form", before, after)
 
 
