@@ -34,6 +34,7 @@ I = UOp.range(4, 0)  # noqa: E741 - the loop of these programs
 OUT, IN = pointer(0, 4), pointer(1, 4)
 TENSOR = tensor(1, 4)
 GIVEN = np.array([1, 2, 3, 4], np.float32)
+GATHERED = [0, 1, 2, 3, 4, 0]
 INVALID = UOp(ops.INVALID)
 LANES = UOp(ops.VCONST, index.vec(4), (), (0, 1, 2, 3))
 
@@ -182,6 +183,8 @@ CASES: dict[Op, Case] = {
     ops.FLIP: (moved(ops.FLIP, arg=(0,)), [4, 3, 2, 1]),
     ops.REDUCE_AXIS: (moved(ops.REDUCE_AXIS, arg=(ops.ADD, (0,))), [10]),
     ops.REDUCE: (TENSOR.index(I).reduce(ops.MUL, I), 24),
+    ops.IOTA: (UOp(ops.IOTA, None, (num(2), num(3)), 1), [[0, 1, 2], [0, 1, 2]]),
+    ops.GATHER: (UOp(ops.GATHER, None, (TENSOR, UOp(ops.IOTA, None, (num(6),), 0) - 1)), GATHERED),
     ops.CONTIGUOUS: (moved(ops.CONTIGUOUS), GIVEN),
     ops.COPY: (moved(ops.COPY, arg="gpu"), GIVEN),
     ops.ASSIGN: (UOp(ops.ASSIGN, None, (TENSOR, TENSOR * 3.0)), GIVEN * 3),

@@ -21,7 +21,7 @@ from porism.evaluate.access import write
 from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
 from porism.evaluate.faults import Fault, describe, failure
 from porism.evaluate.memory import Memory
-from porism.evaluate.movement import moved, reduced_axes
+from porism.evaluate.movement import gathered, moved, reduced_axes
 from porism.evaluate.place import Place
 from porism.evaluate.scope import (
     IN_ORDER,
@@ -228,6 +228,17 @@ class Arrays(Evaluator):
     def reduce_axes(self, node: UOp) -> Value:
         return reduced_axes(node, self.value(node.src[0]), self.faults)
 
+    def position(self, node: UOp) -> Value:
+        """IOTA: where each element stands along the axis."""
+        dims = [self.scalar(s, node) for s in node.src]
+        along = [-1 if axis == node.arg else 1 for axis in range(len(dims))]
+        data = np.broadcast_to(np.arange(dims[node.arg]).reshape(along), dims)
+        return Value(data[..., None], (), len(dims))
+
+    def gather(self, node: UOp) -> Value:
+        values = self.values(node)
+        return gathered(node, values[0], values[1:])
+
     def same(self, node: UOp) -> Value:
         return self.value(node.src[0])
 
@@ -249,6 +260,8 @@ Arrays.handlers.update(
         ops.BARRIER: Arrays.nothing,
         ops.ASSIGN: Arrays.assign,
         ops.REDUCE_AXIS: Arrays.reduce_axes,
+        ops.GATHER: Arrays.gather,
+        ops.IOTA: Arrays.position,
         ops.CONTIGUOUS: Arrays.same,
         ops.COPY: Arrays.same,
         **{op: Arrays.movement for op in ops.table() if op.group is ops.MOVEMENT},

@@ -9,7 +9,7 @@ import numpy as np
 from porism.base.errors import ShapeError
 from porism.evaluate.compute import reduced
 from porism.evaluate.faults import Faults, describe
-from porism.evaluate.value import GOOD, Value
+from porism.evaluate.value import GOOD, Aligned, Value
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
@@ -124,6 +124,37 @@ _MOVES = {
     ops.SHRINK: _shrink,
     ops.FLIP: _flip,
 }
+
+
+def gathered(node: UOp, value: Value, indices: Sequence[Value]) -> Value:
+    """GATHER: the elements at the indices, and zero where an index is outside."""
+    aligned = Aligned(indices, node)
+    places = [np.asarray(d[..., 0]) for d in aligned.data]
+    inside = np.asarray(True)
+    for place, size in zip(places, value.dims, strict=True):
+        inside = inside & np.asarray((place >= 0) & (place < size), np.bool_)
+    for state in aligned.states:
+        if state is not None:
+            inside = inside & (state[..., 0] == GOOD)
+    if value.axes or aligned.axes:
+        raise _refuse(
+            node,
+            "GATHER of values that vary with ranges",
+            "it is an op of tensor graphs, in which there are no ranges",
+            "INDEX the buffer",
+        )
+    shape = np.broadcast_shapes(inside.shape, *(p.shape for p in places))
+    inside = np.broadcast_to(inside, shape)
+    chosen = tuple(np.broadcast_to(np.where(inside, p, 0).astype(np.int64), shape) for p in places)
+
+    def pick(array: Array) -> Array:
+        if 0 in value.dims:
+            return np.zeros((*shape, array.shape[-1]), array.dtype)
+        picked = array[chosen]
+        return np.where(inside[..., None], picked, np.zeros_like(picked))
+
+    state = None if value.state is None else pick(value.states)
+    return Value(pick(value.data), (), len(shape), state)
 
 
 def reduced_axes(node: UOp, value: Value, faults: Faults) -> Value:

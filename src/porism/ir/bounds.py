@@ -361,6 +361,11 @@ def counter(dtype: DType, src: Sources, arg: Any) -> Interval:
     return 0, max(plus(src[0].vmax, -1), 0)
 
 
+def position(dtype: DType, src: Sources, arg: Any) -> Interval:
+    """IOTA: 0 … dim-1 along its axis."""
+    return counter(dtype, src[arg : arg + 1], None)
+
+
 def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
     variable, value = src
     low, high = max(variable.vmin, value.vmin), min(variable.vmax, value.vmax)

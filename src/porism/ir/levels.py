@@ -280,7 +280,8 @@ GRAPH: Final = Level(
     "tensors with dims: elementwise ops, movement, reductions over axes",
     _VALUES
     | _group(Group.MOVEMENT)
-    | {ops.PARAM, ops.BUFFER, ops.REDUCE_AXIS, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN}
+    | {ops.PARAM, ops.BUFFER, ops.IOTA, ops.REDUCE_AXIS, ops.GATHER}
+    | {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN}
     | {ops.AFTER, ops.SINK},
     (SCALAR, NO_POINTERS, SINK_IS_ROOT),
 )

@@ -184,6 +184,8 @@ BUFFER = Op("BUFFER", LEAF, N, t.buffer, "memory that a user holds: (id, device)
             bounds=b.unknown)
 DEFINE_LOCAL = Op("DEFINE_LOCAL", LEAF, 0, t.allocation(Space.LOCAL), "memory of a thread block")
 DEFINE_REG = Op("DEFINE_REG", LEAF, 0, t.allocation(Space.REGISTER), "registers of a thread")
+IOTA = Op("IOTA", LEAF, N, t.counted, "the position of each element along an axis, with dims",
+          bounds=b.position, least=1)
 INVALID = Op("INVALID", LEAF, 0, t.no_element, "the index of no element", symbol="invalid")
 
 # -- arithmetic on one value -----------------------------------------------------------------------
@@ -317,6 +319,8 @@ REDUCE = Op("REDUCE", REDUCTION, N, t.range_reduction, "a value reduced over ran
 # -- tensor graph ----------------------------------------------------------------------------------
 CONTIGUOUS = Op("CONTIGUOUS", GRAPH, 1, t.valued_passing, "the value, laid out in memory",
                 bounds=b.first, residue=r.first)
+GATHER = Op("GATHER", GRAPH, N, t.gathering, "elements of a tensor: (x, index tensor for each axis…); "
+            "0 where an index is outside", least=2, bounds=b.padded, residue=r.padded)
 COPY = Op("COPY", GRAPH, 1, t.copied, "the value on another device",
           bounds=b.first, residue=r.first)
 ASSIGN = Op("ASSIGN", GRAPH, 2, t.assigned, "the target, overwritten with the value")

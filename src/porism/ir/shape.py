@@ -1,8 +1,9 @@
 """Shapes: the dims of a tensor-graph node, as nodes themselves, since they may be symbolic.
 
-    PARAM, BUFFER       their dims                PERMUTE, FLIP, REDUCE_AXIS   by their argument
+    PARAM, BUFFER, IOTA their dims                PERMUTE, FLIP, REDUCE_AXIS   by their argument
     RESHAPE, EXPAND     (x, dim, …)               CONST, VARIABLE, RANGE, …    ()
     PAD                 (x, before, after, …)     SHRINK                       (x, begin, end, …)
+    GATHER              that of its indices
 
 Elementwise ops need equal shapes; only what has the shape () goes with every other. Pointers and
 effects have no shape.
@@ -248,6 +249,29 @@ def _shrunk(node: UOp) -> Shape:
     return tuple(map(_settled, found))
 
 
+def _gathered(node: UOp) -> Shape:
+    """GATHER: the common shape of its index tensors."""
+    dims, indices = _of(node.src[0]), node.src[1:]
+    if len(indices) != len(dims):
+        raise _refuse(
+            node,
+            f"GATHER from a tensor of shape {to_text(dims)} with {len(indices)} indices",
+            "it takes one index tensor for each axis",
+            "IOTA is the index of an axis that stays",
+        )
+    shapes = [_of(index) for index in indices]
+    first = shapes[0]
+    for other in shapes[1:]:
+        if len(other) != len(first) or not all(map(are_equal, first, other)):
+            raise _refuse(
+                node,
+                f"GATHER with indices of shapes {to_text(first)} and {to_text(other)}",
+                "all index tensors have the same shape",
+                "EXPAND them to a common shape first",
+            )
+    return first
+
+
 def _placed(node: UOp) -> Shape:
     """BUFFERIZE: one dim for each range; an index that is no range has as many values as it can."""
     return tuple(
@@ -259,7 +283,7 @@ def _placed(node: UOp) -> Shape:
 _RULES: Final[dict[Op, Callable[[UOp], Shape]]] = {
     **{op: _common for op in ops.table() if op.elementwise},
     **dict.fromkeys((ops.RANGE, ops.SPECIAL, ops.BIND, ops.INDEX, ops.LOAD), _scalar),
-    **dict.fromkeys((ops.PARAM, ops.BUFFER), _own_dims),
+    **dict.fromkeys((ops.PARAM, ops.BUFFER, ops.IOTA), _own_dims),
     **dict.fromkeys((ops.VECTORIZE, ops.CAT, ops.WMMA, ops.ASSIGN), _common),
     ops.RESHAPE: _reshaped,
     ops.PERMUTE: _permuted,
@@ -269,6 +293,7 @@ _RULES: Final[dict[Op, Callable[[UOp], Shape]]] = {
     ops.FLIP: _flipped,
     ops.REDUCE_AXIS: _reduced,
     ops.BUFFERIZE: _placed,
+    ops.GATHER: _gathered,
 }
 
 assert all(op in _RULES for op in ops.table() if op.group is Group.MOVEMENT)

@@ -18,10 +18,12 @@ KEEPS_SHAPE: Final = frozenset(
     or op in (ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER)
 )
 
+ALWAYS_SHAPED: Final = frozenset({ops.REDUCE_AXIS, ops.GATHER, ops.IOTA})
+
 
 def is_shaped(op: Op, src: tuple[UOp, ...]) -> bool:
     """From a leaf with dims up to where ranges take over."""
-    if op.group is ops.MOVEMENT or op is ops.REDUCE_AXIS:
+    if op.group is ops.MOVEMENT or op in ALWAYS_SHAPED:
         return True
     if op is ops.PARAM or op is ops.BUFFER:
         return bool(src)

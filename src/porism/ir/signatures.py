@@ -230,6 +230,14 @@ def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return dtype
 
 
+def counted(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """IOTA: its sources are its dims, its argument is the axis along which it counts."""
+    _dims(src)
+    need(type(arg) is int and 0 <= arg < len(src), "its argument is one of its axes, not {!r}", arg)
+    need(dtype in (None, dtypes.index), "it counts in index, not in {}", dtype)
+    return dtypes.index
+
+
 def allocation(space: Space) -> Signature:
     def signature(dtype: DType | None, src: Sources, arg: Any) -> DType:
         need(isinstance(arg, (int, str)), "its argument is its number or name, not {!r}", arg)
@@ -379,6 +387,13 @@ def range_reduction(dtype: DType | None, src: Sources, arg: Any) -> DType:
     _reducer(arg)
     for s in src[1:]:
         need(is_index(s.dtype), "it reduces over ranges, not {}", s.dtype)
+    return valued_passing(dtype, src, None)
+
+
+def gathering(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    _no_arg(arg)
+    for s in src[1:]:
+        need(s.dtype is dtypes.index, "its indices are of type index, not {}", s.dtype)
     return valued_passing(dtype, src, None)
 
 

@@ -1,0 +1,1 @@
+"""Tensors: the lazy front end. Operations build a graph; asking for the values computes it."""
