@@ -119,6 +119,18 @@ class Settings:
         low=1, high=1_000_000_000,
     )  # fmt: skip
     check = Flag(True, "Check after every stage that only what its level allows is left.")
+    kernel_nodes = Integer(
+        600, "Operations that one kernel computes, about: longer programs are cut into kernels.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
+    kernel_buffers = Integer(
+        128, "Buffers that one kernel may read; what needs more is computed in steps.",
+        low=2, high=1_000_000,
+    )  # fmt: skip
+    kernel_uses = Integer(
+        32, "Ways in which a kernel may look at one value before that is stored.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
 
     @contextlib.contextmanager
     def override(self, **values: int) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""The schedule: from tensors with axes to an ordered list of kernels with loops."""

@@ -1,0 +1,95 @@
+"""Cost: what computing an element costs, against storing and reading it.
+
+The unit is one addition of floats in a vectorised loop. The figures are rough; they only have to
+tell cheap from dear: an addition from a square root, a row in cache from a tensor in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Group, Op
+from porism.ir.shape import Shape, shape
+
+READ: Final = 1.0
+"""Of an input, which is read in any case."""
+
+STORE_GLOBAL: Final = 8.0
+LOAD_GLOBAL: Final = 4.0
+STORE_LOCAL: Final = 1.0
+LOAD_LOCAL: Final = 1.0
+
+DEAREST: Final = 1e12
+"""Costs do not grow beyond this: of more it is only known that it is too much."""
+
+OP_COSTS: Final[dict[Op, float]] = {
+    ops.EXP2: 8.0,
+    ops.LOG2: 8.0,
+    ops.SIN: 12.0,
+    ops.POW: 24.0,
+    ops.SQRT: 4.0,
+    ops.RECIPROCAL: 4.0,
+    ops.FDIV: 4.0,
+    ops.IDIV: 8.0,
+    ops.MOD: 8.0,
+    ops.THREEFRY: 40.0,
+}
+"""Of what is not as cheap as an addition."""
+
+KEPT: Final = frozenset({ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
+"""Ops whose value is in memory anyway."""
+
+FREE: Final = frozenset({ops.CONST, ops.VARIABLE, ops.BIND, ops.IOTA})
+
+
+def count(dims: Iterable[UOp]) -> int:
+    """The number of elements of a shape, or of iterations of ranges; the most that there may be."""
+    total = 1
+    for dim in dims:
+        total *= max(int(dim.vmax), 0)
+    return total
+
+
+def trips(ranges: Iterable[UOp]) -> int:
+    """The iterations of a nest of ranges, at most."""
+    return count(r.src[0] for r in ranges)
+
+
+def elements(node: UOp) -> int:
+    """The number of elements of a tensor, at most."""
+    return count(shape(node))
+
+
+def costs(order: Sequence[UOp]) -> dict[UOp, float]:
+    """What one element of each node costs, if all that it needs is computed on the way.
+
+    What is computed once for many elements (below an EXPAND) is shared by them.
+    """
+    found: dict[UOp, float] = {}
+    for node in order:
+        found[node] = min(_cost(node, found), DEAREST)
+    return found
+
+
+def _cost(node: UOp, found: dict[UOp, float]) -> float:
+    op = node.op
+    if op in KEPT:
+        return READ
+    if op in FREE or not node.src:
+        return 0.0
+    if op is ops.EXPAND:
+        source = node.src[0]
+        return found[source] * _share(shape(source), shape(node))
+    if op is ops.REDUCE_AXIS:
+        dims = shape(node.src[0])
+        return (found[node.src[0]] + 1) * count(dims[axis] for axis in node.arg[1])
+    if op.group is Group.MOVEMENT:
+        return found[node.src[0]] + (op is ops.PAD)
+    return OP_COSTS.get(op, 1.0) + sum(found.get(s, 0.0) for s in dict.fromkeys(node.src))
+
+
+def _share(old: Shape, new: Shape) -> float:
+    return count(old) / max(count(new), 1)

@@ -1,0 +1,326 @@
+"""Rangeify: from tensors with axes to values at the iterations of ranges.
+
+First from the outputs to the inputs: each node learns which of its elements are asked for, where
+(`loops.Use`), and `placement` decides where its value lives. Then from the inputs to the outputs:
+the value of each of these elements is built. What is left is
+
+    BUFFERIZE(value, ranges…)     a value that is stored, or kept inside some loops
+    INDEX(BUFFERIZE, indices…)    an element of it
+    REDUCE(value, ranges…)        a reduction, with ranges of its own
+
+and no movement op. Every node is visited once in each direction.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from porism.base.dtypes import Space, index
+from porism.base.settings import settings
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.ops import Group
+from porism.ir.shape import shape
+from porism.ir.walk import substitute, toposort
+from porism.schedule.crowds import crowded
+from porism.schedule.indices import ZERO, Element, is_size_one, moved
+from porism.schedule.loops import Nest, Use
+from porism.schedule.placement import Kernel, Local, Placement, Stored
+
+ALWAYS_STORED = frozenset({ops.CONTIGUOUS, ops.COPY})
+LEAVES = frozenset({ops.PARAM, ops.BUFFER})
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """A graph in ranges, and why its values are stored."""
+
+    sink: UOp
+    reasons: dict[UOp, str]
+    """For each BUFFERIZE in memory, why it is there."""
+
+
+def rangeify(sink: UOp) -> Ranged:
+    """The graph with ranges instead of axes; the sources of the SINK are values to be stored."""
+    return _Rangeify(sink).run()
+
+
+class _Rangeify:
+    def __init__(self, sink: UOp) -> None:
+        self.roots = list(sink.src)
+        self.order = tensors(self.roots)
+        self.stored = dict.fromkeys(self.roots, "it is an output")
+        for node in self.order:
+            if node.op in ALWAYS_STORED and node.src[0].op not in LEAVES:
+                self.stored.setdefault(node, f"{node.op.name} asks for it")
+            if node.op is ops.GATHER and node.src[0].op not in LEAVES and not _is_view(node.src[0]):
+                self.stored.setdefault(node.src[0], "it is read at places that are computed")
+        for node in crowded(self.order, settings.kernel_buffers):
+            self.stored.setdefault(node, "a kernel reads only so many buffers")
+        self.placement = Placement(self.order, set(self.stored))
+        self.uses: dict[UOp, dict[Use, None]] = {n: {} for n in self.order}
+        self.wanted: dict[UOp, list[Use]] = {}  # the elements of a node that are to be built
+        self.places: dict[UOp, Local | Stored | None] = {}
+        self.indices: dict[UOp, tuple[UOp, ...]] = {}  # of what is kept: its ranges, 0 for size 1
+        self.reductions: dict[tuple[UOp, Element], tuple[tuple[UOp, ...], Nest]] = {}
+        self.opaque: dict[UOp, tuple[UOp, Use]] = {}  # a variable for the value of an index tensor
+        self.axes = itertools.count()
+        self.built: dict[tuple[UOp, Element], UOp] = {}
+        self.kept: dict[UOp, UOp] = {}
+
+    def run(self) -> Ranged:
+        for node in reversed(self.order):
+            self._place(node)
+        for node in self.order:
+            self._build(node)
+        sink = ops.SINK(*(self.kept[root] for root in self.roots))
+        reasons = {
+            self.kept[node]: place.why
+            for node, place in self.places.items()
+            if isinstance(place, Stored)
+        }
+        if self.opaque:
+            sink, reasons = self._transparent(sink, reasons)
+        return Ranged(sink, reasons)
+
+    # -- what is asked of each node ----------------------------------------------------------------
+
+    def _place(self, node: UOp) -> None:
+        """Decide where the value of a node lives, and ask its sources for what it needs."""
+        uses = list(self.uses.pop(node))
+        why = self.stored.get(node)
+        place = Stored(why) if why is not None else None
+        if place is None:
+            if not uses:  # only sizes depend on it
+                self.wanted[node] = []
+                self.places[node] = None
+                return
+            place = self.placement.decide(node, uses)
+        self.places[node] = place
+        if isinstance(place, Stored):
+            uses = [self._stored_use(node)]
+        elif isinstance(place, Local):
+            uses = [self._local_use(node, place, uses[0])]
+        self.wanted[node] = uses
+        for use in uses:
+            self.placement.kernels[use.nest.kernel].nodes += 1
+            for source, element, nest in self._asked(node, use):
+                self._ask(source, element, nest)
+
+    def _ask(self, source: UOp, element: Element, nest: Nest) -> Use | None:
+        """Note that an element is needed; None if the source is no tensor."""
+        if source not in self.uses:
+            return None
+        ranges = self._ranges(element)
+        use = Use(element, ranges, nest.around_of(ranges))
+        self.uses[source][use] = None
+        return use
+
+    def _ranges(self, element: Element) -> frozenset[UOp]:
+        """All ranges that an element depends on, also through the value of an index tensor."""
+        parts = [*element.at, *([] if element.valid is None else [element.valid])]
+        found = {r for part in parts for r in part.ranges}
+        if self.opaque:
+            for part in parts:
+                for node in toposort(part):
+                    if node in self.opaque:
+                        found |= self.opaque[node][1].ranges
+        return frozenset(found)
+
+    def _new_range(self, size: UOp, kind: Axis = Axis.LOOP) -> UOp:
+        return ZERO if is_size_one(size) else UOp.range(size, next(self.axes), kind)
+
+    def _stored_use(self, node: UOp) -> Use:
+        ranges = tuple(self._new_range(dim) for dim in shape(node))
+        self.indices[node] = ranges
+        loops = frozenset(r for r in ranges if r is not ZERO)
+        self.placement.kernels[node] = Kernel(loops)
+        return Use(Element(ranges), loops, Nest(node, loops))
+
+    def _local_use(self, node: UOp, place: Local, use: Use) -> Use:
+        dims = shape(node)
+        new = {axis: self._new_range(dims[axis]) for axis in place.free}
+        self.indices[node] = tuple(new.values())
+        at = tuple(new.get(axis, i) for axis, i in enumerate(use.element.at))
+        element = Element(at)
+        ranges = self._ranges(element)
+        outer = use.nest.outermost
+        level = ranges - set(new.values())
+        inner = frozenset(new.values())
+        around = Use(Element(()), level, outer).times
+        return Use(element, ranges, Nest(outer.kernel, inner, outer, around))
+
+    def _asked(self, node: UOp, use: Use) -> Iterator[tuple[UOp, Element, Nest]]:
+        """Which elements of its sources a node needs for one of its own."""
+        element, op = use.element, node.op
+        if op in LEAVES or op is ops.IOTA:
+            return
+        if op.group is Group.MOVEMENT:
+            yield node.src[0], moved(node, element).element, use.nest
+        elif op is ops.REDUCE_AXIS:
+            inner, nest = self._reduction(node, use)
+            yield node.src[0], inner, nest
+        elif op is ops.GATHER:
+            for source in node.src[1:]:
+                yield source, element, use.nest
+            yield node.src[0], self._gathered(node, use), use.nest
+        else:
+            for source in node.src:
+                yield source, element if shape(source) else Element(()), use.nest
+
+    def _reduction(self, node: UOp, use: Use) -> tuple[Element, Nest]:
+        """The element that a reduction reads, at ranges of its own."""
+        key = (node, use.element)
+        dims, axes = shape(node.src[0]), node.arg[1]
+        found = self.reductions.get(key)
+        if found is None:
+            ranges = tuple(self._new_range(dims[axis], Axis.REDUCE) for axis in axes)
+            loops = frozenset(r for r in ranges if r is not ZERO)
+            found = ranges, Nest(use.nest.kernel, loops, use.nest, use.times)
+            self.reductions[key] = found
+        new = dict(zip(axes, found[0], strict=True))
+        at = tuple(new.get(axis, i) for axis, i in enumerate(use.element.at))
+        return Element(at, use.element.valid), found[1]
+
+    def _gathered(self, node: UOp, use: Use) -> Element:
+        """The element that a GATHER reads, with a variable for each index that is computed."""
+        at = []
+        inside: UOp | None = None
+        for dim, tensor in zip(shape(node.src[0]), node.src[1:], strict=True):
+            place = self._index_value(tensor, use)
+            at.append(place)
+            for condition in (place >= 0, place < dim):
+                if not condition.vmin == 1:
+                    inside = condition if inside is None else inside & condition
+        return Element(tuple(at), use.element.valid).under(inside)
+
+    def _index_value(self, tensor: UOp, use: Use) -> UOp:
+        """The value of an index tensor: itself if it is arithmetic of positions, else a variable"""
+        if all(n.op not in LEAVES and n.op is not ops.REDUCE_AXIS and n.op is not ops.GATHER
+               and n not in self.stored for n in toposort(tensor)):  # fmt: skip
+            return _position_value(tensor, use.element)
+        key = (tensor, use)
+        for variable, known in self.opaque.items():
+            if known == key:
+                return variable
+        low = None if tensor.vmin == -float("inf") else int(tensor.vmin)
+        high = None if tensor.vmax == float("inf") else int(tensor.vmax)
+        variable = UOp.variable(f"index {len(self.opaque)}", low, high)
+        self.opaque[variable] = key
+        return variable
+
+    # -- building the values -----------------------------------------------------------------------
+
+    def _build(self, node: UOp) -> None:
+        for use in self.wanted[node]:
+            key = (node, use.element)
+            if key not in self.built:
+                self.built[key] = self._value(node, use)
+        place = self.places[node]
+        if place is not None:
+            value = self.built[node, self.wanted[node][0].element]
+            space = Space.GLOBAL if isinstance(place, Stored) else Space.LOCAL
+            self.kept[node] = ops.BUFFERIZE(value, *self.indices[node], arg=space)
+
+    def _read(self, node: UOp, element: Element) -> UOp:
+        """The value of an element, built before."""
+        if node not in self.places:  # a number
+            return node
+        place = self.places[node]
+        if place is None:
+            return self.built[node, element]
+        if isinstance(place, Local):
+            element = Element(tuple(element.at[axis] for axis in place.free), element.valid)
+        return self.kept[node].index(*element.masked())
+
+    def _value(self, node: UOp, use: Use) -> UOp:
+        element, op = use.element, node.op
+        if op in LEAVES:
+            return node.index(*element.masked())
+        if op is ops.IOTA:
+            return element.at[node.arg]
+        if op.group is Group.MOVEMENT:
+            source, inside = moved(node, element)
+            value = self._read(node.src[0], source)
+            return value if inside is None else inside.where(value, 0)
+        if op is ops.REDUCE_AXIS:
+            return self._reduced(node, use)
+        if op is ops.GATHER:
+            source = self._gathered(node, use)
+            value = self._read(node.src[0], source)
+            valid = source.valid
+            return value if valid is None else valid.where(value, 0)
+        values = [self._read(s, element if shape(s) else Element(())) for s in node.src]
+        if op in ALWAYS_STORED:
+            return values[0]
+        return op(*values, dtype=node.dtype_given, arg=node.arg)
+
+    def _reduced(self, node: UOp, use: Use) -> UOp:
+        inner, _ = self._reduction(node, use)
+        ranges = [r for r in self.reductions[node, use.element][0] if r is not ZERO]
+        value, op = self._read(node.src[0], inner), node.arg[0]
+        if ranges:
+            return value.reduce(op, *ranges)
+        # a sum begins with 0, and 0 + -0.0 is 0.0
+        return value + 0.0 if op is ops.ADD and node.dtype.is_float else value
+
+    def _transparent(self, sink: UOp, reasons: dict[UOp, str]) -> tuple[UOp, dict[UOp, str]]:
+        """The values of index tensors instead of the variables that stood for them."""
+        for variable, (tensor, use) in reversed(self.opaque.items()):
+            value = self._read(tensor, use.element)
+            assert value.dtype is index
+            whole = ops.SINK(sink, *reasons)
+            whole = substitute(whole, {variable: value})
+            sink, kept = whole.src[0], whole.src[1:]
+            reasons = dict(zip(kept, reasons.values(), strict=True))
+        return sink, reasons
+
+
+def _is_view(node: UOp) -> bool:
+    while node.op.group is Group.MOVEMENT:
+        node = node.src[0]
+    return node.op in LEAVES
+
+
+def _position_value(tensor: UOp, element: Element) -> UOp:
+    """The value of arithmetic of positions: nothing of it is in memory."""
+    built: dict[tuple[UOp, Element], UOp] = {}
+    stack: list[tuple[UOp, Element]] = [(tensor, element)]
+    while stack:
+        node, at = key = stack[-1]
+        if key in built:
+            stack.pop()
+            continue
+        if not node.shaped:
+            built[key] = node
+        elif node.op is ops.IOTA:
+            built[key] = at.at[node.arg]
+        elif node.op.group is Group.MOVEMENT:
+            source, inside = moved(node, at)
+            below = (node.src[0], source)
+            if below not in built:
+                stack.append(below)
+                continue
+            value = built[below]
+            built[key] = value if inside is None else inside.where(value, 0)
+        else:
+            belows = [(s, at if shape(s) else Element(())) for s in node.src]
+            missing = [b for b in belows if b not in built]
+            if missing:
+                stack += missing
+                continue
+            values = [built[b] for b in belows]
+            built[key] = node.op(*values, dtype=node.dtype_given, arg=node.arg)
+    return built[tensor, element]
+
+
+def tensors(roots: Sequence[UOp]) -> list[UOp]:
+    """The roots and every node below them whose value depends on memory or on a position."""
+    found: dict[UOp, None] = {}
+    for node in toposort(*roots):
+        if node.shaped or node.op in LEAVES or any(s in found for s in node.src):
+            found[node] = None
+    return [*found, *(root for root in dict.fromkeys(roots) if root not in found)]
