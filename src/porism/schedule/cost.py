@@ -82,12 +82,12 @@ def _cost(node: UOp, found: dict[UOp, float]) -> float:
         return 0.0
     if op is ops.EXPAND:
         source = node.src[0]
-        return found[source] * _share(shape(source), shape(node))
+        return found.get(source, 0.0) * _share(shape(source), shape(node))
     if op is ops.REDUCE_AXIS:
         dims = shape(node.src[0])
-        return (found[node.src[0]] + 1) * count(dims[axis] for axis in node.arg[1])
+        return (found.get(node.src[0], 0.0) + 1) * count(dims[axis] for axis in node.arg[1])
     if op.group is Group.MOVEMENT:
-        return found[node.src[0]] + (op is ops.PAD)
+        return found.get(node.src[0], 0.0) + (op is ops.PAD)
     return OP_COSTS.get(op, 1.0) + sum(found.get(s, 0.0) for s in dict.fromkeys(node.src))
 
 

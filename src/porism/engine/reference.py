@@ -1,0 +1,57 @@
+"""Reference: run a schedule with the evaluator, one kernel after the other, and check all of it.
+
+Temporaries really share their memory, as the plan says; reading what was not written, or was
+written for something else, is an error of the evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from porism.evaluate import Memory, evaluate, run_arrays, run_kernel
+from porism.evaluate.run import in_order
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.semantics import Array
+from porism.ir.walk import toposort
+from porism.schedule.schedule import Buffer, Role, Schedule
+
+
+def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
+    """The arrays of the outputs, each in one dimension."""
+    arena = np.zeros(schedule.arena.peak, np.uint8)
+    memories: dict[int, Memory] = {}
+    for place, buffer in enumerate(schedule.buffers):
+        if buffer.role is Role.INPUT:
+            memories[place] = Memory(inputs[buffer.number])
+        elif buffer.role is Role.OUTPUT:
+            memories[place] = Memory.empty(buffer.dtype, _size(buffer, variables))
+    for step in schedule.steps:
+        written = schedule.buffers[step.buffers[0]]
+        if written.role is Role.TEMPORARY:
+            memories[step.buffers[0]] = _part(arena, schedule, written, _size(written, variables))
+        _run(step.kernel, [memories[b] for b in step.buffers], variables)
+    return [memories[place].data for place in schedule.outputs]
+
+
+def _part(arena: Array, schedule: Schedule, buffer: Buffer, size: int) -> Memory:
+    begin = schedule.arena.offsets[buffer.number]
+    data = arena[begin : begin + size * buffer.dtype.numpy.itemsize].view(buffer.dtype.numpy)
+    return Memory(data, np.zeros(size, np.bool_))
+
+
+def _size(buffer: Buffer, variables: Mapping[str, int]) -> int:
+    """The number of elements in this run."""
+    total = 1
+    for dim in buffer.dims:
+        total *= int(dim.arg) if dim.op is ops.CONST else int(evaluate(dim, {}, variables)[0])
+    return total
+
+
+def _run(kernel: UOp, buffers: Sequence[Memory], variables: Mapping[str, int]) -> None:
+    if in_order(toposort(kernel)):
+        run_kernel(kernel, buffers, variables)
+    else:
+        run_arrays(kernel, buffers, variables)

@@ -1,0 +1,113 @@
+"""The pipeline on one page: every stage, in order, with the level of what it leaves.
+
+A stage is a function from graph to graph. After each one the level is checked, and a watcher, if
+there is one, sees the graph: that is how `explain` shows the stages, and how tests find the one
+that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from porism.base.settings import settings
+from porism.ir import levels
+from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
+from porism.ir.node import UOp
+from porism.rewrite.graph import rewrite
+from porism.rules.algebra import SYMBOLIC
+from porism.schedule.kernels import Call, kernels
+from porism.schedule.rangeify import rangeify
+from porism.schedule.schedule import Schedule, schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of the pipeline."""
+
+    name: str
+    run: Callable[[UOp], UOp]
+    leaves: Level
+
+
+def _symbolic(sink: UOp) -> UOp:
+    return rewrite(sink, SYMBOLIC)
+
+
+GRAPH_STAGES: Final = ()
+"""On tensors with axes."""
+
+RANGED_STAGES: Final = (Stage("simplify", _symbolic, RANGED),)
+"""On the whole graph in ranges."""
+
+KERNEL_STAGES: Final = (Stage("symbolic", _symbolic, KERNEL),)
+"""On each kernel."""
+
+Watcher = Callable[[str, Level, UOp], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Let a function see the graph after every stage, in this thread or task."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def run_stage(stage: Stage, graph: UOp) -> UOp:
+    """The graph after a stage, checked."""
+    result = stage.run(graph)
+    _seen(stage.name, stage.leaves, result)
+    return result
+
+
+def _seen(name: str, level: Level, graph: UOp) -> None:
+    if settings.check:
+        levels.check(graph, level, name)
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(name, level, graph)
+
+
+def to_schedule(graph: UOp) -> Schedule:
+    """From tensors (a SINK of them, on PARAMs) to an ordered list of kernels."""
+    _seen("build", GRAPH, graph)
+    for stage in GRAPH_STAGES:
+        graph = run_stage(stage, graph)
+    found = rangeify(graph)
+    _seen("rangeify", RANGED, found.sink)
+    sink, reasons = found.sink, found.reasons
+    for stage in RANGED_STAGES:
+        sink = run_stage(stage, sink)
+    calls = kernels(sink, reasons)
+    return schedule(sink, [_finished(call) for call in calls])
+
+
+def _finished(call: Call) -> Call:
+    """A kernel after the stages that every kernel goes through; equal kernels only once."""
+    kernel = _done.get(call.kernel)
+    if kernel is None:
+        kernel = call.kernel
+        _seen("kernels", KERNEL, kernel)
+        for stage in KERNEL_STAGES:
+            kernel = run_stage(stage, kernel)
+        if len(_done) >= MOST_KERNELS:
+            _done.clear()
+        _done[call.kernel] = kernel
+    return Call(kernel, call.values, call.why)
+
+
+MOST_KERNELS: Final = 10_000
+_done: dict[UOp, UOp] = {}
+"""Kernels before and after their stages."""
+
+Reasons = Mapping[UOp, str]
