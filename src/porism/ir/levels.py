@@ -296,7 +296,7 @@ RANGED: Final = Level(
 KERNEL: Final = Level(
     "kernel",
     "one kernel: stores in loops over pointers that are its parameters",
-    _VALUES | _LOOPS | _EFFECTS | {ops.PARAM},
+    _VALUES | _LOOPS | _EFFECTS | {ops.PARAM, ops.DEFINE_LOCAL},
     (
         SCALAR,
         POINTER_PARAMETERS,

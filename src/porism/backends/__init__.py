@@ -1,0 +1,1 @@
+"""Backends: from a linear kernel to code that runs."""

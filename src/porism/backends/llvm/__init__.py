@@ -1,0 +1,1 @@
+"""LLVM: kernels as LLVM IR, compiled in this process by llvmlite."""

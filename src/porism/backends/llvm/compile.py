@@ -1,0 +1,60 @@
+"""Compile: LLVM IR to machine code in this process."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import llvmlite.binding as llvm
+
+LEVEL: Final = 2
+"""How much LLVM tries: loops and vectors are ours already."""
+
+
+@functools.cache
+def machine() -> llvm.TargetMachine:
+    """The machine that this process runs on."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=LEVEL,
+        codemodel="small",
+        reloc="pic",
+    )
+
+
+def attributes() -> str:
+    """What is said of every function."""
+    features = llvm.get_host_cpu_features().flatten()
+    cpu = llvm.get_host_cpu_name()
+    return (
+        f'attributes #0 = {{ nounwind "target-cpu"="{cpu}" "target-features"="{features}" '
+        '"prefer-vector-width"="512" "no-trapping-math"="true" }'
+    )
+
+
+def optimized(text: str) -> llvm.ModuleRef:
+    """A module, parsed, checked and optimised."""
+    module = llvm.parse_assembly(text)
+    module.triple = machine().triple
+    module.data_layout = str(machine().target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine(), options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    return module
+
+
+def object_code(text: str) -> bytes:
+    """Machine code as an object file."""
+    return bytes(machine().emit_object(optimized(text)))
+
+
+def assembly(text: str) -> str:
+    """Machine code as text, to be read."""
+    return str(machine().emit_assembly(optimized(text)))

@@ -1,0 +1,574 @@
+"""Render: a linear kernel as the text of LLVM IR.
+
+A kernel becomes a function of its buffers, its variables, and the part of its outermost loop that
+it is to run, if that loop is of the kind THREAD:
+
+    void name(ptr p0, ptr p1, …, i64 n, …, i64 begin, i64 end)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from porism.base.dtypes import DType, Kind, boolean
+from porism.base.errors import PorismError
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+
+ALIGNMENT: Final = 64
+"""Of local memory, in bytes."""
+
+_FLOATS: Final = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+_SUFFIXES: Final = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
+
+
+def type_of(dtype: DType) -> str:
+    """The LLVM type of a value."""
+    if dtype.kind is Kind.POINTER:
+        return "ptr"
+    lane = dtype.element if dtype.count > 1 else dtype
+    scalar = _FLOATS.get(lane.name) or ("i1" if lane is boolean else f"i{lane.bits}")
+    return f"<{dtype.count} x {scalar}>" if dtype.count > 1 else scalar
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of a value in memory: a bool takes a byte."""
+    lane = dtype.element if dtype.count > 1 else dtype
+    if lane is not boolean:
+        return type_of(dtype)
+    return f"<{dtype.count} x i8>" if dtype.count > 1 else "i8"
+
+
+def parameters(lines: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """The buffers of a kernel by number, and its variables by name."""
+    buffers = sorted((n for n in lines if n.op is ops.PARAM), key=lambda n: int(n.arg))
+    variables = sorted((n for n in lines if n.op is ops.VARIABLE), key=lambda n: str(n.arg[0]))
+    return buffers, variables
+
+
+class Renderer:
+    """One kernel being written."""
+
+    def __init__(self, name: str, lines: Sequence[UOp], *, alias: bool = False) -> None:
+        self.name = name
+        self.lines = lines
+        self.alias = alias
+        self.values: dict[UOp, str] = {}
+        self.entry: list[str] = []
+        self.body: list[str] = []
+        self.declared: dict[str, None] = {}
+        self.count = 0
+        self.block = "entry"
+        self.loops: dict[UOp, tuple[str, str, str]] = {}  # counter: its names and blocks
+        self.dummies: dict[str, str] = {}
+
+    def text(self) -> str:
+        """The function and the declarations that it needs."""
+        for node in self.lines:
+            handler = _HANDLERS.get(node.op)
+            if handler is None:
+                raise PorismError(
+                    f"{node.op.name} has no form in LLVM IR",
+                    where=show(node, limit=200),
+                    why="it should have been lowered before",
+                )
+            handler(self, node)
+        buffers, variables = parameters(self.lines)
+        arguments = [self._parameter(p) for p in buffers]
+        arguments += [f"i64 %v{k}" for k in range(len(variables))]
+        head = f"define void @{self.name}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})"
+        code = [f"{head} #0 {{", "entry:", *self.entry, *self.body, "  ret void", "}"]
+        return "\n".join([*self.declared, *code]) + "\n"
+
+    def _parameter(self, node: UOp) -> str:
+        noalias = "" if self.alias else " noalias"
+        return f"ptr{noalias} %p{node.arg}"
+
+    # -- small pieces ------------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%x{self.count}"
+
+    def emit(self, text: str) -> str:
+        """A line that defines a value; its name."""
+        name = self.fresh()
+        self.body.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        self.body.append(f"  {text}")
+
+    def value(self, node: UOp) -> str:
+        return self.values[node]
+
+    def typed(self, node: UOp) -> str:
+        return f"{type_of(node.dtype)} {self.values[node]}"
+
+    def call(self, name: str, result: str, *arguments: str) -> str:
+        """A call of an intrinsic, declared once."""
+        types = ", ".join(_split_type(a) for a in arguments)
+        self.declared[f"declare {result} @{name}({types})"] = None
+        text = f"call {result} @{name}({', '.join(arguments)})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.emit(text)
+
+    def allocate(self, text: str) -> str:
+        name = self.fresh()
+        self.entry.append(f"  {name} = alloca {text}")
+        return name
+
+    def dummy(self, memory: str) -> str:
+        """A place that may always be read and written."""
+        if memory not in self.dummies:
+            self.dummies[memory] = self.allocate(f"{memory}, align {ALIGNMENT}")
+        return self.dummies[memory]
+
+    def label(self, name: str) -> None:
+        self.body.append(f"{name}:")
+        self.block = name
+
+    # -- leaves ------------------------------------------------------------------------------------
+
+    def constant(self, node: UOp) -> None:
+        self.values[node] = literal(node.dtype, node.arg)
+
+    def parameter(self, node: UOp) -> None:
+        self.values[node] = f"%p{node.arg}"
+
+    def variable(self, node: UOp) -> None:
+        _, variables = parameters(self.lines)
+        name = f"%v{variables.index(node)}"
+        if node.dtype.bits < 64:
+            name = self.emit(f"trunc i64 {name} to {type_of(node.dtype)}")
+        self.values[node] = name
+
+    def memory(self, node: UOp) -> None:
+        kept = node.dtype.element
+        lane = memory_type(kept)
+        size = f"[{max(node.dtype.size, 1)} x {lane}]" if node.dtype.size != 1 else lane
+        self.values[node] = self.allocate(f"{size}, align {ALIGNMENT}")
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def loop(self, node: UOp) -> None:
+        kind, number = type_of(node.dtype), len(self.loops)
+        counter, before = f"%r{number}", self.block
+        start, end = "0", self.value(node.src[0])
+        if node.arg[1] is Axis.THREAD:
+            start, end = "%begin", "%end"
+            if node.dtype.bits < 64:
+                start = self.emit(f"trunc i64 {start} to {kind}")
+                end = self.emit(f"trunc i64 {end} to {kind}")
+        head, after = f"loop{number}", f"after{number}"
+        if node.arg[1] is Axis.THREAD or node.src[0].vmin < 1:
+            some = self.emit(f"icmp slt {kind} {start}, {end}")
+            self.do(f"br i1 {some}, label %{head}, label %{after}")
+        else:
+            self.do(f"br label %{head}")
+        self.label(head)
+        place = len(self.body)
+        self.body.append("")  # the counter, when its last block is known
+        self.values[node] = counter
+        self.loops[node] = (str(place), end, before + " " + start)
+
+    def end(self, node: UOp) -> None:
+        counter = node.src[-1]
+        place, end, begun = self.loops[counter]
+        before, start = begun.split()
+        kind, name = type_of(counter.dtype), self.values[counter]
+        following = self.emit(f"add nuw nsw {kind} {name}, 1")
+        more = self.emit(f"icmp slt {kind} {following}, {end}")
+        number = name.removeprefix("%r")
+        self.body[int(place)] = (
+            f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        )
+        self.do(f"br i1 {more}, label %loop{number}, label %after{number}")
+        self.label(f"after{number}")
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def pointer(self, node: UOp) -> None:
+        """INDEX: the address, or one for each lane."""
+        base, at = node.src[0], node.src[1]
+        lane = memory_type(base.dtype.element)
+        self.values[node] = self.emit(
+            f"getelementptr inbounds {lane}, ptr {self.value(base)}, {self.typed(at)}"
+            if _gate(node) is None
+            else f"getelementptr {lane}, ptr {self.value(base)}, {self.typed(at)}"
+        )
+
+    def load(self, node: UOp) -> None:
+        place, kind = node.src[0], memory_type(node.dtype)
+        gate, other = _gate(place), node.src[1] if len(node.src) > 1 else None
+        scattered = _index(place).dtype.count > 1
+        align = _alignment(node.dtype)
+        if scattered:
+            value = self._gather(node, place, gate, other)
+        elif gate is None:
+            value = self.emit(f"load {kind}, ptr {self.value(place)}, align {align}")
+        elif gate.dtype.count > 1:
+            value = self._masked_load(node, place, gate, other)
+        else:
+            safe = self.emit(
+                f"select i1 {self.value(gate)}, ptr {self.value(place)}, ptr {self.dummy(kind)}"
+            )
+            value = self.emit(f"load {kind}, ptr {safe}, align {align}")
+        value = self._as_value(value, node.dtype)
+        if gate is not None and other is not None and gate.dtype.count == 1 and not scattered:
+            both = type_of(node.dtype)
+            value = self.emit(
+                f"select i1 {self.value(gate)}, {both} {value}, {both} {self.value(other)}"
+            )
+        self.values[node] = value
+
+    def _masked_load(self, node: UOp, place: UOp, gate: UOp, other: UOp | None) -> str:
+        kind = memory_type(node.dtype)
+        passed = self._in_memory(other) if other is not None else "zeroinitializer"
+        return self.call(
+            f"llvm.masked.load.{_mangled(kind)}.p0", kind,
+            f"ptr align {_alignment(node.dtype)} {self.value(place)}", self.typed(gate),
+            f"{kind} {passed}",
+        )  # fmt: skip
+
+    def _gather(self, node: UOp, place: UOp, gate: UOp | None, other: UOp | None) -> str:
+        kind, width = memory_type(node.dtype), node.dtype.count
+        mask = self._mask(gate, width)
+        passed = self._in_memory(other) if other is not None else "zeroinitializer"
+        return self.call(
+            f"llvm.masked.gather.{_mangled(kind)}.v{width}p0", kind,
+            f"<{width} x ptr> align {_alignment(node.dtype)} {self.value(place)}",
+            f"<{width} x i1> {mask}", f"{kind} {passed}",
+        )  # fmt: skip
+
+    def _mask(self, gate: UOp | None, width: int) -> str:
+        if gate is None:
+            return "splat (i1 true)"
+        if gate.dtype.count == width:
+            return self.value(gate)
+        return self._splat("i1", self.value(gate), width)
+
+    def store(self, node: UOp) -> None:
+        place, value = node.src
+        gate = _gate(place)
+        kind, data = memory_type(value.dtype), self._in_memory(value)
+        align = _alignment(value.dtype)
+        if _index(place).dtype.count > 1:
+            width = value.dtype.count
+            self.call(
+                f"llvm.masked.scatter.{_mangled(kind)}.v{width}p0", "void", f"{kind} {data}",
+                f"<{width} x ptr> align {align} {self.value(place)}",
+                f"<{width} x i1> {self._mask(gate, width)}",
+            )  # fmt: skip
+        elif gate is not None and gate.dtype.count > 1:
+            self.call(
+                f"llvm.masked.store.{_mangled(kind)}.p0", "void", f"{kind} {data}",
+                f"ptr align {align} {self.value(place)}", self.typed(gate),
+            )  # fmt: skip
+        else:
+            where = self.value(place)
+            if gate is not None:
+                dummy = self.dummy(kind)
+                where = self.emit(f"select i1 {self.value(gate)}, ptr {where}, ptr {dummy}")
+            self.do(f"store {kind} {data}, ptr {where}, align {align}")
+        self.values[node] = ""
+
+    def _as_value(self, loaded: str, dtype: DType) -> str:
+        if memory_type(dtype) == type_of(dtype):
+            return loaded
+        zero = "zeroinitializer" if dtype.count > 1 else "0"
+        return self.emit(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
+
+    def _in_memory(self, node: UOp) -> str:
+        kind = memory_type(node.dtype)
+        if kind == type_of(node.dtype):
+            return self.value(node)
+        return self.emit(f"zext {self.typed(node)} to {kind}")
+
+    # -- arithmetic --------------------------------------------------------------------------------
+
+    def arithmetic(self, node: UOp) -> None:
+        lane = node.src[0].dtype.element if node.src[0].dtype.count > 1 else node.src[0].dtype
+        self.values[node] = _ARITHMETIC[node.op](self, node, lane)
+
+    def choice(self, node: UOp) -> None:
+        self.values[node] = self.emit("select " + ", ".join(map(self.typed, node.src)))
+
+    def fused(self, node: UOp) -> None:
+        kind = type_of(node.dtype)
+        if not node.dtype.is_float:
+            product = self.emit(f"mul {self.typed(node.src[0])}, {self.value(node.src[1])}")
+            self.values[node] = self.emit(f"add {kind} {product}, {self.value(node.src[2])}")
+            return
+        name = f"llvm.fma.{_mangled(kind)}"
+        self.values[node] = self.call(name, kind, *map(self.typed, node.src))
+
+    def cast(self, node: UOp) -> None:
+        source = node.src[0]
+        if node.dtype.kind is Kind.POINTER:
+            self.values[node] = self.value(source)
+            return
+        word = _conversion(source.dtype, node.dtype)
+        target = type_of(node.dtype)
+        if word == "nonzero":
+            compare = "fcmp une" if source.dtype.is_float else "icmp ne"
+            zero = literal(source.dtype, 0.0 if source.dtype.is_float else 0)
+            self.values[node] = self.emit(f"{compare} {self.typed(source)}, {zero}")
+        elif word == "":
+            self.values[node] = self.value(source)
+        elif word.endswith("sat"):
+            name = f"llvm.{word}.{_mangled(target)}.{_mangled(type_of(source.dtype))}"
+            self.values[node] = self.call(name, target, self.typed(source))
+        else:
+            self.values[node] = self.emit(f"{word} {self.typed(source)} to {target}")
+
+    def bitcast(self, node: UOp) -> None:
+        target = type_of(node.dtype)
+        if type_of(node.src[0].dtype) == target:
+            self.values[node] = self.value(node.src[0])
+        else:
+            self.values[node] = self.emit(f"bitcast {self.typed(node.src[0])} to {target}")
+
+    # -- lanes -------------------------------------------------------------------------------------
+
+    def _splat(self, scalar: str, value: str, width: int) -> str:
+        vector = f"<{width} x {scalar}>"
+        one = self.emit(f"insertelement {vector} poison, {scalar} {value}, i32 0")
+        zeros = f"<{width} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
+
+    def vectorize(self, node: UOp) -> None:
+        kind, width = type_of(node.dtype), node.dtype.count
+        scalar = type_of(node.src[0].dtype)
+        if len(set(node.src)) == 1:
+            self.values[node] = self._splat(scalar, self.value(node.src[0]), width)
+            return
+        vector = "poison"
+        for lane, source in enumerate(node.src):
+            vector = self.emit(f"insertelement {kind} {vector}, {self.typed(source)}, i32 {lane}")
+        self.values[node] = vector
+
+    def lanes(self, node: UOp) -> None:
+        source = node.src[0]
+        if source.dtype.count == 1:
+            self.values[node] = self.value(source)
+        elif len(node.arg) == 1:
+            self.values[node] = self.emit(f"extractelement {self.typed(source)}, i32 {node.arg[0]}")
+        else:
+            chosen = ", ".join(f"i32 {lane}" for lane in node.arg)
+            poison = f"{type_of(source.dtype)} poison"
+            mask = f"<{len(node.arg)} x i32> <{chosen}>"
+            self.values[node] = self.emit(f"shufflevector {self.typed(source)}, {poison}, {mask}")
+
+    # -- order -------------------------------------------------------------------------------------
+
+    def passing(self, node: UOp) -> None:
+        self.values[node] = self.values[node.src[0]]
+
+    def nothing(self, node: UOp) -> None:
+        self.values[node] = ""
+
+
+def literal(dtype: DType, value: Any) -> str:
+    """A constant in LLVM IR; the same in every lane, or a tuple with one for each."""
+    if isinstance(value, tuple):
+        lane = dtype.element
+        parts = ", ".join(f"{type_of(lane)} {literal(lane, v)}" for v in value)
+        return f"<{parts}>"
+    lane = dtype.element if dtype.count > 1 else dtype
+    if lane.is_float:
+        text = _float_literal(lane, float(value))
+    elif lane is boolean:
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    return f"splat ({type_of(lane)} {text})" if dtype.count > 1 else text
+
+
+def _float_literal(lane: DType, value: float) -> str:
+    if lane.name == "f16":
+        return "0xH" + struct.pack(">e", value).hex().upper()
+    if lane.name == "bf16":
+        return "0xR" + struct.pack(">f", value).hex().upper()[:4]
+    if lane.name == "f32":
+        value = float(struct.unpack("f", struct.pack("f", value))[0])
+    return "0x" + struct.pack(">d", value).hex().upper()
+
+
+def _mangled(kind: str) -> str:
+    """A type as it stands in the name of an intrinsic."""
+    if kind.startswith("<"):
+        width, _, lane = kind[1:-1].partition(" x ")
+        return f"v{width}{_mangled(lane)}"
+    return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)
+
+
+def _split_type(argument: str) -> str:
+    """The type of an argument that is written as `type [align n] value`."""
+    if argument.startswith("<"):
+        end = argument.index(">") + 1
+        return argument[:end]
+    return argument.split()[0]
+
+
+def _alignment(dtype: DType) -> int:
+    lane = dtype.element if dtype.count > 1 else dtype
+    return max(lane.bits // 8, 1)
+
+
+def _gate(place: UOp) -> UOp | None:
+    while place.op is not ops.INDEX:
+        place = place.src[0]
+    return place.src[-1] if place.src[-1].dtype.element is boolean else None
+
+
+def _index(place: UOp) -> UOp:
+    while place.op is not ops.INDEX:
+        place = place.src[0]
+    return place.src[1]
+
+
+def _conversion(source: DType, target: DType) -> str:
+    """The instruction that converts one type to another."""
+    a = source.element if source.count > 1 else source
+    b = target.element if target.count > 1 else target
+    if a is b:
+        return ""
+    if b is boolean:
+        return "nonzero"
+    signed = a.kind is Kind.SIGNED
+    if a.is_float and b.is_float:
+        return "fpext" if a.bits < b.bits else "fptrunc"
+    if a.is_float:
+        return "fptosi.sat" if b.kind is Kind.SIGNED else "fptoui.sat"
+    if b.is_float:
+        return "sitofp" if signed else "uitofp"
+    if a.bits == b.bits and a is not boolean:
+        return ""
+    if a is not boolean and a.bits > b.bits:
+        return "trunc"
+    return "sext" if signed else "zext"
+
+
+Arithmetic = Callable[[Renderer, UOp, DType], str]
+
+
+def _binary(integer: str, floating: str = "", unsigned: str = "") -> Arithmetic:
+    def write(r: Renderer, node: UOp, lane: DType) -> str:
+        word = floating if lane.is_float else integer
+        if unsigned and lane.kind is Kind.UNSIGNED:
+            word = unsigned
+        a, b = node.src
+        return r.emit(f"{word} {r.typed(a)}, {r.value(b)}")
+
+    return write
+
+
+def _compare(word: str, floating: str) -> Arithmetic:
+    def write(r: Renderer, node: UOp, lane: DType) -> str:
+        sign = "" if word in ("eq", "ne") else "s" if lane.kind is Kind.SIGNED else "u"
+        compare = f"fcmp {floating}" if lane.is_float else f"icmp {sign}{word}"
+        a, b = node.src
+        return r.emit(f"{compare} {r.typed(a)}, {r.value(b)}")
+
+    return write
+
+
+def _intrinsic(floating: str, signed: str = "", unsigned: str = "") -> Arithmetic:
+    def write(r: Renderer, node: UOp, lane: DType) -> str:
+        if not lane.is_float and not signed:
+            return r.value(node.src[0])  # a whole number already
+        if lane is boolean:
+            a, b = node.src
+            return r.emit(f"{'or' if signed == 'smax' else 'and'} {r.typed(a)}, {r.value(b)}")
+        name = floating if lane.is_float else signed if lane.kind is Kind.SIGNED else unsigned
+        kind = type_of(node.dtype)
+        return r.call(f"llvm.{name}.{_mangled(kind)}", kind, *map(r.typed, node.src))
+
+    return write
+
+
+def _negative(r: Renderer, node: UOp, lane: DType) -> str:
+    x = node.src[0]
+    if lane.is_float:
+        return r.emit(f"fneg {r.typed(x)}")
+    return r.emit(f"sub {type_of(node.dtype)} {literal(node.dtype, 0)}, {r.value(x)}")
+
+
+def _inverted(r: Renderer, node: UOp, lane: DType) -> str:
+    ones = literal(node.dtype, True if lane is boolean else -1)
+    return r.emit(f"xor {r.typed(node.src[0])}, {ones}")
+
+
+def _reciprocal(r: Renderer, node: UOp, lane: DType) -> str:
+    kind = type_of(node.dtype)
+    return r.emit(f"fdiv {kind} {literal(node.dtype, 1.0)}, {r.value(node.src[0])}")
+
+
+_ARITHMETIC: Final[dict[Op, Arithmetic]] = {
+    ops.ADD: _binary("add", "fadd"),
+    ops.SUB: _binary("sub", "fsub"),
+    ops.MUL: _binary("mul", "fmul"),
+    ops.FDIV: _binary("", "fdiv"),
+    ops.CDIV: _binary("sdiv", unsigned="udiv"),
+    ops.CMOD: _binary("srem", unsigned="urem"),
+    ops.AND: _binary("and"),
+    ops.OR: _binary("or"),
+    ops.XOR: _binary("xor"),
+    ops.SHL: _binary("shl"),
+    ops.SHR: _binary("ashr", unsigned="lshr"),
+    ops.LT: _compare("lt", "olt"),
+    ops.LE: _compare("le", "ole"),
+    ops.GT: _compare("gt", "ogt"),
+    ops.GE: _compare("ge", "oge"),
+    ops.EQ: _compare("eq", "oeq"),
+    ops.NE: _compare("ne", "une"),
+    ops.MAX: _intrinsic("maximum", "smax", "umax"),
+    ops.MIN: _intrinsic("minimum", "smin", "umin"),
+    ops.SQRT: _intrinsic("sqrt"),
+    ops.TRUNC: _intrinsic("trunc"),
+    ops.FLOOR: _intrinsic("floor"),
+    ops.CEIL: _intrinsic("ceil"),
+    ops.ROUND: _intrinsic("roundeven"),
+    ops.NEG: _negative,
+    ops.NOT: _inverted,
+    ops.RECIPROCAL: _reciprocal,
+    ops.EXP2: _intrinsic("exp2"),
+    ops.LOG2: _intrinsic("log2"),
+    ops.SIN: _intrinsic("sin"),
+}
+
+Handler = Callable[[Renderer, UOp], None]
+
+_HANDLERS: Final[dict[Op, Handler]] = {
+    ops.CONST: Renderer.constant,
+    ops.VCONST: Renderer.constant,
+    ops.PARAM: Renderer.parameter,
+    ops.VARIABLE: Renderer.variable,
+    ops.DEFINE_REG: Renderer.memory,
+    ops.DEFINE_LOCAL: Renderer.memory,
+    ops.RANGE: Renderer.loop,
+    ops.END: Renderer.end,
+    ops.INDEX: Renderer.pointer,
+    ops.LOAD: Renderer.load,
+    ops.STORE: Renderer.store,
+    ops.WHERE: Renderer.choice,
+    ops.MULACC: Renderer.fused,
+    ops.CAST: Renderer.cast,
+    ops.BITCAST: Renderer.bitcast,
+    ops.VECTORIZE: Renderer.vectorize,
+    ops.GEP: Renderer.lanes,
+    ops.AFTER: Renderer.passing,
+    ops.GROUP: Renderer.nothing,
+    ops.NOOP: Renderer.nothing,
+    ops.SINK: Renderer.nothing,
+    **dict.fromkeys(_ARITHMETIC, Renderer.arithmetic),
+}
+

@@ -1,0 +1,241 @@
+"""Expand: iterations of UPCAST and UNROLL ranges side by side, as lanes and as copies.
+
+Of the ranges that a value depends on one becomes the lanes of vectors: the one along which memory is
+walked element by element. The others, and what is left of that one where it is longer than a
+vector, become copies of the nodes that depend on them. Nothing is copied for a range that it does not depend on: of a tile
+of 6 x 32 elements of a matrix product, 6 scalars and 2 vectors are loaded, and 12 vectors of
+products are made.
+
+An access whose index grows by one from lane to lane is one wide access; one whose index does not
+change is a scalar, repeated in all lanes; any other has an index for each lane. A reduction adds up
+the copies, and then the lanes, after the loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from porism.base.dtypes import Kind, index
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.walk import substitute, toposort
+from porism.rules.invalid import is_masked
+from porism.rules.strides import stride
+
+SIDE_BY_SIDE: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+
+Where = tuple[int, ...]
+"""A copy: the value of each of the ranges that a node is copied for."""
+
+
+def expand(kernel: UOp, widest: int) -> UOp:
+    """A kernel without UPCAST and UNROLL ranges; vectors have at most `widest` lanes."""
+    order = toposort(kernel)
+    spread = [r for r in order if r.op is ops.RANGE and r.arg[1] in SIDE_BY_SIDE]
+    if not spread:
+        return kernel
+    return _Expand(order, spread, widest).run(kernel)
+
+
+class _Expand:
+    def __init__(self, order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> None:
+        self.order = order
+        self.spread = set(spread)
+        self.lanes = _choose(order, spread, widest)
+        self.copies: dict[UOp, dict[Where, UOp]] = {}
+
+    def run(self, kernel: UOp) -> UOp:
+        for node in self.order:
+            around = self._around(node)
+            self.copies[node] = {
+                where: self._copy(node, dict(zip(around, where, strict=True)))
+                for where in self._iterations(around)
+            }
+        return self.copies[kernel][()]
+
+    # -- which copies there are --------------------------------------------------------------------
+
+    def _around(self, node: UOp) -> tuple[UOp, ...]:
+        """The ranges that a node is copied for."""
+        return tuple(r for r in node.ranges if r in self.spread)
+
+    def _iterations(self, counters: Iterable[UOp]) -> Iterator[Where]:
+        return itertools.product(*(range(self._count(r)) for r in counters))
+
+    def _count(self, counter: UOp) -> int:
+        return (int(counter.vmax) + 1) // self.lanes.get(counter, 1)
+
+    def _at(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """The copy of a node for these values of ranges."""
+        return self.copies[node][tuple(values[r] for r in self._around(node))]
+
+    def _width(self, node: UOp) -> int:
+        """The lanes of what a node becomes."""
+        counter = self._lane(node)
+        return 1 if counter is None else self.lanes[counter]
+
+    def _lane(self, node: UOp) -> UOp | None:
+        """The range that the lanes of a node are the values of."""
+        return next((r for r in node.ranges if r in self.lanes), None)
+
+    # -- one copy ----------------------------------------------------------------------------------
+
+    def _copy(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        if node in self.spread:
+            return self._counter(node, values[node])
+        if node.op is ops.INDEX:
+            return self._access(node, values)
+        if node.op is ops.REDUCE:
+            return self._reduce(node, values)
+        if node.op is ops.END:
+            return self._end(node, values)
+        src = tuple(self._at(s, values) for s in node.src)
+        width = self._width(node)
+        if node.op is ops.STORE:
+            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count))
+        if width == 1 or node.dtype.kind is Kind.VOID:
+            return node.replace(src)
+        assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
+        if node.op in (ops.CAST, ops.BITCAST, ops.INVALID):
+            return node.op(*(_wide(s, width) for s in src), dtype=node.dtype.vec(width))
+        return node.op(*(_wide(s, width) for s in src), arg=node.arg)
+
+    def _counter(self, node: UOp, number: int) -> UOp:
+        width = self.lanes.get(node)
+        if width is None:
+            return UOp.const(node.dtype, number)
+        first = number * width
+        numbers = tuple(range(first, first + width))
+        return UOp(ops.VCONST, node.dtype.vec(width), (), numbers)
+
+    def _access(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """INDEX: of a vector, one wide access where its elements are neighbours."""
+        buffer, *at = (self._at(s, values) for s in node.src)
+        width = self._width(node)
+        if width == 1:
+            return buffer.index(*at, dtype=node.dtype)
+        counter = self._lane(node)
+        assert counter is not None
+        places, conditions = _taken_apart(node.src[1:])
+        strides = [stride(place, counter) for place in places]
+        wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
+        if not wide and any(s != 0 for s in strides):
+            at = [_wide(i, width) for i in at]
+            return buffer.index(*at, dtype=node.dtype.vec(width))
+        at = [self._first_lane(place, values) for place in places]
+        gate: UOp | None = None
+        for condition in conditions:
+            part = self._at(condition, values)
+            gate = part if gate is None else _both(gate, part)
+        gates = [] if gate is None else [gate]
+        if wide:
+            return buffer.index(*at, *gates, dtype=node.dtype.vec(width))
+        if gate is None or gate.dtype.count == 1:
+            return _wide(buffer.index(*at, *gates, dtype=node.dtype), width)
+        at = [_wide(i, width) for i in at]
+        return buffer.index(*at, gate, dtype=node.dtype.vec(width))
+
+    def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
+        """An index as it is in the first lane."""
+        numbers = {
+            r: UOp.const(index, values[r] * self.lanes.get(r, 1))
+            for r in expression.ranges
+            if r in self.spread
+        }
+        return substitute(expression, numbers) if numbers else self._at(expression, values)
+
+    def _reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """The copies put together, over the loops that are left, and then the lanes."""
+        op, (value, *ranges) = node.arg, node.src
+        inner = [r for r in ranges if r in self.spread]
+        loops = [self._at(r, values) for r in ranges if r not in self.spread]
+        parts = [
+            self._at(value, values | dict(zip(inner, where, strict=True)))
+            for where in self._iterations(inner)
+        ]
+        whole = _put_together(op, parts)
+        whole = whole.reduce(op, *loops) if loops else whole
+        if any(r in self.lanes for r in inner):
+            while whole.dtype.count > 1:
+                half = whole.dtype.count // 2
+                low, high = tuple(range(half)), tuple(range(half, 2 * half))
+                whole = op(whole.gep(*low), whole.gep(*high))
+        return whole
+
+    def _end(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        effect, *ranges = node.src
+        inner = [r for r in ranges if r in self.spread]
+        loops = [self._at(r, values) for r in ranges if r not in self.spread]
+        parts = [
+            self._at(effect, values | dict(zip(inner, where, strict=True)))
+            for where in self._iterations(inner)
+        ]
+        whole = parts[0] if len(parts) == 1 else ops.GROUP(*parts)
+        return whole.end(*loops) if loops else whole
+
+
+def _wide(value: UOp, width: int) -> UOp:
+    """A value in every lane."""
+    if value.dtype.count == width or width == 1:
+        return value
+    if value.op is ops.CONST:
+        return UOp.const(value.dtype.vec(width), value.arg)
+    if value.op is ops.INVALID:
+        return UOp(ops.INVALID, value.dtype.vec(width))
+    return ops.VECTORIZE(*[value] * width)
+
+
+def _both(a: UOp, b: UOp) -> UOp:
+    width = max(a.dtype.count, b.dtype.count)
+    return _wide(a, width) & _wide(b, width)
+
+
+def _put_together(op: ops.Op, parts: list[UOp]) -> UOp:
+    """Pairwise, so that no operation waits for all the others."""
+    while len(parts) > 1:
+        pairs = [op(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = [*pairs, *parts[len(pairs) * 2 :]]
+    return parts[0]
+
+
+def _taken_apart(indices: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """Indices without their masks, and the conditions for the access to happen."""
+    places, conditions = [], []
+    for at in indices:
+        if at.dtype.kind is Kind.BOOL:
+            conditions.append(at)
+        elif is_masked(at):
+            conditions.append(at.src[0])
+            places.append(at.src[1])
+        else:
+            places.append(at)
+    return places, conditions
+
+
+def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
+    """The ranges whose iterations become lanes, and how many; of those that a node depends on one.
+
+    Ranges with more accesses to neighbours come first.
+    """
+    accesses = [n for n in order if n.op is ops.INDEX]
+    ranked: list[tuple[int, int, UOp, int]] = []
+    for place, counter in enumerate(spread):
+        width = math.gcd(int(counter.vmax) + 1, widest)
+        if width < 2 or width & (width - 1):
+            continue
+        wide = 0
+        for access in accesses:
+            if counter in access.ranges:
+                strides = [stride(p, counter) for p in _taken_apart(access.src[1:])[0]]
+                wide += bool(strides) and strides[-1] == 1 and not any(strides[:-1])
+        ranked.append((-2 * wide - (counter.arg[1] is Axis.UPCAST), place, counter, width))
+    chosen: dict[UOp, int] = {}
+    for _, _, counter, width in sorted(ranked, key=lambda row: row[:2]):
+        together = {r for n in order if counter in n.ranges for r in n.ranges}
+        if not together & chosen.keys():
+            chosen[counter] = width
+    return chosen

@@ -1,0 +1,218 @@
+"""Linearize: a kernel as a list of nodes in the order in which they run.
+
+A node stands in the innermost loop that it depends on, and nowhere further inside. A loop is run
+for what closes it: an END for its effects, a REDUCE for its value. Those that close the same ranges
+and do not need each other share one loop. On the way
+
+    REDUCE   becomes a register: set before the loop, updated in it, read after it
+    INDEX    becomes a LOAD of the element, or the place that a STORE writes to
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from porism.base.dtypes import Kind, Space, i32
+from porism.evaluate.compute import identity
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.ir.walk import toposort
+
+CLOSERS: Final = frozenset({ops.END, ops.REDUCE})
+
+Scope = frozenset[UOp]
+
+
+def linearize(kernel: UOp) -> list[UOp]:
+    """The nodes of a kernel in order; every source comes before what uses it."""
+    return _Linearizer(kernel).run()
+
+
+class _Linearizer:
+    def __init__(self, kernel: UOp) -> None:
+        self.kernel = kernel
+        self.scope = _scopes(kernel)
+        self.lines: dict[UOp, None] = {}
+        self.new: dict[UOp, UOp] = {}  # what a node has become
+        self.numbers = itertools.count()
+
+    def run(self) -> list[UOp]:
+        self._block(self.kernel.src, frozenset())
+        self._add(ops.SINK(*(self.new[s] for s in self.kernel.src)))
+        return list(self.lines)
+
+    def _add(self, node: UOp) -> UOp:
+        """Append a node, after those of its sources that are not there yet."""
+        for part in toposort(node, within=lambda n: n not in self.lines):
+            self.lines[part] = None
+        return node
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _block(self, targets: Iterable[UOp], open_loops: Scope) -> None:
+        """All that the targets need inside the loops that are open and that is not there yet."""
+        needs = self._needs(targets, open_loops)
+        depth: dict[UOp, int] = {}
+        levels: list[tuple[list[UOp], dict[tuple[UOp, ...], list[UOp]]]] = []
+        for node, below in needs.items():
+            level = max((depth[n] + (n.op in CLOSERS) for n in below if n in depth), default=0)
+            depth[node] = level
+            while level >= len(levels):
+                levels.append(([], {}))
+            plain, loops = levels[level]
+            if node.op in CLOSERS and _closed(node):
+                loops.setdefault(_closed(node), []).append(node)
+            else:
+                plain.append(node)
+        for plain, loops in levels:
+            for node in plain:
+                self.new[node] = self._plain(node)
+            for ranges, closers in loops.items():
+                self._loop(closers, ranges, open_loops)
+
+    def _needs(self, targets: Iterable[UOp], open_loops: Scope) -> dict[UOp, list[UOp]]:
+        """The nodes of a block with what each needs, that first."""
+        found: dict[UOp, list[UOp]] = {}
+        seen: set[UOp] = set()
+        for target in targets:
+            stack: list[tuple[UOp, list[UOp] | None]] = [(target, None)]
+            while stack:
+                node, below = stack.pop()
+                if below is not None:
+                    found[node] = below
+                elif node not in seen and node not in self.new:
+                    seen.add(node)
+                    below = self._sources(node, open_loops)
+                    stack.append((node, below))
+                    stack += [(n, None) for n in reversed(below)]
+        return found
+
+    def _sources(self, node: UOp, open_loops: Scope) -> list[UOp]:
+        """What must be there before a node; of a loop what its body takes from outside."""
+        if node.op in CLOSERS:
+            return self._from_outside([node], open_loops)
+        return _inputs(node)
+
+    def _from_outside(self, closers: Sequence[UOp], open_loops: Scope) -> list[UOp]:
+        found: dict[UOp, None] = {}
+        seen: set[UOp] = set()
+        stack = [s for c in reversed(closers) for s in reversed(c.src)]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if self.scope[node] <= open_loops and node.op is not ops.STORE:
+                found[node] = None
+            else:
+                stack += reversed(_inputs(node))
+        return list(found)
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _loop(self, closers: Sequence[UOp], ranges: tuple[UOp, ...], outside: Scope) -> None:
+        registers = {c: self._register(c) for c in closers if c.op is ops.REDUCE}
+        before = {c: self._begin(c, register) for c, register in registers.items()}
+        open_loops = outside
+        counters = []
+        for place, counter in enumerate(ranges):
+            self._block(counter.src, open_loops)
+            self.new[counter] = self._add(counter.replace(tuple(self.new[s] for s in counter.src)))
+            counters.append(self.new[counter])
+            open_loops |= {counter}
+            if place < len(ranges) - 1:
+                self._block(self._from_outside(closers, open_loops), open_loops)
+        self._block([c.src[0] for c in closers], open_loops)
+        effects = []
+        for closer in closers:
+            if closer.op is ops.END:
+                effects.append(self.new[closer.src[0]])
+            else:
+                effects.append(self._update(closer, registers[closer], before[closer], counters))
+        ended = effects[0] if len(effects) == 1 else self._add(ops.GROUP(*effects))
+        for counter in reversed(counters):
+            ended = self._add(ended.end(counter))
+        for closer in closers:
+            if closer.op is ops.REDUCE:
+                there = _first(registers[closer].after(ended))
+                self.new[closer] = self._add(there.load())
+            else:
+                self.new[closer] = ended
+
+    def _register(self, closer: UOp) -> UOp:
+        dtype = closer.dtype.pointer(Space.REGISTER, 1)
+        return self._add(UOp(ops.DEFINE_REG, dtype, (), next(self.numbers)))
+
+    def _begin(self, closer: UOp, register: UOp) -> UOp:
+        start = identity(closer.arg, closer.dtype)
+        return self._add(_first(register).store(UOp.const(closer.dtype, start)))
+
+    def _update(self, closer: UOp, register: UOp, before: UOp, counters: Sequence[UOp]) -> UOp:
+        there = _first(register.after(before, *counters))
+        return self._add(there.store(_folded(closer.arg, there.load(), self.new[closer.src[0]])))
+
+    # -- nodes that are no loops -------------------------------------------------------------------
+
+    def _plain(self, node: UOp) -> UOp:
+        if node.op is ops.STORE:
+            return self._add(ops.STORE(self._place(node.src[0]), self.new[node.src[1]]))
+        src = tuple(self.new[s] for s in node.src)
+        if node.op is ops.INDEX and node.dtype.kind is not Kind.POINTER:
+            return self._element(node)
+        if node.op in CLOSERS:  # that closes nothing
+            return src[0]
+        return self._add(node.replace(src))
+
+    def _element(self, node: UOp) -> UOp:
+        place = self._place(node)
+        gated = place.src[-1].dtype.kind is Kind.BOOL and len(place.src) > 1
+        alternative = [UOp.const(node.dtype, 0)] if gated else []
+        return self._add(ops.LOAD(place, *alternative, dtype=node.dtype))
+
+    def _place(self, node: UOp) -> UOp:
+        """The pointer to an element."""
+        buffer, *at = (self.new[s] for s in node.src)
+        return ops.INDEX(buffer, *at, dtype=buffer.dtype)
+
+
+def _inputs(node: UOp) -> list[UOp]:
+    """What a node needs; a STORE needs the place it writes to, and not what is there."""
+    if node.op is ops.STORE:
+        return [*node.src[0].src, node.src[1]]
+    return list(node.src)
+
+
+def _closed(node: UOp) -> tuple[UOp, ...]:
+    return tuple(s for s in node.src[1:] if s.op is ops.RANGE)
+
+
+def _first(register: UOp) -> UOp:
+    zero = UOp.const(i32, 0)
+    return ops.INDEX(register, zero, dtype=register.dtype)
+
+
+def _folded(op: Op, total: UOp, value: UOp) -> UOp:
+    """A total with one more value; a product is added in one step."""
+    if op is ops.ADD and value.op is ops.MUL and value.dtype.is_float:
+        return ops.MULACC(*value.src, total)
+    return op(total, value)
+
+
+def _scopes(kernel: UOp) -> dict[UOp, Scope]:
+    """The loops that each node is inside of: those it depends on, and of an effect those of its
+    END."""
+    order = toposort(kernel)
+    found = {node: frozenset(node.ranges) for node in order}
+    around: dict[UOp, Scope] = {}
+    for node in reversed(order):
+        if node.op is ops.END:
+            inside = around.get(node, frozenset()) | frozenset(_closed(node))
+            around[node.src[0]] = around.get(node.src[0], frozenset()) | inside
+        elif node.op is ops.GROUP:
+            for s in node.src:
+                around[s] = around.get(s, frozenset()) | around.get(node, frozenset())
+    return {node: scope | around.get(node, frozenset()) if node.op is ops.STORE else scope
+            for node, scope in found.items()}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Optimisation of a kernel: which loops run side by side, in parallel, and in which order."""

@@ -1,0 +1,193 @@
+"""The heuristic: a good arrangement of the loops of a kernel, without measuring.
+
+It looks at how far apart in memory an access goes from one iteration of a loop to the next:
+
+- what is stored along neighbouring elements is computed in vectors along that loop;
+- a reduction that does not depend on such a loop is done in vectors of its own, along a loop in
+  which it reads neighbours, with several vectors of partial results;
+- where one operand of a reduction is the same for all lanes and another for all rows, a few rows
+  are computed together, so that what is loaded is used several times;
+- the outermost loop is shared among the cores, if there is enough to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from porism.base.target import Target
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.optimize.loops import padded, retyped, split
+from porism.rules.invalid import is_masked
+from porism.rules.strides import stride
+
+PARALLEL_WORK: Final = 1 << 15
+"""Operations from which on several cores are worth their starting."""
+
+ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
+"""Numbers of rows that are computed together, the best first."""
+
+PARTIAL: Final = 4
+"""Vectors of partial results of a reduction: an addition takes about as many cycles."""
+
+
+def arranged(kernel: UOp, target: Target) -> UOp:
+    """The kernel with its loops arranged for a CPU."""
+    kernel = _in_vectors(kernel, target)
+    kernel = _reductions(kernel, target)
+    return _in_parallel(kernel)
+
+
+def _ends(kernel: UOp) -> list[UOp]:
+    return [n for n in toposort(kernel) if n.op is ops.END]
+
+
+def _is_plain(counter: UOp) -> bool:
+    """A loop that nothing was done to and whose size is known."""
+    return counter.arg[1] in (Axis.LOOP, Axis.REDUCE) and counter.src[0].op is ops.CONST
+
+
+def _widest(kernel: UOp, target: Target) -> int:
+    """The lanes of a vector of the widest type that is computed with."""
+    if not target.vector_bits:
+        return 1
+    bits = [
+        n.dtype.bits
+        for n in toposort(kernel)
+        if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
+    ]
+    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
+
+
+def _step(at: UOp, counter: UOp) -> int | None:
+    """How far an index goes in one iteration."""
+    return stride(at.src[1] if is_masked(at) else at, counter)
+
+
+def _stores(end: UOp) -> Iterator[UOp]:
+    effect = end.src[0]
+    yield from effect.src if effect.op is ops.GROUP else (effect,)
+
+
+def _in_vectors(kernel: UOp, target: Target) -> UOp:
+    """Stores along neighbouring elements, in vectors."""
+    width = _widest(kernel, target)
+    if width < 2:
+        return kernel
+    for place in range(len(_ends(kernel))):
+        end = _ends(kernel)[place]
+        for counter in end.src[1:]:
+            steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
+            if _is_plain(counter) and steps == {1} and not _is_better_inside(end, counter):
+                kernel = _tile(kernel, end, counter, width)
+                break
+    return kernel
+
+
+def _is_better_inside(end: UOp, counter: UOp) -> bool:
+    """Whether a reduction jumps in memory along a loop, but reads neighbours along its own."""
+    for node in toposort(end):
+        if node.op is ops.REDUCE and counter in node.ranges:
+            loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX and counter in n.ranges]
+            jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
+            if jumps and any(_reads_neighbours(node, r) for r in node.src[1:]):
+                return True
+    return False
+
+
+def _tile(kernel: UOp, end: UOp, counter: UOp, width: int) -> UOp:
+    """Lanes along a loop, and rows along another where loads are shared between them."""
+    rows = _shared_rows(kernel, end, counter)
+    lanes = _lanes(int(counter.src[0].arg), width, wide=rows is not None)
+    if lanes < 2:
+        return kernel
+    if rows is not None:
+        size = int(rows.src[0].arg)
+        amount = next((n for n in ROWS if size % n == 0), None)
+        if amount is None or (amount < 4 and size > 16):
+            amount = 4
+            kernel, rows = padded(kernel, rows, amount)
+        kernel, _, _ = split(kernel, rows, amount, Axis.UPCAST)
+    kernel, counter = padded(kernel, counter, lanes)
+    return split(kernel, counter, lanes, Axis.UPCAST)[0]
+
+
+def _lanes(size: int, width: int, *, wide: bool) -> int:
+    """How many iterations of a loop of some size go side by side."""
+    if wide and size % (2 * width) == 0:
+        return 2 * width
+    if size >= width:
+        return width
+    lanes = 1 << (size - 1).bit_length()
+    return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
+
+
+def _shared_rows(kernel: UOp, end: UOp, counter: UOp) -> UOp | None:
+    """A loop of the output along which an operand of a reduction is used again."""
+    for node in toposort(end):
+        if node.op is not ops.REDUCE or counter not in node.ranges:
+            continue
+        loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX]
+        along = [n for n in loads if counter in n.ranges]
+        for row in end.src[1:]:
+            if row is counter or not _is_plain(row) or row not in node.ranges:
+                continue
+            if any(row not in n.ranges for n in along) and any(row in n.ranges for n in loads):
+                return row
+    return None
+
+
+def _reductions(kernel: UOp, target: Target) -> UOp:
+    """Reductions that are not in vectors yet, along a loop in which they read neighbours."""
+    width = _widest(kernel, target)
+    if width < 2:
+        return kernel
+    for node in toposort(kernel):
+        if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UPCAST for r in node.ranges):
+            continue
+        if any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
+            continue
+        for counter in node.src[1:]:
+            if not _is_plain(counter) or not _reads_neighbours(node, counter):
+                continue
+            size = int(counter.src[0].arg)
+            if size < width:
+                continue
+            amount = next(
+                (width * n for n in (PARTIAL, 2) if size % (width * n) == 0 or size > 8 * width * n),
+                width,
+            )
+            kernel, longer = padded(kernel, counter, amount)
+            kernel, _, _ = split(kernel, longer, amount, Axis.UNROLL)
+            return _reductions(kernel, target)
+    return kernel
+
+
+def _reads_neighbours(node: UOp, counter: UOp) -> bool:
+    loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX and counter in n.ranges]
+    return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)
+
+
+def _in_parallel(kernel: UOp) -> UOp:
+    """The outermost loop of the output shared among the cores."""
+    ends = [e for e in kernel.src if e.op is ops.END]
+    if len(ends) == 1 and _work(kernel) >= PARALLEL_WORK:
+        outermost = ends[0].src[1]
+        if outermost.arg[1] is Axis.LOOP:
+            return retyped(kernel, outermost, Axis.THREAD)
+    return kernel
+
+
+def _work(kernel: UOp) -> int:
+    """The iterations of the innermost loops, about."""
+    most = 0
+    for node in toposort(kernel):
+        if node.op in (ops.INDEX, ops.STORE) and node.ranges:
+            total = 1
+            for r in node.ranges:
+                total *= int(r.vmax) + 1
+            most = max(most, total)
+    return most

@@ -1,0 +1,102 @@
+"""Loops: the few changes to the loops of a kernel that every action is made of.
+
+Each gives a kernel that computes the same. A range is named by its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from porism.evaluate.compute import identity
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.rules.invalid import is_masked, masked
+
+CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
+
+
+def ranges_of(kernel: UOp) -> list[UOp]:
+    """The ranges of a kernel, by axis."""
+    return sorted((n for n in toposort(kernel) if n.op is ops.RANGE), key=lambda r: r.arg[0])
+
+
+def with_kind(counter: UOp, kind: Axis) -> UOp:
+    """A range of another kind."""
+    return ops.RANGE(*counter.src, arg=(counter.arg[0], kind))
+
+
+def replaced(kernel: UOp, counter: UOp, value: UOp, ranges: Sequence[UOp]) -> UOp:
+    """A kernel with a range's value said by other ranges, which are closed where it was."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(kernel):
+        if node is counter:
+            new[node] = value
+        elif node.op in CLOSERS and counter in node.src[1:]:
+            src = [new[node.src[0]]]
+            for s in node.src[1:]:
+                src += ranges if s is counter else [new[s]]
+            new[node] = node.replace(tuple(src))
+        else:
+            src_new = tuple([new[s] for s in node.src])
+            new[node] = node if src_new == node.src else node.replace(src_new)
+    return new[kernel]
+
+
+def retyped(kernel: UOp, counter: UOp, kind: Axis) -> UOp:
+    """A kernel with one range of another kind."""
+    other = with_kind(counter, kind)
+    return replaced(kernel, counter, other, [other])
+
+
+def split(
+    kernel: UOp, counter: UOp, amount: int, kind: Axis, *, top: bool = False
+) -> tuple[UOp, UOp, UOp]:
+    """A range of n as one of n/amount around one of `amount`; the kernel and the two ranges.
+
+    With `top` the new range counts the large steps instead of the small ones.
+    """
+    size = counter.src[0]
+    assert size.op is ops.CONST and size.arg % amount == 0, "the parts are equal"
+    axis, own = counter.arg
+    rest = size.arg // amount
+    outer = UOp.range(rest, (*axis, 0), own)
+    inner = UOp.range(amount, (*axis, 1), kind)
+    kept = UOp.const(size.dtype, 0) if rest == 1 else outer
+    value = inner * rest + kept if top else kept * amount + inner
+    ranges = [inner] if rest == 1 else [outer, inner]
+    return replaced(kernel, counter, value, ranges), outer, inner
+
+
+def padded(kernel: UOp, counter: UOp, multiple: int) -> tuple[UOp, UOp]:
+    """A range made longer, to a multiple; what is beyond its end has no effect.
+
+    Accesses beyond the end are masked, and a reduction takes its identity there.
+    """
+    size = int(counter.src[0].arg)
+    longer = -(-size // multiple) * multiple
+    if longer == size:
+        return kernel, counter
+    other = UOp.range(longer, counter.arg[0], counter.arg[1])
+    inside = other < size
+    new: dict[UOp, UOp] = {}
+    for node in toposort(kernel):
+        if node is counter:
+            new[node] = other
+            continue
+        src = tuple([new[s] for s in node.src])
+        if node.op is ops.INDEX and counter in node.ranges:
+            src = (src[0], _under(inside, src[1]), *src[2:])
+        elif node.op is ops.REDUCE and counter in node.src[1:]:
+            start = identity(node.arg, node.dtype)
+            src = (inside.where(src[0], UOp.const(node.dtype, start)), *src[1:])
+        new[node] = node if src == node.src else node.replace(src)
+    return new[kernel], other
+
+
+def _under(condition: UOp, at: UOp) -> UOp:
+    if is_masked(at):
+        return masked(at.src[0] & condition, at.src[1])
+    return masked(condition, at)
