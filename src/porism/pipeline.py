@@ -14,11 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from porism.base.settings import settings
+from porism.base.target import Target
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
 from porism.ir.node import UOp
+from porism.lower.expand import expand
+from porism.lower.linearize import linearize
+from porism.lower.local_memory import local_memory
+from porism.optimize.heuristic import arranged
 from porism.rewrite.graph import rewrite
-from porism.rules.algebra import SYMBOLIC
+from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
+from porism.rules.index_dtype import lower_index_dtype
 from porism.schedule.kernels import Call, kernels
 from porism.schedule.rangeify import rangeify
 from porism.schedule.schedule import Schedule, schedule
@@ -48,6 +54,21 @@ RANGED_STAGES: Final = (Stage("simplify", _symbolic, RANGED),)
 
 KERNEL_STAGES: Final = (Stage("symbolic", _symbolic, KERNEL),)
 """On each kernel."""
+
+def to_lines(kernel: UOp, target: Target) -> list[UOp]:
+    """From a kernel with loops to a list of what a machine does."""
+    widest = max(target.vector_bits, default=0) // 8
+    kernel = local_memory(kernel)
+    kernel = arranged(kernel, target)
+    kernel = rewrite(kernel, SYMBOLIC_LATE)
+    kernel = expand(kernel, max(widest, 1))
+    kernel = rewrite(kernel, SYMBOLIC_LATE)
+    kernel = lower_index_dtype(kernel)
+    lines = linearize(kernel)
+    if settings.check:
+        levels.check_linear(lines, "linearize")
+    return lines
+
 
 Watcher = Callable[[str, Level, UOp], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)

@@ -119,6 +119,10 @@ class Settings:
         low=1, high=1_000_000_000,
     )  # fmt: skip
     check = Flag(True, "Check after every stage that only what its level allows is left.")
+    threads = Integer(
+        0, "Threads that a kernel is shared among; 0 for as many as there are cores.",
+        low=0, high=4096,
+    )  # fmt: skip
     kernel_nodes = Integer(
         600, "Operations that one kernel computes, about: longer programs are cut into kernels.",
         low=1, high=1_000_000,
@@ -129,6 +133,15 @@ class Settings:
     )  # fmt: skip
     kernel_uses = Integer(
         32, "Ways in which a kernel may look at one value before that is stored.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
+    buffer_level = Integer(
+        1, "Which stored values are computed where they are read: none at 0, cheap ones at 1, all "
+        "without a reduction at 2, at 3 also reductions that are large beside their input.",
+        low=0, high=3,
+    )  # fmt: skip
+    buffer_ratio = Integer(
+        10, "How many times larger than its input the result of a reduction is, for level 3.",
         low=1, high=1_000_000,
     )  # fmt: skip
 

@@ -1,9 +1,11 @@
 """Render: a linear kernel as the text of LLVM IR.
 
 A kernel becomes a function of its buffers, its variables, and the part of its outermost loop that
-it is to run, if that loop is of the kind THREAD:
+it is to run, if that loop is of the kind THREAD; and one that takes them from an array of 64-bit
+words:
 
-    void name(ptr p0, ptr p1, …, i64 n, …, i64 begin, i64 end)
+    void name.body(ptr p0, ptr p1, …, i64 n, …, i64 begin, i64 end)
+    void name(ptr arguments, i64 begin, i64 end)
 """
 
 from __future__ import annotations
@@ -81,9 +83,23 @@ class Renderer:
         buffers, variables = parameters(self.lines)
         arguments = [self._parameter(p) for p in buffers]
         arguments += [f"i64 %v{k}" for k in range(len(variables))]
-        head = f"define void @{self.name}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})"
-        code = [f"{head} #0 {{", "entry:", *self.entry, *self.body, "  ret void", "}"]
-        return "\n".join([*self.declared, *code]) + "\n"
+        arguments += ["i64 %begin", "i64 %end"]
+        head = f"define private void @{self.name}.body({', '.join(arguments)}) #0 {{"
+        code = [head, "entry:", *self.entry, *self.body, "  ret void", "}"]
+        return "\n".join([*self.declared, *code, *self._unpacking(buffers, variables)]) + "\n"
+
+    def _unpacking(self, buffers: Sequence[UOp], variables: Sequence[UOp]) -> list[str]:
+        """The function that takes its arguments from an array."""
+        lines = [f"define void @{self.name}(ptr %arguments, i64 %begin, i64 %end) #0 {{"]
+        passed = []
+        for place, node in enumerate([*buffers, *variables]):
+            kind = "ptr" if node.op is ops.PARAM else "i64"
+            lines.append(f"  %at{place} = getelementptr i64, ptr %arguments, i64 {place}")
+            lines.append(f"  %a{place} = load {kind}, ptr %at{place}")
+            passed.append(f"{kind} %a{place}")
+        passed += ["i64 %begin", "i64 %end"]
+        lines.append(f"  call void @{self.name}.body({', '.join(passed)})")
+        return [*lines, "  ret void", "}"]
 
     def _parameter(self, node: UOp) -> str:
         noalias = "" if self.alias else " noalias"

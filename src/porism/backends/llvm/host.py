@@ -1,0 +1,51 @@
+"""Host: the CPU that this process runs on, as a target."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+from typing import Final
+
+import llvmlite.binding as llvm
+
+from porism.base.target import GENERIC_CPU, Memory, Target
+
+_WIDTHS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
+
+
+@functools.cache
+def host() -> Target:
+    """What this machine can do."""
+    features = {name for name, there in llvm.get_host_cpu_features().items() if there}
+    widths = sorted({bits for name, bits in _WIDTHS if name in features})
+    more = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
+    if "fma" in features or "neon" in features:
+        more.add("MULACC")
+    registers = 32 if "avx512f" in features or "neon" in features else 16
+    return dataclasses.replace(
+        GENERIC_CPU,
+        name="host",
+        ops=GENERIC_CPU.ops | more,
+        vector_bits=tuple(widths) or (128,),
+        memory=Memory(l1=_cache(1, "Data", 32 << 10), l2=_cache(2, "Unified", 1 << 20),
+                      registers=registers),  # fmt: skip
+        cores=os.cpu_count() or 1,
+    )
+
+
+def _cache(level: int, kind: str, otherwise: int) -> int:
+    """The size of a cache in bytes, as the system tells it."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if int((folder / "level").read_text()) != level:
+                continue
+            if (folder / "type").read_text().strip() != kind:
+                continue
+            size = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if size.endswith("K") and size[:-1].isdigit():
+            return int(size[:-1]) << 10
+    return otherwise
