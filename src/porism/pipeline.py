@@ -7,7 +7,7 @@ that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ from porism.optimize.heuristic import arranged
 from porism.rewrite.graph import rewrite
 from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
+from porism.schedule import assignments
 from porism.schedule.kernels import Call, kernels
 from porism.schedule.rangeify import rangeify
-from porism.schedule.schedule import Schedule, schedule
+from porism.schedule.schedule import Assigned, Schedule, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,26 +110,38 @@ def to_schedule(graph: UOp) -> Schedule:
     sink, reasons = found.sink, found.reasons
     for stage in RANGED_STAGES:
         sink = run_stage(stage, sink)
-    calls = kernels(sink, reasons)
-    return schedule(sink, [_finished(call) for call in calls])
+    calls = [_finished(call) for call in kernels(sink, reasons)]
+    return schedule(sink, calls, _assigned(graph))
+
+
+def _assigned(graph: UOp) -> list[Assigned]:
+    found = list(assignments.targets(graph))
+    assignments.check([assign for _, assign in found])
+    return [
+        Assigned(place, assignments.base(assign), _stages(assignments.copy_kernel(assign)))
+        for place, assign in found
+    ]
 
 
 def _finished(call: Call) -> Call:
     """A kernel after the stages that every kernel goes through; equal kernels only once."""
-    kernel = _done.get(call.kernel)
-    if kernel is None:
-        kernel = call.kernel
-        _seen("kernels", KERNEL, kernel)
+    return Call(_stages(call.kernel), call.values, call.why)
+
+
+def _stages(kernel: UOp) -> UOp:
+    done = _done.get(kernel)
+    if done is None:
+        done = kernel
+        _seen("kernels", KERNEL, done)
         for stage in KERNEL_STAGES:
-            kernel = run_stage(stage, kernel)
+            done = run_stage(stage, done)
         if len(_done) >= MOST_KERNELS:
             _done.clear()
-        _done[call.kernel] = kernel
-    return Call(kernel, call.values, call.why)
+        _done[kernel] = done
+    return done
 
 
 MOST_KERNELS: Final = 10_000
 _done: dict[UOp, UOp] = {}
 """Kernels before and after their stages."""
 
-Reasons = Mapping[UOp, str]

@@ -8,6 +8,7 @@ shared makes a difference to the time this takes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from porism.ir import arguments, ops
@@ -38,8 +39,8 @@ _DEPTHS: Final = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 Piece = str | tuple["UOp", int, int]
 
 
-def show(node: UOp, limit: int = 500) -> str:
-    """The node as an expression of at most `limit` characters.
+def show(node: UOp, limit: int = 500, names: Mapping[UOp, str] | None = None) -> str:
+    """The node as an expression of at most `limit` characters; some nodes may have names.
 
     >>> from porism.ir.node import UOp
     >>> def node(op, *src):
@@ -57,13 +58,13 @@ def show(node: UOp, limit: int = 500) -> str:
     # No text of `limit` characters is deeper than that: at first nothing is left out.
     text = ""
     for depth in (limit, *(d for d in _DEPTHS if d < limit)):
-        text = _write(node, limit, depth)
+        text = _write(node, limit, depth, names or {})
         if len(text) <= limit:
             return text
     return text[: limit - 1] + ELISION if limit > 0 else ""
 
 
-def _write(node: UOp, limit: int, depth: int) -> str:
+def _write(node: UOp, limit: int, depth: int, names: Mapping[UOp, str]) -> str:
     """Text from left to right, until it is complete or longer than `limit`."""
     written: list[str] = []
     length = 0
@@ -74,7 +75,8 @@ def _write(node: UOp, limit: int, depth: int) -> str:
             written.append(piece)
             length += len(piece)
         else:
-            waiting += reversed(_pieces(*piece, depth=depth, most=limit))
+            name = names.get(piece[0])
+            waiting += [name] if name else reversed(_pieces(*piece, depth=depth, most=limit))
     return "".join(written)
 
 

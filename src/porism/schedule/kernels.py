@@ -61,7 +61,7 @@ def flat(indices: Sequence[UOp], dims: Shape) -> UOp:
 
 
 def _kernel(node: UOp, why: str) -> Call:
-    values: dict[UOp, UOp] = {node: _pointer(node, 0)}
+    values: dict[UOp, UOp] = {node: pointer(node, 0)}
     order = [n for n in toposort(node, within=lambda n: n is node or not is_memory(n))]
     new: dict[UOp, UOp] = {}
     loops = _outer_first(node, order)
@@ -72,12 +72,11 @@ def _kernel(node: UOp, why: str) -> Call:
             continue
         if old.op is ops.INDEX and is_memory(old.src[0]):
             buffer = old.src[0]
-            pointer = values.get(buffer)
-            if pointer is None:
-                pointer = values[buffer] = _pointer(buffer, len(values))
+            if buffer not in values:
+                values[buffer] = pointer(buffer, len(values))
             dims = tuple(new.get(d, d) for d in shape(buffer))
             at = flat([new.get(s, s) for s in old.src[1:]], dims)
-            new[old] = pointer.index(at, dtype=buffer.dtype)
+            new[old] = values[buffer].index(at, dtype=buffer.dtype)
         else:
             src = tuple([new.get(s, s) for s in old.src])
             new[old] = old if src == old.src else old.replace(src)
@@ -106,7 +105,8 @@ def _is_inner(node: UOp, loops: Sequence[UOp]) -> bool:
     return node.op is ops.RANGE and node not in loops
 
 
-def _pointer(buffer: UOp, number: int) -> UOp:
+def pointer(buffer: UOp, number: int) -> UOp:
+    """A buffer as a parameter of a kernel."""
     dims = shape(buffer)
     size = count(dims) if all(d.vmin == d.vmax for d in dims) else -1
     return UOp(ops.PARAM, buffer.dtype.pointer(Space.GLOBAL, size), (), number)

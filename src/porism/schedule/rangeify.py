@@ -25,6 +25,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.shape import shape
 from porism.ir.walk import substitute, toposort
+from porism.schedule.cost import likely_kept
 from porism.schedule.crowds import crowded
 from porism.schedule.indices import ZERO, Element, is_size_one, moved
 from porism.schedule.loops import Nest, Use
@@ -58,9 +59,10 @@ class _Rangeify:
                 self.stored.setdefault(node, f"{node.op.name} asks for it")
             if node.op is ops.GATHER and node.src[0].op not in LEAVES and not _is_view(node.src[0]):
                 self.stored.setdefault(node.src[0], "it is read at places that are computed")
-        for node in crowded(self.order, settings.kernel_buffers):
+        self.placement = Placement(self.order)
+        kept = likely_kept(self.order, self.placement.costs) | set(self.stored)
+        for node in crowded(self.order, settings.kernel_buffers, kept):
             self.stored.setdefault(node, "a kernel reads only so many buffers")
-        self.placement = Placement(self.order, set(self.stored))
         self.uses: dict[UOp, dict[Use, None]] = {n: {} for n in self.order}
         self.wanted: dict[UOp, list[Use]] = {}  # the elements of a node that are to be built
         self.places: dict[UOp, Local | Stored | None] = {}
@@ -167,6 +169,8 @@ class _Rangeify:
             for source in node.src[1:]:
                 yield source, element, use.nest
             yield node.src[0], self._gathered(node, use), use.nest
+        elif op is ops.ASSIGN:  # the target is only written to
+            yield node.src[1], element, use.nest
         else:
             for source in node.src:
                 yield source, element if shape(source) else Element(()), use.nest
@@ -253,6 +257,8 @@ class _Rangeify:
             value = self._read(node.src[0], source)
             valid = source.valid
             return value if valid is None else valid.where(value, 0)
+        if op is ops.ASSIGN:
+            return self._read(node.src[1], element)
         values = [self._read(s, element if shape(s) else Element(())) for s in node.src]
         if op in ALWAYS_STORED:
             return values[0]

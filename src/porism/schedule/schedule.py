@@ -72,7 +72,18 @@ class Schedule:
     """Where the temporaries are, in the order of their numbers."""
 
 
-def schedule(sink: UOp, calls: Sequence[Call]) -> Schedule:
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A value that is copied over memory at the end."""
+
+    root: int
+    """Which of the roots it is."""
+    memory: UOp
+    kernel: UOp
+    why: str = "it is assigned"
+
+
+def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()) -> Schedule:
     """Order kernels by what they read and write, and give temporaries their memory."""
     places: dict[UOp, int] = {}
     buffers: list[Buffer] = []
@@ -88,12 +99,24 @@ def schedule(sink: UOp, calls: Sequence[Call]) -> Schedule:
     steps = [(call, tuple(place(value) for value in call.values)) for call in calls]
     for root in roots:
         place(root)
+    copies = []
+    for copy in assigned:
+        value = sink.src[copy.root]
+        copies.append((Call(copy.kernel, (), copy.why), (place(copy.memory), place(value))))
     writer = {used[0]: k for k, (_, used) in enumerate(steps)}
+    readers: dict[int, list[int]] = {}
+    for k, (_, used) in enumerate(steps):
+        for b in used[1:]:
+            readers.setdefault(b, []).append(k)
+    first_copy = len(steps)
+    steps += copies
     numbered = _numbered(buffers)
     arena = memory.plan(_lives(numbered, writer, [used for _, used in steps]))
     waits: dict[int, set[int]] = {k: set() for k in range(len(steps))}
     for k, (_, used) in enumerate(steps):
         waits[k].update(writer[b] for b in used[1:] if b in writer)
+        if k >= first_copy:  # those that read what is overwritten come first
+            waits[k].update(readers.get(used[0], ()))
     for later, earlier in arena.waits:
         waits[later].add(earlier)
     return Schedule(
