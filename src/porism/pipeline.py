@@ -23,6 +23,7 @@ from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.optimize.heuristic import arranged
 from porism.rewrite.graph import rewrite
+from porism.rewrite.trace import Trace
 from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
 from porism.schedule import assignments
@@ -44,7 +45,7 @@ class Stage:
 
 
 def _symbolic(sink: UOp) -> UOp:
-    return rewrite(sink, SYMBOLIC)
+    return rewrite(sink, SYMBOLIC, trace=_trace.get())
 
 
 GRAPH_STAGES: Final = ()
@@ -73,16 +74,21 @@ def to_lines(kernel: UOp, target: Target) -> list[UOp]:
 
 Watcher = Callable[[str, Level, UOp], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
-    """Let a function see the graph after every stage, in this thread or task."""
-    token = _watcher.set(watcher)
+def watched(watcher: Watcher, trace: Trace | None = None) -> Iterator[None]:
+    """Let a function see the graph after every stage, in this thread or task.
+
+    With a trace, every rewrite is recorded as well.
+    """
+    tokens = _watcher.set(watcher), _trace.set(trace)
     try:
         yield
     finally:
-        _watcher.reset(token)
+        _watcher.reset(tokens[0])
+        _trace.reset(tokens[1])
 
 
 def run_stage(stage: Stage, graph: UOp) -> UOp:
@@ -100,8 +106,13 @@ def _seen(name: str, level: Level, graph: UOp) -> None:
         watcher(name, level, graph)
 
 
-def to_schedule(graph: UOp) -> Schedule:
-    """From tensors (a SINK of them, on PARAMs) to an ordered list of kernels."""
+def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
+    """From tensors (a SINK of them, on PARAMs) to an ordered list of kernels.
+
+    Kernels that were seen before are taken as they are, unless `cached` is false.
+    """
+    if not cached:
+        _done.clear()
     _seen("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         graph = run_stage(stage, graph)

@@ -1,0 +1,163 @@
+"""Explain: which kernels a tensor needs, what they do, and why each is there."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from dataclasses import dataclass
+
+from porism.engine.realize import request, schedule_of
+from porism.engine.storage import realized
+from porism.ir.expression import show
+from porism.ir.levels import Level
+from porism.ir.node import UOp
+from porism.ir.shape import to_text
+from porism.ir.walk import toposort
+from porism.pipeline import to_schedule, watched
+from porism.rewrite.trace import Trace
+from porism.schedule.listing import divisions, listing
+from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.tensor.shapes import refuse
+from porism.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a computation, without running it."""
+
+    number: int
+    node: UOp
+    """The kernel itself, as a graph."""
+    text: str
+    """Its loops, to be read."""
+    writes: str
+    reads: tuple[str, ...]
+    why: str
+    """Why its result is stored, and not computed where it is used."""
+    bytes_written: int
+    bytes_read: int
+    after: tuple[int, ...]
+    """The kernels that it waits for; all others may run at the same time."""
+    divisions: int
+    """Divisions and remainders of indices that are left in its loops."""
+
+    def __str__(self) -> str:
+        waits = ", ".join(map(str, self.after))
+        reads = ", ".join(self.reads) or "nothing"
+        return "\n".join(
+            [
+                f"kernel {self.number}: writes {self.writes}",
+                f"  reads {reads}" + (f"; after {waits}" if waits else ""),
+                f"  {self.why}; {_bytes(self.bytes_written)} written, "
+                f"{_bytes(self.bytes_read)} read",
+                textwrap.indent(self.text, "    "),
+            ]
+        )
+
+
+def kernels(*tensors: Tensor) -> list[Kernel]:
+    """The kernels that compute some tensors, in order, without running them.
+
+    >>> import porism
+    >>> x = porism.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> [kernel.writes for kernel in kernels(x.softmax())]
+    ['output0 (2, 2) float32']
+    """
+    nodes = _missing(tensors)
+    if not nodes:
+        return []
+    schedule = schedule_of(request(nodes).graph)
+    return _described(schedule)
+
+
+def explain(*tensors: Tensor, stages: bool = False) -> None:
+    """Print the kernels that compute some tensors, and with `stages` how they came about."""
+    nodes = _missing(tensors)
+    if not nodes:
+        print("nothing is left to be computed: the values are there already")
+        return
+    graph = request(nodes).graph
+    if stages:
+        _print_stages(graph)
+    schedule = schedule_of(graph)
+    for kernel in _described(schedule):
+        print(kernel)
+    arena = schedule.arena
+    if arena.sum:
+        saved = f", of {_bytes(arena.sum)} without sharing" if arena.sum > arena.peak else ""
+        print(f"between the kernels {_bytes(arena.peak)} of memory are needed{saved}")
+
+
+def _missing(tensors: tuple[Tensor, ...]) -> list[UOp]:
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise refuse(
+                f"a {type(tensor).__name__} has no kernels",
+                "kernels compute tensors",
+                "pass tensors, such as porism.asarray(…).exp()",
+            )
+    return [t.node for t in tensors if realized(t.node) is None]
+
+
+def _described(schedule: Schedule) -> list[Kernel]:
+    counts = divisions([step.kernel for step in schedule.steps])
+    found = []
+    for number, step in enumerate(schedule.steps):
+        buffers = [schedule.buffers[b] for b in step.buffers]
+        names = {k: buffer.name for k, buffer in enumerate(buffers)}
+        found.append(
+            Kernel(
+                number,
+                step.kernel,
+                listing(step.kernel, names),
+                _described_buffer(buffers[0]),
+                tuple(_described_buffer(b) for b in buffers[1:]),
+                _reason(schedule, step.buffers[0], step.why),
+                buffers[0].bytes,
+                sum(b.bytes for b in buffers[1:]),
+                step.after,
+                counts[number],
+            )
+        )
+    return found
+
+
+def _reason(schedule: Schedule, place: int, why: str) -> str:
+    readers = [k for k, step in enumerate(schedule.steps) if place in step.buffers[1:]]
+    if schedule.buffers[place].role is Role.TEMPORARY and readers:
+        return f"{why}, by kernel{'s' * (len(readers) > 1)} {', '.join(map(str, readers))}"
+    return why
+
+
+def _described_buffer(buffer: Buffer) -> str:
+    from porism.tensor.promotion import name_of
+
+    return f"{buffer.name} {to_text(buffer.dims)} {name_of(buffer.dtype)}"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+def _print_stages(graph: UOp) -> None:
+    trace = Trace()
+    before: Counter[str] = Counter()
+
+    def see(name: str, level: Level, now: UOp) -> None:
+        nonlocal before
+        counts = Counter(trace.counts())
+        fired = counts - before
+        before = counts
+        print(f"after {name}: {len(toposort(now))} nodes, level {level.name}")
+        print(textwrap.indent(show(now, limit=2000), "    "))
+        if fired:
+            rules = ", ".join(f"{rule} x{count}" for rule, count in fired.most_common())
+            print(f"    rules: {rules}")
+
+    with watched(see, trace):
+        to_schedule(graph, cached=False)
