@@ -6,7 +6,6 @@ It shares nothing with the compiler, so that it cannot share its mistakes.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,8 @@ MOST_POINTS = 300_000
 """Boxes up to this size are gone through point by point."""
 SAMPLES = 4000
 """Of larger boxes, as many points: corners, edges and others."""
+WORD = 63
+"""Bits of the numbers in an array, but for the sign."""
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
@@ -32,6 +33,12 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitAnd: np.bitwise_and,
     ast.BitOr: np.bitwise_or,
     ast.BitXor: np.bitwise_xor,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+    ast.Invert: np.invert,
+    ast.Not: np.logical_not,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
@@ -48,41 +55,94 @@ def tree_of(text: str) -> ast.expr:
 
 
 def value(tree: ast.expr, point: Mapping[str, Any]) -> Any:
-    """The value of an expression, for arrays of points at once."""
+    """The value of an expression, for arrays of points at once; anything where it has none."""
+    return _Reading(point).read(tree)[0]
+
+
+class _Reading:
+    """Expressions at one array of points, in machine words or in Python's own integers."""
+
+    def __init__(self, point: Mapping[str, Any], exact: bool = False) -> None:
+        self.exact = exact
+        self.point = {n: a.astype(object) for n, a in point.items()} if exact else point
+
+    def read(self, tree: ast.expr) -> tuple[Any, Any]:
+        """The value, and where there is none: by a division by zero or a negative shift."""
+        match tree:
+            case ast.Constant(value=number):
+                return np.asarray(number, dtype=object) if self.exact else number, False
+            case ast.Name(id=name):
+                return self.point[name], False
+            case ast.BinOp(left=left, op=operator, right=right):
+                (a, lost), (b, also_lost) = self.read(left), self.read(right)
+                lost = np.logical_or(lost, also_lost)
+                if isinstance(operator, ast.FloorDiv | ast.Mod):
+                    zero = np.equal(b, 0)
+                    b, lost = np.where(zero, 1, b), np.logical_or(lost, zero)
+                elif isinstance(operator, ast.LShift | ast.RShift):
+                    negative = np.less(b, 0)
+                    b, lost = np.where(negative, 0, b), np.logical_or(lost, negative)
+                return _BINARY[type(operator)](a, b), lost
+            case ast.UnaryOp(op=operator, operand=operand):
+                a, lost = self.read(operand)
+                return _UNARY[type(operator)](a), lost
+            case ast.BoolOp(op=operator, values=values):
+                whole, lost = self.read(values[0])
+                for part in values[1:]:  # reached only where those before have not decided
+                    reached = whole if isinstance(operator, ast.And) else np.logical_not(whole)
+                    b, also_lost = self.read(part)
+                    lost = np.logical_or(lost, np.logical_and(reached, also_lost))
+                    join = np.logical_and if isinstance(operator, ast.And) else np.logical_or
+                    whole = join(whole, b)
+                return whole, lost
+            case ast.Compare(left=left, ops=operators, comparators=comparators):
+                sides = [self.read(side) for side in (left, *comparators)]
+                whole, lost = True, sides[0][1]
+                for compare, (a, _), (b, also_lost) in zip(
+                    operators, sides[:-1], sides[1:], strict=True
+                ):
+                    lost = np.logical_or(lost, np.logical_and(whole, also_lost))
+                    whole = np.logical_and(whole, _COMPARE[type(compare)](a, b))
+                return whole, lost
+            case ast.IfExp(test=test, body=body, orelse=other):
+                (c, lost), (a, a_lost), (b, b_lost) = (self.read(t) for t in (test, body, other))
+                return np.where(c, a, b), np.logical_or(lost, np.where(c, a_lost, b_lost))
+            case ast.Call(func=ast.Name(id="min" | "max" as name), args=arguments):
+                choose = np.minimum if name == "min" else np.maximum
+                whole, lost = self.read(arguments[0])
+                for part in arguments[1:]:
+                    b, also_lost = self.read(part)
+                    whole, lost = choose(whole, b), np.logical_or(lost, also_lost)
+                return whole, lost
+        raise ValueError(f"an expression does not contain {ast.dump(tree)[:80]}")
+
+
+def _size(tree: ast.expr, sizes: Mapping[str, int]) -> int:
+    """A number that no part of an expression exceeds, without its sign."""
     match tree:
-        case ast.Constant(value=number):
-            return number
+        case ast.Constant(value=int() as number):
+            return abs(number)
         case ast.Name(id=name):
-            return point[name]
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _BINARY[type(operator)](value(left, point), value(right, point))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return np.negative(value(operand, point))
-        case ast.UnaryOp(op=ast.Invert(), operand=operand):
-            return np.invert(value(operand, point))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return np.logical_not(value(operand, point))
-        case ast.BoolOp(op=operator, values=values):
-            join = np.logical_and if isinstance(operator, ast.And) else np.logical_or
-            whole = value(values[0], point)
-            for part in values[1:]:
-                whole = join(whole, value(part, point))
-            return whole
-        case ast.Compare(left=left, ops=operators, comparators=comparators):
-            sides = [value(side, point) for side in (left, *comparators)]
-            whole = True
-            for compare, a, b in zip(operators, sides[:-1], sides[1:], strict=True):
-                whole = np.logical_and(whole, _COMPARE[type(compare)](a, b))
-            return whole
-        case ast.IfExp(test=test, body=body, orelse=other):
-            return np.where(value(test, point), value(body, point), value(other, point))
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=arguments):
-            choose = np.minimum if name == "min" else np.maximum
-            whole = value(arguments[0], point)
-            for part in arguments[1:]:
-                whole = choose(whole, value(part, point))
-            return whole
-    raise ValueError(f"an expression does not contain {ast.dump(tree)[:80]}")
+            return sizes[name]
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return max(1, _size(left, sizes)) * max(1, _size(right, sizes))
+        case ast.BinOp(left=left, op=ast.LShift(), right=right):
+            return max(1, _size(left, sizes)) << min(_size(right, sizes), WORD)
+        case ast.Call(args=arguments):
+            return max(_size(part, sizes) for part in arguments)
+    parts = (part for part in ast.iter_child_nodes(tree) if isinstance(part, ast.expr))
+    return sum(_size(part, sizes) for part in parts) + 1
+
+
+def _exact(text: str, found: Mapping[str, Array]) -> tuple[Any, Any]:
+    """The value of a text at points, in Python's own integers if machine words may overflow."""
+    sizes = {name: _largest(array) for name, array in found.items()}
+    tree = tree_of(text)
+    return _Reading(found, exact=_size(tree, sizes) >= 1 << (WORD - 1)).read(tree)
+
+
+def _largest(array: Array) -> int:
+    return max(abs(int(array.min())), abs(int(array.max()))) if len(array) else 0
 
 
 def _ordered(bounds: Bounds) -> list[str]:
@@ -100,61 +160,64 @@ def _ordered(bounds: Bounds) -> list[str]:
     return order
 
 
-def _end(end: int | str, point: Mapping[str, Any]) -> Any:
-    return end if isinstance(end, int) else value(tree_of(end), point)
+def _ends(bounds: Bounds, name: str, found: Mapping[str, Array], count: int) -> list[Array]:
+    """The lower and the upper end of a variable at each of so many points."""
+    made = []
+    for end in bounds[name]:
+        number = end if isinstance(end, int) else value(tree_of(end), found)
+        made.append(np.broadcast_to(np.asarray(number, dtype=np.int64), (count,)))
+    return made
 
 
 def points(bounds: Bounds, seed: int = 0) -> tuple[dict[str, Array], bool]:
     """Points of a box, and whether they are all of them."""
     order = _ordered(bounds)
-    hull: dict[str, tuple[int, int]] = {}
-    corners: dict[str, Array] = {}
+    found: dict[str, Array] = {}
+    count = 1
     for name in order:
-        low, high = (np.asarray(_end(end, corners)) for end in bounds[name])
-        hull[name] = (int(low.min()), int(high.max()))
-        ends = np.array(hull[name])
-        count = len(next(iter(corners.values()))) if corners else 1
-        corners = {n: np.repeat(a, 2) for n, a in corners.items()}
-        corners[name] = np.tile(ends, count)
-    sizes = [high - low + 1 for low, high in (hull[name] for name in order)]
-    if math.prod(sizes) <= MOST_POINTS:
-        axes = [np.arange(hull[n][0], hull[n][1] + 1, dtype=np.int64) for n in order]
-        grid = np.meshgrid(*axes, indexing="ij")
-        found = {n: g.reshape(-1) for n, g in zip(order, grid, strict=True)}
-        inside = np.ones(len(found[order[0]]) if order else 1, dtype=bool)
-        for name in order:
-            low, high = (_end(end, found) for end in bounds[name])
-            inside &= (found[name] >= low) & (found[name] <= high)
-        return {name: array[inside] for name, array in found.items()}, True
-    return _samples(order, bounds, seed), False
+        low, high = _ends(bounds, name, found, count)
+        sizes = np.maximum(high - low + 1, 0)
+        count = int(sizes.sum())
+        if count > MOST_POINTS:
+            return _samples(order, bounds, seed), False
+        found = {n: np.repeat(array, sizes) for n, array in found.items()}
+        begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found[name] = np.repeat(low, sizes) + np.arange(count) - begins
+    return found, True
 
 
 def _samples(order: list[str], bounds: Bounds, seed: int) -> dict[str, Array]:
+    """First corners of the box, all of them if there are so few; then points at some ends."""
     chance = np.random.default_rng(seed)
+    numbers = np.arange(SAMPLES)
+    corner = numbers < SAMPLES // 4
+    inside = np.ones(SAMPLES, dtype=bool)
     found: dict[str, Array] = {}
-    for name in order:
-        low, high = (
-            np.broadcast_to(np.asarray(_end(end, found), dtype=np.int64), (SAMPLES,))
-            for end in bounds[name]
-        )
-        low, high = np.asarray(low), np.maximum(np.asarray(high), low)
+    for place, name in enumerate(order):
+        low, high = _ends(bounds, name, found, SAMPLES)
+        inside &= low <= high
+        high = np.maximum(high, low)
         anywhere = chance.integers(low, high, endpoint=True)
-        edge = np.where(chance.random(SAMPLES) < 0.5, low, high)
-        # the first quarter are corners; of the others every third coordinate is at an end
-        at_end = (np.arange(SAMPLES) < SAMPLES // 4) | (chance.random(SAMPLES) < 0.3)
-        found[name] = np.where(at_end, edge, anywhere)
-    return found
+        upper = np.where(corner, numbers >> place & 1, chance.random(SAMPLES) < 0.5)
+        at_end = corner | (chance.random(SAMPLES) < 0.3)
+        found[name] = np.where(at_end, np.where(upper, high, low), anywhere)
+    return {name: array[inside] for name, array in found.items()}
 
 
 def difference(before: str, after: str, bounds: Bounds, seed: int = 0) -> dict[str, int] | None:
-    """A point at which two expressions differ; None if there is none among those looked at."""
-    found, _ = points(bounds, seed)
+    """A point at which two expressions differ; None if there is none among those looked at.
+
+    Where the first has no value the other may have any; where it has one the other must.
+    """
+    return difference_at(before, after, points(bounds, seed)[0])
+
+
+def difference_at(before: str, after: str, found: Mapping[str, Array]) -> dict[str, int] | None:
+    """The same at given points."""
     count = len(next(iter(found.values()))) if found else 1
-    a, b = (
-        np.broadcast_to(np.asarray(value(tree_of(text), found)), (count,))
-        for text in (before, after)
-    )
-    wrong = np.flatnonzero(a != b)
+    (a, free), (b, lost) = (_exact(text, found) for text in (before, after))
+    differ = np.logical_and(np.logical_not(free), np.logical_or(np.not_equal(a, b), lost))
+    wrong = np.flatnonzero(np.broadcast_to(differ, (count,)))
     if not len(wrong):
         return None
     return {name: int(array[wrong[0]]) for name, array in found.items()}

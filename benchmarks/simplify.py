@@ -2,7 +2,9 @@
 
 `dm` is the number of different `//` and `%` in the text of a result, `dq` the number of different
 pairs of numerator and divisor; both are counted, and every result is compared with its expression,
-by Python's own reading of the texts. Each compiler runs in a process of its own, on the same rows.
+by Python's own reading of the texts: at every point of a box that is not too large, else at many
+points, corners among them. With --z3 the solver is asked as well. Each compiler runs in a process
+of its own, on the same rows.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from benchmarks.index_corpus import corpus
 ROOT = Path(__file__).resolve().parent.parent
 ROWS, SEED = 600, 20_260
 FAULTS_SHOWN = 10
+VERDICTS = ("proved", "refuted", "unknown")
 
 Rows = list[dict[str, Any]]
 Figures = dict[str, float]
@@ -50,23 +54,58 @@ def answers(name: str, folder: Path | None, file: Path, rounds: int, rows: int) 
     return found
 
 
-def judged(rows: Rows, found: Rows) -> Rows:
+def judged(name: str, rows: Rows, found: Rows, z3_seconds: float | None) -> Rows:
     """Each answer with its divisions, and whether it is wrong."""
-    made = []
-    for row, answer in zip(rows, found, strict=True):
-        new = {**answer, "family": row.get("family", ""), "wrong": False}
-        text = row["expr"] if "error" in answer else answer["text"]
-        try:
-            new["dm"], new["dq"] = index_values.divisions(text)
-            point = index_values.difference(row["expr"], text, row["vars"])
-        except (ValueError, SyntaxError, KeyError) as error:
-            new["error"] = f"the text cannot be read: {error}"
-            new["dm"], new["dq"] = index_values.divisions(row["expr"])
-            point = None
-        if point is not None:
-            new["wrong"], new["point"] = True, point
-        made.append(new)
-    return made
+    console = Console(stderr=True)
+    pairs = list(zip(rows, found, strict=True))
+    shown = track(pairs, f"{name}, checked", console=console, disable=not console.is_terminal)
+    return [judgement(row, answer, z3_seconds) for row, answer in shown]
+
+
+def judgement(row: dict[str, Any], answer: dict[str, Any], z3_seconds: float | None) -> Any:
+    """An answer with its divisions, how it was checked, and a point at which it is wrong."""
+    new = {**answer, "family": row.get("family", ""), "wrong": False}
+    text = row["expr"] if "error" in answer else answer["text"]
+    try:
+        new["dm"], new["dq"] = index_values.divisions(text)
+        points, new["exhaustive"] = index_values.points(row["vars"])
+        new["points"] = len(next(iter(points.values()))) if points else 1
+        point = index_values.difference_at(row["expr"], text, points)
+    except (ValueError, SyntaxError, KeyError) as error:
+        new["error"] = f"the text cannot be read: {error}"
+        new["dm"], new["dq"] = index_values.divisions(row["expr"])
+        return new
+    if z3_seconds is not None and "error" not in answer:
+        from benchmarks import index_proofs
+
+        began = time.perf_counter()
+        verdict, other = index_proofs.compare(
+            row["expr"], text, row["vars"], milliseconds=round(z3_seconds * 1000)
+        )
+        new["z3"], new["z3_seconds"] = verdict.value, time.perf_counter() - began
+        point = point or other
+    if point is not None:
+        new["wrong"], new["point"] = True, point
+    return new
+
+
+def checks(rows: Rows, z3_seconds: float | None) -> str:
+    """How thoroughly the answers of a compiler were checked, in words."""
+    everywhere = sum(row.get("exhaustive", False) for row in rows)
+    sampled = [row["points"] for row in rows if not row.get("exhaustive", True)]
+    said = f"compared at every point of {everywhere} boxes"
+    if sampled:
+        said += f", at {min(sampled)} points or more of {len(sampled)}"
+    if z3_seconds is None:
+        return said
+    count = {word: [r for r in rows if r.get("z3") == word] for word in VERDICTS}
+    said += "; z3 " + ", ".join(f"{word} {len(found)}" for word, found in count.items())
+    only = sum(not row["exhaustive"] for row in count["unknown"])
+    longest = max((row["z3_seconds"] for row in rows if "z3_seconds" in row), default=0.0)
+    return (
+        f"{said} ({only} of the unknown compared at samples only; "
+        f"limit {z3_seconds:g} s each, the longest took {longest:.1f} s)"
+    )
 
 
 def figures(rows: Rows) -> Figures:
@@ -77,6 +116,8 @@ def figures(rows: Rows) -> Figures:
         "dq": statistics.mean(row["dq"] for row in rows),
         "wrong": sum(row["wrong"] for row in rows),
         "failed": sum("error" in row for row in rows),
+        "exhaustive": sum(row.get("exhaustive", False) for row in rows),
+        **{f"z3_{word}": sum(row.get("z3") == word for row in rows) for word in VERDICTS},
         "median_us": statistics.median(times) if times else float("nan"),
         "mean_us": statistics.mean(times) if times else float("nan"),
         "p95_us": times[int(len(times) * 0.95)] if times else float("nan"),
@@ -95,7 +136,7 @@ def compilers() -> dict[str, Path | None]:
     return found
 
 
-def show(rows: Rows, results: dict[str, Rows]) -> None:
+def show(rows: Rows, results: dict[str, Rows], z3_seconds: float | None) -> None:
     console = Console()
     table = Table(title=f"{len(rows)} index expressions, µs each")
     table.add_column("")
@@ -125,6 +166,7 @@ def show(rows: Rows, results: dict[str, Rows]) -> None:
         by_family.add_row(family, str(count), *cells)
     console.print(by_family)
     for name, judgements in results.items():
+        console.print(f"{name}: {checks(judgements, z3_seconds)}", markup=False, highlight=False)
         faults = [row for row in judgements if row["wrong"] or "error" in row]
         for row in faults[:FAULTS_SHOWN]:
             what = f"wrong at {row['point']}" if row["wrong"] else row["error"][:200]
@@ -145,6 +187,14 @@ def main() -> None:
         "--rounds", type=int, default=3, help="cold runs of each row; the best counts"
     )
     parser.add_argument("--only", help="one compiler")
+    parser.add_argument(
+        "--z3",
+        type=float,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="also ask the solver for a point that differs, so long for each row (default 2)",
+    )
     parser.add_argument("--quick", action="store_true", help="60 rows, one round")
     options = parser.parse_args()
     limit = options.rows or (60 if options.quick else ROWS)
@@ -159,10 +209,10 @@ def main() -> None:
         file = Path(folder) / "corpus.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         results = {
-            name: judged(rows, answers(name, place, file, rounds, len(rows)))
+            name: judged(name, rows, answers(name, place, file, rounds, len(rows)), options.z3)
             for name, place in chosen.items()
         }
-    show(rows, results)
+    show(rows, results, options.z3)
     if options.json:
         whole = {name: {"figures": figures(r), "rows": r} for name, r in results.items()}
         options.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -20,14 +20,14 @@ BATCH = 100  # examples of one seed
 Property = Callable[[st.DataObject], None]
 
 
-def search(name: str, properties: dict[str, Property], description: str) -> None:
+def search(name: str, properties: Mapping[str, Property], description: str) -> None:
     """Try each property in turn, with a new seed each time, until the minutes are over."""
     parser = argparse.ArgumentParser(prog=f"./dev fuzz {name}", description=description)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to look (default 1)")
     parser.add_argument("--seed", type=int, help="where to begin, to repeat an earlier run")
     parser.add_argument("--only", choices=sorted(properties), help="one property")
     options = parser.parse_args()
-    begin = random.SystemRandom().randrange(10**9) if options.seed is None else options.seed
+    begin = fresh_seed() if options.seed is None else options.seed
     chosen = {options.only: properties[options.only]} if options.only else properties
     console = Console(stderr=True)
     end = time.monotonic() + options.minutes * 60
@@ -49,6 +49,22 @@ def search(name: str, properties: dict[str, Property], description: str) -> None
     print(f"{name}: {cases} cases from seed {begin}, no counterexample")
 
 
+def for_seconds(label: str, check: Property, seconds: float, begin: int | None = None) -> int:
+    """Try a property with one seed after another for some time; how many cases that were."""
+    number = fresh_seed() if begin is None else begin
+    end = time.monotonic() + seconds
+    cases = 0
+    while not cases or time.monotonic() < end:
+        batch(label, check, number)
+        number += 1
+        cases += BATCH
+    return cases
+
+
+def fresh_seed() -> int:
+    return random.SystemRandom().randrange(10**9)
+
+
 def batch(label: str, check: Property, number: int, examples: int = BATCH) -> None:
     """Try a property on the examples of one seed; a counterexample is an exception."""
 
@@ -67,5 +83,6 @@ def batch(label: str, check: Property, number: int, examples: int = BATCH) -> No
     try:
         run()
     except Exception:
-        print(f"counterexample to {label!r}, found with --seed {number}", file=sys.stderr)
+        words = f"--only {label!r} --seed {number}"
+        print(f"counterexample to {label!r}; to find it again: {words}", file=sys.stderr)
         raise

@@ -1,6 +1,8 @@
 """Porism: a tensor compiler whose rewrite rules are data, and proved.
 
 >>> import porism
+>>> (porism.arange(4) * 2).tolist()
+[0, 2, 4, 6]
 >>> porism.simplify("(r*8 + v) % 7", {"r": (0, 3), "v": (0, 2)}).text
 'r + v'
 """
@@ -22,4 +24,14 @@ def __getattr__(name: str) -> Any:
         from porism.simplifier.simplify import simplify
 
         return simplify
-    raise AttributeError(f"module 'porism' has no attribute {name!r}")
+    from porism.tensor import namespace
+
+    if name in namespace.NAMES:
+        return globals().setdefault(name, namespace.find(name))
+    raise AttributeError(f"module 'porism' has no attribute {name!r}{namespace.hint(name)}")
+
+
+def __dir__() -> list[str]:
+    from porism.tensor import namespace
+
+    return sorted({*globals(), "simplify", *namespace.NAMES})

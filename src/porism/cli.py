@@ -5,7 +5,7 @@ porism settings     the environment variables and their values
 porism ops          every op of the intermediate representation
 porism demo         a short tour
 porism rules        the rewrite rules, with what each states
-porism prove        the proof of every rewrite rule
+porism prove        the proof of every rewrite rule, or of one that is typed
 porism simplify     an index expression made simpler
 """
 
@@ -18,14 +18,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from porism import __version__
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE, settings
-
-if TYPE_CHECKING:
-    from porism.rewrite.rule import Rewrite
 
 USER_ERROR: Final = 2
 """The exit status after a mistake of the user."""
@@ -62,9 +59,9 @@ def _settings(options: argparse.Namespace) -> int:
         return 0
     width = max(len(setting.variable) for setting in TABLE)
     for setting in TABLE:
-        print(f"{setting.variable:<{width}} = {int(setting.value())}")
+        print(f"{setting.variable:<{width}} = {setting.text(setting.value())}")
         print(f"    {setting.doc}")
-        print(f"    Allowed: {setting.allowed}. Default: {int(setting.default)}.")
+        print(f"    Allowed: {setting.allowed}. Default: {setting.text(setting.default)}.")
     return 0
 
 
@@ -100,45 +97,16 @@ def _demo(options: argparse.Namespace) -> int:
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="only rules whose name has one")
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON array")
-
-
-def _chosen(words: Sequence[str]) -> list[Rewrite]:
-    """The rules and procedures whose name contains one of the words; all if there are no words."""
-    from porism.rewrite.rule import checked_names
-    from porism.rules.algebra import EVERYTHING
-    from porism.rules.index.laws import LAWS
-
-    known = [*EVERYTHING, *LAWS]
-    if not words:
-        return known
-    wanted = {item.name for word in words for item in checked_names(known, [word])}
-    return [item for item in known if item.name in wanted]
-
-
-def _described(item: Rewrite) -> dict[str, Any]:
-    """A rule or procedure as data."""
-    from porism.ir.expression import show
-    from porism.rewrite.rule import Rule
-
-    row: dict[str, Any] = {"name": item.name, "kind": "procedure"}
-    if isinstance(item, Rule):
-        row |= {"kind": "law" if item.law else "rule"}
-        row |= {"before": show(item.before), "after": show(item.after)}
-        row |= {"when": None if item.when is None else show(item.when)}
-        established = "exhaustive" if item.exhaustive is not None else "proved"
-    else:
-        row |= {"before": None, "after": item.doc, "when": None}
-        established = "evaluated"
-    return row | {
-        "theory": [theory.value for theory in item.theories],
-        "fast_math": item.fast_math or None,
-        "seeds": list(item.seeds),
-        "established": established,
-    }
+    parser.add_argument("--page", action="store_true", help="print the page docs/rules.md")
 
 
 def _rules(options: argparse.Namespace) -> int:
-    rows = [_described(item) for item in _chosen(options.words)]
+    from porism.rules import catalogue, page
+
+    if options.page:
+        print(page.page(), end="")
+        return 0
+    rows = catalogue.rows(options.words)
     if options.json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return 0
@@ -149,7 +117,8 @@ def _rules(options: argparse.Namespace) -> int:
         if row["when"]:
             print(f"{indent}when {row['when']}")
         seeds = f"  (seeds: {', '.join(row['seeds'])})" if row["seeds"] else ""
-        print(f"{indent}{row['established']} on {', '.join(row['theory'])}{seeds}")
+        how = row["established"] or catalogue.NOT_RECORDED
+        print(f"{indent}{how} on {', '.join(row['theory'])}{seeds}")
     return 0
 
 
@@ -161,15 +130,50 @@ def _prove_arguments(parser: argparse.ArgumentParser) -> None:
         help="only rules whose name has one; 'bounds' for the bounds of every op",
     )
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.add_argument(
+        "--record", action="store_true", help="keep how each rule is established, for porism rules"
+    )
+    parser.add_argument(
+        "--rule",
+        metavar="RULE",
+        help="prove or refute this rule instead, such as 'x//c0//c1 -> x//(c0*c1) when c1 > 0'",
+    )
+    parser.add_argument(
+        "--theory",
+        action="append",
+        metavar="THEORY",
+        help="where the typed rule is to hold: integers, fixed-width, booleans or floats",
+    )
 
 
 def _prove(options: argparse.Namespace) -> int:
+    if options.rule is not None:
+        return _prove_typed(options)
+    if options.theory:
+        raise PorismError(
+            "a theory is given without a rule",
+            why="the rules of the compiler have theories of their own",
+            fix="give the rule that is to be proved with --rule",
+        )
     from porism.prove import report
+    from porism.rules import catalogue
 
     words = [word for word in options.words if word != "bounds"]
-    rules = [] if options.words and not words else _chosen(words)
+    rules = [] if options.words and not words else catalogue.chosen(words)
     with_bounds = not options.words or len(words) < len(options.words)
-    return report.run(rules, with_bounds=with_bounds, json_file=options.json)
+    return report.run(rules, with_bounds=with_bounds, json_file=options.json, keep=options.record)
+
+
+def _prove_typed(options: argparse.Namespace) -> int:
+    if options.words or options.json or options.record:
+        raise PorismError(
+            "--rule does not go together with words, --json and --record",
+            why="it proves the typed rule alone, which no record has",
+            fix="leave them out",
+        )
+    from porism.simplifier import claim, verdict
+
+    return verdict.run(claim.read(options.rule, options.theory or ()))
 
 
 def _simplify_arguments(parser: argparse.ArgumentParser) -> None:

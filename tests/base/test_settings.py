@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -77,6 +78,28 @@ def test_a_bad_flag_is_an_error(text: str) -> None:
         settings.read({"PORISM_TRACE": text})
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("c", "c"), ("LLVM", "llvm"), (" reference ", "reference"), ("", "llvm")]
+)
+def test_choices(text: str, value: str) -> None:
+    assert settings.read({"PORISM_BACKEND": text})["backend"] == value
+
+
+@pytest.mark.parametrize("text", ["cc", "1", "llvm,c"])
+def test_a_bad_choice_is_an_error(text: str) -> None:
+    with pytest.raises(SettingsError, match="allowed is one of llvm, c, reference") as caught:
+        settings.read({"PORISM_BACKEND": text})
+    assert "the default is llvm" in str(caught.value)
+
+
+def test_override_of_a_choice() -> None:
+    with settings.override(backend="reference"):
+        assert settings.backend == "reference"
+    assert settings.backend == "llvm"
+    with pytest.raises(SettingsError, match="the setting backend is 'gpu'"):
+        settings.override(backend="gpu").__enter__()
+
+
 def test_a_bad_value_is_an_error_at_every_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORISM_DEBUG", "loud")
     for _ in range(2):
@@ -138,7 +161,7 @@ def test_settings_cannot_be_assigned() -> None:
 
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
 def test_each_row_is_sound(setting: Setting) -> None:
-    assert setting.parse(str(int(setting.default))) == setting.default
+    assert setting.parse(setting.text(setting.default)) == setting.default
     assert setting.doc.endswith(".")
     assert setting.variable in settings.page()
 
@@ -160,9 +183,10 @@ def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess
 
 
 def test_the_command_prints_the_values_in_force() -> None:
-    done = run(["settings"], PORISM_DEBUG="2")
+    done = run(["settings"], PORISM_DEBUG="2", PORISM_BACKEND="c")
     assert done.returncode == 0
-    assert "PORISM_DEBUG         = 2\n" in done.stdout
+    assert re.search(r"^PORISM_DEBUG += 2$", done.stdout, re.MULTILINE)
+    assert re.search(r"^PORISM_BACKEND += c$", done.stdout, re.MULTILINE)
 
 
 def test_the_command_prints_a_bad_value_without_a_traceback() -> None:

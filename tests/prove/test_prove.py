@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -367,8 +368,58 @@ def test_fast_math_is_listed_as_changing_results() -> None:
     assert result.status is Status.CHANGES
     assert result.counterexample == "x = -0.0: before is -0.0, after is 0.0"
     assert proof.ok
+    assert proof.established == "proved"
+    assert result.note.endswith("; true of real numbers")
     harmless = prove(stated(FLOATS, x * 1.0, x, fast_math="nothing"))
-    assert harmless.results[0].note == "nothing; no case of it was found"
+    assert harmless.results[0].note == "nothing; no case of it was found; true of real numbers"
+
+
+@pytest.mark.parametrize(
+    ("sides", "told"),
+    [
+        ((x * 0.0, 1.0), "x = 0: before is 0, after is 1"),
+        ((x / y, y / x), "before is"),
+        ((maximum(x, y), x), "before is"),
+        ((x - y, ops.ADD(x, y)), "before is"),
+    ],
+)
+def test_fast_math_that_is_false_of_real_numbers_is_refused(
+    sides: tuple[Any, ...], told: str
+) -> None:
+    proof = prove(stated(FLOATS, *sides, fast_math="everything"))
+    (result,) = proof.results
+    assert result.status is Status.REFUTED
+    assert result.types == "real numbers"
+    assert told in result.counterexample
+    assert not proof.ok
+
+
+def test_fast_math_beyond_real_numbers_is_left_open() -> None:
+    beyond = prove(stated(FLOATS, x / 0.0, literal(math.inf), fast_math="the sign of it"))
+    assert beyond.results[0].status is Status.UNKNOWN
+    assert beyond.results[0].note == "inf among real numbers"
+    unknown = prove(stated(FLOATS, ops.SQRT(x), x, fast_math="everything"))
+    assert unknown.results[0].status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [
+        (ops.RECIPROCAL(ops.RECIPROCAL(x)), x),
+        (ops.MULACC(x, y, z), x * y + z),
+        (where(p, x, x), x * 1.0),
+        (minimum(x, y), ops.NEG(maximum(-x, -y))),
+        ((x - y).eq(0.0), x.eq(y)),
+        ((x - y) < 0.0, x < y),
+        ((x - y) >= 0.0, x >= y),
+        ((x - y) <= 0.0, x <= y),
+        ((x - y) > 0.0, x > y),
+        ((x - y).ne(0.0), x.ne(y)),
+    ],
+)
+def test_fast_math_that_is_true_of_real_numbers_is_proved(sides: tuple[Any, ...]) -> None:
+    (result,) = prove(stated(FLOATS, *sides, fast_math="roundings")).results
+    assert result.status is Status.CHANGES
 
 
 def test_longer_words_are_reported() -> None:

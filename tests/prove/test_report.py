@@ -17,8 +17,10 @@ from porism.ir.node import UOp
 from porism.prove import bounds, procedures, report
 from porism.rewrite.rule import Procedure, procedure
 from porism.rewrite.terms import c0, c1, x
+from porism.rules import page, record
 from porism.rules.algebra import ALGEBRA, EVERYTHING
 from porism.rules.index.laws import LAWS
+from porism.rules.power import POWERS
 from tests.prove.stated import INTEGERS, stated
 
 PROCEDURES = [item for item in ALGEBRA if isinstance(item, Procedure)]
@@ -63,8 +65,10 @@ def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_rules_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in rows] == [item.name for item in (*EVERYTHING, *LAWS)]
+    listed = [item.name for item in (*EVERYTHING, *LAWS)]
+    assert [row["name"] for row in rows][: len(listed)] == listed
     by_name = {row["name"]: row for row in rows}
+    assert by_name["add-zero"].pop("seconds") >= 0
     assert by_name["add-zero"] == {
         "name": "add-zero",
         "kind": "rule",
@@ -110,6 +114,50 @@ def test_a_false_rule_fails_the_command(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_rule_that_grows_has_a_row_that_says_so() -> None:
     rows = report.gather([stated(INTEGERS, x * 2, x + x)], with_bounds=False).rows
     assert [row.status for row in rows] == ["proved", "does not shrink"]
+
+
+def test_what_is_established_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "established.json"
+    monkeypatch.setattr(record, "FILE", file)
+    monkeypatch.setattr(page, "FILE", tmp_path / "rules.md")
+    page.FILE.write_text("old", encoding="utf-8")
+    old = record.Entry("00", "proved", 1.0)
+    record.write({"mod-small": old, "gone": old, "add-zero": old})
+    assert main(["prove", "mod-small", "fold"]) == 0
+    out = capsys.readouterr().out
+    assert "the record is out of date for 2 rules: fold, mod-small" in out
+    assert "./dev prove --record" in out
+    assert record.entries()["mod-small"] == old
+    assert main(["prove", "mod-small", "fold", "--record"]) == 0
+    assert "recorded 2 rules in established.json" in capsys.readouterr().out
+    assert page.FILE.read_text(encoding="utf-8").startswith("# Rules\n")
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    assert {name: row["established"] for name, row in kept.items()} == {
+        "add-zero": "proved",  # as it was
+        "fold": "evaluated",
+        "mod-small": "proved",
+    }
+    assert main(["prove", "mod-small", "fold"]) == 0
+    assert "out of date" not in capsys.readouterr().out
+
+
+def test_nothing_is_recorded_of_a_run_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(record, "write", lambda found: pytest.fail("it was written"))
+    wrong = stated(INTEGERS, (x // c0) // c1, x // (c0 * c1))
+    assert report.run([wrong], with_bounds=False, keep=True) == 1
+    assert "nothing is recorded, since not all is established" in capsys.readouterr().out
+
+
+def test_a_rule_with_an_exhaustive_theory_is_recorded_as_exhaustive() -> None:
+    found = report.gather([ALGEBRA["add-zero"], POWERS["pow-one"]], with_bounds=False)
+    assert {name: entry.established for name, entry in found.established.items()} == {
+        "add-zero": "proved",
+        "pow-one": "exhaustive",
+    }
 
 
 def test_bounds_are_tried_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,9 +89,11 @@ def _numbers(deeper: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         pairs.map(" ".join),
         pairs.map(lambda t: f"({' '.join(t)})"),
-        st.tuples(deeper, st.sampled_from(("//", "%", ">>")), st.integers(1, 7)).map(
+        st.tuples(deeper, st.sampled_from(("//", "%")), st.integers(1, 7)).map(
             lambda t: f"{t[0]} {t[1]} {t[2]}"
         ),
+        # in parentheses, since a sum after it would be part of the amount, and could be negative
+        st.tuples(deeper, st.integers(0, 7)).map(lambda t: f"({t[0]} >> {t[1]})"),
         deeper.map(lambda t: f"-{t}"),
         deeper.map(lambda t: f"~{t}"),
         st.tuples(deeper, condition, deeper).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),

@@ -30,6 +30,9 @@ from porism.base.errors import SettingsError
 
 PREFIX: Final = "PORISM_"
 
+Value = int | str
+"""What a setting can be."""
+
 
 class Setting(ABC):
     """One row of the table. Read as an attribute of `settings`, it gives its current value."""
@@ -37,7 +40,7 @@ class Setting(ABC):
     name: str
     """The name of the attribute, set by the class that holds it."""
 
-    def __init__(self, default: int, doc: str) -> None:
+    def __init__(self, default: Value, doc: str) -> None:
         self.default = default
         self.doc = doc
 
@@ -55,10 +58,14 @@ class Setting(ABC):
         """The allowed values, in words."""
 
     @abstractmethod
-    def parse(self, text: str) -> int | None:
+    def parse(self, text: str) -> Value | None:
         """The value of a text, or None where the text is no allowed value."""
 
-    def value(self) -> int:
+    def text(self, value: Value) -> str:
+        """A value as it is written in the environment."""
+        return value if isinstance(value, str) else str(int(value))
+
+    def value(self) -> Value:
         """The value in force: that of the innermost override, else that of the environment."""
         overrides = _overrides.get()
         return overrides[self.name] if self.name in overrides else _environment()[self.name]
@@ -73,7 +80,7 @@ class Integer(Setting):
         self.high = high
 
     def __get__(self, instance: object, owner: type) -> int:
-        return self.value()
+        return int(self.value())
 
     @property
     def allowed(self) -> str:
@@ -104,6 +111,25 @@ class Flag(Setting):
         return self.WORDS.get(text.lower())
 
 
+class Choice(Setting):
+    """One of some words."""
+
+    def __init__(self, default: str, doc: str, *, words: tuple[str, ...]) -> None:
+        super().__init__(default, doc)
+        self.words = words
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return str(self.value())
+
+    @property
+    def allowed(self) -> str:
+        return "one of " + ", ".join(self.words)
+
+    def parse(self, text: str) -> str | None:
+        word = text.lower()
+        return word if word in self.words else None
+
+
 class Settings:
     """The table. A setting is added by a line here; `docs/settings.md` follows from it."""
 
@@ -119,6 +145,11 @@ class Settings:
         low=1, high=1_000_000_000,
     )  # fmt: skip
     check = Flag(True, "Check after every stage that only what its level allows is left.")
+    backend = Choice(
+        "llvm", "What runs kernels: machine code made by LLVM in this process, C and the compiler "
+        "of the system, or the evaluator, which is slow and checks every access.",
+        words=("llvm", "c", "reference"),
+    )  # fmt: skip
     threads = Integer(
         0, "Threads that a kernel is shared among; 0 for as many as there are cores.",
         low=0, high=4096,
@@ -146,7 +177,7 @@ class Settings:
     )  # fmt: skip
 
     @contextlib.contextmanager
-    def override(self, **values: int) -> Iterator[None]:
+    def override(self, **values: Value) -> Iterator[None]:
         """Give settings other values inside a `with` block, in this thread or task alone."""
         by_name = {setting.name: setting for setting in TABLE}
         checked = dict(_overrides.get())
@@ -168,9 +199,9 @@ class Settings:
         finally:
             _overrides.reset(token)
 
-    def read(self, environment: Mapping[str, str]) -> dict[str, int]:
+    def read(self, environment: Mapping[str, str]) -> dict[str, Value]:
         """The values of all settings in an environment; an empty variable counts as unset."""
-        values: dict[str, int] = {}
+        values: dict[str, Value] = {}
         for setting in TABLE:
             text = environment.get(setting.variable, "").strip()
             value = setting.parse(text) if text else setting.default
@@ -194,7 +225,8 @@ class Settings:
     def page(self) -> str:
         """The text of `docs/settings.md`."""
         rows = [
-            f"| `{setting.variable}` | {int(setting.default)} | {setting.allowed} | {setting.doc} |"
+            f"| `{setting.variable}` | {setting.text(setting.default)} | {setting.allowed} "
+            f"| {setting.doc} |"
             for setting in TABLE
         ]
         return "\n".join(
@@ -224,7 +256,8 @@ def _not_allowed(setting: Setting, what: str, value: object, where: str) -> Sett
         f"{what} is {value!r}",
         where=where,
         why=f"allowed is {setting.allowed}",
-        fix=f"set it to an allowed value, or unset it (the default is {int(setting.default)})",
+        fix="set it to an allowed value, or unset it "
+        f"(the default is {setting.text(setting.default)})",
     )
 
 
@@ -233,7 +266,7 @@ def _closest(name: str, known: Iterable[str]) -> str:
     return f"the closest known one is {close[0]}"
 
 
-def _environment() -> dict[str, int]:
+def _environment() -> dict[str, Value]:
     global _values
     values = _values  # kept in hand: another thread may reload
     if values is None:
@@ -249,5 +282,5 @@ TABLE: Final[tuple[Setting, ...]] = tuple(
 settings: Final = Settings()
 """What the rest of Porism reads: `settings.debug`, `settings.trace`, ..."""
 
-_values: dict[str, int] | None = None
-_overrides: ContextVar[Mapping[str, int]] = ContextVar("overrides", default={})  # noqa: B039
+_values: dict[str, Value] | None = None
+_overrides: ContextVar[Mapping[str, Value]] = ContextVar("overrides", default={})  # noqa: B039

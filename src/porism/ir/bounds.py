@@ -30,7 +30,13 @@ def clip(dtype: DType, low: Bound, high: Bound) -> Interval:
         return (low, high) if low >= dtype.min and high <= dtype.max else (dtype.min, dtype.max)
     if low < -HUGE:
         low = -INFINITY
-    return low, (INFINITY if high > HUGE else high)
+    elif low > HUGE:
+        low = HUGE
+    if high > HUGE:
+        high = INFINITY
+    elif high < -HUGE:
+        high = -HUGE
+    return low, high
 
 
 def unknown(dtype: DType, src: Sources, arg: Any) -> Interval:
@@ -183,15 +189,16 @@ def cmod(dtype: DType, src: Sources, arg: Any) -> Interval:
     return clip(dtype, max(min(a.vmin, 0), -most), min(max(a.vmax, 0), most))
 
 
-def _power_of_two(k: Bound) -> Bound:
-    return INFINITY if k > LARGEST_SHIFT else 1 << int(k)
+def _powers_of_two(low: Bound, high: Bound) -> Interval:
+    """Bounds of 2 to a power; the lower one is an int, since the power is one."""
+    return 1 << int(min(low, LARGEST_SHIFT)), INFINITY if high > LARGEST_SHIFT else 1 << int(high)
 
 
 def shl(dtype: DType, src: Sources, arg: Any) -> Interval:
     a, b = src
     if b.vmin < 0 or (dtype.bits and b.vmax >= dtype.bits):
         return dtype.min, dtype.max
-    powers = (_power_of_two(b.vmin), _power_of_two(b.vmax))
+    powers = _powers_of_two(b.vmin, b.vmax)
     return clip(dtype, *corners(times, (a.vmin, a.vmax), powers))
 
 
@@ -200,8 +207,7 @@ def shr(dtype: DType, src: Sources, arg: Any) -> Interval:
     low, high = b.vmin, b.vmax
     if low < 0:  # such a shift moves everything out, as a very large one does
         low, high = 0, INFINITY
-    powers = (_power_of_two(low), _power_of_two(high))
-    return corners(floor_quotient, (a.vmin, a.vmax), powers)
+    return corners(floor_quotient, (a.vmin, a.vmax), _powers_of_two(low, high))
 
 
 def _bits(*bounds: Bound) -> int:
@@ -367,10 +373,12 @@ def position(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
+    """Those of the variable: what is built on it must hold for every value it may have."""
     variable, value = src
-    low, high = max(variable.vmin, value.vmin), min(variable.vmax, value.vmax)
+    if variable.vmin <= value.vmin and value.vmax <= variable.vmax:
+        return variable.vmin, variable.vmax
     # a value that the variable cannot have makes no sense, but an empty interval would be worse
-    return (low, high) if low <= high else (value.vmin, value.vmax)
+    return value.vmin, value.vmax
 
 
 def reduce_ranges(dtype: DType, src: Sources, arg: Any) -> Interval:

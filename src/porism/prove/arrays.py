@@ -109,6 +109,8 @@ class Arrays(Arithmetic):
     def residue(self, name: str, value: Value, known: Truth) -> tuple[Value, Value]:
         if f"modulus({name})" in self.table:
             return self.table[f"modulus({name})"], self.table[f"remainder({name})"]
+        if self.dtype.is_float:
+            raise Unsupported(f"residues, in {name}")
         m = self.table[SLACK + f"modulus({name})"]
         number = self.exactly(value)
         return m, np.where(m == 0, number, number % np.where(m == 0, 1, m))

@@ -22,6 +22,7 @@ from porism.prove.arithmetic import Arithmetic
 from porism.prove.arrays import Arrays, Table
 from porism.prove.floats import Floats
 from porism.prove.integers import Integers
+from porism.prove.reals import Reals
 from porism.prove.truths import Truths
 from porism.prove.words import Words
 from porism.rewrite import terms
@@ -51,6 +52,7 @@ class Instance:
     types: Mapping[DType, DType]
     required: bool
     bits: int | None = None  # of `index`, where one bit stands for all
+    real: bool = False  # floats stand for real numbers
 
     @property
     def label(self) -> str:
@@ -71,7 +73,9 @@ class Instance:
             return Integers() if self.bits is None else Words(dtype, self.bits)
         if dtype.kind is Kind.BOOL:
             return Truths()
-        return Floats(dtype) if dtype.is_float else Words(dtype)
+        if dtype.is_float:
+            return Reals(dtype) if self.real else Floats(dtype)
+        return Words(dtype)
 
     def arrays(self, table: Table, *, huge: bool = False) -> dict[DType, Arithmetic]:
         """Arrays of cases."""

@@ -15,8 +15,11 @@ from rich.table import Table
 
 from porism.ir.ops import Op
 from porism.prove import bounds, procedures
-from porism.prove.rule import MILLISECONDS, Proof, prove
+from porism.prove.rule import MILLISECONDS, Proof, Status, prove
 from porism.rewrite.rule import Procedure, Rewrite, Rule
+from porism.rules import page, record
+from porism.rules.catalogue import KNOWN
+from porism.rules.record import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Report:
 
     rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    established: dict[str, Entry] = field(default_factory=dict)
+    """What the record would say of each rule that is established."""
     seconds: float = 0.0
 
     @property
@@ -67,8 +72,9 @@ def run(
     with_bounds: bool,
     json_file: str | None = None,
     milliseconds: int = MILLISECONDS,
+    keep: bool = False,
 ) -> int:
-    """Prove, print the table, and give the exit status."""
+    """Prove, print the table, and give the exit status; with `keep`, write the record."""
     report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds)
     console = Console()
     console.print(_table(report.rows))
@@ -76,9 +82,36 @@ def run(
         console.print(fault, markup=False, highlight=False, style="red")
     verdict = "all established" if report.ok else f"{len(report.faults)} not established"
     console.print(f"{len(report.rows)} rows, {verdict}, in {report.seconds:.1f} s")
+    _settle_record(report, rules, console, keep=keep)
     if json_file is not None:
         Path(json_file).write_text(json.dumps(report.json(), indent=1) + "\n", encoding="utf-8")
     return 0 if report.ok else 1
+
+
+def _settle_record(
+    report: Report, rules: Sequence[Rewrite], console: Console, *, keep: bool
+) -> None:
+    """Write what was established to the record, or say where the record is out of date."""
+    if keep and report.ok:
+        everywhere = {item.name for item in KNOWN}
+        kept = {name: e for name, e in record.entries().items() if name in everywhere}
+        record.write(kept | report.established)
+        console.print(f"recorded {len(report.established)} rules in {record.FILE.name}")
+        if page.FILE.is_file():  # in a checkout
+            page.FILE.write_text(page.page(), encoding="utf-8")
+    elif keep:
+        console.print("nothing is recorded, since not all is established", style="red")
+    else:
+        stale = [item.name for item in rules if _is_stale(report, item)]
+        if stale:
+            some = ", ".join(stale[:8]) + (", …" if len(stale) > 8 else "")
+            told = f"the record is out of date for {len(stale)} rules: {some}\n{record.MEND}"
+            console.print(told, markup=False, highlight=False, style="yellow")
+
+
+def _is_stale(report: Report, item: Rewrite) -> bool:
+    now, then = report.established.get(item.name), record.recorded(item)
+    return now is not None and (then is None or then.established != now.established)
 
 
 def gather(
@@ -111,11 +144,19 @@ def _add(report: Report, item: Rewrite, milliseconds: int) -> None:
         detail = f"{tried.cases} cases {tried.how}"
         report.rows.append(Row(item.name, theories, status, tried.seconds, detail, tried.ok))
         report.faults += [f"{item.name}: {tried.fault}"] * (not tried.ok)
+        if tried.ok:
+            report.established[item.name] = _entry(item, Status.EVALUATED.value, tried.seconds)
     elif isinstance(item, Rule):
         proof = prove(item, milliseconds=milliseconds)
         report.rows += _rows(proof)
-        if not proof.ok:
+        if proof.ok:
+            report.established[item.name] = _entry(item, proof.established, proof.seconds)
+        else:
             report.faults.append(proof.explain())
+
+
+def _entry(item: Rewrite, established: str, seconds: float) -> Entry:
+    return Entry(record.digest(item), established, round(seconds, 3))
 
 
 def _rows(proof: Proof) -> Iterator[Row]:

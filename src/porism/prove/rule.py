@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -91,6 +91,17 @@ class Proof:
     def ok(self) -> bool:
         """Whether the rule is established and nothing about it is idle."""
         return not any(self.faults())
+
+    @property
+    def established(self) -> str:
+        """How the rule is established in all its theories: proved, exhaustive or evaluated.
+
+        A rule that changes float results is proved on real numbers.
+        """
+        found = {result.status for result in self.results}
+        if Status.EVALUATED in found:
+            return "evaluated"
+        return "exhaustive" if Status.EXHAUSTIVE in found else "proved"
 
     def faults(self) -> Iterator[str]:
         """What is wrong, a sentence each."""
@@ -212,12 +223,42 @@ def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, b
             open_types.append(f"{instance.label}: {outcome.note}")
     if status.ok:
         notes += open_types
-    if changes:
+    if changes and found:
         notes = [rule.fast_math if counterexample else f"{rule.fast_math}; no case of it was found"]
-        status = Status.CHANGES
+        outcome = _on_reals(rule, found[0], milliseconds)
+        if outcome.status.ok:
+            status = Status.CHANGES
+            notes.append("true of real numbers")
+        else:
+            status, counterexample = outcome.status, outcome.counterexample
+            shown, notes = ["real numbers"], [outcome.note]
     seconds = time.perf_counter() - began
     types = " ".join(dict.fromkeys(shown))
     return Result(theory, status, seconds, types, counterexample, "; ".join(notes)), can_fire
+
+
+def _on_reals(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
+    """A rule that changes float results, on real numbers: there it must hold like any other."""
+    try:
+        question = Question(rule, replace(instance, real=True))
+    except Unsupported as gap:
+        return Outcome(Status.UNKNOWN, note=str(gap))
+    answer, model = question.ask(
+        question.has_value, question.fires, question.wrong(), milliseconds=milliseconds
+    )
+    if answer is Answer.NO:
+        return Outcome(Status.PROVED)
+    if answer is Answer.UNKNOWN or not question.faithful:
+        return Outcome(Status.UNKNOWN, note="the solver does not know whether it is true of them")
+    values = {
+        hole.arg: value_in(model, question.reading.value(hole, computed=False))
+        for hole in terms.holes_of(rule.before)
+    }
+    told = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+    before, after = (
+        value_in(model, value) for value in (question.reading.before(), question.reading.after())
+    )
+    return Outcome(Status.REFUTED, True, f"{told}: before is {before:g}, after is {after:g}")
 
 
 # -- one instance ----------------------------------------------------------------------------------
@@ -243,7 +284,7 @@ def settle(
         fires = found.fires
         if found.counterexample is not None and not _has_choices(rule, instance):
             return Outcome(Status.REFUTED, True, found.counterexample)
-    except Unsupported as gap:
+    except (Unsupported, OverflowError) as gap:  # shifts by numbers that are too large to compute
         note = str(gap)
     try:
         outcome = _solve(rule, instance, milliseconds, without, fires)
@@ -335,7 +376,7 @@ def _refuted(rule: Rule, instance: Instance, question: Question, model: object) 
     case = cases.case_of(rule, question.reading, lambda e: value_in(model, e))
     try:
         found = cases.replay(rule, instance, case)
-    except Unsupported:
+    except (Unsupported, OverflowError):
         found = None
     if found is not None and found.counterexample is not None:
         return Outcome(Status.REFUTED, True, found.counterexample)

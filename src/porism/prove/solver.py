@@ -42,7 +42,7 @@ def ask(
 
 
 def value_in(model: Any, expression: Formula) -> bool | int | float:
-    """The value of an expression in a model: a truth, a signed word, an integer or a float."""
+    """An expression's value in a model: a truth, a signed word, an integer, a real or a float."""
     found = model.eval(expression, model_completion=True)
     if z3.is_bool(found):
         return bool(z3.is_true(found))
@@ -50,6 +50,9 @@ def value_in(model: Any, expression: Formula) -> bool | int | float:
         return int(found.as_signed_long())
     if z3.is_int(found):
         return int(found.as_long())
+    if z3.is_real(found):
+        near = found if z3.is_rational_value(found) else found.approx(10)
+        return float(near.as_fraction())
     wide = z3.fpToFP(z3.RNE(), found, z3.Float64())
     if z3.is_true(z3.simplify(z3.fpIsNaN(wide))):
         return float("nan")

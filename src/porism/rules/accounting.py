@@ -16,11 +16,29 @@ from porism.rules.index.laws import LAWS
 STEPS: Final = {
     "000.6.1": COMMUTE,
     "002.18.1": COMMUTE,
+    "003.split": "split-ranges",
+    "003.merge": "merge-ranges",
+    "003.flatten": "flatten-ends",
+    "004.1.1": "index-movement",
+    "004.1.2": "after-movement",
+    "004.1.3": "end-movement",
+    "004.1.4": "index-index",
+    "004.1.5": "index-index",
+    "004.3.1": "split-ranges",
+    "004.5.1": "merge-ranges",
 }
-"""Rows that the engine itself implements: the name of the step in traces."""
+"""Rows that the engine itself, or a pass of the scheduler, implements: the name of the step."""
 
-LATER: Final = tuple(f"000.5.{row}" for row in ["P1", "P2a", "P2b", "P2c", "P3a", "P3b", "sel"])
-"""Rows that belong to the lowering of `index` to words, a stage of its own."""
+PASSES: Final = {
+    "split-ranges": "A range that is divided by a divisor of its size becomes several.",
+    "merge-ranges": "Neighbouring ranges that are used as one number become one.",
+    "flatten-ends": "An END of an END is one END, of loops that nest as they did.",
+    "index-movement": "An element of a moved tensor is another element of the tensor.",
+    "index-index": "A pointer into memory behind a pointer: the indices add up.",
+    "after-movement": "A moved tensor that waits for something waits for all of it before.",
+    "end-movement": "What happens in a loop does not depend on how its result is looked at.",
+}
+"""The steps that are passes of the scheduler or a part of one: what they do."""
 
 
 def _rows(prefix: str, names: str) -> Iterator[str]:
@@ -38,7 +56,7 @@ ROWS: Final = (
     *_rows("000.2", "1-6"),
     *_rows("000.3", "1d 1m 2 3 4m 4d 4x 5d 5m 5k 6d 6m 6m2 7d 7m 8"),
     *_rows("000.4", "1-6"),
-    *LATER,
+    *_rows("000.5", "P1 P2a P2b P2c P3a P3b sel"),
     "000.6.1",
     "000.W.1",
     *_rows("002.1", "1-4"),
@@ -60,8 +78,22 @@ ROWS: Final = (
     *_rows("002.17", "1-2"),
     "002.18.1",
     *_rows("002.19", "1-22"),
+    *_rows("003", "loadcollapse distr mulbool splitreduce"),
+    *_rows("003.rc", "lower upper two ne"),
+    *_rows("003.lift", "lt ge eq"),
+    *_rows("003.unpar", "add mul max"),
+    *_rows("003", "split merge flatten deadaxis"),
+    *_rows("003.buf", "1-4"),
+    *_rows("004.1", "1-5"),
+    "004.2.1",
+    "004.3.1",
+    *_rows("004.4", "1-3"),
+    "004.5.1",
 )
-"""The rows of the seed pages 000 and 002. A row that states several has the number of its first."""
+"""The rows of the seed pages 000, 002, 003 and 004.
+
+A row that states several has the number of its first.
+"""
 
 
 def accounts() -> dict[str, list[str]]:

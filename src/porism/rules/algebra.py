@@ -8,6 +8,9 @@
 |                 |                                        | kernel, and after index lowering    |
 | `SYMBOLIC_LATE` | `SYMBOLIC`, and masks move into loads  | once, after optimising a kernel     |
 | `FAST_MATH`     | what changes float results             | beside these, where the user allows |
+| `BUFFERS`       | values kept in memory for nothing      | on the whole graph, in each kernel  |
+| `REDUCTIONS`    | loops that need not be run             | on the whole graph, in each kernel  |
+| `INDEX_DTYPE`   | integers of a width, gates             | once, by `lower_index_dtype`        |
 
 `ALGEBRA` leaves alone what a user may want to build as it is: loops of one iteration, loads and
 stores through INVALID, lanes. `EVERYTHING` has all of them and the lemmas that procedures use: what
@@ -17,6 +20,7 @@ is listed and proved.
 from porism.rewrite.construct import install
 from porism.rewrite.rule import RuleSet
 from porism.rules.booleans import BOOLEANS, SELF_COMPARISONS
+from porism.rules.buffers import BUFFERS as BUFFERS
 from porism.rules.casts import CASTS, CONVERSIONS
 from porism.rules.choices import CHOICE_LEMMAS, CHOICES, JOINED_CHOICES, TRUTH_LEMMAS
 from porism.rules.comparisons import (
@@ -39,9 +43,17 @@ from porism.rules.fast_math import FAST_MATH as FAST_MATH
 from porism.rules.fast_math import FLOAT_DIVISION
 from porism.rules.folding import FOLDING
 from porism.rules.identities import CHAINS, CONSTANTS_OUT, FLOAT_IDENTITIES, IDENTITIES
+from porism.rules.index_dtype import INDEX_DTYPE
 from porism.rules.invalid import ACCESSES, MASKS
 from porism.rules.minmax import INDEX_MINMAX, MINMAX, WRAPPING_MINMAX
 from porism.rules.power import POWERS
+from porism.rules.reductions import (
+    FAST_REDUCTIONS,
+    LIFTING_EQUATIONS,
+    LIFTING_LAWS,
+    REDUCTIONS,
+)
+from porism.rules.split_reduction import SPLIT_REDUCTION
 from porism.rules.vectors import GEP
 from porism.rules.where_on_load import WHERE_ON_LOAD
 
@@ -97,9 +109,16 @@ EVERYTHING = _named(
     ALGEBRA,
     SYMBOLIC_LATE,
     FAST_MATH,
+    INDEX_DTYPE,
     BOUND_LEMMAS,
     CHOICE_LEMMAS,
     TRUTH_LEMMAS,
+    BUFFERS,
+    REDUCTIONS,
+    FAST_REDUCTIONS,
+    LIFTING_LAWS,
+    LIFTING_EQUATIONS,
+    SPLIT_REDUCTION,
 )
 
 install(ALGEBRA)

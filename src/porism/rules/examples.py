@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,86 +18,49 @@ from porism.base.dtypes import DType, boolean, f32, i8, i16, i32, i64, index
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.ops import Op
-
-Example = tuple[UOp, Mapping[Any, Any]]
-"""A graph and its inputs, as `porism.evaluate.evaluate` takes them."""
-
-
-def made(op: Op, *src: UOp, dtype: DType | None = None, arg: Any = None) -> UOp:
-    return UOp(op, dtype, src, arg)
-
-
-def number(value: float, dtype: DType = index) -> UOp:
-    return UOp.const(dtype, value)
-
-
-def given(place: int, dtype: DType = index) -> UOp:
-    """A scalar input."""
-    return made(ops.PARAM, dtype=dtype, arg=place)
-
-
-def buffer(place: int, size: int = 4, dtype: DType = f32) -> UOp:
-    return made(ops.PARAM, dtype=dtype.pointer(size=size), arg=place)
-
-
-A, B, C = given(0, boolean), given(1, boolean), given(2, boolean)
-X, Y = given(3), given(4)
-K = given(5, i8)
-MEMORY: Final = buffer(6)
-DATA: Final = np.asarray([1.5, -2.5, 3.5, 4.5], np.float32)
-NONE: Final = made(ops.INVALID, dtype=index)
-TRUTHS: Final = (False, True)
-
-
-def masked(condition: UOp, value: UOp) -> UOp:
-    return made(ops.WHERE, condition, value, made(ops.INVALID, dtype=value.dtype))
-
-
-def _inputs(numbers: tuple[int, ...] = (-2, 0, 3)) -> Iterator[dict[Any, Any]]:
-    for a, b, c in itertools.product(TRUTHS, repeat=3):
-        for i, j in itertools.product(numbers, repeat=2):
-            scalars = {0: np.bool_(a), 1: np.bool_(b), 2: np.bool_(c), 3: i, 4: j, 5: np.int8(i)}
-            yield {**scalars, 6: DATA}
-
-
-def _on(graphs: list[UOp], numbers: tuple[int, ...] = (-2, 0, 3)) -> Iterator[Example]:
-    """Each graph on every input it uses."""
-    for graph in graphs:
-        for values in _inputs(numbers):
-            yield graph, values
-
+from porism.rules.buffer_examples import BUFFER_EXAMPLES
+from porism.rules.index_examples import INDEX_EXAMPLES
+from porism.rules.pieces import DATA as DATA
+from porism.rules.pieces import MEMORY as MEMORY
+from porism.rules.pieces import NONE as NONE
+from porism.rules.pieces import ORDERS, TOTAL, C, K, buffer, given, on
+from porism.rules.pieces import A as A
+from porism.rules.pieces import B as B
+from porism.rules.pieces import Example as Example
+from porism.rules.pieces import X as X
+from porism.rules.pieces import Y as Y
+from porism.rules.pieces import made as made
+from porism.rules.pieces import masked as masked
+from porism.rules.pieces import number as number
+from porism.rules.reduction_examples import REDUCTION_EXAMPLES
 
 # -- validity --------------------------------------------------------------------------------------
-
-_TOTAL: Final = (ops.ADD, ops.SUB, ops.MUL, ops.MAX, ops.MIN, ops.IDIV, ops.MOD, ops.AND, ops.XOR)
-_ORDERS: Final = (ops.LT, ops.LE, ops.GT, ops.GE, ops.EQ, ops.NE)
 
 
 def operands() -> Iterator[Example]:
     m = masked(A, X)
-    graphs = [made(op, *pair) for op in _TOTAL for pair in ((m, Y), (Y, m), (m, masked(B, Y)))]
-    graphs += [made(op, *pair) for op in _TOTAL for pair in ((NONE, Y), (Y, NONE))]
+    graphs = [made(op, *pair) for op in TOTAL for pair in ((m, Y), (Y, m), (m, masked(B, Y)))]
+    graphs += [made(op, *pair) for op in TOTAL for pair in ((NONE, Y), (Y, NONE))]
     graphs += [made(ops.NEG, m), made(ops.MULACC, Y, m, masked(B, Y)), made(ops.NEG, NONE)]
     graphs += [made(ops.MUL, m, number(0)), made(ops.MUL, number(0), m)]
     graphs.append(made(ops.MUL, masked(A, K), K))
-    yield from _on(graphs)
+    yield from on(graphs)
 
 
 def invalid_casts() -> Iterator[Example]:
     m = masked(A, X)
-    yield from _on([made(ops.CAST, s, dtype=t) for s in (m, NONE) for t in (i8, i64)])
+    yield from on([made(ops.CAST, s, dtype=t) for s in (m, NONE) for t in (i8, i64)])
 
 
 def invalid_choices() -> Iterator[Example]:
     m, n = masked(B, X), masked(C, Y)
     pairs = [(m, NONE), (NONE, m), (m, Y), (Y, m), (m, n), (NONE, Y), (NONE, NONE)]
-    yield from _on([made(ops.WHERE, A, *pair) for pair in pairs])
+    yield from on([made(ops.WHERE, A, *pair) for pair in pairs])
 
 
 def _conditions() -> list[UOp]:
     m = masked(A, X)
-    compared = [made(op, m, number(1)) for op in _ORDERS]
+    compared = [made(op, m, number(1)) for op in ORDERS]
     compared += [made(ops.LT, number(1), m), made(ops.LT, m, masked(B, Y)), made(ops.LT, NONE, Y)]
     first = compared[0]
     joined = [made(op, first, C) for op in (ops.AND, ops.OR)]
@@ -107,8 +70,8 @@ def _conditions() -> list[UOp]:
 
 
 def invalid_conditions() -> Iterator[Example]:
-    yield from _on([made(ops.WHERE, c, X, Y) for c in _conditions()])
-    yield from _on([masked(c, Y) for c in _conditions()])
+    yield from on([made(ops.WHERE, c, X, Y) for c in _conditions()])
+    yield from on([masked(c, Y) for c in _conditions()])
 
 
 def gates() -> Iterator[Example]:
@@ -116,7 +79,7 @@ def gates() -> Iterator[Example]:
     for condition in _conditions():
         element = made(ops.INDEX, MEMORY, number(1), condition)
         pointer = made(ops.INDEX, MEMORY, number(2), condition, dtype=target)
-        yield from _on([element, made(ops.LOAD, pointer)])
+        yield from on([element, made(ops.LOAD, pointer)])
 
 
 def _pointers() -> list[UOp]:
@@ -128,7 +91,7 @@ def loads() -> Iterator[Example]:
     other = number(-math.inf, f32)
     graphs = [made(ops.LOAD, p) for p in _pointers()]
     graphs += [made(ops.LOAD, p, other) for p in _pointers()]
-    yield from _on(graphs, (0,))
+    yield from on(graphs, (0,))
 
 
 def stores() -> Iterator[Example]:
@@ -144,17 +107,17 @@ def stores() -> Iterator[Example]:
 def decided() -> Iterator[Example]:
     small = made(ops.MOD, X, number(3))
     conditions = [made(ops.LT, small, number(3)), made(ops.LT, small, number(0))]
-    yield from _on([made(ops.WHERE, c, X, Y) for c in conditions])
+    yield from on([made(ops.WHERE, c, X, Y) for c in conditions])
 
 
 def truths() -> Iterator[Example]:
     yes, no = number(True, boolean), number(False, boolean)
-    yield from _on([made(ops.WHERE, A, yes, no), made(ops.WHERE, A, no, yes)], (0,))
+    yield from on([made(ops.WHERE, A, yes, no), made(ops.WHERE, A, no, yes)], (0,))
 
 
 def negations() -> Iterator[Example]:
     branches = [(X, Y), (masked(B, X), Y)]
-    yield from _on([made(ops.WHERE, made(ops.NOT, A), *pair) for pair in branches])
+    yield from on([made(ops.WHERE, made(ops.NOT, A), *pair) for pair in branches])
 
 
 def joined() -> Iterator[Example]:
@@ -162,8 +125,8 @@ def joined() -> Iterator[Example]:
     for condition in (B, divided):
         inner = made(ops.WHERE, condition, X, Y)
         outer = made(ops.NE, Y, number(0)) if condition is divided else A
-        yield from _on([made(ops.WHERE, outer, inner, Y)])
-        yield from _on([made(ops.WHERE, outer, X, inner)])
+        yield from on([made(ops.WHERE, outer, inner, Y)])
+        yield from on([made(ops.WHERE, outer, X, inner)])
 
 
 _EDGES: Final[dict[DType, tuple[float, ...]]] = {
@@ -189,13 +152,13 @@ def conversions() -> Iterator[Example]:
 
 def cast_choices() -> Iterator[Example]:
     choice = made(ops.WHERE, A, X, Y)
-    yield from _on([made(ops.CAST, choice, dtype=t) for t in (i8, f32, boolean)])
+    yield from on([made(ops.CAST, choice, dtype=t) for t in (i8, f32, boolean)])
 
 
 def sums() -> Iterator[Example]:
     for x, y in ((X, Y), (K, made(ops.NEG, K))):
         inner = made(ops.ADD, x, number(100, x.dtype))
-        yield from _on([made(ops.ADD, inner, y), made(ops.ADD, y, inner)])
+        yield from on([made(ops.ADD, inner, y), made(ops.ADD, y, inner)])
 
 
 def bounded() -> Iterator[Example]:
@@ -204,7 +167,7 @@ def bounded() -> Iterator[Example]:
         made(ops.ADD, made(ops.MOD, Y, number(3)), number(3)),
     )
     pairs = ((small, large), (large, small), (small, number(1)), (masked(A, small), number(3)))
-    yield from _on([made(op, *pair) for op in _ORDERS for pair in pairs])
+    yield from on([made(op, *pair) for op in ORDERS for pair in pairs])
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -387,6 +350,9 @@ EXAMPLES: Final[Mapping[str, Callable[[], Iterator[Example]]]] = {
     "gep-wmma": lanes_of_products,
     "vectorize-geps": gathered,
     "where-on-load": masked_loads,
+    **INDEX_EXAMPLES,
+    **REDUCTION_EXAMPLES,
+    **BUFFER_EXAMPLES,
 }
 """The name of each procedure, and what it is tried on."""
 

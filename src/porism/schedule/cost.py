@@ -6,7 +6,8 @@ tell cheap from dear: an addition from a square root, a row in cache from a tens
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from porism.ir import ops
@@ -21,6 +22,9 @@ STORE_GLOBAL: Final = 8.0
 LOAD_GLOBAL: Final = 4.0
 STORE_LOCAL: Final = 1.0
 LOAD_LOCAL: Final = 1.0
+
+DEAR: Final = 64.0
+"""What costs more is kept where it can be: it has a reduction in it, or a long chain of ops."""
 
 DEAREST: Final = 1e12
 """Costs do not grow beyond this: of more it is only known that it is too much."""
@@ -64,17 +68,29 @@ def elements(node: UOp) -> int:
 
 
 def costs(order: Sequence[UOp]) -> dict[UOp, float]:
-    """What one element of each node costs, if all that it needs is computed on the way.
+    """What one element of each node costs, if it is computed where it is used.
 
-    What is computed once for many elements (below an EXPAND) is shared by them.
+    What is dear and used in several ways, or repeated by an EXPAND, will be kept somewhere: for its
+    users it costs no more than reading it. What is computed once for many elements is shared by
+    them.
     """
+    users = Counter(s for node in order for s in dict.fromkeys(node.src))
     found: dict[UOp, float] = {}
+    seen: dict[UOp, float] = {}  # what a node costs its users
     for node in order:
-        found[node] = min(_cost(node, found), DEAREST)
+        cost = found[node] = min(_cost(node, seen), DEAREST)
+        seen[node] = READ if cost >= DEAR and users[node] > 1 else cost
     return found
 
 
-def _cost(node: UOp, found: dict[UOp, float]) -> float:
+def likely_kept(order: Sequence[UOp], found: Mapping[UOp, float]) -> set[UOp]:
+    """Nodes that will probably be in memory: dear, and used in several ways or repeated."""
+    users = Counter(s for node in order for s in dict.fromkeys(node.src))
+    repeated = {node.src[0] for node in order if node.op is ops.EXPAND}
+    return {n for n in order if found[n] >= DEAR and (users[n] > 1 or n in repeated)}
+
+
+def _cost(node: UOp, seen: dict[UOp, float]) -> float:
     op = node.op
     if op in KEPT:
         return READ
@@ -82,13 +98,14 @@ def _cost(node: UOp, found: dict[UOp, float]) -> float:
         return 0.0
     if op is ops.EXPAND:
         source = node.src[0]
-        return found.get(source, 0.0) * _share(shape(source), shape(node))
+        each = seen.get(source, 0.0)
+        return (min(each, READ) if each >= DEAR else each) * _share(shape(source), shape(node))
     if op is ops.REDUCE_AXIS:
         dims = shape(node.src[0])
-        return (found.get(node.src[0], 0.0) + 1) * count(dims[axis] for axis in node.arg[1])
+        return (seen.get(node.src[0], 0.0) + 1) * count(dims[axis] for axis in node.arg[1])
     if op.group is Group.MOVEMENT:
-        return found.get(node.src[0], 0.0) + (op is ops.PAD)
-    return OP_COSTS.get(op, 1.0) + sum(found.get(s, 0.0) for s in dict.fromkeys(node.src))
+        return seen.get(node.src[0], 0.0) + (op is ops.PAD)
+    return OP_COSTS.get(op, 1.0) + sum(seen.get(s, 0.0) for s in dict.fromkeys(node.src))
 
 
 def _share(old: Shape, new: Shape) -> float:

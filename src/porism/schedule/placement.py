@@ -44,8 +44,6 @@ PARALLEL: Final = 16
 SMALL: Final = 1 << 15
 """Work that one core does alone without a loss."""
 
-INLINE: Final = "computed where it is used"
-
 
 @dataclass(frozen=True, slots=True)
 class Local:
@@ -72,6 +70,8 @@ class Kernel:
     """What is known of a kernel while it is put together."""
 
     ranges: frozenset[UOp]
+    axes: frozenset[UOp]
+    """The indices of its output: each is one to one with the ranges that it depends on."""
     levels: list[frozenset[UOp]] = field(default_factory=list)
     nodes: int = 0
 
@@ -87,9 +87,8 @@ class Kernel:
 class Placement:
     """The decisions for one graph."""
 
-    def __init__(self, order: Sequence[UOp], forced: set[UOp]) -> None:
+    def __init__(self, order: Sequence[UOp]) -> None:
         self.costs = cost.costs(order)
-        self.forced = forced
         self.kernels: dict[UOp, Kernel] = {}
 
     def decide(self, node: UOp, uses: Sequence[Use]) -> Place:
@@ -134,11 +133,12 @@ class Placement:
     def _local(self, node: UOp, uses: Sequence[Use]) -> Local | None:
         """The value kept inside the loops that all its uses share, if it fits there."""
         first = uses[0]
-        outermost = first.nest.outermost.ranges
+        kernel = self.kernels[first.nest.kernel]
+        outermost, axes = kernel.ranges, kernel.axes
         fixed: set[int] = set()
         for axis, at in enumerate(first.element.at):
             same = all(use.element.at[axis] is at for use in uses)
-            if same and (not at.ranges or (at.op is ops.RANGE and at in outermost)):
+            if same and (not at.ranges or at in axes or (at.op is ops.RANGE and at in outermost)):
                 fixed.add(axis)
         dims = shape(node)
         free = tuple(a for a, dim in enumerate(dims) if a not in fixed and not is_size_one(dim))
@@ -150,7 +150,6 @@ class Placement:
         times = sum(use.times for use in uses)
         if max(times / iterations, kept * self.costs[node]) > LOCAL_WORK:
             return None
-        kernel = self.kernels[first.nest.kernel]
         if not kernel.has_level(level) or iterations < min(PARALLEL, trips(outermost)):
             return None
         kernel.add_level(level)

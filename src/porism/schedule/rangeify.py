@@ -14,8 +14,9 @@ and no movement op. Every node is visited once in each direction.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from porism.base.dtypes import Space, index
 from porism.base.settings import settings
@@ -27,12 +28,19 @@ from porism.ir.shape import shape
 from porism.ir.walk import substitute, toposort
 from porism.schedule.cost import likely_kept
 from porism.schedule.crowds import crowded
-from porism.schedule.indices import ZERO, Element, is_size_one, moved
+from porism.schedule.indices import ZERO, Element, is_size_one, moved, simplified
 from porism.schedule.loops import Nest, Use
 from porism.schedule.placement import Kernel, Local, Placement, Stored
 
 ALWAYS_STORED = frozenset({ops.CONTIGUOUS, ops.COPY})
 LEAVES = frozenset({ops.PARAM, ops.BUFFER})
+
+
+MOST_PASSES: Final = 3
+"""Times that a graph is gone through because axes were taken apart."""
+
+Parts = Mapping[int, tuple[int, ...]]
+"""For an axis of a stored value the sizes of its parts, the outermost first."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,25 @@ class Ranged:
 
 
 def rangeify(sink: UOp) -> Ranged:
-    """The graph with ranges instead of axes; the sources of the SINK are values to be stored."""
-    return _Rangeify(sink).run()
+    """The graph with ranges instead of axes; the sources of the SINK are values to be stored.
+
+    Where an axis of a stored value is taken apart by // and %, it gets a range for each part, and
+    the graph is gone through once more: loops that were hidden may then be shared.
+    """
+    parts: dict[UOp, Parts] = {}
+    for _ in range(MOST_PASSES):
+        work = _Rangeify(sink, parts)
+        work.place()
+        more = work.taken_apart()
+        if not more:
+            break
+        parts |= more
+    return work.build()
 
 
 class _Rangeify:
-    def __init__(self, sink: UOp) -> None:
+    def __init__(self, sink: UOp, parts: Mapping[UOp, Parts]) -> None:
+        self.parts = parts
         self.roots = list(sink.src)
         self.order = tensors(self.roots)
         self.stored = dict.fromkeys(self.roots, "it is an output")
@@ -70,12 +91,35 @@ class _Rangeify:
         self.reductions: dict[tuple[UOp, Element], tuple[tuple[UOp, ...], Nest]] = {}
         self.opaque: dict[UOp, tuple[UOp, Use]] = {}  # a variable for the value of an index tensor
         self.axes = itertools.count()
+        self.axis_of: dict[UOp, tuple[UOp, int]] = {}  # a range -> the axis that it goes along
         self.built: dict[tuple[UOp, Element], UOp] = {}
         self.kept: dict[UOp, UOp] = {}
 
-    def run(self) -> Ranged:
+    def place(self) -> None:
+        """Decide where every value lives."""
         for node in reversed(self.order):
             self._place(node)
+
+    def taken_apart(self) -> dict[UOp, Parts]:
+        """The stored nodes whose axes are divided by constants, and into which parts."""
+        divisors: dict[UOp, set[int]] = {}
+        for uses in self.wanted.values():
+            for use in uses:
+                for node in toposort(*use.element.at):
+                    if node.op in (ops.IDIV, ops.MOD) and node.src[0] in self.axis_of:
+                        counter, divisor = node.src
+                        if divisor.op is ops.CONST and (counter.vmax + 1) % divisor.arg == 0:
+                            divisors.setdefault(counter, set()).add(divisor.arg)
+        found: dict[UOp, Parts] = {}
+        for counter, numbers in divisors.items():
+            node, axis = self.axis_of[counter]
+            parts = dict(found.get(node, self.parts.get(node, {})))
+            parts[axis] = _factors(int(counter.vmax) + 1, numbers)
+            found[node] = parts
+        return found
+
+    def build(self) -> Ranged:
+        """The graph in ranges."""
         for node in self.order:
             self._build(node)
         sink = ops.SINK(*(self.kept[root] for root in self.roots))
@@ -136,11 +180,23 @@ class _Rangeify:
         return ZERO if is_size_one(size) else UOp.range(size, next(self.axes), kind)
 
     def _stored_use(self, node: UOp) -> Use:
-        ranges = tuple(self._new_range(dim) for dim in shape(node))
-        self.indices[node] = ranges
+        parts = self.parts.get(node, {})
+        ranges: list[UOp] = []
+        at: list[UOp] = []
+        for axis, dim in enumerate(shape(node)):
+            sizes = [UOp.const(index, n) for n in parts[axis]] if axis in parts else [dim]
+            new = [self._new_range(size) for size in sizes]
+            if axis not in parts and new[0] is not ZERO:
+                self.axis_of[new[0]] = node, axis
+            ranges += new
+            number = ZERO
+            for counter, size in zip(new, sizes, strict=True):
+                number = number * size + counter
+            at.append(number)
+        self.indices[node] = tuple(ranges)
         loops = frozenset(r for r in ranges if r is not ZERO)
-        self.placement.kernels[node] = Kernel(loops)
-        return Use(Element(ranges), loops, Nest(node, loops))
+        self.placement.kernels[node] = Kernel(loops, frozenset(at))
+        return Use(Element(tuple(at)), loops, Nest(node, loops))
 
     def _local_use(self, node: UOp, place: Local, use: Use) -> Use:
         dims = shape(node)
@@ -238,6 +294,8 @@ class _Rangeify:
             return self.built[node, element]
         if isinstance(place, Local):
             element = Element(tuple(element.at[axis] for axis in place.free), element.valid)
+        elif node in self.parts:
+            element = _apart(element, self.parts[node])
         return self.kept[node].index(*element.masked())
 
     def _value(self, node: UOp, use: Use) -> UOp:
@@ -275,14 +333,42 @@ class _Rangeify:
 
     def _transparent(self, sink: UOp, reasons: dict[UOp, str]) -> tuple[UOp, dict[UOp, str]]:
         """The values of index tensors instead of the variables that stood for them."""
-        for variable, (tensor, use) in reversed(self.opaque.items()):
-            value = self._read(tensor, use.element)
-            assert value.dtype is index
-            whole = ops.SINK(sink, *reasons)
-            whole = substitute(whole, {variable: value})
-            sink, kept = whole.src[0], whole.src[1:]
-            reasons = dict(zip(kept, reasons.values(), strict=True))
-        return sink, reasons
+        values = {v: self._read(tensor, use.element) for v, (tensor, use) in self.opaque.items()}
+        whole = ops.SINK(sink, *reasons)
+        while any(node in values for node in toposort(whole)):  # values may have variables too
+            whole = substitute(whole, values)
+        return whole.src[0], dict(zip(whole.src[1:], reasons.values(), strict=True))
+
+
+def _factors(size: int, divisors: set[int]) -> tuple[int, ...]:
+    """The parts of an axis, the largest steps first: divisors that divide one another.
+
+    >>> _factors(24, {4, 12})
+    (2, 3, 4)
+    """
+    steps = [size]
+    for divisor in sorted(divisors, reverse=True):
+        if 1 < divisor < steps[-1] and steps[-1] % divisor == 0:
+            steps.append(divisor)
+    return tuple(a // b for a, b in itertools.pairwise([*steps, 1]))
+
+
+def _apart(element: Element, parts: Parts) -> Element:
+    """The name of an element in axes that were taken apart."""
+    at: list[UOp] = []
+    for axis, number in enumerate(element.at):
+        if axis not in parts:
+            at.append(number)
+            continue
+        sizes = parts[axis]
+        step = 1
+        found: list[UOp] = []
+        for place, size in reversed(list(enumerate(sizes))):
+            part = number // step
+            found.append(simplified(part % size if place else part, element.valid))
+            step *= size
+        at += reversed(found)
+    return Element(tuple(at), element.valid)
 
 
 def _is_view(node: UOp) -> bool:

@@ -6,7 +6,8 @@ sums get their largest strides first, subtractions after additions, and the cons
     Before: 3 + (v + r * 8) + w * -1        After: r * 8 + v - w + 3
 
 Products, comparisons and conjunctions follow: constants stand on the right, and variables in the
-order in which their bounds were given. Values stay the same; the graph is made exactly as stated.
+order in which their bounds were given. A condition that keeps a divisor from being zero comes
+before the division. Values stay the same; the graph is made exactly as stated.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
+from porism.ir.walk import toposort
 
 LINEAR: Final = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL})
 _FLAT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
@@ -63,6 +65,8 @@ class _Arranging:
         self.made: dict[UOp, UOp] = {}
         self.ranks: dict[UOp, int] = {}
         self.terms: dict[UOp, list[Term]] = {}
+        self.too_long: set[UOp] = set()
+        self.known_hazards: dict[UOp, int] = {}
 
     def run(self, root: UOp) -> UOp:
         """Parts first, each once; sums and conjunctions as a whole, not by their inner nodes."""
@@ -84,9 +88,13 @@ class _Arranging:
     def parts(self, node: UOp) -> Sequence[UOp]:
         """The nodes to arrange before this one."""
         if node.op in LINEAR:
+            if node in self.too_long:
+                return node.src
             if node not in self.terms:
                 found = terms_of(node)
                 if found is None:
+                    seen = self.too_long  # its parts are not tried one after the other
+                    seen.update(toposort(node, within=lambda n: n.op in LINEAR and n not in seen))
                     return node.src
                 self.terms[node] = found
             return [factor for _, factors in self.terms[node] for factor in factors]
@@ -100,18 +108,27 @@ class _Arranging:
             return self.sum(self.terms.pop(node))
         if op in _FLAT:
             parts = [made[part] for part in operands_of(node)]
-            return _folded(op, sorted(dict.fromkeys(parts) if op is not ops.XOR else parts,
-                                      key=self.place))  # fmt: skip
+            if op is not ops.XOR:
+                parts = list(dict.fromkeys(parts))
+            parts.sort(key=self.place)
+            if op is not ops.XOR and node.dtype is dtypes.boolean:
+                parts.sort(key=self.hazards)
+            return _folded(op, parts)
         src = tuple(made[s] for s in node.src)
-        if op in _FLIPPED:
-            a, b = src
-            if a.op is ops.CONST and b.op is not ops.CONST:
-                op, src = _FLIPPED[op], (b, a)
-            elif op in (ops.EQ, ops.NE) and self.place(b) < self.place(a):
-                src = (b, a)
-        elif op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
+        if op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
             op, src = _OPPOSITE[src[0].op], src[0].src
+        if op in _FLIPPED and self.is_backward(op, *src):
+            op, src = _FLIPPED[op], src[::-1]
         return raw(op, None if op.elementwise else node.dtype, src, node.arg)
+
+    def is_backward(self, op: Op, a: UOp, b: UOp) -> bool:
+        """Whether a comparison is to be turned: a constant goes right, the first variable left."""
+        if a.op is ops.CONST or b.op is ops.CONST:
+            return b.op is not ops.CONST
+        if op in (ops.EQ, ops.NE):
+            return self.place(b) < self.place(a)
+        ranks = self.rank(a), self.rank(b)
+        return ranks[1] < ranks[0] or (ranks[1] == ranks[0] and op in (ops.GT, ops.GE))
 
     # -- order -------------------------------------------------------------------------------------
 
@@ -138,6 +155,18 @@ class _Arranging:
         """Where an operand stands among others: constants last."""
         return (node.op is ops.CONST, self.rank(node), node.order)
 
+    def hazards(self, root: UOp) -> int:
+        """How many operations inside one another may have no value, such as a division by zero.
+
+        A conjunction is read from left to right only until it is decided: what keeps a divisor
+        from being zero stands before the division.
+        """
+        known = self.known_hazards
+        for node in toposort(root, within=lambda n: n not in known):
+            inside = max((known[s] for s in node.src), default=0)
+            known[node] = inside + _may_have_no_value(node)
+        return known[root]
+
     # -- sums --------------------------------------------------------------------------------------
 
     def sum(self, terms: list[Term]) -> UOp:
@@ -153,7 +182,7 @@ class _Arranging:
             total[arranged] = total.get(arranged, 0) + times
         constant = total.pop((), 0)
         ordered = sorted(
-            ((times, factors) for factors, times in total.items() if times),
+            (_gathered(times, factors) for factors, times in total.items() if times),
             key=lambda term: (term[0] < 0, -_stride(term), *self.places(term[1])),
         )
         whole: UOp | None = None
@@ -175,6 +204,12 @@ class _Arranging:
 
     def places(self, factors: Factors) -> tuple[tuple[bool, int, int], ...]:
         return tuple(self.place(factor) for factor in factors)
+
+
+def _may_have_no_value(node: UOp) -> bool:
+    if node.op in (ops.IDIV, ops.MOD):
+        return node.src[1].vmin <= 0 <= node.src[1].vmax
+    return node.op in (ops.SHL, ops.SHR) and node.src[1].vmin < 0
 
 
 def terms_of(root: UOp) -> list[Term] | None:
@@ -239,10 +274,16 @@ def _folded(op: Op, parts: Sequence[UOp]) -> UOp:
     return whole
 
 
+def _gathered(times: int, factors: Factors) -> Term:
+    """A choice between numbers takes the coefficient: (1 if c else 0) * 4 is (4 if c else 0)."""
+    if abs(times) == 1 or len(factors) != 1 or not chooses_numbers(factors[0]):
+        return times, factors
+    condition, *numbers = factors[0].src
+    src = (condition, *(_number(abs(times) * n.arg) for n in numbers))
+    return (1 if times > 0 else -1), (raw(ops.WHERE, None, src, None),)
+
+
 def _scaled(times: int, factors: Factors) -> UOp:
-    if times != 1 and len(factors) == 1 and _chooses_numbers(factors[0]):
-        condition, *numbers = factors[0].src  # (1 if c else 0) * 4 is (4 if c else 0)
-        return raw(ops.WHERE, None, (condition, *(_number(times * n.arg) for n in numbers)), None)
     product = _folded(ops.MUL, factors)
     if times == 1:
         return product
@@ -254,12 +295,13 @@ def _scaled(times: int, factors: Factors) -> UOp:
 def _stride(term: Term) -> int:
     """How far a term moves an address: its coefficient, and the numbers that it chooses from."""
     times, factors = term
-    if len(factors) == 1 and _chooses_numbers(factors[0]):
+    if len(factors) == 1 and chooses_numbers(factors[0]):
         return abs(times) * max(abs(int(s.arg)) for s in factors[0].src[1:])
     return abs(times)
 
 
-def _chooses_numbers(node: UOp) -> bool:
+def chooses_numbers(node: UOp) -> bool:
+    """`(4 if c else 0)`, as a quotient of two values is written."""
     return node.op is ops.WHERE and all(s.op is ops.CONST for s in node.src[1:])
 
 

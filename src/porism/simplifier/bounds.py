@@ -18,7 +18,7 @@ from porism.base.errors import ParseError, PorismError
 from porism.ir import ops
 from porism.ir.arguments import int_to_text
 from porism.ir.node import UOp, raw
-from porism.ir.walk import toposort
+from porism.ir.walk import rebuild, toposort
 from porism.simplifier.parser import names_in, parse
 from porism.simplifier.tokens import KEYWORDS, LIMITS
 
@@ -26,6 +26,7 @@ End = int | str | None
 Bounds = Mapping[str, Sequence[End]]
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBERED: Final = re.compile(r"\bv([0-9]+)\b")
 _FORM: Final = "write a pair of inclusive ends, such as (0, 3), (0, None) or (0, 'n - 1')"
 MOST: Final = 100_000
 """As many variables may have bounds."""
@@ -37,38 +38,63 @@ class BoundsError(PorismError):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The variables with what is known of them."""
+    """The variables with what is known of them.
+
+    Inside they are called by their numbers, so that nothing can depend on what they are called.
+    """
 
     variables: Mapping[str, UOp]
-    ends: Mapping[str, tuple[UOp, ...]]
+    """For each name, the variable that stands for it."""
+    ends: Mapping[UOp, tuple[UOp, ...]]
     """For some variables, the facts that state their symbolic ends."""
+    originals: Mapping[UOp, UOp]
+    """For each variable, the one with its own name."""
+
+    def numbered(self) -> list[str]:
+        """What the variables are called inside."""
+        return [variable.arg[0] for variable in self.variables.values()]
+
+    def named_text(self, text: str) -> str:
+        """A text with the names that were given."""
+        names = list(self.variables)
+        return _NUMBERED.sub(lambda found: names[int(found[1])], text)
+
+    def named(self, root: UOp) -> UOp:
+        """An expression with the names that were given."""
+        return rebuild(root, self._named)
+
+    def _named(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if src == node.src:
+            return self.originals.get(node, node)
+        return raw(node.op, node.dtype_given, src, node.arg)
 
     def facts(self, root: UOp) -> tuple[UOp, ...]:
         """The facts about the variables of an expression, and about those that they lead to."""
         if not self.ends:
             return ()
         found: dict[UOp, None] = {}
-        waiting, seen = _names(root), set[str]()
+        waiting, seen = _variables(root), set[UOp]()
         while waiting:
-            name = waiting.pop()
-            if name not in seen:
-                seen.add(name)
-                for fact in self.ends.get(name, ()):
+            variable = waiting.pop()
+            if variable not in seen:
+                seen.add(variable)
+                for fact in self.ends.get(variable, ()):
                     found[fact] = None
-                    waiting += _names(fact)
+                    waiting += _variables(fact)
         return tuple(found)
 
 
-def _names(root: UOp) -> list[str]:
-    return [node.arg[0] for node in reversed(toposort(root)) if node.op is ops.VARIABLE]
+def _variables(root: UOp) -> list[UOp]:
+    return [node for node in reversed(toposort(root)) if node.op is ops.VARIABLE]
 
 
 def box(bounds: Bounds) -> Box:
     """Variables for names with bounds.
 
     >>> made = box({"n": (1, 16), "r": (0, "n - 1")})
-    >>> made.variables["r"].vmax, made.facts(made.variables["r"])
-    (15, (UOp(LE bool r <= n - 1),))
+    >>> (fact,) = made.facts(made.variables["r"])
+    >>> made.variables["r"].vmax, made.named(fact)
+    (15, UOp(LE bool r <= n - 1))
     >>> box({"r": (3, 0)})
     Traceback (most recent call last):
         ...
@@ -77,17 +103,29 @@ def box(bounds: Bounds) -> Box:
       why: the lower end is above the upper end
       fix: both ends are inclusive; an empty range needs no index
     """
+    if not isinstance(bounds, Mapping):
+        raise BoundsError(
+            f"bounds are a mapping, not a {type(bounds).__name__}",
+            where=_short(bounds),
+            fix="write {'r': (0, 3)}",
+        )
     if len(bounds) > MOST:
         raise BoundsError(f"bounds for {len(bounds)} variables", why=f"at most {MOST} are allowed")
     texts = {name: _checked(name, ends) for name, ends in bounds.items()}
+    numbers = {name: number for number, name in enumerate(texts)}
     variables: dict[str, UOp] = {}
-    facts: dict[str, tuple[UOp, ...]] = {}
+    facts: dict[UOp, tuple[UOp, ...]] = {}
+    originals: dict[UOp, UOp] = {}
     for name in _in_order(texts):
         low, high = (_end(name, end, variables) for end in texts[name])
-        variables[name], facts[name] = _bounded(name, low, high, texts[name])
+        least, most = _numbers(name, low, high, texts[name])
+        variable = raw(ops.VARIABLE, dtypes.index, (), (f"v{numbers[name]}", least, most))
+        variables[name] = variable
+        originals[variable] = raw(ops.VARIABLE, dtypes.index, (), (name, least, most))
+        facts[variable] = _facts(variable, low, high)
     # In the order in which they were given, which is the order people think of them in.
     ordered = {name: variables[name] for name in texts}
-    return Box(ordered, {name: found for name, found in facts.items() if found})
+    return Box(ordered, {variable: found for variable, found in facts.items() if found}, originals)
 
 
 def _checked(name: Any, ends: Any) -> tuple[End, End]:
@@ -175,10 +213,10 @@ def _end(name: str, end: End, variables: Mapping[str, UOp]) -> UOp | None:
     return node
 
 
-def _bounded(
+def _numbers(
     name: str, low: UOp | None, high: UOp | None, texts: tuple[End, End]
-) -> tuple[UOp, tuple[UOp, ...]]:
-    """The variable between two ends, and the facts that its own numbers do not say."""
+) -> tuple[int | None, int | None]:
+    """The numbers between which a variable with these ends lies."""
     least = _number(low, lower=True)
     most = _number(high, lower=False)
     if least is not None and most is not None and least > most:
@@ -189,13 +227,17 @@ def _bounded(
             why="the lower end is above the upper end",
             fix="both ends are inclusive; an empty range needs no index",
         )
-    variable = raw(ops.VARIABLE, dtypes.index, (), (name, least, most))
+    return least, most
+
+
+def _facts(variable: UOp, low: UOp | None, high: UOp | None) -> tuple[UOp, ...]:
+    """What the numbers of a variable do not say of its ends."""
     facts = []
     if low is not None and low.vmin != low.vmax:
         facts.append(raw(ops.GE, None, (variable, low), None))
     if high is not None and high.vmin != high.vmax:
         facts.append(raw(ops.LE, None, (variable, high), None))
-    return variable, tuple(facts)
+    return tuple(facts)
 
 
 def _number(end: UOp | None, *, lower: bool) -> int | None:

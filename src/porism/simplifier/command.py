@@ -18,9 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from porism.base.errors import ParseError, PorismError
-from porism.rewrite.rule import Rule
-from porism.rules.algebra import ALGEBRA
-from porism.rules.index.laws import LAWS
 from porism.simplifier.bounds import from_words
 from porism.simplifier.simplify import Result, simplify
 
@@ -56,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain(text: str, result: Result) -> None:
     """Each step on lines of its own: the rule and how it is established, before, after."""
+    from porism.rules.catalogue import established
+
     console = Console(highlight=False, soft_wrap=True)
     for number, step in enumerate(result.steps, 1):
         how = established(step.rule)
@@ -69,16 +68,6 @@ def _explain(text: str, result: Result) -> None:
     if not result.steps:
         console.print(Text("nothing was found to simplify", style="dim"))
     console.print(Text(f"{result.divmods} divisions, cost {result.cost}", style="dim"))
-
-
-def established(name: str) -> str:
-    """How a rule or law is established; "" for a name that is neither."""
-    for item in (*ALGEBRA, *LAWS):
-        if item.name == name:
-            if not isinstance(item, Rule):
-                return "evaluated"
-            return "proved" if item.exhaustive is None else "exhaustive"
-    return ""
 
 
 # -- a file of them --------------------------------------------------------------------------------

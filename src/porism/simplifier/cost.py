@@ -29,3 +29,20 @@ def measure(root: UOp) -> tuple[int, int]:
             divmods += node.op is ops.IDIV or node.op is ops.MOD
             total += _COSTS.get(node.op, 1)
     return divmods, total
+
+
+_ENOUGH: Final = 1 << 40  # lengths are not counted further
+
+
+def length(root: UOp) -> int:
+    """How many names and numbers the text has, in which a part that is used twice is repeated.
+
+    >>> i = UOp.variable("i", 0, 99)
+    >>> quotient = UOp(ops.IDIV, None, (i, i.lift(4)))
+    >>> length(UOp(ops.ADD, None, (quotient, quotient)))
+    4
+    """
+    lengths: dict[UOp, int] = {}
+    for node in toposort(root):
+        lengths[node] = min(sum(lengths[s] for s in node.src), _ENOUGH) if node.src else 1
+    return lengths[root]

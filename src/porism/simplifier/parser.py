@@ -109,7 +109,7 @@ def parse(text: str, variables: Mapping[str, UOp], limits: Limits = LIMITS) -> U
       why: the bounds name r, v
       fix: give 'w' bounds, or did you mean 'v'?
     """
-    return _Parser(text, variables, limits).run()
+    return Parser(text, variables, limits).run()
 
 
 def names_in(text: str, limits: Limits = LIMITS) -> list[str]:
@@ -118,8 +118,11 @@ def names_in(text: str, limits: Limits = LIMITS) -> list[str]:
     return list(dict.fromkeys(t.text for t in found if t.text not in KEYWORDS))
 
 
-class _Parser:
+class Parser:
     """One reading of one text: what is complete lies in `values`, the rest waits."""
+
+    calls: frozenset[str] = frozenset(CALLS)
+    """The names that take arguments in parentheses."""
 
     def __init__(self, text: str, variables: Mapping[str, UOp], limits: Limits) -> None:
         self.text = text
@@ -138,7 +141,7 @@ class _Parser:
                 self.end(token, expects_value)
                 break
             if expects_value:
-                if token.text in CALLS:
+                if token.text in self.calls:
                     self.call(token, next(stream))
                 else:
                     expects_value = self.value(token)
@@ -246,7 +249,7 @@ class _Parser:
             return False
         elif symbol == ",":
             self.settle(_OPEN)
-            if not self.waiting or self.waiting[-1].symbol not in CALLS:
+            if not self.waiting or self.waiting[-1].symbol not in self.calls:
                 self.fail(token.at, "a comma outside of min( ) and max( )")
             self.waiting[-1].values.append(self.values.pop())
         else:
@@ -277,16 +280,19 @@ class _Parser:
             self.fail(token.at, "expected 'else'", fix="write 'a if c else b'")
         self.waiting.pop()
         self.nesting -= 1
-        if top.symbol in CALLS:
-            values = [*top.values, self.values.pop()]
-            if len(values) < 2:
-                self.fail(token.at, f"{top.symbol} takes two values or more")
-            for value in values:
-                self.numeric(value, top.at, f"{top.symbol}( )")
-            result = values[0]
-            for value in values[1:]:
-                result = _make(CALLS[top.symbol], (result, value))
-            self.values.append(result)
+        if top.symbol in self.calls:
+            self.values.append(self.called(top, [*top.values, self.values.pop()], token.at))
+
+    def called(self, top: Waiting, values: list[UOp], at: int) -> UOp:
+        """What a call gives; `at` is the place of its closing parenthesis."""
+        if len(values) < 2:
+            self.fail(at, f"{top.symbol} takes two values or more")
+        for value in values:
+            self.numeric(value, top.at, f"{top.symbol}( )")
+        result = values[0]
+        for value in values[1:]:
+            result = _make(CALLS[top.symbol], (result, value))
+        return result
 
     def end(self, token: Token, expects_value: bool) -> None:
         if expects_value:

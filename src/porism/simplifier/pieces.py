@@ -64,6 +64,11 @@ def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None
     return _Cutting(facts, trace).run(root)
 
 
+def fits(root: UOp) -> bool:
+    """Whether an expression is simplified whole."""
+    return whole_size(root)[0].within(WHOLE)
+
+
 def whole_size(root: UOp) -> tuple[Size, int]:
     """The size of an expression, each of its divisions counted once; and that count."""
     sizes: dict[UOp, Size] = {}

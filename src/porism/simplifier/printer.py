@@ -74,15 +74,15 @@ def write(root: UOp, pieces: Pieces, longest: int) -> str:
     length = 0
     waiting: list[Piece] = [(root, 0)]
     while waiting:
+        if length + len(waiting) > longest:  # each that waits is a character or more
+            raise PorismError(
+                f"the text of an expression has more than {longest} characters",
+                why="parts that are shared in the graph are repeated in the text",
+            )
         piece = waiting.pop()
         if isinstance(piece, str):
             written.append(piece)
             length += len(piece)
-            if length > longest:
-                raise PorismError(
-                    f"the text of an expression has more than {longest} characters",
-                    why="parts that are shared in the graph are repeated in the text",
-                )
             continue
         node, needed = piece
         found, own = pieces(node)

@@ -13,19 +13,30 @@ from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.node import UOp, raw
-from porism.ir.walk import find, rebuild
+from porism.ir.walk import find, rebuild, toposort
 from porism.rewrite.graph import normalize
+from porism.rewrite.trace import Step as Rewrite
 from porism.rewrite.trace import Trace
 from porism.simplifier import pieces
-from porism.simplifier.arrange import arrange
+from porism.simplifier.arrange import arrange, chooses_numbers
 from porism.simplifier.bounds import Bounds, Box, box
 from porism.simplifier.c_text import to_c
-from porism.simplifier.cost import measure
+from porism.simplifier.cost import length, measure
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
 
 LONGEST_STEP: Final = 400
 """Characters of each side of a step."""
+
+MOST_STEPS: Final = 1000
+"""Of a very long explanation, the end."""
+
+GROWTH: Final = 4
+SHORT: Final = 100
+"""A text that is not short may become so many times as long for the sake of fewer operations."""
+
+ROUNDS: Final = 2
+"""A quotient of two values became a choice, whose condition may be simplified so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ def simplify(text: str, bounds: Bounds | None = None, *, explain: bool = False) 
 
     `text` is in Python syntax. `bounds` maps each name to its inclusive ends: whole numbers, None
     where there is none, or texts over other names. The result never has more divisions, nor a
-    higher cost, than the text that was given.
+    higher cost, than the text that was given; nor is it many times as long.
 
     >>> simplify("(r*8 + v) % 7", {"r": (0, 3), "v": (0, 2)}).text
     'r + v'
@@ -83,51 +94,89 @@ def simplify(text: str, bounds: Bounds | None = None, *, explain: bool = False) 
 
 
 def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
-    """The same for a graph that was read already."""
-    names = list(known.variables)
+    """The same for a graph over the variables of a box."""
     limit = measure(root)
+    longest = max(GROWTH * length(root), SHORT)
     trace = Trace() if explain else None
     shifted = next(find(root, lambda node: _division(node) is not None), None) is not None
+    best, node = limit, root
     for candidate in (_simplified, _normalized, _as_given):
         found = candidate(root, known, trace)
-        node = arrange(found, names)
         if shifted:
-            node = rebuild(node, _with_shifts)
-        divmods, cost = measure(node)
-        if divmods <= limit[0] and cost <= limit[1]:
+            found = rebuild(found, _with_shifts)
+        measured = measure(found)
+        if _no_worse(measured, limit) and length(found) <= longest:
+            best, node = measured, found
             break
         if trace is not None:
             trace.steps.clear()
-    else:
-        node, (divmods, cost) = root, limit
-    steps = () if trace is None else tuple(_step(s.rule, s.before, s.after) for s in trace.steps)
-    return Result(to_python(node), divmods, cost, steps, node)
+    if best[0] >= _different_divisions(root):
+        # What was given may share more of its parts than what was found, in the right order.
+        ordered = _as_given(root, known, None)
+        measured = measure(ordered)
+        if measured != best and _no_worse(measured, best):
+            best, node = measured, ordered
+            if trace is not None:
+                trace.steps.clear()
+    steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
+    node = known.named(node)
+    return Result(to_python(node), *best, steps, node)
 
 
-def _step(rule: str, before: UOp, after: UOp) -> Step:
-    return Step(rule, _text(before), _text(after))
+def _no_worse(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] <= b[0] and a[1] <= b[1]
 
 
-def _text(node: UOp) -> str:
+def _different_divisions(root: UOp) -> int:
+    """As many divisions, of different kinds or by different numbers, there are in any order."""
+    return len({(n.op, n.src[1].arg) for n in toposort(root) if _divides_by_number(n)})
+
+
+def _divides_by_number(node: UOp) -> bool:
+    return node.op in (ops.IDIV, ops.MOD) and node.src[1].op is ops.CONST
+
+
+def _step(step: Rewrite, known: Box) -> Step:
+    """A step in the order of reading, unless its point is the order."""
+    before, after = (_text(node, known, ordered=True) for node in (step.before, step.after))
+    if before == after:
+        before, after = (_text(node, known, ordered=False) for node in (step.before, step.after))
+    return Step(step.rule, before, after)
+
+
+def _text(node: UOp, known: Box, *, ordered: bool) -> str:
     try:
-        return to_python(node, LONGEST_STEP)
-    except PorismError:
-        return show(node, LONGEST_STEP)
+        text = to_python(node, LONGEST_STEP)
+    except PorismError:  # too long, or with what has no text: a part of it
+        return known.named_text(show(node, LONGEST_STEP))
+    return known.named_text(to_python(arrange(node, known.numbered())) if ordered else text)
 
 
 # -- candidates, the best first --------------------------------------------------------------------
 
 
 def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return pieces.simplify(rebuild(root, _with_divisions), facts=known.facts(root), trace=trace)
+    names, facts = known.numbered(), known.facts(root)
+    whole = rebuild(root, _with_divisions)
+    if not pieces.fits(whole):
+        whole = arrange(whole, names)  # what differs in its order only is one after that
+    found = arrange(pieces.simplify(whole, facts=facts, trace=trace), names)
+    for _ in range(ROUNDS):
+        if next(find(found, chooses_numbers), None) is None:
+            break
+        again = arrange(pieces.simplify(found, facts=facts, trace=trace), names)
+        if again is found or not _no_worse(measure(again), measure(found)):
+            break
+        found = again
+    return found
 
 
 def _normalized(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return normalize(root, trace)
+    return arrange(normalize(root, trace), known.numbered())
 
 
 def _as_given(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return root
+    return arrange(root, known.numbered())
 
 
 # -- shifts ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import subprocess
@@ -133,6 +134,36 @@ def test_symbolic_bounds_are_facts() -> None:
     assert divisions(simplify(before)) == 1, "without the fact it would be wrong"
 
 
+def test_a_mask_bounds_the_quotients_of_its_variables() -> None:
+    x = UOp.variable("x", 0, 99)
+    larger = exact(ops.MAX, div(x, 4), 3)
+    before = raw(ops.WHERE, None, (exact(ops.GE, x, 12), larger, x.lift(-1)), None)
+    after = simplify(before)
+    assert is_equal(before, after)
+    assert ops.MAX not in {node.op for node in toposort(after)}
+
+
+def test_min_and_max_are_decided_by_forms() -> None:
+    rounded = exact(ops.MUL, div(A, 4), 4)
+    assert simplify(exact(ops.MAX, rounded, A)) is A
+    assert simplify(exact(ops.MIN, rounded, A)) is simplify(rounded)
+    assert simplify(exact(ops.MIN, A, exact(ops.ADD, A, J))) is A
+    assert simplify(exact(ops.MAX, A, J)).op is ops.MAX, "it depends"
+
+
+def test_nothing_is_left_for_the_garbage_collector() -> None:
+    mask = exact(ops.LT, mod(FLAT, 12), 8)
+    before = raw(ops.WHERE, None, (mask, mod(div(FLAT, 3), 5), FLAT.lift(-1)), None)
+    simplify(before)
+    gc.collect()
+    gc.disable()
+    try:
+        simplify(before)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 def test_a_sum_that_is_shared_counts_each_time() -> None:
     a = UOp.variable("a", 0, 9)
     inner = exact(ops.ADD, exact(ops.MUL, a, 12), exact(ops.ADD, exact(ops.MUL, a, 3), a))
@@ -183,6 +214,13 @@ def test_a_sum_of_many_terms_takes_linear_time() -> None:
     for n in range(20_000):
         total = raw(ops.ADD, None, (total, UOp.variable(f"v{n % 50}", 0, 9)), None)
     assert len(toposort(simplify(total))) < 400
+
+
+def test_a_sum_that_shares_its_parts_takes_no_longer() -> None:
+    before, total = A, exact(ops.ADD, A, J)
+    for _ in range(300):
+        before, total = total, exact(ops.ADD, total, before)
+    assert len(toposort(simplify(total))) < 8
 
 
 def remainders(count: int) -> UOp:

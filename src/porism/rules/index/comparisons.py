@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from porism.rules.index.arena import Arena, merge
+from porism.rules.index.arena import Arena
 from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.scope import merge
 
 Relation = Literal["<=", "==", "!="]
 
@@ -40,7 +41,7 @@ def simplify(arena: Arena, clause: Clause) -> Clause | bool:
 
 
 def _zero(arena: Arena, a: Form) -> Form | bool:
-    low, high = arena.interval(a)
+    low, high = arena.here.interval(a)
     if low == high == 0:
         return True
     if low > 0 or high < 0:
@@ -57,11 +58,9 @@ def _zero(arena: Arena, a: Form) -> Form | bool:
 
 def _at_most_zero(arena: Arena, a: Form) -> Clause | bool:
     while True:
-        low, high = arena.interval(a)
-        if high <= 0:
-            return True
-        if low > 0:
-            return False
+        decided = arena.here.is_at_most_zero(a)
+        if decided is not None:
+            return decided
         simpler = _common(arena, a) or _remainder(arena, a) or _lift(arena, a)
         if simpler is None:
             return Clause("<=", a)
@@ -91,7 +90,7 @@ def _remainder(arena: Arena, a: Form) -> Form | None:
             if remainder:
                 below[m] = -remainder
         if above and below:
-            most = arena.bucket(-a.constant, below, g)
+            most = arena.here.bucket(-a.constant, below, g)
             if most is not None:
                 return arena.form(-most, above)
     return None
@@ -100,14 +99,13 @@ def _remainder(arena: Arena, a: Form) -> Form | None:
 def _lift(arena: Arena, a: Form) -> Form | None:
     """Free a quotient from its floor, if no more quotients are left then."""
     for m in a.monomials():
-        q, k = m.floor, a.terms[m]
-        if q is None or abs(k) != 1:
+        e, k = m.divisor, a.terms[m]
+        if not e or abs(k) != 1:
             continue
-        assert q.numerator is not None
-        e = q.divisor
+        assert m.numerator is not None
         terms = {n: c * e for n, c in a.terms.items() if n is not m}
-        merge(terms, q.numerator.terms, k)
-        constant = a.constant * e + k * q.numerator.constant - (e - 1 if k > 0 else 0)
+        merge(terms, m.numerator.terms, k)
+        constant = a.constant * e + k * m.numerator.constant - (e - 1 if k > 0 else 0)
         lifted = arena.form(constant, terms)
         if len(floors(lifted)) < len(floors(a)):
             return lifted

@@ -9,69 +9,70 @@ from __future__ import annotations
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
-from porism.rules.index.arena import Arena, merge
+from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
 from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.scope import merge
 
 
 class Writer:
     """Writes forms of one arena; `uses` says how often each floor occurs in all that is written."""
 
-    def __init__(self, arena: Arena, uses: dict[Atom, int]) -> None:
+    def __init__(self, arena: Arena, uses: dict[Monomial, int]) -> None:
         self.arena = arena
         self.uses = uses
-        self.atoms: dict[Atom, UOp] = {}
-        self.moduli: dict[Atom, UOp] = {}
+        self.atoms: dict[Monomial, UOp] = {}
+        self.moduli: dict[Monomial, UOp] = {}
 
     def node(self, a: Form) -> UOp:
         """The cheapest node that has the form's value."""
         parts: list[tuple[UOp, int]] = []
         terms = dict(a.terms)
         constant = a.constant
-        for m in sorted(a.terms, key=lambda m: m.rank):
-            found = self._modulo(m, terms) if m in terms and m.floor is not None else None
-            if found is not None:
-                node, times, shift = found
-                parts.append((node, times))
-                constant += shift
-        for m in sorted(terms, key=lambda m: m.rank):
-            if self._takes(m, terms[m], constant):
-                parts.append((self._shifted(m, constant // terms[m]), terms[m]))
+        ordered = a.monomials()
+        for m in ordered:
+            if m.divisor and m in terms:
+                found = self._modulo(m, terms)
+                if found is not None:
+                    node, times, shift = found
+                    parts.append((node, times))
+                    constant += shift
+        for m in ordered:
+            k = terms.get(m)
+            if k is None:
+                continue
+            if constant and self._takes(m, k, constant):
+                parts.append((self._shifted(m, constant // k), k))
                 constant = 0
                 continue
             node, shift = self._product(m)
-            parts.append((node, terms[m]))
-            constant += terms[m] * shift
+            parts.append((node, k))
+            constant += k * shift
         return _sum(parts, constant)
 
-    def _takes(self, m: Monomial, k: int, constant: int) -> bool:
+    def _takes(self, q: Monomial, k: int, constant: int) -> bool:
         """Whether a constant may go into a quotient whose numerator has one already."""
-        q = m.floor
-        if q is None or not constant or constant % k or self.uses.get(q, 0) > 1:
+        if not q.divisor or constant % k or self.uses.get(q, 0) > 1:
             return False
         assert q.numerator is not None
-        return q.numerator.constant != 0 and not self._is_two_valued(q)
+        return q.numerator.constant != 0 and not _is_two_valued(q)
 
-    def _shifted(self, m: Monomial, k: int) -> UOp:
+    def _shifted(self, q: Monomial, k: int) -> UOp:
         """floor(M/d) + k as floor((M + d*k)/d)."""
-        q = m.floor
-        assert q is not None
         assert q.numerator is not None
         moved = self.arena.add(q.numerator, self.arena.constant(k * q.divisor))
         divisor = UOp.const(dtypes.index, q.divisor)
         return construct(ops.IDIV, None, (self.node(moved), divisor))
 
-    def _modulo(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
+    def _modulo(self, q: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
         """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
-        q = m.floor
-        assert q is not None
         assert q.numerator is not None
-        times, left = divmod(-terms[m], q.divisor)
-        if left or self.uses.get(q, 0) > 1 or self._is_two_valued(q):
+        times, left = divmod(-terms[q], q.divisor)
+        if left or self.uses.get(q, 0) > 1 or _is_two_valued(q):
             return None
         if any(terms.get(n) != times * k for n, k in q.numerator.terms.items()):
             return None
-        del terms[m]
+        del terms[q]
         merge(terms, q.numerator.terms, -times)
         if q not in self.moduli:
             divisor = UOp.const(dtypes.index, q.divisor)
@@ -80,11 +81,8 @@ class Writer:
 
     def _product(self, m: Monomial) -> tuple[UOp, int]:
         """The node of a monomial, and a constant that belongs to it."""
-        if len(m.atoms) == 1:
-            atom = m.atoms[0]
-            if self._is_two_valued(atom):
-                return self._choice(atom), int(atom.low)
-            return self._atom(atom), 0
+        if _is_two_valued(m):
+            return self._choice(m), int(m.low)
         whole: UOp | None = None
         for atom in m.atoms:
             node = self._atom(atom)
@@ -92,10 +90,7 @@ class Writer:
         assert whole is not None
         return whole, 0
 
-    def _is_two_valued(self, atom: Atom) -> bool:
-        return bool(atom.divisor) and atom.high - atom.low == 1
-
-    def _choice(self, atom: Atom) -> UOp:
+    def _choice(self, atom: Monomial) -> UOp:
         """A floor that is low or low + 1, less low: 1 from where the numerator is large enough."""
         found = self.atoms.get(atom)
         if found is None:
@@ -110,7 +105,7 @@ class Writer:
     def _atom(self, atom: Atom) -> UOp:
         if atom.node is not None:
             return atom.node
-        if self._is_two_valued(atom):
+        if _is_two_valued(atom):
             return self._choice(atom) + int(atom.low)
         found = self.atoms.get(atom)
         if found is None:
@@ -130,7 +125,9 @@ class Writer:
         constant = a.constant
         if clause.relation != "<=":
             op = ops.EQ if clause.relation == "==" else ops.NE
-            low, high = (constant, 0) if left and constant > 0 else (0, -constant)
+            if not left:
+                left, right, constant = right, left, -constant
+            low, high = (constant, 0) if constant > 0 else (0, -constant)
             return construct(op, None, (self._side(left, low), self._side(right, high)))
         if not left:  # constant <= right
             return construct(ops.LE, None, (self._side({}, constant), self._side(right, 0)))
@@ -139,6 +136,10 @@ class Writer:
 
     def _side(self, terms: dict[Monomial, int], constant: int) -> UOp:
         return self.node(self.arena.form(constant, terms))
+
+
+def _is_two_valued(m: Monomial) -> bool:
+    return bool(m.divisor) and m.high - m.low == 1
 
 
 def _sum(parts: list[tuple[UOp, int]], constant: int) -> UOp:
@@ -158,9 +159,9 @@ def _sum(parts: list[tuple[UOp, int]], constant: int) -> UOp:
     return total + constant if constant else total
 
 
-def count_uses(roots: list[Form]) -> dict[Atom, int]:
+def count_uses(roots: list[Form]) -> dict[Monomial, int]:
     """In how many places each floor occurs below these forms, written once each."""
-    uses: dict[Atom, int] = {}
+    uses: dict[Monomial, int] = {}
     seen: set[Form] = set()
     stack = list(roots)
     while stack:

@@ -12,49 +12,74 @@ Forms, monomials and atoms are made by an `Arena` and are one object each there:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from porism.ir.bounds import Bound, times
 from porism.ir.node import UOp
+from porism.rules.index import points
 
 Interval = tuple[Bound, Bound]
 
 
-class Atom:
-    """A factor: a leaf's node, or the floor of `numerator` over `divisor`."""
+Rank = tuple[tuple[int, ...], ...]
 
-    __slots__ = ("divisor", "high", "low", "node", "numerator", "over", "rank", "support")
 
-    def __init__(self, rank: tuple[int, ...], support: int, low: Bound, high: Bound) -> None:
+class Monomial:
+    """An atom or a product of atoms, with the interval of its value."""
+
+    __slots__ = ("divisor", "high", "low", "numerator", "rank", "support", "values")
+
+    def __init__(
+        self, rank: Rank, support: int, low: Bound, high: Bound, values: points.Values
+    ) -> None:
         self.rank = rank
         self.support = support  # a bit for each leaf that the value depends on
         self.low = low
         self.high = high
-        self.node: UOp | None = None  # a leaf
-        self.numerator: Form | None = None  # a floor
-        self.divisor: int = 0  # by a constant
-        self.over: Form | None = None  # or by a form
+        self.values = values  # at trial points
+        self.numerator: Form | None = None  # of an atom that is a floor
+        self.divisor = 0  # over a constant
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        raise NotImplementedError
 
 
-class Monomial:
-    """A product of atoms, with the interval of its value."""
+class Atom(Monomial):
+    """A factor: a leaf's node, or the floor of `numerator` over `divisor` or `over` a form."""
 
-    __slots__ = ("atoms", "floor", "high", "low", "rank", "support")
+    __slots__ = ("node", "over")
+
+    def __init__(
+        self, rank: tuple[int, ...], support: int, low: Bound, high: Bound, values: points.Values
+    ) -> None:
+        super().__init__((rank,), support, low, high, values)
+        self.node: UOp | None = None
+        self.over: Form | None = None
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        return (self,)
+
+
+class Product(Monomial):
+    """Some atoms, in the order of their ranks."""
+
+    __slots__ = ("_atoms",)
 
     def __init__(self, atoms: tuple[Atom, ...]) -> None:
-        self.atoms = atoms
-        low, high = atoms[0].low, atoms[0].high
-        for atom in atoms[1:]:
+        first, *others = atoms
+        rank, support, low, high = first.rank, first.support, first.low, first.high
+        for atom in others:
             ends = [times(a, b) for a in (low, high) for b in (atom.low, atom.high)]
             low, high = min(ends), max(ends)
-        self.low = low
-        self.high = high
-        self.support = 0
-        for atom in atoms:
-            self.support |= atom.support
-        # set if the monomial is a single floor over a constant
-        self.floor = atoms[0] if len(atoms) == 1 and atoms[0].divisor else None
-        self.rank = tuple(atom.rank for atom in atoms)
+            support |= atom.support
+            rank += atom.rank
+        super().__init__(rank, support, low, high, points.of_product(atoms))
+        self._atoms = atoms
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        return self._atoms
 
 
 Terms = Mapping[Monomial, int]
@@ -63,14 +88,11 @@ Terms = Mapping[Monomial, int]
 class Form:
     """constant + Σ coefficient · monomial; no coefficient is zero."""
 
-    __slots__ = ("cached", "constant", "epoch", "key", "terms")
+    __slots__ = ("constant", "terms")
 
-    def __init__(self, constant: int, terms: dict[Monomial, int], key: int) -> None:
+    def __init__(self, constant: int, terms: dict[Monomial, int]) -> None:
         self.constant = constant
         self.terms = terms
-        self.key = key  # the number of the form in its arena
-        self.epoch = -1  # under which facts `cached` was computed
-        self.cached: Interval = (-inf, inf)
 
     @property
     def is_constant(self) -> bool:
@@ -78,4 +100,8 @@ class Form:
 
     def monomials(self) -> list[Monomial]:
         """In an order that structure alone decides."""
-        return sorted(self.terms, key=lambda m: m.rank)
+        return sorted(self.terms, key=_rank) if len(self.terms) > 1 else list(self.terms)
+
+
+def _rank(m: Monomial) -> Rank:
+    return m.rank

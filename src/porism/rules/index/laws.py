@@ -7,7 +7,7 @@ this family tries one by one.
 
 from porism.base.dtypes import Theory
 from porism.rewrite.rule import RuleSet, rule
-from porism.rewrite.terms import TRUE, c0, c1, c2, divides, hi, lo, w, x, y, z
+from porism.rewrite.terms import TRUE, c0, c1, c2, divides, hi, lo, maximum, minimum, w, x, y, z
 
 RING = RuleSet(
     "ring",
@@ -201,7 +201,7 @@ COMPARISONS = RuleSet(
     "comparisons-of-forms",
     theory=Theory.INTEGERS,
     laws=True,
-    doc="The theorems of comparisons.py.",
+    doc="The theorems of comparisons.py, and of `min` and `max` as differences decide them.",
     rules=(
         rule("compare-common", x * c0 <= c1, x <= c1 // c0, when=c0 > 0),
         rule(
@@ -213,6 +213,8 @@ COMPARISONS = RuleSet(
         rule("compare-lift-below", x // c0 <= y, x < (y + 1) * c0, when=c0 > 0),
         rule("compare-lift-above", y <= x // c0, y * c0 <= x, when=c0 > 0),
         rule("compare-moved", x + w <= y, x <= y - w),
+        rule("compare-larger", maximum(x + y, x), x + y, when=lo(y) >= 0),
+        rule("compare-smaller", minimum(x + y, x), x, when=lo(y) >= 0),
     ),
 )
 

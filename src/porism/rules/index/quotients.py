@@ -15,11 +15,15 @@ and proved from that.
 
 from __future__ import annotations
 
-from itertools import product
-from math import gcd
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import compress, product
+from math import gcd, inf
 
-from porism.rules.index.arena import Arena, merge
+from porism.ir.bounds import Bound
+from porism.rules.index.arena import Arena
 from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.scope import merge
 
 MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
 MOST_TIES = 3  # residues of half the divisor whose sign is tried both ways
@@ -30,12 +34,13 @@ def floor_divide(arena: Arena, a: Form, d: int) -> Form:
     """floor(a / d) for d > 0."""
     if d == 1:
         return a
-    if a.is_constant:
+    if not a.terms:
         return arena.constant(a.constant // d)
     key = (a, d)
-    found = arena.quotients.get(key)
+    quotients = arena.here.quotients
+    found = quotients.get(key)
     if found is None:
-        found = arena.quotients[key] = _floor_divide(arena, a, d)
+        found = quotients[key] = _floor_divide(arena, a, d)
     return found
 
 
@@ -48,34 +53,46 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     common = d
+    quotient, constant = divmod(a.constant, d)
+    low: Bound = constant
+    high: Bound = constant
     for m, k in a.terms.items():
-        quotient, remainder = divmod(k, d)
-        if quotient:
-            whole[m] = quotient
+        times, remainder = divmod(k, d)
+        if times:
+            whole[m] = times
         if remainder:
             rest[m] = remainder
             common = gcd(common, remainder)
-    quotient, constant = divmod(a.constant, d)
-    outside = arena.form(quotient, whole)
-    if not rest:
-        return _step(arena, "quotient-multiples", a, d, outside)
+            low += remainder * m.low
+            high += remainder * m.high
+    if low != -inf and high != inf and low // d == high // d:  # the rest never reaches a multiple
+        law = "quotient-remainder" if rest else "quotient-multiples"
+        result = arena.form(quotient + int(low // d), whole)
+    else:
+        law, inside = _inside(arena, constant, rest, common, d)
+        if not whole and not quotient:
+            result = inside
+        else:
+            merge(whole, inside.terms, 1)
+            result = arena.form(quotient + inside.constant, whole)
+            law = law or "quotient-multiples"
+    if law and arena.steps is not None:
+        arena.steps.append((law, a, d, result))
+    return result
+
+
+def _inside(
+    arena: Arena, constant: int, rest: dict[Monomial, int], common: int, d: int
+) -> tuple[str, Form]:
+    """floor((constant + rest)/d) for coefficients between 0 and d, and the law that was used."""
     if common > 1:
         reduced = arena.form(constant // common, {m: k // common for m, k in rest.items()})
-        inner = floor_divide(arena, reduced, d // common)
-        return _step(arena, "quotient-common", a, d, arena.add(outside, inner))
+        return "quotient-common", floor_divide(arena, reduced, d // common)
     for law, theorem in THEOREMS:
-        inside = theorem(arena, constant, rest, d)
-        if inside is not None:
-            return _step(arena, law, a, d, arena.add(outside, inside))
-    atom = arena.floor(arena.form(constant, rest), d)
-    result = arena.add(outside, arena.of(atom))
-    return _step(arena, "quotient-multiples", a, d, result) if whole or quotient else result
-
-
-def _step(arena: Arena, name: str, a: Form, d: int, result: Form) -> Form:
-    if arena.steps is not None:
-        arena.steps.append((name, a, d, result))
-    return result
+        found = theorem(arena, constant, rest, d)
+        if found is not None:
+            return law, found
+    return "", arena.of(arena.floor(arena.form(constant, rest), d))
 
 
 # -- theorems on constant + rest, with coefficients between 0 and d that have no common divisor ----
@@ -87,35 +104,62 @@ def _remainder(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -
     Each coefficient is split into a multiple of g and what is nearest to zero, which makes the part
     to be dropped as small as it can be.
     """
-    for g in divisors(d):
+    here = arena.here
+    plain = here.is_plain(rest)
+    for g in _candidates(d, max(rest.values()), plain):
         above: dict[Monomial, int] = {}
         below: dict[Monomial, int] = {}
         ties: list[Monomial] = []
+        width: Bound = 0
         for m, k in rest.items():
             quotient, remainder = divmod(k, g)
             if 2 * remainder > g:
                 quotient += 1
                 remainder -= g
-            elif 2 * remainder == g:
+            elif 2 * remainder == g and len(ties) < MOST_TIES:
                 ties.append(m)
             if quotient:
                 above[m] = quotient
             if remainder:
                 below[m] = remainder
-        if g != d and not above:
+                if plain:
+                    width += abs(remainder) * (m.high - m.low)
+                    if width >= g:
+                        break
+        if width >= g or (g != d and not above):
             continue
-        for flips in product((False, True), repeat=min(len(ties), MOST_TIES)):
-            upper, lower = above, below
-            if any(flips):
-                upper, lower = dict(above), dict(below)
-                for m, flip in zip(ties, flips, strict=False):
-                    if flip:
-                        merge(upper, {m: 1}, 1)
-                        lower[m] -= g
-            multiple = arena.bucket(constant, lower, g)
+        splits = [(above, below), *_flipped(above, below, ties, g)] if ties else [(above, below)]
+        for upper, lower in splits:
+            multiple = here.bucket(constant, lower, g)
             if multiple is not None:
                 return floor_divide(arena, arena.form(multiple, upper), d // g)
     return None
+
+
+def _candidates(d: int, largest: int, plain: bool) -> list[int]:
+    """The divisors of d that are so small that the largest coefficient leaves something above.
+
+    And d itself, unless no coefficient changes: their plain sum is known to be in no one bucket.
+    """
+    found = divisors(d)
+    few = found[: bisect_left(found, 2 * largest)]
+    if len(few) < len(found) and (not plain or 2 * largest >= d):
+        few.append(d)
+    few.reverse()
+    return few
+
+
+def _flipped(
+    above: dict[Monomial, int], below: dict[Monomial, int], ties: list[Monomial], g: int
+) -> Iterator[tuple[dict[Monomial, int], dict[Monomial, int]]]:
+    """The splits with a remainder of -g/2 instead of g/2 at some of the ties."""
+    for flips in product((False, True), repeat=len(ties)):
+        if any(flips):
+            upper, lower = dict(above), dict(below)
+            for m in compress(ties, flips):
+                merge(upper, {m: 1}, 1)
+                lower[m] -= g
+            yield upper, lower
 
 
 def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
@@ -126,26 +170,24 @@ def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Fo
     for q in arena.by_divisor.get(d, [])[-MOST_KNOWN:]:
         if q.support & support:
             difference = dict(rest)
-            merge(difference, {arena.monomial(q): 1}, -d)
-            k = arena.bucket(constant, difference, d)
+            merge(difference, {q: 1}, -d)
+            k = arena.here.bucket(constant, difference, d)
             if k is not None:
-                return arena.form(k, {arena.monomial(q): 1})
+                return arena.form(k, {q: 1})
     return None
 
 
 def _flatten(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
     """A floor inside a floor becomes one floor."""
-    inner = [m for m, k in rest.items() if k == 1 and m.floor is not None]
+    inner = [m for m, k in rest.items() if k == 1 and m.divisor]
     if not inner:
         return None
     m = inner[0] if len(inner) == 1 else min(inner, key=lambda m: m.rank)
-    q = m.floor
-    assert q is not None
-    assert q.numerator is not None
-    e = q.divisor
+    e = m.divisor
+    assert m.numerator is not None
     terms = {n: k * e for n, k in rest.items() if n is not m}
-    merge(terms, q.numerator.terms, 1)
-    numerator = arena.form(constant * e + q.numerator.constant, terms)
+    merge(terms, m.numerator.terms, 1)
+    numerator = arena.form(constant * e + m.numerator.constant, terms)
     return floor_divide(arena, numerator, e * d)
 
 
@@ -158,11 +200,11 @@ THEOREMS = (
 
 
 def divisors(d: int) -> list[int]:
-    """The divisors of d but 1, largest first; for a huge d only d itself."""
+    """The divisors of d but 1, smallest first; for a huge d only d itself."""
     found = _divisors.get(d)
     if found is None:
         small = [i for i in range(1, int(d**0.5) + 1) if d % i == 0] if d < 1 << 40 else [1]
-        found = sorted({*small, *(d // i for i in small)} - {1}, reverse=True)
+        found = sorted({*small, *(d // i for i in small)} - {1})
         if len(_divisors) > 10_000:
             _divisors.clear()
         _divisors[d] = found
@@ -183,10 +225,11 @@ def divide_by_form(arena: Arena, a: Form, over: Form) -> Form:
             return floor_divide(arena, a, over.constant)
         return floor_divide(arena, arena.scale(a, -1), -over.constant)
     outside, rest = _multiples_of(arena, a, over)
-    if arena.interval(over)[0] >= 1:
+    here = arena.here
+    if here.at_least(over, 1):
         for k in (0, -1, 1):
             moved = arena.add(rest, over, -k)
-            if arena.interval(moved)[0] >= 0 and arena.interval(arena.add(moved, over, -1))[1] < 0:
+            if here.at_least(moved, 0) and here.at_most(arena.add(moved, over, -1), -1):
                 return arena.add(outside, arena.constant(k))
     return arena.add(outside, arena.of(arena.ratio(rest, over)))
 

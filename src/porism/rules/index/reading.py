@@ -2,129 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 
 from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.rules.index.arena import Arena, merge
+from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
 from porism.rules.index.form import Form, Monomial
 from porism.rules.index.quotients import divide_by_form, floor_divide
+from porism.rules.index.scope import merge
 
-LINEAR = frozenset({ops.ADD, ops.SUB, ops.NEG})
+DIVISIONS = frozenset({ops.IDIV, ops.MOD})
+CHOICES = frozenset({ops.MAX, ops.MIN})
+BITS = frozenset({ops.SHR, ops.AND})
+
 LARGEST_SHIFT = 512
 MOST_PRODUCTS = 64
 HIGHEST_DEGREE = 8
 
+Parts = dict[UOp, int]
+
 
 class Reader:
-    """Reads nodes into one arena. `opaque(node)` is told of each node to look into no further."""
+    """Reads nodes into one arena."""
 
-    def __init__(self, arena: Arena, opaque: Callable[[UOp], UOp]) -> None:
-        self.arena = arena
-        self.opaque = opaque
-        self.epoch = arena.epoch
-        self.known: dict[UOp, Form] = {}
-        self.sums: dict[UOp, dict[UOp, int]] = {}  # of nodes whose turn has not come yet
+    def __init__(self) -> None:
+        self.arena = Arena()
+
+    def opaque(self, node: UOp) -> UOp:
+        """What is to stand for a node that arithmetic does not look into."""
+        return node
 
     def form(self, root: UOp) -> Form:
-        """The form of an `index` node; no recursion."""
-        if self.epoch != self.arena.epoch:
-            self.known, self.epoch = {}, self.arena.epoch
-        known = self.known
-        stack = [root]
+        """The form of an `index` node, under the facts that hold here; no recursion."""
+        known = self.arena.here.forms
+        stack: list[tuple[UOp, Parts | None]] = [(root, None)]
         while stack:
-            node = stack[-1]
+            node, parts = stack.pop()
             if node in known:
-                stack.pop()
                 continue
-            needed = self._needed(node)
-            waiting = [s for s in needed if s not in known]
-            if waiting:
-                stack += waiting
-                continue
-            known[node] = self._form(node)
-            stack.pop()
+            if parts is None:
+                parts = _parts(node, known)
+                waiting: list[tuple[UOp, Parts | None]] = []
+                for part in parts:
+                    if part not in known and part.op is not ops.CONST:
+                        if part.src:
+                            waiting.append((part, None))
+                        else:
+                            known[part] = self.arena.leaf(part)
+                if waiting:
+                    stack.append((node, parts))
+                    stack += waiting
+                    continue
+            known[node] = self._form(node, parts, known)
         return known[root]
 
-    def _needed(self, node: UOp) -> list[UOp]:
-        """The nodes whose forms a node's form is made of."""
-        if _is_linear(node):
-            parts = self.sums.get(node)
-            if parts is None:
-                parts = self.sums[node] = self._sum(node)
-            return [n for n in parts if n is not node]
-        if node.op in (ops.MUL, ops.IDIV, ops.MOD) or _shifts(node):
-            return [s for s in node.src if s.op is not ops.CONST]
-        return []
-
-    def _sum(self, root: UOp) -> dict[UOp, int]:
-        """The parts of a sum and how often each is in it; constants under the root itself.
-
-        A long sum is read in one go, since adding its terms one by one takes quadratic time.
-        """
-        order: list[UOp] = []
-        seen: set[UOp] = set()
-        stack = [(root, False)]
-        while stack:
-            node, ready = stack.pop()
-            if ready:
-                order.append(node)
-            elif node not in seen and (
-                node is root or (node not in self.known and _is_linear(node))
-            ):
-                seen.add(node)
-                stack.append((node, True))
-                stack += [(s, False) for s in node.src]
-        share = dict.fromkeys(order, 0)
-        share[root] = 1
-        parts: dict[UOp, int] = {root: 0}
-        for node in reversed(order):
-            times = share[node]
-            for s, k in _parts(node):
-                if s in share:
-                    share[s] += times * k
-                elif s.op is ops.CONST:
-                    parts[root] += times * k * s.arg
-                else:
-                    parts[s] = parts.get(s, 0) + times * k
-        return parts
-
-    def _form(self, node: UOp) -> Form:
-        arena = self.arena
-        if node.op is ops.CONST:
-            return arena.constant(node.arg)
-        if _is_linear(node):
-            terms: dict[Monomial, int] = {}
-            parts = self.sums.pop(node)
-            constant = parts.pop(node)
-            for part, times in parts.items():
-                a = self.known[part]
+    def _form(self, node: UOp, parts: Parts, known: dict[UOp, Form]) -> Form:
+        """The form of a node whose parts have theirs."""
+        arena, op = self.arena, node.op
+        if not parts:
+            return self._leaf(node)
+        if op in DIVISIONS:
+            return self._division(node, known)
+        if op in CHOICES:
+            found = self._chosen_of_two(node, known)
+            return self._leaf(node) if found is None else found
+        if op in BITS:
+            a, size = self._operand(node.src[0], known), _size(node)
+            quotient = floor_divide(arena, a, size)
+            return quotient if op is ops.SHR else arena.add(a, quotient, -size)
+        if op is ops.MUL and not _addends(node):
+            a, b = known[node.src[0]], known[node.src[1]]
+            return arena.leaf(node) if _is_large_product(a, b) else arena.multiply(a, b)
+        terms: dict[Monomial, int] = {}
+        constant = 0
+        for part, times in parts.items():
+            if part.op is ops.CONST:
+                constant += times * part.arg
+            else:
+                a = known[part]
                 merge(terms, a.terms, times)
                 constant += times * a.constant
-            return arena.form(constant, terms)
-        if node.op is ops.MUL:
-            a, b = self._operand(node.src[0]), self._operand(node.src[1])
-            if _is_large_product(a, b):
-                return arena.leaf(node)
-            return arena.multiply(a, b)
-        if node.op in (ops.IDIV, ops.MOD):
-            a, over = self._operand(node.src[0]), self._operand(node.src[1])
-            if over.is_constant and over.constant == 0:
-                return arena.leaf(self.opaque(node))
-            quotient = divide_by_form(arena, a, over)
-            if node.op is ops.IDIV:
-                return quotient
-            return arena.add(a, arena.multiply(quotient, over), -1)
-        if _shifts(node):
-            a, size = self._operand(node.src[0]), _size(node)
-            quotient = floor_divide(arena, a, size)
-            return quotient if node.op is ops.SHR else arena.add(a, quotient, -size)
-        return arena.leaf(self.opaque(node))
+        return arena.form(constant, terms)
 
-    def _operand(self, node: UOp) -> Form:
-        return self.arena.constant(node.arg) if node.op is ops.CONST else self.known[node]
+    def _division(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        arena = self.arena
+        a, over = self._operand(node.src[0], known), node.src[1]
+        if over.op is ops.CONST and over.arg > 0:
+            quotient = floor_divide(arena, a, over.arg)
+            return quotient if node.op is ops.IDIV else arena.add(a, quotient, -over.arg)
+        b = self._operand(over, known)
+        if b.is_constant and b.constant == 0:
+            return self._leaf(node)
+        quotient = divide_by_form(arena, a, b)
+        if node.op is ops.IDIV:
+            return quotient
+        return arena.add(a, arena.multiply(quotient, b), -1)
+
+    def _chosen_of_two(self, node: UOp, known: dict[UOp, Form]) -> Form | None:
+        """The one that `min` or `max` gives everywhere."""
+        arena = self.arena
+        a, b = self._operand(node.src[0], known), self._operand(node.src[1], known)
+        low, high = (a, b) if node.op is ops.MIN else (b, a)
+        if arena.here.at_most(arena.add(low, high, -1), 0):
+            return a
+        return b if arena.here.at_most(arena.add(high, low, -1), 0) else None
+
+    def _operand(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        return self.arena.constant(node.arg) if node.op is ops.CONST else known[node]
+
+    def _leaf(self, node: UOp) -> Form:
+        if node.op is ops.CONST:
+            return self.arena.constant(node.arg)
+        return self.arena.leaf(self.opaque(node))
 
     # -- conditions --------------------------------------------------------------------------------
 
@@ -156,44 +147,69 @@ def _is_large_product(a: Form, b: Form) -> bool:
     return len(a.terms) * len(b.terms) > MOST_PRODUCTS or degree > HIGHEST_DEGREE
 
 
-def _scales(node: UOp) -> bool:
-    """A product with a constant."""
-    if node.op is ops.MUL:
-        return any(s.op is ops.CONST for s in node.src)
-    if node.op is ops.SHL:
-        amount = node.src[1]
-        return amount.op is ops.CONST and 0 <= amount.arg <= LARGEST_SHIFT
-    return False
+def _parts(node: UOp, known: Container[UOp]) -> Parts:
+    """The nodes that a node's form is made of; of a sum, with how often each is in it."""
+    op = node.op
+    if op in DIVISIONS or op in CHOICES or (op in BITS and _size(node)):
+        return dict.fromkeys(node.src, 1)
+    if _addends(node):
+        return _sum(node, known)
+    return dict.fromkeys(node.src, 1) if op is ops.MUL else {}
 
 
-def _is_linear(node: UOp) -> bool:
-    return node.op in LINEAR or _scales(node)
+def _sum(root: UOp, known: Container[UOp]) -> Parts:
+    """The parts of a sum, down to those that are known or are no sums.
+
+    A long sum is read in one go, since adding its terms one by one takes quadratic time. A sum
+    inside it is taken apart once, when it is known how often it occurs.
+    """
+    inner = {root: _addends(root)}
+    uses: dict[UOp, int] = {}
+    stack = [root]
+    while stack:
+        for s, _ in inner[stack.pop()]:
+            if s in uses:
+                uses[s] += 1
+                continue
+            uses[s] = 1
+            addends = _addends(s) if s.src and s not in known else ()
+            if addends:
+                inner[s] = addends
+                stack.append(s)
+    parts = {root: 1}
+    ready = [root]
+    while ready:
+        node = ready.pop()
+        times = parts.pop(node)
+        for s, k in inner[node]:
+            parts[s] = parts.get(s, 0) + times * k
+            uses[s] -= 1
+            if not uses[s] and s in inner:
+                ready.append(s)
+    return parts
 
 
-def _parts(node: UOp) -> list[tuple[UOp, int]]:
-    """The sources of a linear node with their factors."""
-    match node.op:
-        case ops.ADD:
-            return [(node.src[0], 1), (node.src[1], 1)]
-        case ops.SUB:
-            return [(node.src[0], 1), (node.src[1], -1)]
-        case ops.NEG:
-            return [(node.src[0], -1)]
-        case ops.SHL:
-            return [(node.src[0], 1 << node.src[1].arg)]
-    a, b = node.src
-    return [(a, b.arg)] if b.op is ops.CONST else [(b, a.arg)]
-
-
-def _shifts(node: UOp) -> bool:
-    """A shift or mask that is a division by a power of two, or its remainder."""
-    if node.op not in (ops.SHR, ops.AND):
-        return False
-    return _size(node) > 0
+def _addends(node: UOp) -> tuple[tuple[UOp, int], ...]:
+    """What a sum or a product with a constant adds up, with factors; nothing for other nodes."""
+    op, src = node.op, node.src
+    if op is ops.ADD:
+        return (src[0], 1), (src[1], 1)
+    if op is ops.MUL:
+        a, b = src
+        if b.op is ops.CONST:
+            return ((a, b.arg),)
+        return ((b, a.arg),) if a.op is ops.CONST else ()
+    if op is ops.SUB:
+        return (src[0], 1), (src[1], -1)
+    if op is ops.NEG:
+        return ((src[0], -1),)
+    if op is ops.SHL and src[1].op is ops.CONST and 0 <= src[1].arg <= LARGEST_SHIFT:
+        return ((src[0], 1 << src[1].arg),)
+    return ()
 
 
 def _size(node: UOp) -> int:
-    """2^k for `x >> k` and for `x & (2^k - 1)`; else 0."""
+    """2^k for `x >> k` and for `x & (2^k - 1)`, which divide by it; else 0."""
     amount = node.src[1]
     if amount.op is not ops.CONST:
         return 0

@@ -6,7 +6,8 @@ a fact when x is simplified; and each clause is simplified under the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 
 from porism.base import dtypes
 from porism.base.dtypes import Kind
@@ -19,7 +20,7 @@ from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
 from porism.rules.index.extraction import Writer, count_uses
 from porism.rules.index.form import Form
-from porism.rules.index.reading import Reader
+from porism.rules.index.reading import CHOICES, Reader
 
 DEEPEST = 32  # choices inside one another that are looked into
 MOST_STEPS = 200  # of a trace that are written out
@@ -28,18 +29,19 @@ MOST_CLAUSES = 32  # of a mask that are used as facts for each other
 COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
 """What a node costs; others cost 1, leaves nothing."""
 
-CHOOSERS = frozenset({ops.MAX, ops.MIN})
-
 
 def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None) -> UOp:
     """The cheapest expression found that is equal wherever the facts hold; never a costlier one."""
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
-    work = _Work(facts)
-    if trace is not None:
-        work.arena.steps = []
-    result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
-    if cost(result) > cost(root):
+    try:
+        work = _Work(facts)
+        if trace is not None:
+            work.arena.steps = []
+        result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
+    except OverflowError:  # an int beyond every float met a bound that is infinite
+        return root
+    if result.src and not _costs_at_least(root, cost(result)):
         return root
     if trace is not None and result is not root:
         work.record(trace, root, result)
@@ -53,69 +55,79 @@ def divisions(root: UOp) -> int:
 
 def cost(root: UOp) -> tuple[int, int]:
     """Divisions first, then everything by what it costs."""
+    return _cost(root, inf)
+
+
+def _costs_at_least(root: UOp, price: tuple[int, int]) -> bool:
+    return _cost(root, price[0]) >= price
+
+
+def _cost(root: UOp, enough: float) -> tuple[int, int]:
+    """The cost, not counted further once there are more divisions than `enough`."""
     total = divided = 0
-    for node in toposort(root):
-        if node.src and node.op is not ops.RANGE:
-            total += COSTS.get(node.op, 1)
-            divided += node.op in (ops.IDIV, ops.MOD)
+    seen = {root}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        op = node.op
+        if node.src and op is not ops.RANGE:
+            total += COSTS.get(op, 1)
+            if op is ops.IDIV or op is ops.MOD:
+                divided += 1
+                if divided > enough:
+                    break
+            for s in node.src:
+                if s not in seen:
+                    seen.add(s)
+                    stack.append(s)
     return divided, total
 
 
-class _Work:
+class _Work(Reader):
     """One expression being simplified."""
 
     def __init__(self, facts: Sequence[UOp]) -> None:
-        self.arena = Arena()
-        self.reader = Reader(self.arena, self._opaque)
+        super().__init__()
         self.depth = 0
         self.here: list[Form] = []  # facts that hold where we are
         everywhere = []
         for fact in facts:
             for part in conjuncts(fact):
-                clause = self.reader.clause(part)
+                clause = self.clause(part)
                 if clause is not None:
                     everywhere += _as_facts(self.arena, clause)
-        self.arena.assume_everywhere(everywhere)
+        if everywhere:
+            self.arena.assume_everywhere(everywhere)
 
     def value(self, node: UOp) -> UOp:
         """An `index` value."""
         if node.op is ops.WHERE:
             return self._choice(node)
-        a = self.reader.form(node)
+        a = self.form(node)
         return Writer(self.arena, count_uses([a])).node(a)
 
-    def _opaque(self, node: UOp) -> UOp:
+    def opaque(self, node: UOp) -> UOp:
         """A node that arithmetic does not look into, its operands simplified."""
         if self.depth >= DEEPEST:
             return node
         if node.op is ops.WHERE:
             return self._nested(lambda: self._choice(node))
-        if node.op in CHOOSERS:
+        if node.op in CHOICES:
             return self._nested(lambda: construct(node.op, None, self._operands(node)))
         return node
 
     def _operands(self, node: UOp) -> tuple[UOp, ...]:
         return tuple(self.value(s) for s in node.src)
 
-    def _nested(self, work: object) -> UOp:
-        """Run something that changes the facts, and come back to those that hold here."""
-        facts, known, here = self.arena.facts, self.reader.known, list(self.here)
-        epoch, quotients, narrowed = self.arena.epoch, self.arena.quotients, self.arena.narrowed
+    def _nested(self, work: Callable[[], UOp]) -> UOp:
+        """Do something that changes the facts, and come back to those that hold here."""
+        scope, here = self.arena.here, self.here
         self.depth += 1
         try:
-            assert callable(work)
-            result = work()
-            assert isinstance(result, UOp)
-            return result
+            return work()
         finally:
             self.depth -= 1
-            self.here = here
-            if self.arena.epoch != epoch:
-                self.arena.assume(facts)
-            else:
-                self.arena.quotients, self.arena.narrowed = quotients, narrowed
-            # What was read before was read under the same facts.
-            self.reader.known, self.reader.epoch = known, self.arena.epoch
+            self.arena.here, self.here = scope, here
 
     # -- conditions --------------------------------------------------------------------------------
 
@@ -128,7 +140,7 @@ class _Work:
         """The clauses of a conjunction, each simplified under the others; a constant if decided."""
         work: list[Clause | UOp] = []
         for conjunct in conjuncts(node):
-            clause = self.reader.clause(conjunct)
+            clause = self.clause(conjunct)
             work.append(self._logic(conjunct) if clause is None else clause)
         kept: list[Clause | UOp] = []
         for i, part in enumerate(work):
@@ -199,7 +211,7 @@ class _Work:
     def _chosen(self, clauses: list[Clause | UOp], yes: UOp, no: UOp) -> UOp:
         if yes.op is ops.WHERE:
             return construct(ops.WHERE, None, (self._written(clauses), self._branch(yes), no))
-        a = self.reader.form(yes)
+        a = self.form(yes)
         writer = Writer(self.arena, count_uses([*_forms(clauses), a]))
         return construct(ops.WHERE, None, (self._written(clauses, writer), writer.node(a), no))
 

@@ -1,0 +1,1 @@
+"""Lowering: from a kernel with loops to what a machine has."""

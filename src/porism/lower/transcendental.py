@@ -1,0 +1,53 @@
+"""Transcendental functions: EXP2, LOG2, SIN and POW of f32 and f64 as plain arithmetic.
+
+The formulas are in `exponential` and `sine`; narrower types are computed in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from porism.base.dtypes import Theory, f32, f64
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.lower import exponential, sine
+from porism.lower.floats import Floats
+from porism.lower.machine import Machine
+from porism.rewrite.rule import RuleSet, procedure
+
+
+def _made(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | None:
+    kind = node.dtype
+    if not kind.is_float:
+        return None
+    if kind.element in (f32, f64):
+        return formula(Floats(kind, machine.fused), *node.src)
+    wide = f32.vec(kind.count)
+    return formula(Floats(wide, machine.fused), *(s.cast(wide) for s in node.src)).cast(kind)
+
+
+@procedure("exp2-polynomial", (ops.EXP2,), with_context=True)
+def exp2(node: UOp, machine: Machine) -> UOp | None:
+    """2**x: the whole part into the exponent, the rest by a polynomial."""
+    return _made(node, machine, exponential.exp2)
+
+
+@procedure("log2-polynomial", (ops.LOG2,), with_context=True)
+def log2(node: UOp, machine: Machine) -> UOp | None:
+    """log2(x): the exponent, and a polynomial of the significand."""
+    return _made(node, machine, exponential.log2)
+
+
+@procedure("sin-polynomial", (ops.SIN,), with_context=True)
+def sin(node: UOp, machine: Machine) -> UOp | None:
+    """sin(x): quarter turns taken off, and a polynomial of what is left."""
+    return _made(node, machine, sine.sin)
+
+
+@procedure("pow-exp2-log2", (ops.POW,), with_context=True)
+def power(node: UOp, machine: Machine) -> UOp | None:
+    """x**y of floats: 2**(y*log2(x)) in twice the precision."""
+    return _made(node, machine, exponential.power)
+
+
+TRANSCENDENTAL = RuleSet("transcendental", theory=Theory.FLOATS, rules=(exp2, log2, sin, power))

@@ -1,0 +1,169 @@
+"""Split reductions: a reduction of very many elements to few becomes two, the first in parallel.
+
+    Before   REDUCE_AXIS(x[65536], 0)
+    After    REDUCE_AXIS(CONTIGUOUS(REDUCE_AXIS(RESHAPE(x, 256, 256), 1)), 0)
+
+The outer part of an axis stays for the second reduction; the first one does the rest, for as many
+elements at once as the outer part has. An axis along which nothing changes is not split, since
+there is nothing to be read in parallel. Elements are combined in another order than before, which
+floats can tell: a sum of floats is in no promised order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from porism.base.dtypes import Theory
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Group
+from porism.ir.shape import Shape, shape
+from porism.rewrite.rule import RuleSet, procedure
+
+LEAST_RATIO: Final = 32768
+"""Elements reduced to one, from which on it pays to make two reductions."""
+
+LARGEST_PART: Final = 256
+SMALLEST_PART: Final = 8
+MOST_BETWEEN: Final = 1 << 22
+"""Elements that the first reduction may leave."""
+
+ENOUGH: Final = 1 << 14
+"""Elements of a result that keep a machine busy: with more, there is no need to split."""
+
+Varying = frozenset[int]
+"""Axes of a tensor along which it may change."""
+
+
+def split_reduction(node: UOp, known: dict[UOp, Varying]) -> UOp | None:
+    """A REDUCE_AXIS as two; None if it should stay. `known` is for what is found out on the way."""
+    x = node.src[0]
+    dims, axes = shape(x), node.arg[1]
+    reduced = _product(dims[axis] for axis in axes)
+    left = _product(dim for axis, dim in enumerate(dims) if axis not in axes)
+    if reduced is None or left is None or reduced < LEAST_RATIO or left > ENOUGH:
+        return None
+    return _split(node, varying(x, known), left)
+
+
+def _split(node: UOp, changing: Varying, left: int) -> UOp | None:
+    x, (op, axes) = node.src[0], node.arg
+    dims = shape(x)
+    best, part = -1, 0
+    for axis in axes:
+        found = _part(dims[axis], left) if axis in changing and dims[axis].op is ops.CONST else 0
+        if found > part:
+            best, part = axis, found
+    if best < 0:
+        return None
+    size = UOp.const(dims[best].dtype, part)
+    inner = UOp.const(dims[best].dtype, int(dims[best].arg) // part)
+    parts = ops.RESHAPE(x, *dims[:best], size, inner, *dims[best + 1 :])
+    # the axes of the first reduction: the inner part of the split one, and all others
+    first = tuple(axis + (axis >= best) for axis in axes)
+    between = ops.CONTIGUOUS(ops.REDUCE_AXIS(parts, arg=(op, first)))
+    second = ops.REDUCE_AXIS(between, arg=(op, (best,)))
+    return ops.RESHAPE(second, *shape(node))
+
+
+def _part(dim: UOp, left: int) -> int:
+    """The largest part that divides an axis and does not leave too much; 0 if there is none."""
+    size = int(dim.arg)
+    for part in range(min(LARGEST_PART, MOST_BETWEEN // max(left, 1)), SMALLEST_PART - 1, -1):
+        if size % part == 0 and size > part:
+            return part
+    return 0
+
+
+def _product(dims: Iterator[UOp]) -> int | None:
+    """How many elements there are at most; None if that is not known."""
+    total = 1
+    for dim in dims:
+        if dim.vmax == float("inf"):
+            return None
+        total *= max(int(dim.vmax), 0)
+    return total
+
+
+# -- along which axes a tensor changes -------------------------------------------------------------
+
+
+def varying(root: UOp, known: dict[UOp, Varying]) -> Varying:
+    """The axes along which a tensor may change: the others are broadcast, or have size 1."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in known:
+            stack.pop()
+            continue
+        sources = _looked_into(node)
+        waiting = [s for s in sources if s not in known]
+        if waiting:
+            stack += waiting
+            continue
+        known[node] = _varying(node, [known[s] for s in sources])
+    return known[root]
+
+
+def _looked_into(node: UOp) -> tuple[UOp, ...]:
+    if node.op.group is Group.MOVEMENT:
+        return node.src[:1]
+    if node.op.elementwise or node.op is ops.CAST or node.op is ops.BITCAST:
+        return node.src
+    return ()
+
+
+def _varying(node: UOp, sources: Sequence[Varying]) -> Varying:
+    op, dims = node.op, shape(node)
+    if op is ops.PERMUTE:
+        return frozenset(new for new, old in enumerate(node.arg) if old in sources[0])
+    if op is ops.RESHAPE:
+        return _reshaped(dims, shape(node.src[0]), sources[0])
+    if op is ops.PAD:
+        pairs = zip(node.src[1::2], node.src[2::2], strict=True)
+        padded = {axis for axis, pair in enumerate(pairs) if any(n.vmax > 0 for n in pair)}
+        return sources[0] | padded
+    if sources:
+        return frozenset().union(*sources)
+    if op is ops.IOTA:
+        return frozenset((node.arg,))
+    return frozenset(axis for axis, dim in enumerate(dims) if dim.vmax > 1)
+
+
+def _reshaped(new: Shape, old: Shape, changing: Varying) -> Varying:
+    """A new axis changes if one of the old axes does that have the same elements."""
+    found: set[int] = set()
+    i = j = 0
+    while i < len(new) and j < len(old):
+        first_new, first_old = i, j
+        a, b = new[i], old[j]
+        i, j = i + 1, j + 1
+        if a is not b:
+            left, right = int(_constant(a)), int(_constant(b))
+            while left != right and left and right:
+                if left < right and i < len(new):
+                    left, i = left * _constant(new[i]), i + 1
+                elif right < left and j < len(old):
+                    right, j = right * _constant(old[j]), j + 1
+                else:
+                    left = right = 0
+            if not left or not right:
+                i, j = len(new), len(old)
+        if any(axis in changing for axis in range(first_old, j)):
+            found |= set(range(first_new, i))
+    return frozenset(axis for axis in found if new[axis].vmax > 1)
+
+
+def _constant(dim: UOp) -> int:
+    """A size; 0 where it is none that is known, and that ends all comparing."""
+    return int(dim.arg) if dim.op is ops.CONST else 0
+
+
+@procedure("split-reduction", (ops.REDUCE_AXIS,), seeds="003.splitreduce")
+def split_reductions(node: UOp) -> UOp | None:
+    """Reduce very many elements to few in two steps, the first of them in parallel."""
+    return split_reduction(node, {})
+
+
+SPLIT_REDUCTION = RuleSet("split-reduction", theory=Theory.STRUCTURE, rules=(split_reductions,))

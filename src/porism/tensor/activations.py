@@ -1,0 +1,167 @@
+"""Activations: erf and the functions between the layers of a network. NaN stays NaN in all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor.conversion import as_tensor
+from porism.tensor.elementwise import float_node
+from porism.tensor.exponential import exp_node, sigmoid_node, softplus_node, tanh_node
+from porism.tensor.floats import choose, magnitude, polynomial, widely
+from porism.tensor.promotion import NUMBERS, need, refuse
+from porism.tensor.tensor import Tensor, method
+
+# All from interpolation at Chebyshev's points, of erf by its series in more digits.
+_ERF_SMALL: Final = {
+    32: (
+        7.875874871388078e-05,
+        -0.000801686430349946,
+        0.005189087241888046,
+        -0.02685421146452427,
+        0.11283594369888306,
+        -0.3761262595653534,
+        0.1283791670955126,
+    ),
+    64: (
+        -4.242803334595226e-12,
+        8.69778766282359e-11,
+        -1.2154960874809823e-09,
+        1.4789548750158158e-08,
+        -1.636417670281444e-07,
+        1.646199807904247e-06,
+        -1.4925644411870569e-05,
+        0.00012055332763468705,
+        -0.0008548327017901265,
+        0.005223977625349672,
+        -0.02686617064512192,
+        0.11283791670955075,
+        -0.37612638903183754,
+        0.1283791670955126,
+    ),
+}
+"""erf x = x + x·P(x²) up to 1."""
+
+_ERF_LARGE: Final = {
+    32: (
+        4.1958399378927425e-05,
+        -0.00022749950585421175,
+        0.0008803970995359123,
+        -0.0031903053168207407,
+        0.010961849242448807,
+        -0.036647576838731766,
+        -2.123760938644409,
+        -8.029021263122559,
+        -7.806815147399902,
+    ),
+    64: (
+        -1.4744930647453304e-08,
+        1.358277133878292e-08,
+        4.6870526281896275e-08,
+        -1.3358506035000707e-08,
+        -8.386690870456994e-08,
+        -1.3381373910863837e-07,
+        5.340491269757474e-07,
+        -8.911327391094779e-07,
+        1.7897518930656945e-06,
+        -3.4517249502322573e-06,
+        4.637233599078751e-06,
+        -1.4576967410847185e-06,
+        -1.850026798371334e-05,
+        9.089311472765566e-05,
+        -0.00030781369369482705,
+        0.0008935784073428777,
+        -0.002373998068856823,
+        0.005953704235606054,
+        -0.014384548275538476,
+        0.034128411095379556,
+        -0.08165090971934257,
+        -6.0422065921393004,
+        -18.165248970912963,
+        -14.112437402148172,
+    ),
+}
+"""log(1 - erf x) as a polynomial in x scaled to ±1, from 1 to the end of the table below."""
+
+_ERF_END: Final = {32: 4.0, 64: 6.0}
+"""From here on erf is 1, to the last digit."""
+
+
+def erf_node(x: UOp) -> UOp:
+    """The error function within 3 ulp."""
+    bits = x.dtype.bits
+    size = magnitude(x)
+    near = ops.MULACC(x, polynomial(x * x, _ERF_SMALL[bits]), x)
+    end = _ERF_END[bits]
+    place = (size.minimum(end) - (end + 1) / 2) * (2 / (end - 1))
+    far = x.lift(1.0) - exp_node(polynomial(place, _ERF_LARGE[bits]))
+    far = (size < end).where(far, x.lift(1.0))
+    return choose(x.ne(x), x, size < 1.0, near, x < 0.0, -far, far)
+
+
+def _gelu(x: UOp) -> UOp:
+    return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
+
+
+def _gelu_tanh(x: UOp) -> UOp:
+    inner = x * math.sqrt(2 / math.pi) * (x * x * 0.044715 + 1.0)
+    return x * 0.5 * (tanh_node(inner) + 1.0)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+@method
+def erf(x: Any) -> Tensor:
+    """The error function."""
+    return Tensor(widely(erf_node, float_node(x)))
+
+
+@method
+def relu(x: Any) -> Tensor:
+    """x, or 0 where it is below."""
+    node = as_tensor(x).node
+    need(node.dtype, NUMBERS, "relu", "convert it first, with astype")
+    return Tensor(node.maximum(0))
+
+
+@method
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """x, or a part of it where it is below 0."""
+    return Tensor(
+        widely(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
+    )
+
+
+@method
+def sigmoid(x: Any) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return Tensor(widely(sigmoid_node, float_node(x)))
+
+
+@method
+def silu(x: Any) -> Tensor:
+    """x · sigmoid(x)."""
+    return Tensor(widely(lambda node: node * sigmoid_node(node), float_node(x)))
+
+
+@method
+def softplus(x: Any, beta: float = 1.0) -> Tensor:
+    """log(1 + e^(beta·x)) / beta, without overflow."""
+    if beta == 1:
+        return Tensor(widely(softplus_node, float_node(x)))
+    return Tensor(widely(lambda node: softplus_node(node * beta) * (1 / beta), float_node(x)))
+
+
+@method
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """x times the chance that a normal variable is below x; with "tanh", nearly."""
+    if approximate not in ("none", "tanh"):
+        raise refuse(
+            f"gelu with approximate={approximate!r}",
+            "'none' is by erf, 'tanh' by a formula with tanh",
+            "pass 'none' or 'tanh'",
+        )
+    return Tensor(widely(_gelu if approximate == "none" else _gelu_tanh, float_node(x)))

@@ -1,0 +1,146 @@
+"""Exchange: the values of tensors as Python's numbers and lists, NumPy's arrays, and DLPack."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from porism.ir.semantics import Array
+from porism.tensor.conversion import from_array
+from porism.tensor.promotion import as_dtype, name_of, refuse
+from porism.tensor.shapes import refuse as refuse_shape
+from porism.tensor.shapes import to_text
+from porism.tensor.tensor import Tensor, method, operator
+
+
+@method
+def tolist(x: Tensor) -> Any:
+    """The values as nested lists of Python's numbers."""
+    return x.numpy().tolist()
+
+
+@method
+def item(x: Tensor) -> bool | int | float:
+    """The value of a tensor with one element."""
+    return _single(x, "item()").item()  # type: ignore[no-any-return]
+
+
+def _single(x: Tensor, what: str) -> Any:
+    if isinstance(x.size, int) and x.size != 1:
+        raise refuse_shape(
+            f"{what} of a tensor of shape {to_text(x.shape)}",
+            f"it has {x.size} elements, and one is wanted",
+            "index the element, or reduce the tensor (any, all, sum, …)",
+        )
+    return x.numpy().reshape(-1)[0]
+
+
+@operator("bool")
+def _truth(x: Tensor) -> bool:
+    return bool(_single(x, "bool()"))
+
+
+@operator("int")
+def _whole(x: Tensor) -> int:
+    return int(_single(x, "int()"))
+
+
+@operator("float")
+def _real(x: Tensor) -> float:
+    return float(_single(x, "float()"))
+
+
+@operator("index")
+def _place(x: Tensor) -> int:
+    if not x.dtype.is_integer:
+        raise refuse(
+            f"a tensor of {name_of(x.dtype)} as an index",
+            "an index is an integer",
+            "convert it with astype, or with int()",
+        )
+    return int(_single(x, "an index"))
+
+
+@operator("complex")
+def _complex(x: Tensor) -> NoReturn:
+    raise refuse(
+        "complex() of a tensor",
+        "there are no complex numbers here",
+        "use complex(float(x))",
+    )
+
+
+@operator("array_namespace")
+def _namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The module with the functions on tensors, as the Array API asks for it."""
+    import sys
+
+    return sys.modules["porism"]
+
+
+# -- NumPy -----------------------------------------------------------------------------------------
+
+
+@operator("array")
+def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
+    """What `numpy.asarray(x)` asks for."""
+    if copy is False:
+        raise ValueError(
+            "a tensor's values are always copied; use numpy.asarray without copy=False"
+        )
+    values = x.numpy()
+    return values if dtype is None else values.astype(dtype)
+
+
+# -- DLPack ----------------------------------------------------------------------------------------
+
+CPU: Final = 1
+"""The number of the CPU among DLPack's devices."""
+
+
+@operator("dlpack")
+def _dlpack(x: Tensor, **options: Any) -> Any:
+    """The values as a DLPack capsule; a copy, which the consumer may change."""
+    values = x.numpy()
+    if values.dtype.kind in "V" or (x.dtype.bits < 16 and x.dtype.is_float):
+        raise _no_dlpack(name_of(x.dtype))
+    try:
+        return values.__dlpack__(**options)
+    except (BufferError, RuntimeError, TypeError):
+        raise _no_dlpack(name_of(x.dtype)) from None
+
+
+@operator("dlpack_device")
+def _dlpack_device(x: Tensor) -> tuple[int, int]:
+    return (CPU, 0)
+
+
+def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
+    """A tensor of what another library holds in the CPU's memory; shared only with copy=False."""
+    if isinstance(x, Tensor):
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise refuse(
+            f"from_dlpack of a {type(x).__name__}",
+            "it has no __dlpack__",
+            "use asarray",
+        )
+    try:
+        array = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise refuse(
+            f"from_dlpack of a {type(x).__name__}",
+            str(error),
+            "move it to the CPU's memory, as a type that NumPy has",
+        ) from None
+    as_dtype(array.dtype)
+    return from_array(array if copy is False else np.array(array, order="C"))
+
+
+def _no_dlpack(name: str) -> Exception:
+    return refuse(
+        f"__dlpack__ of a tensor of {name}",
+        "NumPy, through which values are handed over, has no such type in DLPack",
+        "convert it first, with astype",
+    )

@@ -1,0 +1,80 @@
+"""Floats: what formulas on float nodes are made of, beside the ops themselves.
+
+Formulas are written on nodes, with Python's operators. Types narrower than f32 are computed in f32
+and rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from porism.base import dtypes
+from porism.base.dtypes import DType, Kind
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor.primitive import cast
+
+Formula = Callable[..., UOp]
+
+BITS_OF: Final = {
+    **dict.fromkeys((dtypes.fp8e4m3, dtypes.fp8e5m2), dtypes.u8),
+    **dict.fromkeys((dtypes.f16, dtypes.bf16), dtypes.u16),
+    dtypes.f32: dtypes.u32,
+    dtypes.f64: dtypes.u64,
+}
+"""The integers that have the bits of a float."""
+
+
+def widely(formula: Formula, *nodes: UOp) -> UOp:
+    """A formula on nodes of one float type, in f32 if the type is narrower."""
+    own = nodes[0].dtype
+    if own.bits >= 32:
+        return formula(*nodes)
+    return cast(formula(*(cast(node, dtypes.f32) for node in nodes)), own)
+
+
+def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
+    """The coefficient of the highest power comes first."""
+    total = x.lift(coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = ops.MULACC(total, x, x.lift(coefficient))
+    return total
+
+
+def magnitude(x: UOp) -> UOp:
+    """The value without its sign; 0 of -0."""
+    if x.dtype.kind in (Kind.UNSIGNED, Kind.BOOL):
+        return x
+    return (x <= 0).where(x.lift(0) - x, x)
+
+
+def sign_bits(x: UOp) -> UOp:
+    """The bit of the sign, alone."""
+    bits = x.bitcast(BITS_OF[x.dtype])
+    return bits & sign_mask(x.dtype)
+
+
+def sign_mask(dtype: DType) -> int:
+    """The bit that holds the sign of a float."""
+    return 1 << (dtype.bits - 1)
+
+
+def with_sign(x: UOp, sign: UOp) -> UOp:
+    """The magnitude of one float and the sign of another, also of zeros and NaNs."""
+    bits = x.bitcast(BITS_OF[x.dtype]) & (sign_mask(x.dtype) - 1)
+    return (bits | sign_bits(sign)).bitcast(x.dtype)
+
+
+def is_infinite(x: UOp) -> UOp:
+    """Whether a float is an infinity."""
+    return magnitude(x).eq(float("inf"))
+
+
+def choose(*cases: Any) -> UOp:
+    """condition, value, condition, value, …, value: the value of the first that holds."""
+    found = cases[-1]
+    for k in range(len(cases) - 3, -1, -2):
+        condition, value = cases[k : k + 2]
+        found = condition.where(value, found)
+    return found  # type: ignore[no-any-return]

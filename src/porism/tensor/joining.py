@@ -1,0 +1,226 @@
+"""Joining: several tensors as one, and one as several, along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor
+from porism.tensor.known import known
+from porism.tensor.movement import cut, expand_dims, flatten
+from porism.tensor.primitive import Dim
+from porism.tensor.promotion import result_type
+from porism.tensor.shapes import (
+    Sizes,
+    as_int,
+    as_size,
+    normal_axis,
+    refuse,
+    same,
+    sizes_of,
+    to_text,
+)
+from porism.tensor.tensor import Tensor, method
+
+MOST_IN_ONE: Final = 32
+"""More tensors than these are joined in groups, each of which is computed first.
+
+Every element of the result looks at each part of its group, so the work stays near the size.
+"""
+
+
+def joined(nodes: Sequence[UOp], axis: int) -> UOp:
+    """Nodes of one type one after the other along an axis; the other sizes are equal."""
+    parts = list(nodes)
+    while len(parts) > MOST_IN_ONE:
+        groups = [parts[k : k + MOST_IN_ONE] for k in range(0, len(parts), MOST_IN_ONE)]
+        parts = [primitive.contiguous(_two_by_two(group, axis)) for group in groups]
+    return _two_by_two(parts, axis)
+
+
+def _two_by_two(parts: Sequence[UOp], axis: int) -> UOp:
+    """As a balanced tree, so that no element passes more than a few choices."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return _pair(_two_by_two(parts[:half], axis), _two_by_two(parts[half:], axis), axis)
+
+
+def _pair(a: UOp, b: UOp, axis: int) -> UOp:
+    first, second = sizes_of(a)[axis], sizes_of(b)[axis]
+    if same(first, 0) or same(second, 0):
+        return b if same(first, 0) else a
+    pairs: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes_of(a))
+    before, after = list(pairs), list(pairs)
+    before[axis], after[axis] = (first, 0), (0, second)
+    whole_a, whole_b = primitive.pad(a, after), primitive.pad(b, before)
+    position = primitive.iota(sizes_of(whole_a), axis)
+    return (position < primitive.as_dim(first)).where(whole_a, whole_b)
+
+
+def concat(arrays: Any, axis: int | None = 0) -> Tensor:
+    """Tensors one after the other along an axis; with axis None, of all their elements.
+
+    >>> concat([[1, 2], [3]])
+    Tensor((3,), int64)
+    """
+    tensors = [as_tensor(x) for x in arrays]
+    if not tensors:
+        raise refuse("concat of no tensors", "there is no shape to start from", "pass at least one")
+    if axis is None:
+        tensors, axis = [flatten(x) for x in tensors], 0
+    first = tensors[0].shape
+    place = normal_axis(axis, len(first))
+    for k, other in enumerate(tensors[1:], 1):
+        _check_fits(first, other.shape, place, k)
+    dtype = result_type(*tensors)
+    return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
+
+
+def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
+    if len(first) != len(other) or not all(
+        same(a, b) for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis
+    ):
+        raise refuse(
+            f"cannot join tensors of shapes {to_text(first)} and {to_text(other)} "
+            f"along axis {axis}",
+            f"the sizes of the other axes differ between the tensors 0 and {k}",
+            "reshape, slice or pad them first, or choose another axis",
+        )
+
+
+def stack(arrays: Any, axis: int = 0) -> Tensor:
+    """Tensors of one shape side by side along a new axis."""
+    tensors = [as_tensor(x) for x in arrays]
+    if not tensors:
+        raise refuse("stack of no tensors", "there is no shape to start from", "pass at least one")
+    place = normal_axis(axis, tensors[0].ndim + 1)
+    for k, other in enumerate(tensors[1:], 1):
+        if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):
+            raise refuse(
+                f"cannot stack tensors of shapes {to_text(tensors[0].shape)} and "
+                f"{to_text(other.shape)}",
+                f"the tensors 0 and {k} differ in shape",
+                "give tensors of one shape, or use concat",
+            )
+    return concat([expand_dims(x, place) for x in tensors], place)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@method
+def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """Parts of a size (the last may be smaller), or of the sizes in a list."""
+    tensor = as_tensor(x)
+    place = normal_axis(axis, tensor.ndim)
+    size = tensor.shape[place]
+    given = split_size_or_sections
+    if isinstance(given, (tuple, list)):
+        parts = [as_size(part, "a size in split") for part in given]
+        total: Dim = 0
+        for part in parts:
+            total = part if isinstance(total, int) and total == 0 else total + part
+        if not same(total, size):
+            raise refuse(
+                f"split of an axis of size {to_text((size,))[1:-2]} into {given!r}",
+                f"the parts have {to_text((total,))[1:-2]} elements together",
+                "give sizes that sum to that of the axis",
+            )
+    else:
+        each, whole = as_int(given, "split_size_or_sections"), known(size, "split")
+        if each < 1:
+            raise refuse(f"split into parts of {each}", "a part has an element", "give 1 or more")
+        parts = [min(each, whole - k) for k in range(0, whole, each)] or [0]
+    return _parts(tensor, parts, place)
+
+
+def _parts(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
+    begin: Dim = 0
+    found = []
+    for part in parts:
+        end = begin + part
+        found.append(Tensor(cut(tensor.node, axis, begin, end)))
+        begin = end
+    return found
+
+
+@method
+def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+    """At most so many parts of equal size; the last may be smaller."""
+    tensor, count = as_tensor(x), as_int(chunks, "chunks")
+    if count < 1:
+        raise refuse(f"{count} chunks", "there is at least one part", "give 1 or more")
+    place = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[place], "split")
+    return split(tensor, max(-(-size // count), 1), place)
+
+
+@method
+def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts along an axis, which goes away."""
+    tensor = as_tensor(x)
+    place = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[place], "split")
+    rest = [s for k, s in enumerate(tensor.shape) if k != place]
+    parts = [cut(tensor.node, place, k, k + 1) for k in range(size)]
+    return tuple(Tensor(primitive.reshape(part, rest)) for part in parts)
+
+
+@method
+def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
+    """Elements moved along axes; what leaves at the end comes in at the beginning."""
+    tensor = as_tensor(x)
+    if axis is None:
+        flat = flatten(tensor)
+        return Tensor(primitive.reshape(roll(flat, shift, 0).node, tensor.shape))
+    several = axis if isinstance(axis, (tuple, list)) else (axis,)
+    # An axis may be named twice: then it is rolled twice.
+    places = [normal_axis(one, tensor.ndim) for one in several]
+    given = shift if isinstance(shift, (tuple, list)) else (shift,) * len(places)
+    if len(given) != len(places):
+        raise refuse(
+            f"roll by {len(given)} shifts along {len(places)} axes",
+            "each axis has one shift",
+            "give one shift, or one for each axis",
+        )
+    node = tensor.node
+    for amount, place in zip(given, places, strict=True):
+        size = known(sizes_of(node)[place], "roll")
+        by = as_int(amount, "shift") % size if size else 0
+        if by:
+            node = joined(
+                [cut(node, place, size - by, size), cut(node, place, 0, size - by)], place
+            )
+    return Tensor(node)
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
+    """Coordinates of a grid: each 1-D tensor repeated along the axes of the others."""
+    if indexing not in ("xy", "ij"):
+        raise refuse(
+            f"meshgrid with indexing {indexing!r}",
+            "'xy' swaps the first two axes, 'ij' does not",
+            "pass 'xy' or 'ij'",
+        )
+    tensors = [flatten(x) if not as_tensor(x).ndim else as_tensor(x) for x in arrays]
+    for k, x in enumerate(tensors):
+        if x.ndim != 1:
+            raise refuse(
+                f"meshgrid of a tensor of shape {to_text(x.shape)}",
+                f"argument {k} has {x.ndim} axes, and coordinates have one",
+                "flatten it first",
+            )
+    dtype = result_type(*tensors) if tensors else None
+    sizes = [x.shape[0] for x in tensors]
+    found = []
+    for k, x in enumerate(tensors):
+        lone = [sizes[k] if n == k else 1 for n in range(len(sizes))]
+        assert dtype is not None
+        node = primitive.expand(primitive.reshape(primitive.cast(x.node, dtype), lone), sizes)
+        if indexing == "xy" and len(sizes) > 1:
+            node = primitive.permute(node, (1, 0, *range(2, len(sizes))))
+        found.append(Tensor(node))
+    return found

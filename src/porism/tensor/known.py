@@ -1,0 +1,46 @@
+"""Known: sizes that a function needs as numbers, since its graph depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from porism.tensor import shapes
+from porism.tensor.primitive import Dim
+
+
+def known(size: Dim, what: str) -> int:
+    """A size as an int; a symbolic one is refused."""
+    if not isinstance(size, int):
+        raise shapes.refuse(
+            f"{what} along an axis of the symbolic size {shapes.size_text(size)}",
+            "its graph is different for every size",
+            "use a tensor whose size is a number there",
+        )
+    return size
+
+
+def several(given: Any, count: int, what: str, least: int) -> tuple[int, ...]:
+    """One int for each of `count` axes, or one for all of them.
+
+    >>> several(2, 3, "stride", 1), several((1, 2), 2, "stride", 1)
+    ((2, 2, 2), (1, 2))
+    """
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        numbers = tuple(shapes.as_int(n, what) for n in given)
+        numbers = numbers * count if len(numbers) == 1 else numbers
+    else:
+        numbers = (shapes.as_int(given, what),) * count
+    if len(numbers) != count:
+        raise shapes.refuse(
+            f"{what} is {given!r}",
+            f"there are {count} axes, and {len(numbers)} numbers",
+            f"pass an int, or a tuple of {count}",
+        )
+    if any(n < least for n in numbers):
+        raise shapes.refuse(
+            f"{what} is {given!r}",
+            f"it is at least {least}",
+            "pass larger numbers",
+        )
+    return numbers

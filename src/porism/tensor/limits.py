@@ -1,0 +1,104 @@
+"""Limits: what the Array API tells about types: `finfo`, `iinfo`, `isdtype`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+
+from porism.base.dtypes import DType, boolean
+from porism.tensor.promotion import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    SIGNED,
+    UNSIGNED,
+    as_dtype,
+    need,
+    refuse,
+    result_type,
+)
+
+
+@dataclass(frozen=True)
+class FloatLimits:
+    """The limits of a float type; `eps` is the distance of 1 to the next number."""
+
+    dtype: DType
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+
+
+@dataclass(frozen=True)
+class IntegerLimits:
+    """The limits of an integer type."""
+
+    dtype: DType
+    bits: int
+    max: int
+    min: int
+
+
+def finfo(type: Any) -> FloatLimits:
+    """The limits of a float type, or of a tensor's.
+
+    >>> finfo("float16").max
+    65504.0
+    """
+    dtype = result_type(type)
+    need(dtype, FLOATS, "finfo", "use iinfo for integers")
+    info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return FloatLimits(
+        dtype,
+        dtype.bits,
+        float(info.eps),
+        float(info.max),
+        float(info.min),
+        float(info.smallest_normal),
+    )
+
+
+def iinfo(type: Any) -> IntegerLimits:
+    """The limits of an integer type, or of a tensor's.
+
+    >>> iinfo("int8").min
+    -128
+    """
+    dtype = result_type(type)
+    need(dtype, INTEGERS, "iinfo", "use finfo for floats")
+    return IntegerLimits(dtype, dtype.bits, int(dtype.max), int(dtype.min))
+
+
+_KINDS: Final[dict[str, tuple[DType, ...]]] = {
+    "bool": (boolean,),
+    "signed integer": SIGNED,
+    "unsigned integer": UNSIGNED,
+    "integral": INTEGERS,
+    "real floating": FLOATS,
+    "complex floating": (),
+    "numeric": NUMBERS,
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a type is of a kind, of one of several kinds, or another type.
+
+    >>> isdtype("int8", "integral"), isdtype("int8", ("bool", "real floating"))
+    (True, False)
+    """
+    own = as_dtype(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(own, one) for one in kind)
+    if isinstance(kind, str) and kind in _KINDS:
+        return own in _KINDS[kind]
+    if isinstance(kind, str):
+        raise refuse(
+            f"isdtype with the kind {kind!r}",
+            "the kinds are " + ", ".join(_KINDS),
+            "pass one of them, or a type",
+        )
+    return own is as_dtype(kind)

@@ -1,0 +1,114 @@
+"""The namespace: which module each public function of `porism` is in.
+
+`import porism` loads none of them. The first use of any loads all, so that tensors have all their
+methods. To add a function, write its name behind its module.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from importlib import import_module
+from typing import Any, Final
+
+MODULES: Final[dict[str, str]] = {
+    "tensor": "Tensor",
+    "symbolic": "Variable",
+    "promotion": "result_type can_cast",
+    "limits": "finfo iinfo isdtype",
+    "shapes": "broadcast_shapes",
+    "exchange": "from_dlpack",
+    "creation": (
+        "asarray full zeros ones empty full_like zeros_like ones_like empty_like arange"
+        " linspace eye tril triu one_hot"
+    ),
+    "elementwise": (
+        "astype add subtract multiply divide floor_divide remainder pow negative positive abs"
+        " maximum minimum square reciprocal sign sqrt rsqrt lerp floor ceil trunc round"
+        " less less_equal greater greater_equal equal not_equal isnan isinf isfinite"
+        " bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift bitwise_invert"
+        " logical_and logical_or logical_xor logical_not where clip"
+    ),
+    "exponential": (
+        "exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh acosh atanh"
+    ),
+    "trigonometry": "sin cos tan asin acos atan atan2 hypot",
+    "activations": "erf relu leaky_relu sigmoid silu softplus gelu",
+    "bits": "copysign signbit nextafter",
+    "movement": (
+        "reshape flatten unflatten expand_dims unsqueeze squeeze permute_dims permute transpose"
+        " swapaxes moveaxis matrix_transpose flip broadcast_to expand broadcast_arrays"
+        " diagonal pixel_shuffle pixel_unshuffle"
+    ),
+    "borders": "pad",
+    "repetition": "repeat tile unfold",
+    "assignment": "",
+    "indexing": "take index_select take_along_axis gather",
+    "joining": "concat stack split chunk unstack roll meshgrid",
+    "reductions": (
+        "sum prod max min mean var std any all argmax argmin logsumexp norm vector_norm"
+        " count_nonzero"
+    ),
+    "scans": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin",
+    "linear_algebra": "matmul vecdot dot outer tensordot linear trace",
+    "einsum": "einsum",
+    "convolution": ("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
+    "pooling": (
+        "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d"
+        " adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
+        " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
+    ),
+    "normalization": (
+        "softmax log_softmax layer_norm rms_norm batch_norm batch_statistics group_norm"
+        " instance_norm"
+    ),
+    "attention": "scaled_dot_product_attention",
+    "sorting": "sort argsort topk searchsorted quantile median",
+    "scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
+    "losses": (
+        "cross_entropy nll_loss mse_loss l1_loss huber_loss binary_cross_entropy"
+        " binary_cross_entropy_with_logits"
+    ),
+    "explain": "kernels explain",
+    "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),
+}
+"""Names by module of `porism.tensor`."""
+
+WHERE: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+
+DTYPES: Final = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+    | {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"}
+)
+"""The types of tensors."""
+
+CONSTANTS: Final = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
+
+NAMES: Final = frozenset((*WHERE, *DTYPES, *CONSTANTS))
+"""Everything that `porism` has of tensors."""
+
+
+def load() -> None:
+    """Load every module, so that tensors have all their methods and operators."""
+    for module in MODULES:
+        import_module(f"porism.tensor.{module}")
+
+
+def find(name: str) -> Any:
+    """What has this name, which is one of `NAMES`."""
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    if name in DTYPES:
+        return import_module("porism.tensor.promotion").NAMES[name]
+    load()
+    return getattr(import_module(f"porism.tensor.{WHERE[name]}"), name)
+
+
+def hint(name: str) -> str:
+    """A name that was perhaps meant, for the error message.
+
+    >>> hint("zeroes")
+    '; did you mean zeros?'
+    """
+    close = difflib.get_close_matches(name, NAMES, 1)
+    return f"; did you mean {close[0]}?" if close else ""

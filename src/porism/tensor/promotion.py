@@ -1,0 +1,237 @@
+"""Promotion: the type of a result, as the Array API has it.
+
+Types of one kind promote to the smallest type that holds both: `i8` and `u8` to `i16`, `f16` and
+`bf16` to `f32`. Beyond the Array API, a bool goes with everything, and an integer tensor with a
+float tensor gives the float's type. Python's numbers are weak: they take the tensor's type if it
+is of their kind or above, and the default type of their kind otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from porism.base import dtypes
+from porism.base.dtypes import DType, Kind
+from porism.base.errors import TypeMismatch
+from porism.ir.node import UOp
+from porism.tensor.place import users_line
+
+DEFAULT_FLOAT: Final = dtypes.f32
+DEFAULT_INT: Final = dtypes.i64
+
+FLOATS: Final = (
+    dtypes.fp8e4m3,
+    dtypes.fp8e5m2,
+    dtypes.f16,
+    dtypes.bf16,
+    dtypes.f32,
+    dtypes.f64,
+)
+UNSIGNED: Final = (dtypes.u8, dtypes.u16, dtypes.u32, dtypes.u64)
+SIGNED: Final = (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64)
+INTEGERS: Final = tuple(pair for both in zip(UNSIGNED, SIGNED, strict=True) for pair in both)
+NUMBERS: Final = (*INTEGERS, *FLOATS)
+
+NAMES: Final = {
+    "bool": dtypes.boolean,
+    **{f"int{t.bits}": t for t in SIGNED},
+    **{f"uint{t.bits}": t for t in UNSIGNED},
+    "float16": dtypes.f16,
+    "bfloat16": dtypes.bf16,
+    "float32": dtypes.f32,
+    "float64": dtypes.f64,
+    "float8_e4m3fn": dtypes.fp8e4m3,
+    "float8_e5m2": dtypes.fp8e5m2,
+}
+"""The types of tensors by the names under which `porism` has them."""
+
+PUBLIC_NAME: Final = {t: name for name, t in NAMES.items()}
+
+
+def refuse(what: str, why: str, fix: str) -> TypeMismatch:
+    """The error for types that do not fit, at the user's line."""
+    return TypeMismatch(what, where=users_line(), why=why, fix=fix)
+
+
+def name_of(dtype: DType) -> str:
+    """A type under its public name.
+
+    >>> name_of(dtypes.f32)
+    'float32'
+    """
+    return PUBLIC_NAME.get(dtype, dtype.name)
+
+
+def as_dtype(given: Any) -> DType:
+    """A type by itself, by its name, as a NumPy type, or as `bool`, `int` or `float`.
+
+    >>> as_dtype("float32"), as_dtype(np.int8), as_dtype(float)
+    (f32, i8, f32)
+    """
+    if isinstance(given, DType):
+        if given in PUBLIC_NAME:
+            return given
+    elif isinstance(given, str) and given in NAMES:
+        return NAMES[given]
+    elif isinstance(given, type) and given in _PYTHON:
+        return _PYTHON[given]
+    else:
+        try:
+            return dtypes.from_numpy(given)
+        except (TypeError, TypeMismatch):
+            pass
+    raise refuse(
+        f"{given!r} is no type of tensors",
+        "tensors have " + ", ".join(NAMES),
+        "pass one of them, as porism.float32 or by name",
+    )
+
+
+_PYTHON: Final[dict[type, DType]] = {
+    bool: dtypes.boolean,
+    int: DEFAULT_INT,
+    float: DEFAULT_FLOAT,
+}
+
+
+# -- types of results ------------------------------------------------------------------------------
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The type of a result of two types.
+
+    >>> promote(dtypes.i8, dtypes.u8), promote(dtypes.f16, dtypes.bf16)
+    (i16, f32)
+    """
+    if a is b or b.kind is Kind.BOOL:
+        return a
+    if a.kind is Kind.BOOL:
+        return b
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    for candidate in NUMBERS:
+        if candidate.is_float == a.is_float and a.fits_in(candidate) and b.fits_in(candidate):
+            return candidate
+    raise refuse(
+        f"{name_of(a)} and {name_of(b)} have no common type",
+        "no integer type holds the values of both",
+        "convert one of them first, with astype",
+    )
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The type that tensors, types and Python numbers have together.
+
+    >>> result_type(dtypes.f16, 1.5), result_type(dtypes.i8, 1.5), result_type(2, True)
+    (f16, f32, i64)
+    """
+    strong = [t for value in arrays_and_dtypes if (t := _strong(value)) is not None]
+    weak = [value for value in arrays_and_dtypes if _strong(value) is None]
+    if not strong and not weak:
+        raise refuse(
+            "result_type of nothing",
+            "there is no type to start from",
+            "pass at least one tensor, type or number",
+        )
+    if not strong:
+        return max((_PYTHON[kind_of(value)] for value in weak), key=_height)
+    found = strong[0]
+    for other in strong[1:]:
+        found = promote(found, other)
+    for value in weak:
+        default = _PYTHON[kind_of(value)]
+        if _height(default) > _height(found):
+            found = default
+    return found
+
+
+def _height(dtype: DType) -> int:
+    return 0 if dtype.kind is Kind.BOOL else 2 if dtype.is_float else 1
+
+
+def _strong(value: Any) -> DType | None:
+    """The type of a value that has one; None for Python's numbers."""
+    if isinstance(value, DType):
+        return as_dtype(value)
+    if isinstance(value, np.generic):
+        return as_dtype(value.dtype)
+    if isinstance(value, (bool, int, float, UOp)):
+        return None
+    found = getattr(value, "dtype", None)
+    if found is None:
+        return as_dtype(value)
+    return as_dtype(found)
+
+
+def kind_of(value: Any) -> type:
+    """The kind of a Python number: `bool`, `int` or `float`; a symbolic size is an int."""
+    return bool if isinstance(value, bool) else float if isinstance(value, float) else int
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether promotion could lead from one type to the other.
+
+    >>> can_cast(dtypes.i8, dtypes.i16), can_cast(dtypes.f32, dtypes.i64)
+    (True, False)
+    """
+    source, target = result_type(from_), as_dtype(to)
+    if _height(source) > _height(target):
+        return False
+    try:
+        return promote(source, target) is target
+    except TypeMismatch:
+        return False
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def constant(dtype: DType, value: Any) -> UOp:
+    """A Python number (or symbolic size) as a node of a type that it fits into."""
+    if isinstance(value, UOp):
+        return value if value.dtype is dtype else value.cast(dtype)
+    if dtype.is_integer and not dtype.min <= value <= dtype.max:
+        raise refuse(
+            f"{value} does not fit into {name_of(dtype)}",
+            f"its values go from {dtype.min} to {dtype.max}",
+            "convert the tensor to a wider type first, with astype",
+        )
+    if dtype.is_integer and isinstance(value, float) and not value.is_integer():
+        raise refuse(
+            f"{value} cannot be {name_of(dtype)}",
+            "it is not a whole number" if math.isfinite(value) else "it is no integer",
+            "use a float type",
+        )
+    return UOp.const(dtype, value)
+
+
+def float_type(dtype: DType) -> DType:
+    """The type in which functions of floats give their result: that of a float, else the default.
+
+    >>> float_type(dtypes.f16), float_type(dtypes.i8)
+    (f16, f32)
+    """
+    return dtype if dtype.is_float else DEFAULT_FLOAT
+
+
+def need(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
+    """Refuse a type that a function does not take."""
+    if dtype not in accepted:
+        kinds = [
+            name
+            for name, types in (
+                ("bool", (dtypes.boolean,)),
+                ("integers", INTEGERS),
+                ("floats", FLOATS),
+            )
+            if all(t in accepted for t in types)
+        ]
+        raise refuse(
+            f"{what} of a tensor of {name_of(dtype)}",
+            f"it takes {' and '.join(kinds)}",
+            fix,
+        )

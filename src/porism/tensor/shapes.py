@@ -1,0 +1,211 @@
+"""Shapes: the sizes of tensors as ints, or as nodes where they are symbolic; axes; broadcasting.
+
+What does not fit is refused here, at the line of the user's program, and not deeper down.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from porism.base.errors import ShapeError
+from porism.ir import ops
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.shape import are_equal, shape
+from porism.tensor.place import users_line
+from porism.tensor.primitive import Dim, as_dim
+
+Sizes = tuple[Dim, ...]
+
+
+class OutOfRange(ShapeError, IndexError):  # noqa: N818 - the name says it all
+    """An index that is outside of its axis; also an IndexError, as Python would raise."""
+
+
+def refuse(what: str, why: str, fix: str) -> ShapeError:
+    """The error for shapes and axes that do not fit, at the user's line."""
+    return ShapeError(what, where=users_line(), why=why, fix=fix)
+
+
+def sizes_of(x: UOp) -> Sizes:
+    """The sizes of a node.
+
+    >>> from porism.tensor.primitive import iota
+    >>> sizes_of(iota((2, 3), 0))
+    (2, 3)
+    """
+    return tuple(map(plain, shape(x)))
+
+
+def plain(size: Dim) -> Dim:
+    """A size as an int where its bounds leave one value."""
+    return int(size.vmin) if isinstance(size, UOp) and size.vmin == size.vmax else size
+
+
+def to_text(sizes: Iterable[Dim]) -> str:
+    """A shape as people write it.
+
+    >>> to_text((2, 3)), to_text((2,)), to_text(())
+    ('(2, 3)', '(2,)', '()')
+    """
+    inner = [size_text(size) for size in sizes]
+    return f"({inner[0]},)" if len(inner) == 1 else f"({', '.join(inner)})"
+
+
+def size_text(size: Dim) -> str:
+    """A size as people write it: a bound variable by its name, and with its value if it is alone.
+
+    >>> from porism.base.dtypes import index
+    >>> n = UOp.variable("n", 1, 8)
+    >>> size_text(3), size_text(ops.BIND(n, UOp.const(index, 5))), size_text(n * 2)
+    ('3', 'n=5', 'n * 2')
+    """
+    if isinstance(size, int):
+        return str(size)
+    if size.op is ops.BIND:
+        return f"{size.src[0].arg[0]}={show(size.src[1], limit=40)}"
+    return _BOUND.sub(r"\1", show(size, limit=200))
+
+
+_BOUND: Final = re.compile(r"BIND\((\w+), \d+\)")
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are known to be equal."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return are_equal(as_dim(a), as_dim(b))
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def is_one(size: Dim) -> bool:
+    """Whether a size is known to be 1, so that the axis can be repeated."""
+    return same(size, 1)
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    total: Dim = 1
+    for size in sizes:
+        total = size if isinstance(total, int) and total == 1 else total * size
+    return total
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def as_int(value: Any, what: str) -> int:
+    """An int, or what NumPy counts as one."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise refuse(
+            f"{what} is {value!r}",
+            f"it is a {type(value).__name__}, and an int is wanted",
+            "pass an int",
+        ) from None
+
+
+def as_size(value: Any, what: str = "a size") -> Dim:
+    """An int or a symbolic size; anything else is refused."""
+    if isinstance(value, UOp):
+        return plain(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return as_int(value, what)
+
+
+def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
+    """The sizes in a `shape` argument: an int or a sequence; none is below `allow`.
+
+    >>> as_sizes(3), as_sizes([2, 3]), as_sizes(((2, 3),))
+    ((3,), (2, 3), (2, 3))
+    """
+    if isinstance(given, tuple) and len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = given[0]
+    single = isinstance(given, (int, UOp)) or not isinstance(given, Iterable)
+    sizes = tuple(as_size(size) for size in ((given,) if single else given))
+    for size in sizes:
+        if isinstance(size, int) and size < allow:
+            raise refuse(
+                f"the shape {to_text(sizes)} has the size {size}",
+                "a size is not negative" if not allow else "a size is not below -1",
+                "give sizes of 0 or more" + (", or -1 for the one that is left" if allow else ""),
+            )
+    return sizes
+
+
+def normal_axis(axis: Any, rank: int, what: str = "axis") -> int:
+    """An axis counted from the front; those below 0 count from the end.
+
+    >>> normal_axis(-1, 3)
+    2
+    """
+    number = as_int(axis, what)
+    if not -rank <= number < rank:
+        raise refuse(
+            f"there is no {what} {number} in a tensor of {rank} {'axis' if rank == 1 else 'axes'}",
+            f"axes go from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
+            "name an axis that the tensor has, or add one with expand_dims or reshape",
+        )
+    return number % rank
+
+
+def normal_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axes in the order in which they are given: an int, a sequence, or None for all.
+
+    >>> normal_axes(None, 2), normal_axes(-1, 2), normal_axes((-1, 0), 2)
+    ((0, 1), (1,), (1, 0))
+    """
+    if axis is None:
+        return tuple(range(rank))
+    if not isinstance(axis, (tuple, list)):
+        return (normal_axis(axis, rank, what),)
+    axes = tuple(normal_axis(one, rank, what) for one in axis)
+    if len(set(axes)) < len(axes):
+        twice = next(one for k, one in enumerate(axes) if one in axes[:k])
+        raise refuse(
+            f"{what} {twice} is named twice in {tuple(axis)!r}",
+            "each axis is meant once; those below 0 count from the end",
+            "name it once",
+        )
+    return axes
+
+
+# -- broadcasting ----------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*given: Sequence[Dim]) -> Sizes:
+    """The shape to which all are broadcast, as in NumPy: from the end, size 1 goes with any.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    rank = max((len(sizes) for sizes in given), default=0)
+    found: list[Dim] = [1] * rank
+    for sizes in given:
+        for k, size in enumerate(sizes, rank - len(sizes)):
+            if is_one(found[k]):
+                found[k] = size
+            elif not is_one(size) and not same(size, found[k]):
+                raise _no_broadcast(given, k - rank, found[k], size)
+    return tuple(found)
+
+
+def _no_broadcast(given: Sequence[Sequence[Dim]], axis: int, a: Dim, b: Dim) -> ShapeError:
+    shown = [to_text(sizes) for sizes in given if sizes]
+    known = isinstance(a, int) and isinstance(b, int)
+    verb = "are different" if known else "are not known to be equal"
+    return refuse(
+        f"the shapes {' and '.join(dict.fromkeys(shown))} do not go together",
+        f"in axis {axis} (counted from the end) the sizes {size_text(a)} and {size_text(b)} "
+        f"{verb}, and neither is 1",
+        "reshape, transpose or slice one of them, so that sizes are equal or 1",
+    )

@@ -1,0 +1,18 @@
+"""Decompositions are tested under the algebra, which simplifies what they build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from porism.rewrite.construct import install, installed
+from porism.rules.algebra import ALGEBRA
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _algebra_at_construction() -> Iterator[None]:
+    before = installed()
+    install(ALGEBRA)
+    yield
+    install(before)

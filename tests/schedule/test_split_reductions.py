@@ -1,0 +1,138 @@
+"""Reductions of very many elements in two steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from porism.base.dtypes import DType, f32, i32
+from porism.evaluate import evaluate
+from porism.ir import levels, ops
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.ir.shape import shape
+from porism.ir.walk import toposort
+from porism.rules.split_reduction import MOST_BETWEEN, varying
+from porism.schedule.rangeify import rangeify
+from porism.schedule.split_reductions import split_reductions
+from porism.tensor import primitive
+from porism.tensor.primitive import Dim
+
+
+def param(dtype: DType, *dims: Dim) -> UOp:
+    return ops.PARAM(*map(primitive.as_dim, dims), dtype=dtype, arg=0)
+
+
+def reduced(x: UOp, axes: tuple[int, ...], op: Op = ops.ADD) -> UOp:
+    return ops.SINK(primitive.reduce(x, op, axes))
+
+
+def between(sink: UOp) -> list[list[int]]:
+    """The sizes of what is stored between the steps."""
+    found = (n for n in toposort(split_reductions(sink)) if n.op is ops.CONTIGUOUS)
+    return [[int(dim.arg) for dim in shape(n)] for n in found]
+
+
+@pytest.mark.parametrize(
+    ("dims", "axes", "sizes"),
+    [
+        ((65536,), (0,), [256, 1]),
+        ((1 << 26,), (0,), [256, 1]),
+        ((32768,), (0,), [256, 1]),
+        ((32767,), (0,), None),  # the ratio is too small
+        ((3, 40000), (1,), [3, 250, 1]),
+        ((40000, 3), (0,), [250, 1, 3]),
+        ((7, 100, 1000), (1, 2), [7, 1, 250, 1]),
+        ((1000, 5, 100), (0, 2), [250, 1, 5, 1]),
+        ((65537,), (0,), None),  # it is prime
+        ((65536, 1 << 14), (0,), [256, 1, 1 << 14]),
+        ((65536, 1 << 15), (0,), None),  # there is enough to be done in parallel
+    ],
+)
+def test_which_are_split(
+    dims: tuple[int, ...], axes: tuple[int, ...], sizes: list[int] | None
+) -> None:
+    sink = reduced(param(f32, *dims), axes)
+    assert between(sink) == ([] if sizes is None else [sizes])
+    if sizes is None:
+        assert split_reductions(sink) is sink
+    else:
+        assert np.prod(sizes) <= MOST_BETWEEN
+    levels.check(split_reductions(sink), levels.GRAPH)
+    assert shape(split_reductions(sink).src[0]) == shape(sink.src[0])
+
+
+@pytest.mark.parametrize("op", [ops.ADD, ops.MUL, ops.MAX, ops.MIN])
+@pytest.mark.parametrize(
+    ("dims", "axes"), [((98304,), (0,)), ((3, 128, 256), (1, 2)), ((40000, 2), (0,))]
+)
+def test_the_same_integers(op: Op, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    data = {0: np.random.default_rng(0).integers(-99, 99, dims).astype(np.int32)}
+    sink = reduced(param(i32, *dims), axes, op)
+    after = split_reductions(sink)
+    assert after is not sink
+    np.testing.assert_array_equal(evaluate(after, data)[0], evaluate(sink, data)[0])
+
+
+def test_floats_are_added_in_another_order() -> None:
+    data = {0: np.random.default_rng(0).standard_normal(65536).astype(np.float32)}
+    sink = reduced(param(f32, 65536), (0,))
+    before, after = (evaluate(s, data)[0] for s in (sink, split_reductions(sink)))
+    exact = data[0].astype(np.float64).sum()
+    assert abs(after - exact) <= abs(before - exact) + 1e-3
+    biggest = reduced(param(f32, 65536), (0,), ops.MAX)
+    assert evaluate(biggest, data)[0] == evaluate(split_reductions(biggest), data)[0]
+
+
+def test_it_takes_two_kernels() -> None:
+    sink = reduced(param(f32, 1 << 26), (0,))
+    assert len(rangeify(split_reductions(sink)).reasons) == 2
+
+
+def test_a_repeated_axis_is_not_split() -> None:
+    row = primitive.reshape(param(f32, 40000), (1, 40000))
+    table = primitive.expand(row, (65536, 40000))
+    assert between(reduced(table, (0,))) == []
+    assert between(reduced(table, (0, 1))) == [[1, 250, 1]]
+    added = table + primitive.expand(row, (65536, 40000))
+    assert between(reduced(added, (0,))) == []
+    counted = added + primitive.cast(primitive.iota((65536, 40000), 0), f32)
+    assert between(reduced(primitive.shrink(counted, ((0, 65536), (0, 7))), (0,))) != []
+
+
+def test_one_reduction_above_another() -> None:
+    """Each is split once."""
+    x = param(f32, 40000, 40000)
+    rows = primitive.contiguous(
+        primitive.reduce(primitive.shrink(x, ((0, 40000), (0, 100))), ops.ADD, (1,))
+    )
+    whole = ops.SINK(primitive.reduce(rows, ops.ADD, (0,)))
+    assert between(whole) == [[40000, 1], [250, 1, 1]]
+    both = primitive.expand(primitive.reduce(param(f32, 1, 65536), ops.ADD, (1,)), (65536, 1))
+    again = ops.SINK(
+        primitive.reduce(both * primitive.iota((65536, 1), 0).cast(f32), ops.ADD, (0,))
+    )
+    assert sorted(between(again)) == [[1, 256, 1], [256, 1, 1]]
+
+
+def test_a_reduction_of_none() -> None:
+    sink = reduced(param(f32, 0, 5), (0,))
+    assert split_reductions(sink) is sink
+
+
+def test_axes_along_which_nothing_changes() -> None:
+    x = primitive.expand(param(f32, 4, 1, 6), (4, 5, 6))
+    cases: list[tuple[UOp, set[int]]] = [
+        (x, {0, 2}),
+        (primitive.permute(x, (1, 2, 0)), {1, 2}),
+        (primitive.reshape(x, (4, 5, 2, 3)), {0, 2, 3}),
+        (primitive.reshape(x, (20, 6)), {0, 1}),
+        (primitive.reshape(primitive.permute(x, (0, 2, 1)), (24, 5)), {0}),
+        (primitive.pad(x, ((0, 0), (1, 0), (0, 0))), {0, 1, 2}),
+        (primitive.flip(x, (1,)), {0, 2}),
+        (primitive.full(f32, 1, (3, 4)), set()),
+        (primitive.iota((3, 4), 1), {1}),
+        (x + primitive.iota((4, 5, 6), 1).cast(f32), {0, 1, 2}),
+    ]
+    for node, axes in cases:
+        assert varying(node, {}) == axes, node

@@ -1,0 +1,87 @@
+"""Errors name the user's line, whichever way leads to the mistake."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import porism
+from porism.base.errors import PorismError, ShapeError, TypeMismatch
+from tests.tensor.oracle import refuses
+
+
+def line() -> int:
+    """The line of the caller."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def test_the_line_is_exact() -> None:
+    x, y = porism.ones(2, 3), porism.ones(4)
+    with refuses(ShapeError, "the shapes (2, 3) and (4,) do not go together") as caught:
+        here = line()
+        x + y
+    assert caught.value.where == f"{__file__}, line {here + 1}"
+
+
+def test_the_line_of_a_function_of_the_user() -> None:
+    def step(x: Any) -> Any:
+        return x.reshape(7)
+
+    with refuses(ShapeError, "cannot reshape (2, 3) to (7,)") as caught:
+        step(porism.ones(2, 3))
+    expected = inspect.getsourcelines(step)[1] + 1
+    assert caught.value.where == f"{__file__}, line {expected}"
+
+
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "operator": lambda x, y: x * y,
+    "reflected": lambda x, y: [1.0, 2.0] * y,
+    "function": lambda x, y: porism.multiply(x, y),
+    "method": lambda x, y: x.multiply(y),
+    "comparison": lambda x, y: x < y,
+    "where": lambda x, y: porism.where(x > 0, x, y),
+    "logic": lambda x, y: porism.logical_and(x, y),
+    "floats": lambda x, y: porism.atan2(x, y),
+    "clip": lambda x, y: x.clip(y),
+    "lerp": lambda x, y: porism.lerp(x, y, 0.5),
+    "broadcast_arrays": lambda x, y: porism.broadcast_arrays(x, y),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shapes_that_do_not_go_together(way: str) -> None:
+    x, y = porism.ones(2), porism.ones(3)
+    with refuses(ShapeError, "the shapes (2,) and (3,) do not go together") as caught:
+        WAYS[way](x, y)
+    assert caught.value.why == (
+        "in axis -1 (counted from the end) the sizes 2 and 3 are different, and neither is 1"
+    )
+
+
+def test_operands_that_are_none() -> None:
+    x = porism.ones(2)
+    for bad in (None, "text", object(), 1j, {1: 2}):
+        with refuses(TypeMismatch, "as a tensor"):
+            x + bad
+        with refuses(TypeMismatch, "as a tensor"):
+            _ = x < bad
+    with refuses(TypeMismatch, "gelu with approximate='erf'"):
+        x.gelu(approximate="erf")
+
+
+def test_a_method_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="expp"):
+        porism.ones(2).expp()
+
+
+def test_nothing_is_computed_before_the_error() -> None:
+    """A mistake is found when the graph is built, not when the values are asked for."""
+    x = porism.ones(2, 3) / 0
+    with pytest.raises(PorismError):
+        x @ porism.ones(2, 3)

@@ -1,0 +1,139 @@
+"""Values in and out: Python's numbers, NumPy, DLPack; what a tensor says of itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import porism
+from porism.base.errors import ShapeError, TypeMismatch
+from porism.engine.storage import realized
+from porism.tensor.namespace import DTYPES, MODULES, NAMES, WHERE
+from porism.tensor.promotion import NAMES as TYPES
+from tests.tensor.oracle import agree, refuses
+
+
+def test_numbers() -> None:
+    x = porism.asarray([[2.5]])
+    assert x.item() == 2.5
+    assert float(x) == 2.5
+    assert int(x) == 2
+    assert bool(x)
+    assert not porism.zeros(1)
+    assert [10, 20, 30][porism.asarray(1)] == 20
+    assert porism.asarray([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert porism.asarray([True]).tolist() == [True]
+    assert porism.asarray(1.5).tolist() == 1.5
+
+
+def test_what_is_not_one_number() -> None:
+    x = porism.ones(2)
+    for function in (bool, int, float, porism.Tensor.item):
+        with refuses(ShapeError, "of a tensor of shape (2,)"):
+            function(x)
+    with refuses(TypeMismatch, "a tensor of float32 as an index"):
+        [1][porism.ones(())]
+    with refuses(TypeMismatch, "complex() of a tensor"):
+        complex(porism.ones(()))
+    with refuses(ShapeError, "len() of a scalar"):
+        len(porism.ones(()))
+    with refuses(ShapeError, "iteration over a scalar"):
+        list(porism.ones(()))
+
+
+def test_what_it_is() -> None:
+    x = porism.zeros(2, 3, dtype="int16")
+    assert (x.shape, x.ndim, x.size, x.nbytes, len(x)) == ((2, 3), 2, 6, 12, 2)
+    assert x.dtype is porism.int16
+    assert x.T.shape == (3, 2)
+    assert [row.shape for row in x] == [(3,), (3,)]
+    assert x.__array_namespace__() is porism
+    assert x.device == "cpu"
+
+
+def test_its_text_computes_nothing() -> None:
+    x = porism.ones(2, 3) * 2
+    assert repr(x) == "Tensor((2, 3), float32)"
+    assert realized(x.node) is None
+    assert repr(x.realize()) == "Tensor((2, 3), float32, realized)"
+    assert repr(porism.asarray(314159)) == "Tensor((), int64)"
+
+
+def test_numpy_takes_tensors() -> None:
+    x = porism.arange(4) * 2
+    np.testing.assert_array_equal(np.asarray(x), [0, 2, 4, 6])
+    assert np.asarray(x, dtype=np.float32).dtype == np.float32
+    np.testing.assert_array_equal(np.add(x, 1), [1, 3, 5, 7])
+    with pytest.raises(ValueError, match="always copied"):
+        np.asarray(x, copy=False)
+    got = np.array([1.0, 2.0]) + porism.ones(2)
+    assert isinstance(got, porism.Tensor)
+    agree(got, np.array([2.0, 3.0]))
+
+
+def test_narrow_types_leave_as_ml_dtypes() -> None:
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        values = porism.ones(2, dtype=name).numpy()
+        assert values.dtype == getattr(ml_dtypes, name)
+
+
+def test_dlpack() -> None:
+    x = porism.arange(6).reshape(2, 3) * 2
+    np.testing.assert_array_equal(np.from_dlpack(x), [[0, 2, 4], [6, 8, 10]])
+    assert x.__dlpack_device__() == (1, 0)
+    values = np.arange(6.0).reshape(2, 3)
+    agree(porism.from_dlpack(values), values)
+    agree(porism.from_dlpack(values.T), values.T)
+    shared = porism.from_dlpack(values, copy=False)
+    values[0, 0] = 7
+    agree(shared, values)
+    assert porism.from_dlpack(x) is x
+    with refuses(TypeMismatch, "__dlpack__ of a tensor of bfloat16"):
+        np.from_dlpack(porism.ones(2, dtype="bfloat16"))
+    with refuses(TypeMismatch, "from_dlpack of a list"):
+        porism.from_dlpack([1])
+
+
+# -- the namespace ---------------------------------------------------------------------------------
+
+
+def test_every_name_is_there() -> None:
+    for name in NAMES:
+        assert hasattr(porism, name), name
+    assert set(dir(porism)) >= NAMES
+    assert set(TYPES) == DTYPES
+    assert sum(len(names.split()) for names in MODULES.values()) == len(WHERE)
+    with pytest.raises(AttributeError, match="did you mean zeros"):
+        porism.zeroes  # noqa: B018
+
+
+def test_the_array_api_is_there() -> None:
+    elementwise = (
+        "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert"
+        " bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil clip copysign cos cosh"
+        " divide equal exp expm1 floor floor_divide greater greater_equal hypot isfinite isinf"
+        " isnan less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or"
+        " logical_xor maximum minimum multiply negative nextafter not_equal positive pow reciprocal"
+        " remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc where"
+    )
+    creation = (
+        "arange asarray empty empty_like eye from_dlpack full full_like linspace meshgrid ones"
+        " ones_like tril triu zeros zeros_like"
+    )
+    movement = (
+        "broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape"
+        " roll squeeze stack tile unstack take take_along_axis matrix_transpose"
+    )
+    types = "astype can_cast finfo iinfo isdtype result_type e inf nan newaxis pi"
+    for name in f"{elementwise} {creation} {movement} {types}".split():
+        assert name in NAMES, name
+
+
+def test_importing_loads_nothing() -> None:
+    code = "import sys, porism; print([m for m in sys.modules if 'numpy' in m or 'porism.' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,93 @@
+"""Scans against NumPy: lengths around the blocks, axes, types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.errors import ShapeError
+from porism.ir import ops
+from porism.ir.shape import shape
+from porism.ir.walk import toposort
+from porism.tensor.scan import BLOCK
+from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, wide
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "cumsum": np.cumsum,
+    "cumprod": np.cumprod,
+    "cummax": np.maximum.accumulate,
+    "cummin": np.minimum.accumulate,
+}
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 2 * BLOCK, 2 * BLOCK + 1, 200, 2100])
+@pytest.mark.parametrize("function", NUMPY)
+def test_lengths(function: str, size: int) -> None:
+    x = draw("int64", (2, size))
+    if function == "cumprod":
+        x = np.where(x >= 0, 1, -1)
+    agree(getattr(porism, function)(x, axis=1), NUMPY[function](x, axis=1))
+
+
+@pytest.mark.parametrize("function", NUMPY)
+def test_axes(function: str) -> None:
+    x = draw("float64", (3, 4, 2))
+    for axis in (0, 1, -1):
+        agree(getattr(porism, function)(x, axis=axis), NUMPY[function](x, axis=axis))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_types(name: str) -> None:
+    x = draw(name, (7,), scale=1.0)
+    kind = name if name in FLOATS else "uint64" if name.startswith("uint") else "int64"
+    agree(porism.cumsum(x), np.cumsum(wide(x), dtype=None if name in FLOATS else kind), kind)
+    agree(porism.cummax(x), np.maximum.accumulate(x), name)
+
+
+def test_half_precision_is_accumulated_in_single() -> None:
+    agree(porism.cumsum(np.full(100, 100.0, "float16"))[-1], np.float16(10000))
+    # One rounding at the end, where f16 would stay at 2048.
+    agree(porism.cumsum(np.ones(2100, "float16"))[-1], np.float16(2100))
+
+
+def test_infinities_and_nan_stay_where_they_are() -> None:
+    x = np.arange(100, dtype="float32")
+    x[70], x[90] = np.inf, np.nan
+    agree(porism.cumsum(x), np.cumsum(x))
+    agree(porism.cummax(x), np.maximum.accumulate(x))
+
+
+def test_the_array_api_spelling() -> None:
+    x = draw("int32", (2, 5))
+    sums = porism.cumulative_sum(x, axis=1, include_initial=True)
+    agree(sums, np.pad(np.cumsum(x, axis=1, dtype="int64"), ((0, 0), (1, 0))))
+    products = porism.cumulative_prod(x, axis=0, include_initial=True, dtype="float32")
+    expected = np.pad(np.cumprod(x, axis=0), ((1, 0), (0, 0)), constant_values=1)
+    agree(products, expected.astype("float32"))
+
+
+def test_a_constant_needs_no_sum() -> None:
+    counted = porism.cumsum(porism.full((2, 1000), 3, dtype="int32"), axis=1)
+    agree(counted, np.cumsum(np.full((2, 1000), 3, "int64"), axis=1))
+    assert all(node.op is not ops.REDUCE_AXIS for node in toposort(counted.node))
+
+
+def test_the_work_does_not_grow_with_the_square() -> None:
+    size = 1 << 14
+    graph = toposort(porism.cumsum(porism.rand(size)).node)
+    work = 0
+    for node in graph:
+        if node.op is ops.REDUCE_AXIS:
+            work += int(np.prod([dim.arg for dim in shape(node.src[0])]))
+    assert work < size * BLOCK * 1.1
+
+
+def test_errors() -> None:
+    with refuses(ShapeError, "cumsum of a tensor of shape (2, 3) without an axis"):
+        porism.cumsum(porism.zeros((2, 3)))
+    with refuses(ShapeError, "there is no axis 1 in a tensor of 1 axis"):
+        porism.cummax(porism.zeros(3), axis=1)

@@ -1,0 +1,119 @@
+"""Symbolic sizes: variables with bounds, bound to different values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.errors import ShapeError
+from tests.tensor.oracle import refuses
+from tests.tensor.singles import singles
+
+X = np.arange(24, dtype=np.float32).reshape(6, 4)
+
+N = porism.Variable("n", 1, 6)
+
+
+def same(actual: Any, expected: Any) -> None:
+    got = actual.numpy()
+    assert got.shape == np.shape(expected)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [1, 3, 6])
+def test_parts(value: int) -> None:
+    x, n = porism.asarray(X), N.bind(value)
+    same(x[:n], X[:value])
+    same(x[:n] * 2 + x[:n], X[:value] * 3)
+    same(x[n - 1 :], X[value - 1 :])
+    same(x[n - 1], X[value - 1])
+    same(x[:n].sum(), X[:value].sum())
+    same(x[:n].sum(axis=0), X[:value].sum(0))
+    same(x[:n].T, X[:value].T)
+    same(x[:n] @ X.T, X[:value] @ X.T)
+    same(x[:n].reshape(-1, 2, 2), X[:value].reshape(-1, 2, 2))
+    same(x[:n].exp(), np.exp(X[:value]))
+
+
+def test_windows_of_a_known_size() -> None:
+    place = porism.Variable("place", 0, 3)
+    for value in (0, 2, 3):
+        k = place.bind(value)
+        part = porism.asarray(X)[k : k + 3]
+        assert part.shape == (3, 4)
+        same(part, X[value : value + 3])
+
+
+@pytest.mark.parametrize("value", [1, 4])
+def test_creation(value: int) -> None:
+    n = N.bind(value)
+    same(porism.zeros(n, 2), np.zeros((value, 2)))
+    same(porism.arange(n), np.arange(value))
+    same(porism.arange(n) * n, np.arange(value) * value)
+    same(
+        porism.ones(n, 3) + porism.asarray([1.0, 2.0, 3.0]),
+        np.ones((value, 3)) + singles([1, 2, 3]),
+    )
+
+
+@pytest.mark.parametrize("value", [1, 5])
+def test_assignment(value: int) -> None:
+    x, n = porism.asarray(X), N.bind(value)
+    x[:n] = 0
+    expected = X.copy()
+    expected[:value] = 0
+    same(x, expected)
+
+
+def test_a_computed_tensor_keeps_its_shape() -> None:
+    x, n = porism.asarray(X), N.bind(3)
+    part = x[:n] + 1
+    shape = part.shape
+    part.realize()
+    assert part.shape == shape
+    same(part * 2, (X[:3] + 1) * 2)
+
+
+def test_refusals() -> None:
+    with refuses(ShapeError, "n = 7 is outside of its bounds"):
+        N.bind(7)
+    with refuses(ShapeError, "the variable m from 3 to 2"):
+        porism.Variable("m", 3, 2)
+    with refuses(ShapeError, "the value of a variable is 1.5"):
+        N.bind(1.5)
+    with refuses(ShapeError, "the variable n is used as a number"):
+        porism.asarray(X)[:N]
+    with refuses(ShapeError, "the variable n is used as a number"):
+        porism.zeros(N)
+    assert repr(N) == "Variable('n', 1, 6)"
+
+
+def test_shapes_are_symbolic() -> None:
+    """The value is not part of the shape, nor of the graph."""
+    part = porism.asarray(X)[: N.bind(3)]
+    assert repr(part) == "Tensor((n=3, 4), float32)"
+    assert repr(part.reshape(-1, 2)) == "Tensor((n * 2, 2), float32)"
+    with refuses(ShapeError, "len() of a tensor whose first axis is symbolic"):
+        len(part)
+    with refuses(ShapeError, "the shapes (n=3, 4) and (3, 4) do not go together"):
+        part + X[:3]
+    with refuses(ShapeError, "a slice ends at n=3 in an axis of 4 elements"):
+        porism.asarray(X)[:, : N.bind(3)]
+    with refuses(ShapeError, "the index n=3 of axis 1, which has 4 elements"):
+        porism.asarray(X)[:, N.bind(3)]
+    with refuses(ShapeError, "a slice with a step of a symbolic part"):
+        porism.asarray(X)[: N.bind(3) : 2]
+    with refuses(ShapeError, "arange with a symbolic end and a step"):
+        porism.arange(0, N.bind(3), 2)
+
+
+def test_a_computed_part_goes_with_others() -> None:
+    x, n = porism.asarray(X), N.bind(3)
+    first = x[:n] * 2
+    first.realize()
+    same(first + x[:n], X[:3] * 3)
+    x[:n].numpy()
+    same(x[:n] + porism.ones(n, 4), X[:3] + 1)
