@@ -33,6 +33,7 @@ def test_reshape_of_other_tensors() -> None:
     agree(porism.ones(1).reshape(()), np.ones((), np.float32))
     agree(porism.zeros(0, 3).reshape(3, 0, 2), np.zeros((3, 0, 2), np.float32))
     agree(porism.zeros(0, 3).reshape(-1, 3), np.zeros((0, 3), np.float32))
+    agree(tensor(X[:, :, :0]).reshape(0), np.zeros(0, np.float32))
     agree(tensor().flatten(), X.reshape(-1))
     agree(tensor().flatten(1), X.reshape(2, 12))
     agree(tensor().flatten(0, 1), X.reshape(6, 4))

@@ -117,3 +117,8 @@ def test_a_computed_part_goes_with_others() -> None:
     same(first + x[:n], X[:3] * 3)
     x[:n].numpy()
     same(x[:n] + porism.ones(n, 4), X[:3] + 1)
+
+
+def test_reshapes_that_merge_a_symbolic_axis() -> None:
+    part = porism.asarray(X.reshape(2, 6, 2))[:, : N.bind(3)]
+    same(part.reshape(2, -1), X.reshape(2, 6, 2)[:, :3].reshape(2, -1))

@@ -118,6 +118,10 @@ class TargetError(PorismError):
     """A description of a machine that cannot exist."""
 
 
+class ActionError(PorismError):
+    """A change of a kernel's loops that is not legal there."""
+
+
 class ParseError(PorismError):
     """Text that is not in the grammar; points at the column where reading stopped.
 

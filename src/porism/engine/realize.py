@@ -54,12 +54,13 @@ def request(nodes: Sequence[UOp]) -> Request:
     sources = dict.fromkeys(s for n in order for s in n.src)
     known = {s: buffer for s in sources if (buffer := realized(s)) is not None}
     buffers = dict.fromkeys(known.values())
-    params = {b: ops.PARAM(*b.src, dtype=b.dtype, arg=k) for k, b in enumerate(buffers)}
-    replacements = {node: params[buffer] for node, buffer in known.items()}
+    numbers = {buffer: k for k, buffer in enumerate(buffers)}
     variables: dict[str, int] = {}
-    for node in order:
-        if node.op is ops.BIND:
-            replacements[node] = _bound(node, variables)
+    sizes = toposort(*(dim for node in known for dim in shape(node)))
+    replacements = {n: _bound(n, variables) for n in (*order, *sizes) if n.op is ops.BIND}
+    for node, buffer in known.items():
+        dims = [substitute(dim, replacements) for dim in shape(node)]
+        replacements[node] = ops.PARAM(*dims, dtype=buffer.dtype, arg=numbers[buffer])
     graph = substitute(ops.SINK(*nodes), replacements)
     return Request(graph, tuple(buffers), variables)
 

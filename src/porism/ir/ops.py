@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
 from porism.ir import bounds as b
+from porism.ir import lane_signatures as v
 from porism.ir import residues as r
 from porism.ir import semantics as s
 from porism.ir import signatures as t
@@ -265,17 +266,17 @@ CAST = Op("CAST", CONVERSION, 1, t.conversion, "the value in another type",
 BITCAST = Op("BITCAST", CONVERSION, 1, t.reinterpretation, "the same bits as another type")
 
 # -- vectors ---------------------------------------------------------------------------------------
-VECTORIZE = Op("VECTORIZE", VECTOR, N, t.gathered, "scalars as the lanes of a vector", least=1,
+VECTORIZE = Op("VECTORIZE", VECTOR, N, v.gathered, "scalars as the lanes of a vector", least=1,
                bounds=b.hull, residue=r.hull)
-GEP = Op("GEP", VECTOR, 1, t.lanes, "some lanes of a vector", bounds=b.first, residue=r.first)
-CAT = Op("CAT", VECTOR, N, t.concatenated, "vectors one after the other", least=1,
+GEP = Op("GEP", VECTOR, 1, v.lanes, "some lanes of a vector", bounds=b.first, residue=r.first)
+CAT = Op("CAT", VECTOR, N, v.concatenated, "vectors one after the other", least=1,
          bounds=b.hull, residue=r.hull)
-PTRCAT = Op("PTRCAT", VECTOR, N, t.pointers, "pointers as the lanes of one access", least=1)
-UNROLL = Op("UNROLL", VECTOR, 1, t.unrolled, "lanes as values of unrolled axes: ((axis, size), …)",
+PTRCAT = Op("PTRCAT", VECTOR, N, v.pointers, "pointers as the lanes of one access", least=1)
+UNROLL = Op("UNROLL", VECTOR, 1, v.unrolled, "lanes as values of unrolled axes: ((axis, size), …)",
             bounds=b.first, residue=r.first)
-CONTRACT = Op("CONTRACT", VECTOR, 1, t.contracted, "values of unrolled axes as lanes",
+CONTRACT = Op("CONTRACT", VECTOR, 1, v.contracted, "values of unrolled axes as lanes",
               bounds=b.first, residue=r.first)
-WMMA = Op("WMMA", VECTOR, 3, t.matrix, "a tensor core's a·b + c")
+WMMA = Op("WMMA", VECTOR, 3, v.matrix, "a tensor core's a·b + c")
 
 # -- memory ----------------------------------------------------------------------------------------
 INDEX = Op("INDEX", MEMORY, N, t.access, "an element of a buffer, or the pointer to it: "
@@ -319,8 +320,8 @@ REDUCE = Op("REDUCE", REDUCTION, N, t.range_reduction, "a value reduced over ran
 # -- tensor graph ----------------------------------------------------------------------------------
 CONTIGUOUS = Op("CONTIGUOUS", GRAPH, 1, t.valued_passing, "the value, laid out in memory",
                 bounds=b.first, residue=r.first)
-GATHER = Op("GATHER", GRAPH, N, t.gathering, "elements of a tensor: (x, index tensor for each axis…); "
-            "0 where an index is outside", least=2, bounds=b.padded, residue=r.padded)
+GATHER = Op("GATHER", GRAPH, N, t.gathering, "elements of a tensor: (x, index tensor for each "
+            "axis…); 0 where an index is outside", least=2, bounds=b.padded, residue=r.padded)
 COPY = Op("COPY", GRAPH, 1, t.copied, "the value on another device",
           bounds=b.first, residue=r.first)
 ASSIGN = Op("ASSIGN", GRAPH, 2, t.assigned, "the target, overwritten with the value")

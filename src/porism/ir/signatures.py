@@ -37,40 +37,40 @@ def need(condition: object, why: str, *parts: object) -> None:
         raise Misfit(why.format(*["…"] * len(parts))) from None
 
 
-def _is_schema(t: DType) -> bool:
+def is_schema(t: DType) -> bool:
     return t.element.kind is SCHEMA
 
 
 def _integral(t: DType) -> bool:
-    return t.is_integer or _is_schema(t)
+    return t.is_integer or is_schema(t)
 
 
 def _logical(t: DType) -> bool:
-    return t.kind is Kind.BOOL or t.is_integer or _is_schema(t)
+    return t.kind is Kind.BOOL or t.is_integer or is_schema(t)
 
 
 def _floating(t: DType) -> bool:
-    return t.is_float or _is_schema(t)
+    return t.is_float or is_schema(t)
 
 
 def _numeric(t: DType) -> bool:
-    return t.is_float or t.is_integer or _is_schema(t)
+    return t.is_float or t.is_integer or is_schema(t)
 
 
-def _valued(t: DType) -> bool:
+def is_value(t: DType) -> bool:
     return t.kind not in (Kind.VOID, Kind.POINTER)
 
 
 def is_index(t: DType) -> bool:
     """A type that can count: `index`, or a fixed-width integer after index lowering."""
-    return t.is_integer or _is_schema(t)
+    return t.is_integer or is_schema(t)
 
 
-def _no_arg(arg: Any) -> None:
+def no_arg(arg: Any) -> None:
     need(arg is None, "it takes no argument, got {!r}", arg)
 
 
-def _same(src: Sources) -> DType:
+def same(src: Sources) -> DType:
     t = src[0].dtype
     for s in src[1:]:
         if s.dtype is not t:
@@ -82,8 +82,8 @@ def elementwise(accepts: Callable[[DType], bool], kinds: str) -> Signature:
     """Operands of one type, and a result of that type."""
 
     def signature(dtype: DType | None, src: Sources, arg: Any) -> DType:
-        _no_arg(arg)
-        t = _same(src)
+        no_arg(arg)
+        t = same(src)
         need(accepts(t), "it works on {}, not on {}", kinds, t)
         return t
 
@@ -94,42 +94,42 @@ numeric = elementwise(_numeric, "numbers")
 integral = elementwise(_integral, "integers")
 floating = elementwise(_floating, "floats")
 logical = elementwise(_logical, "integers and booleans")
-valued = elementwise(_valued, "values")
+valued = elementwise(is_value, "values")
 
 
 def comparison(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
-    t = _same(src)
-    need(_valued(t), "it works on values, not on {}", t)
+    no_arg(arg)
+    t = same(src)
+    need(is_value(t), "it works on values, not on {}", t)
     return t.mask
 
 
 def choice(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """WHERE(condition, yes, no); a scalar condition may choose between vectors."""
-    _no_arg(arg)
+    no_arg(arg)
     condition = src[0]
-    t = _same(src[1:])
-    need(_valued(t), "it chooses between values, not {}", t)
+    t = same(src[1:])
+    need(is_value(t), "it chooses between values, not {}", t)
     need(condition.dtype in (t.mask, t.mask.element), "its condition is {}", condition.dtype)
     return t
 
 
 def random_bits(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
-    t = _same(src)
-    need(t.element is dtypes.u64 or _is_schema(t), "it works on u64, not on {}", t)
+    no_arg(arg)
+    t = same(src)
+    need(t.element is dtypes.u64 or is_schema(t), "it works on u64, not on {}", t)
     return t
 
 
 def conversion(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     need(dtype is not None, "its dtype must be given")
     assert dtype is not None
     source = src[0].dtype
     if source.kind is Kind.POINTER and dtype.kind is Kind.POINTER:
         need(source.space is dtype.space, "{} and {} are in different memories", source, dtype)
         return dtype
-    need(_valued(source) and _valued(dtype), "there is no conversion of {} to {}", source, dtype)
+    need(is_value(source) and is_value(dtype), "there is no conversion of {} to {}", source, dtype)
     need(source.count == dtype.count, "{} and {} have different numbers of lanes", source, dtype)
     return dtype
 
@@ -138,21 +138,21 @@ def reinterpretation(dtype: DType | None, src: Sources, arg: Any) -> DType:
     conversion(dtype, src, arg)
     assert dtype is not None
     a, b = src[0].dtype, dtype
-    if a.kind is Kind.POINTER or _is_schema(a) or _is_schema(b):
+    if a.kind is Kind.POINTER or is_schema(a) or is_schema(b):
         return dtype
     need(a.bits * a.count == b.bits * b.count and a.bits, "{} and {} differ in size", a, b)
     return dtype
 
 
 def constant(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    need(dtype is not None and _valued(dtype), "a constant has a value type, not {}", dtype)
+    need(dtype is not None and is_value(dtype), "a constant has a value type, not {}", dtype)
     assert dtype is not None
     need(isinstance(arg, (bool, int, float)), "its argument is a number, not {!r}", arg)
     return dtype
 
 
 def vector_constant(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    need(dtype is not None and _valued(dtype), "a constant has a value type, not {}", dtype)
+    need(dtype is not None and is_value(dtype), "a constant has a value type, not {}", dtype)
     assert dtype is not None
     need(
         isinstance(arg, tuple) and len(arg) == dtype.count,
@@ -182,9 +182,9 @@ def variable(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def bound_variable(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     need(src[0].op.name == "VARIABLE", "its first source is a VARIABLE")
-    return _same(src)
+    return same(src)
 
 
 def loop(dtype: DType | None, src: Sources, arg: Any) -> DType:
@@ -224,7 +224,7 @@ def parameter(dtype: DType | None, src: Sources, arg: Any) -> DType:
 def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
     named = isinstance(arg, tuple) and len(arg) == 2 and isinstance(arg[1], str)
     need(named and isinstance(arg[0], (int, str)), "its argument is (id, device), not {!r}", arg)
-    need(dtype is not None and _valued(dtype), "its dtype must be a value type")
+    need(dtype is not None and is_value(dtype), "its dtype must be a value type")
     assert dtype is not None
     _dims(src)
     return dtype
@@ -250,7 +250,7 @@ def allocation(space: Space) -> Signature:
 
 
 def no_element(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     t = dtypes.index if dtype is None else dtype
     need(is_index(t), "it is an index, not {}", t)
     return t
@@ -258,7 +258,7 @@ def no_element(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 def access(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """INDEX(buffer, index…, gate?): the element itself, or the pointer to it where asked for."""
-    _no_arg(arg)
+    no_arg(arg)
     base = src[0].dtype
     need(base.kind is not Kind.VOID, "its first source is a buffer")
     rest = src[1:-1] if len(src) > 1 and is_mask(src[-1].dtype) else src[1:]
@@ -270,8 +270,8 @@ def access(dtype: DType | None, src: Sources, arg: Any) -> DType:
     if dtype is None:
         return base.element
     element = dtype.element
-    same = element is base.element or element is base.element.element or _is_schema(dtype)
-    need(same, "an element of it is {}, not {}", base.element, dtype)
+    fits = element is base.element or element is base.element.element or is_schema(dtype)
+    need(fits, "an element of it is {}, not {}", base.element, dtype)
     need(dtype.space in (None, base.space), "{} and {} are in different memories", base, dtype)
     return dtype
 
@@ -282,12 +282,12 @@ def is_mask(t: DType) -> bool:
 
 def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """LOAD(pointer, alternative?): the alternative is the value where the gate is closed."""
-    _no_arg(arg)
+    no_arg(arg)
     base = src[0].dtype
-    need(base.kind is Kind.POINTER or _is_schema(base), "it loads from a pointer, not {}", base)
+    need(base.kind is Kind.POINTER or is_schema(base), "it loads from a pointer, not {}", base)
     t = base.element if dtype is None else dtype
-    need(_valued(t), "it loads a value, not {}", t)
-    need(t.element is base.element.element or _is_schema(t), "{} holds no {}", base, t)
+    need(is_value(t), "it loads a value, not {}", t)
+    need(t.element is base.element.element or is_schema(t), "{} holds no {}", base, t)
     for s in src[1:]:
         need(s.dtype is t, "its alternative is {}, not {}", s.dtype, t)
     return t
@@ -295,11 +295,11 @@ def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 def store(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """STORE(index or pointer, value)."""
-    _no_arg(arg)
-    need(_valued(src[1].dtype), "it stores a value, not {}", src[1].dtype)
+    no_arg(arg)
+    need(is_value(src[1].dtype), "it stores a value, not {}", src[1].dtype)
     target = src[0].dtype
     need(
-        target.element.element is src[1].dtype.element or _is_schema(target),
+        target.element.element is src[1].dtype.element or is_schema(target),
         "{} does not go into {}",
         src[1].dtype,
         target,
@@ -313,25 +313,25 @@ def effect(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def plain_effect(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     return dtypes.void
 
 
 def loop_end(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     for s in src[1:]:
         need(is_index(s.dtype), "it ends ranges, not {}", s.dtype)
     return dtypes.void
 
 
 def condition(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     need(is_mask(src[0].dtype), "its condition is a bool, not {}", src[0].dtype)
     return dtypes.void
 
 
 def condition_end(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     need(src[0].op.name == "IF", "its first source is an IF")
     return dtypes.void
 
@@ -342,29 +342,30 @@ def passing(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def valued_passing(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    need(_valued(src[0].dtype), "it works on values, not on {}", src[0].dtype)
+    need(is_value(src[0].dtype), "it works on values, not on {}", src[0].dtype)
     return src[0].dtype
 
 
 def shaped(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """A movement op whose sizes are its further sources."""
-    _no_arg(arg)
+    no_arg(arg)
     _dims(src[1:])
     return valued_passing(dtype, src, arg)
 
 
 def permuted(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    whole = _axes(arg) and sorted(arg) == list(range(len(arg)))
+    whole = are_axes(arg) and sorted(arg) == list(range(len(arg)))
     need(whole, "its argument is an order of all axes, not {!r}", arg)
     return valued_passing(dtype, src, arg)
 
 
-def _axes(arg: Any) -> bool:
+def are_axes(arg: Any) -> bool:
     return isinstance(arg, tuple) and all(type(a) is int and a >= 0 for a in arg)
 
 
 def flipped(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    need(_axes(arg) and sorted(set(arg)) == list(arg), "its argument is sorted axes, not {!r}", arg)
+    ordered = are_axes(arg) and sorted(set(arg)) == list(arg)
+    need(ordered, "its argument is sorted axes, not {!r}", arg)
     return valued_passing(dtype, src, arg)
 
 
@@ -377,7 +378,7 @@ REDUCERS = ("ADD", "MUL", "MAX", "MIN", "AND", "OR")
 
 
 def axis_reduction(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    good = isinstance(arg, tuple) and len(arg) == 2 and _axes(arg[1])
+    good = isinstance(arg, tuple) and len(arg) == 2 and are_axes(arg[1])
     need(good and sorted(set(arg[1])) == list(arg[1]), "its argument is (op, axes), not {!r}", arg)
     _reducer(arg[0])
     return valued_passing(dtype, src, None)
@@ -391,7 +392,7 @@ def range_reduction(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def gathering(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
+    no_arg(arg)
     for s in src[1:]:
         need(s.dtype is dtypes.index, "its indices are of type index, not {}", s.dtype)
     return valued_passing(dtype, src, None)
@@ -403,8 +404,8 @@ def copied(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def assigned(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
-    return _same(src)
+    no_arg(arg)
+    return same(src)
 
 
 def placed(dtype: DType | None, src: Sources, arg: Any) -> DType:
@@ -420,87 +421,10 @@ def call(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return dtypes.void
 
 
-def gathered(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """VECTORIZE: scalars side by side."""
-    _no_arg(arg)
-    t = _same(src)
-    need(t.count == 1 and _valued(t), "it takes scalars, not {}", t)
-    return t.vec(len(src))
-
-
-def lanes(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """GEP: the lanes of a vector that the argument names."""
-    need(_axes(arg) and arg, "its argument is a tuple of lanes, not {!r}", arg)
-    t = src[0].dtype
-    if t.kind is Kind.VOID or _is_schema(t):
-        return t
-    if t.kind is Kind.POINTER:
-        return t
-    need(max(arg) < t.count, "{} has no lane {}", t, max(arg))
-    return t.element.vec(len(arg))
-
-
-def concatenated(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
-    element = src[0].dtype.element
-    for s in src:
-        need(s.dtype.element is element and _valued(s.dtype), "{} beside {}", s.dtype, element)
-    return element.vec(sum(s.dtype.count for s in src))
-
-
-def pointers(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _no_arg(arg)
-    for s in src:
-        need(s.dtype.kind is Kind.POINTER, "it takes pointers, not {}", s.dtype)
-        need(s.dtype.space is src[0].dtype.space, "the pointers are in different memories")
-    base = src[0].dtype
-    return base if dtype is None else dtype
-
-
-def _axis_sizes(arg: Any) -> int:
-    good = (
-        isinstance(arg, tuple)
-        and arg
-        and all(
-            isinstance(p, tuple) and len(p) == 2 and type(p[0]) is int and type(p[1]) is int
-            for p in arg
-        )
-    )
-    need(good, "its argument is a tuple of (axis, size), not {!r}", arg)
-    size = 1
-    for _, n in arg:
-        need(n > 0, "an axis has a size, not {}", n)
-        size *= n
-    return size
-
-
-def unrolled(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """UNROLL: the lanes of the source become values of the named axes."""
-    size = _axis_sizes(arg)
-    t = src[0].dtype
-    if not _valued(t):
-        return t
-    need(t.count % size == 0, "{} lanes do not divide into {}", t.count, size)
-    return t.element.vec(t.count // size)
-
-
-def contracted(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """CONTRACT: the values of the named axes become lanes."""
-    size = _axis_sizes(arg)
-    t = src[0].dtype
-    return t if not _valued(t) else t.element.vec(t.count * size)
-
-
-def matrix(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """WMMA(a, b, c; name, (m, n, k)…): the tensor-core product a·b + c, as c's type."""
-    need(isinstance(arg, tuple) and arg and isinstance(arg[0], str), "its argument names the shape")
-    return src[2].dtype
-
-
 def hole(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(isinstance(arg, str) and arg, "a hole has a name, not {!r}", arg)
     t = dtypes.schema if dtype is None else dtype
-    need(_is_schema(t) or t.kind is Kind.VOID, "a hole has a schema type, not {}", t)
+    need(is_schema(t) or t.kind is Kind.VOID, "a hole has a schema type, not {}", t)
     return t
 
 

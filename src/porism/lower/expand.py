@@ -1,10 +1,10 @@
 """Expand: iterations of UPCAST and UNROLL ranges side by side, as lanes and as copies.
 
-Of the ranges that a value depends on one becomes the lanes of vectors: the one along which memory is
-walked element by element. The others, and what is left of that one where it is longer than a
-vector, become copies of the nodes that depend on them. Nothing is copied for a range that it does not depend on: of a tile
-of 6 x 32 elements of a matrix product, 6 scalars and 2 vectors are loaded, and 12 vectors of
-products are made.
+Of the ranges that a value depends on one becomes the lanes of vectors: the one along which memory
+is walked element by element. The others, and what is left of that one where it is longer than a
+vector, become copies of the nodes that depend on them. Nothing is copied for a range that it does
+not depend on: of a tile of 6 x 32 elements of a matrix product, 6 scalars and 2 vectors are loaded,
+and 12 vectors of products are made.
 
 An access whose index grows by one from lane to lane is one wide access; one whose index does not
 change is a scalar, repeated in all lanes; any other has an index for each lane. A reduction adds up

@@ -156,10 +156,10 @@ def _reductions(kernel: UOp, target: Target) -> UOp:
             size = int(counter.src[0].arg)
             if size < width:
                 continue
-            amount = next(
-                (width * n for n in (PARTIAL, 2) if size % (width * n) == 0 or size > 8 * width * n),
-                width,
-            )
+            amount = width
+            for wider in (2 * width, PARTIAL * width):
+                if size % wider == 0 or size > 8 * wider:
+                    amount = wider
             kernel, longer = padded(kernel, counter, amount)
             kernel, _, _ = split(kernel, longer, amount, Axis.UNROLL)
             return _reductions(kernel, target)

@@ -108,7 +108,8 @@ class _Rangeify:
                 for node in toposort(*use.element.at):
                     if node.op in (ops.IDIV, ops.MOD) and node.src[0] in self.axis_of:
                         counter, divisor = node.src
-                        if divisor.op is ops.CONST and (counter.vmax + 1) % divisor.arg == 0:
+                        known = divisor.op is counter.src[0].op is ops.CONST
+                        if known and divisor.arg > 1 and (counter.vmax + 1) % divisor.arg == 0:
                             divisors.setdefault(counter, set()).add(divisor.arg)
         found: dict[UOp, Parts] = {}
         for counter, numbers in divisors.items():

@@ -1,0 +1,275 @@
+"""Actions: what can be done to the loops of a kernel, one class each.
+
+An action knows on which kernels and targets it is legal, says why where it is not, and gives a
+kernel that computes the same. Loops have the names that listings show: `r0`, and `r0_0` and `r0_1`
+after `r0` was split.
+
+    Upcast("r1", 4)    4 iterations of an output loop side by side, as lanes and copies
+    Unroll("r2", 4)    the same of a reduction
+    Thread("r0")       the outermost loop shared among the cores
+    Swap("r0", "r1")   two neighbouring loops in the other order
+    PadTo("r1", 8)     a loop made longer, to a multiple; what is beyond its end has no effect
+    NoLocals()         no threads of a block from here on
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porism.base.errors import ActionError
+from porism.base.target import Target
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.optimize.loops import CLOSERS, padded, ranges_of, retyped, split
+
+MOST_SIDE_BY_SIDE = 1024
+"""Copies and lanes of one kernel, at most: more would only be slow to compile."""
+
+NO_LOCALS = "no locals"
+"""The argument of a kernel that may not use threads of a block."""
+
+
+class Action(ABC):
+    """A change of a kernel's loops."""
+
+    @abstractmethod
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        """The kernel with the change made; an `ActionError` where that is not legal."""
+
+    def is_legal(self, kernel: UOp, target: Target) -> bool:
+        """Whether the change can be made."""
+        try:
+            self.apply(kernel, target)
+        except ActionError:
+            return False
+        return True
+
+    def refuse(self, what: str, why: str, fix: str) -> ActionError:
+        return ActionError(f"{self}: {what}", why=why, fix=fix)
+
+    def loop(self, kernel: UOp, name: str) -> UOp:
+        """The loop of a kernel with this name."""
+        found = {show(r): r for r in ranges_of(kernel)}
+        if name not in found:
+            raise self.refuse(
+                f"there is no loop {name}",
+                f"the loops of the kernel are {', '.join(found) or 'none'}",
+                "use one of these names",
+            )
+        return found[name]
+
+    def counted(self, counter: UOp) -> int:
+        """The size of a loop, which must be known."""
+        size = counter.src[0]
+        if size.op is not ops.CONST:
+            raise self.refuse(
+                f"the size of {show(counter)} is {show(size)}",
+                "a loop is split into equal parts only where its size is a number",
+                "leave this loop as it is",
+            )
+        return int(size.arg)
+
+    def divided(self, counter: UOp, amount: int) -> int:
+        """The size of a loop, which must be a multiple of the amount."""
+        size = self.counted(counter)
+        if amount < 2:
+            raise self.refuse(f"the amount is {amount}", "it is at least 2", "use a larger amount")
+        if size % amount:
+            raise self.refuse(
+                f"{show(counter)} has {size} iterations",
+                f"that is no multiple of {amount}",
+                f"PadTo({show(counter)!r}, {amount}) first, or use an amount that divides {size}",
+            )
+        return size
+
+    def need_kind(self, counter: UOp, kinds: Sequence[Axis]) -> None:
+        if counter.arg[1] not in kinds:
+            raise self.refuse(
+                f"{show(counter)} is a loop of the kind {counter.arg[1].value}",
+                f"it must be of the kind {' or '.join(k.value for k in kinds)}",
+                "choose another loop",
+            )
+
+
+def _closers(kernel: UOp, counter: UOp) -> list[UOp]:
+    return [n for n in toposort(kernel) if n.op in CLOSERS and counter in n.src[1:]]
+
+
+def _side_by_side(kernel: UOp) -> int:
+    total = 1
+    for counter in ranges_of(kernel):
+        if counter.arg[1] in (Axis.UPCAST, Axis.UNROLL):
+            total *= int(counter.vmax) + 1
+    return total
+
+
+@dataclass(frozen=True)
+class Upcast(Action):
+    """Iterations of an output loop side by side."""
+
+    axis: str
+    amount: int
+    top: bool = False
+    """Whether the iterations are far apart, and not neighbours."""
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.LOCAL))
+        return _spread(self, kernel, counter, self.amount, Axis.UPCAST, self.top)
+
+
+@dataclass(frozen=True)
+class Unroll(Action):
+    """Iterations of a reduction side by side."""
+
+    axis: str
+    amount: int
+    top: bool = False
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.REDUCE, Axis.GROUP))
+        return _spread(self, kernel, counter, self.amount, Axis.UNROLL, self.top)
+
+
+def _spread(
+    action: Action, kernel: UOp, counter: UOp, amount: int, kind: Axis, top: bool
+) -> UOp:
+    action.divided(counter, amount)
+    if _side_by_side(kernel) * amount > MOST_SIDE_BY_SIDE:
+        raise action.refuse(
+            f"{_side_by_side(kernel) * amount} iterations would be side by side",
+            f"more than {MOST_SIDE_BY_SIDE} are slow to compile and do not fit in registers",
+            "use a smaller amount",
+        )
+    return split(kernel, counter, amount, kind, top=top)[0]
+
+
+@dataclass(frozen=True)
+class Thread(Action):
+    """The outermost loop shared among the cores of a CPU."""
+
+    axis: str
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        if target.block:
+            raise self.refuse("the target is a GPU", "it has blocks, and no cores", "use Local")
+        self.need_kind(counter, (Axis.LOOP,))
+        if any(r.arg[1] is Axis.THREAD for r in ranges_of(kernel)):
+            raise self.refuse("a loop is shared already", "one is", "share the outermost alone")
+        outermost = [end for end in kernel.src if end.op is ops.END and end.src[1] is counter]
+        if len(outermost) != len(kernel.src):
+            raise self.refuse(
+                f"{self.axis} is not the outermost loop of the kernel",
+                "each core runs a part of all that the kernel does",
+                "Swap it outwards first",
+            )
+        return retyped(kernel, counter, Axis.THREAD)
+
+
+@dataclass(frozen=True)
+class Swap(Action):
+    """Two neighbouring loops in the other order."""
+
+    axis: str
+    other: str
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        first, second = self.loop(kernel, self.axis), self.loop(kernel, self.other)
+        closers = _closers(kernel, first)
+        together = closers == _closers(kernel, second) and first is not second
+        if not together or not all(_are_neighbours(c, first, second) for c in closers):
+            raise self.refuse(
+                f"{self.axis} and {self.other} are not next to each other",
+                "loops are swapped where nothing stands between them",
+                "swap neighbours, one step at a time",
+            )
+        if any(set(n.ranges) & {first, second} for n in (first.src[0], second.src[0])):
+            raise self.refuse(
+                "the size of one depends on the other", "it must be known first", "leave them"
+            )
+        if any(c.op is ops.REDUCE and c.dtype.is_float for c in closers):
+            raise self.refuse(
+                "they are the loops of a reduction of floats",
+                "the order of a sum of floats matters",
+                "swap loops of the output",
+            )
+        new: dict[UOp, UOp] = {}
+        for node in toposort(kernel):
+            src = [new[s] for s in node.src]
+            if node in closers:
+                places = [node.src.index(r, 1) for r in (first, second)]
+                src[places[0]], src[places[1]] = src[places[1]], src[places[0]]
+            new[node] = node.replace(tuple(src))
+        return new[kernel]
+
+
+def _are_neighbours(closer: UOp, first: UOp, second: UOp) -> bool:
+    return abs(closer.src.index(first, 1) - closer.src.index(second, 1)) == 1
+
+
+@dataclass(frozen=True)
+class PadTo(Action):
+    """A loop made longer, to a multiple of a number.
+
+    Accesses beyond the old end are masked and reductions take their identity there, so the result
+    is the same by construction.
+    """
+
+    axis: str
+    multiple: int
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        size = self.counted(counter)
+        if self.multiple < 2 or size % self.multiple == 0:
+            raise self.refuse(
+                f"{self.axis} has {size} iterations",
+                f"that is a multiple of {self.multiple} already",
+                "nothing needs to be done",
+            )
+        longer = -(-size // self.multiple) * self.multiple
+        if longer > 4 * size:
+            raise self.refuse(
+                f"{self.axis} would have {longer} iterations instead of {size}",
+                "most of them would do nothing",
+                "pad to a smaller multiple",
+            )
+        return padded(kernel, counter, self.multiple)[0]
+
+
+@dataclass(frozen=True)
+class NoLocals(Action):
+    """No threads of a block in this kernel."""
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        if kernel.arg == NO_LOCALS:
+            raise self.refuse("it is said already", "once is enough", "leave it out")
+        if any(r.arg[1] in (Axis.LOCAL, Axis.GROUP, Axis.WARP) for r in ranges_of(kernel)):
+            raise self.refuse(
+                "the kernel has threads of a block",
+                "they would have to be taken back",
+                "say it before Local and Group",
+            )
+        return ops.SINK(*kernel.src, arg=NO_LOCALS)
+
+
+def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
+    """A kernel after some actions, one after the other."""
+    for action in actions:
+        if not isinstance(action, Action):
+            raise ActionError(
+                f"{action!r} is no action",
+                why="actions are Upcast, Unroll, Thread, Swap, PadTo, NoLocals and their like",
+                fix="make one, such as porism.Upcast('r0', 4)",
+            )
+        kernel = action.apply(kernel, target)
+    return kernel
+
+
