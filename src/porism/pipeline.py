@@ -26,9 +26,11 @@ from porism.rewrite.graph import rewrite
 from porism.rewrite.trace import Trace
 from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
+from porism.rules.reductions import REDUCTIONS
 from porism.schedule import assignments
 from porism.schedule.kernels import Call, kernels
 from porism.schedule.rangeify import rangeify
+from porism.schedule.split_reductions import split_reductions
 from porism.schedule.schedule import Assigned, Schedule, schedule
 
 if TYPE_CHECKING:
@@ -48,10 +50,16 @@ def _symbolic(sink: UOp) -> UOp:
     return rewrite(sink, SYMBOLIC, trace=_trace.get())
 
 
-GRAPH_STAGES: Final = ()
+def _reductions(sink: UOp) -> UOp:
+    return rewrite(sink, REDUCING, trace=_trace.get())
+
+
+REDUCING: Final = REDUCTIONS + SYMBOLIC
+
+GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
 """On tensors with axes."""
 
-RANGED_STAGES: Final = (Stage("simplify", _symbolic, RANGED),)
+RANGED_STAGES: Final = (Stage("simplify reductions", _reductions, RANGED),)
 """On the whole graph in ranges."""
 
 KERNEL_STAGES: Final = (Stage("symbolic", _symbolic, KERNEL),)

@@ -46,7 +46,8 @@ def same(before: Array, after: Array) -> Array:
     """Where two results are equal: NaN equals NaN, and zeros have their sign."""
     if before.dtype.kind in "iub":
         return np.asarray(before == after)
-    a, b = before.astype(np.float64), after.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN that signals
+        a, b = before.astype(np.float64), after.astype(np.float64)
     numbers = (a == b) & (np.signbit(a) == np.signbit(b))
     return np.asarray(numbers | (np.isnan(a) & np.isnan(b)))
 

@@ -24,24 +24,24 @@ WORDS = (i8, u8, i16, u16, i32, u32, i64, u64)
 BY_COMPILER = Machine(target=GENERIC_CPU, divides_by_constants=True)
 
 
-@pytest.mark.parametrize("op", (*DIVISIONS, ops.POW, ops.SHL, ops.SHR, ops.MAX, ops.MIN))
-@pytest.mark.parametrize("kind", (i8, u8))
+@pytest.mark.parametrize("op", [*DIVISIONS, ops.POW, ops.SHL, ops.SHR, ops.MAX, ops.MIN])
+@pytest.mark.parametrize("kind", [i8, u8])
 def test_all_pairs_of_bytes(op: Op, kind: DType) -> None:
     a, b = pairs(kind)
     x, y = operands(len(a), kind, kind)
     check(op(x, y), (a, b))
 
 
-@pytest.mark.parametrize("op", (*DIVISIONS, ops.POW, ops.SHL, ops.SHR))
-@pytest.mark.parametrize("kind", (i32, u32, i64, u64))
+@pytest.mark.parametrize("op", [*DIVISIONS, ops.POW, ops.SHL, ops.SHR])
+@pytest.mark.parametrize("kind", [i32, u32, i64, u64])
 def test_edges_of_words(op: Op, kind: DType) -> None:
     a, b = pairs(kind, edges(kind)[:: 1 if op is not ops.POW else 3])
     x, y = operands(len(a), kind, kind)
     check(op(x, y), (a, b))
 
 
-@pytest.mark.parametrize("machine", (PLAIN, BY_COMPILER), ids=("products", "compiler"))
-@pytest.mark.parametrize("kind", (i8, u8))
+@pytest.mark.parametrize("machine", [PLAIN, BY_COMPILER], ids=("products", "compiler"))
+@pytest.mark.parametrize("kind", [i8, u8])
 def test_every_constant_divisor_of_bytes(kind: DType, machine: Machine) -> None:
     every = np.arange(256).astype(np.uint8).view(kind.numpy)
     (x,) = operands(256, kind)
@@ -50,7 +50,7 @@ def test_every_constant_divisor_of_bytes(kind: DType, machine: Machine) -> None:
             check(op(x, x.lift(divisor)), (every,), machine)
 
 
-@pytest.mark.parametrize("kind", (i16, u16))
+@pytest.mark.parametrize("kind", [i16, u16])
 def test_constant_divisors_of_16_bits(kind: DType) -> None:
     every = np.arange(1 << 16).astype(np.uint16).view(kind.numpy)
     (x,) = operands(1 << 16, kind)
@@ -65,10 +65,10 @@ def around(kind: DType, divisor: int, chance: random.Random) -> list[int]:
     whole = [high // divisor, low // divisor, 0, 1, -1]
     whole += [chance.randint(low // divisor, high // divisor) for _ in range(20)]
     near = [q * divisor + d for q in whole for d in (-2, -1, 0, 1, divisor - 1)]
-    return [n for n in near + [low, high] if low <= n <= high]
+    return [n for n in [*near, low, high] if low <= n <= high]
 
 
-@pytest.mark.parametrize("kind", (i32, u32, i64, u64))
+@pytest.mark.parametrize("kind", [i32, u32, i64, u64])
 def test_constant_divisors_of_wide_words(kind: DType) -> None:
     chance = random.Random(3)
     high = int(kind.max)
@@ -125,7 +125,7 @@ def test_a_safe_division_is_left_alone() -> None:
     assert decompose(ops.CDIV(x, y.cast(i32)), total) is ops.CDIV(x, y.cast(i32))
 
 
-@pytest.mark.parametrize("op", (*DIVISIONS, ops.POW, ops.SHL))
+@pytest.mark.parametrize("op", [*DIVISIONS, ops.POW, ops.SHL])
 def test_vectors(op: Op) -> None:
     a, b = pairs(i16, edges(i16))
     a, b = a[: len(a) // 4 * 4], b[: len(a) // 4 * 4]

@@ -87,7 +87,7 @@ def test_rounding_from_f32(kind: DType) -> None:
         assert same(data.astype(kind.numpy), found).all()
 
 
-@pytest.mark.parametrize("op", (ops.ADD, ops.SUB, ops.MUL, ops.FDIV, ops.MAX, ops.MIN, ops.LT))
+@pytest.mark.parametrize("op", [ops.ADD, ops.SUB, ops.MUL, ops.FDIV, ops.MAX, ops.MIN, ops.LT])
 @pytest.mark.parametrize("kind", BYTES)
 def test_all_pairs_of_bytes(kind: DType, op: Op) -> None:
     every = codes(kind).view(kind.numpy)
@@ -99,8 +99,8 @@ def test_all_pairs_of_bytes(kind: DType, op: Op) -> None:
     check_bits(op(x, y), [a, b])
 
 
-@pytest.mark.parametrize("op", (ops.ADD, ops.MUL, ops.FDIV, ops.SUB))
-@pytest.mark.parametrize("kind", (dtypes.f16, dtypes.bf16))
+@pytest.mark.parametrize("op", [ops.ADD, ops.MUL, ops.FDIV, ops.SUB])
+@pytest.mark.parametrize("kind", [dtypes.f16, dtypes.bf16])
 def test_pairs_of_16_bits(kind: DType, op: Op) -> None:
     chance = np.random.default_rng(7)
     a, b = (chance.integers(0, 1 << 16, 20_000).astype(np.uint16).view(kind.numpy) for _ in "ab")
@@ -108,7 +108,7 @@ def test_pairs_of_16_bits(kind: DType, op: Op) -> None:
     check_bits(op(x, y), [a, b])
 
 
-@pytest.mark.parametrize("op", (ops.NEG, ops.SQRT, ops.FLOOR, ops.CEIL, ops.ROUND, ops.TRUNC))
+@pytest.mark.parametrize("op", [ops.NEG, ops.SQRT, ops.FLOOR, ops.CEIL, ops.ROUND, ops.TRUNC])
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_value_of_one_operand(kind: DType, op: Op) -> None:
     every = codes(kind).view(kind.numpy)
@@ -137,7 +137,8 @@ INTEGERS: dict[DType, list[int]] = {
 def test_integers_are_rounded_once(kind: DType) -> None:
     for source, numbers in INTEGERS.items():
         # next to what lies half way between two values, where rounding twice is wrong
-        middle = [int(v) for v in between(kind) if abs(float(v)) < 2**62]
+        some = between(kind)[:: 97 if kind.bits == 16 else 1]
+        middle = [int(v) for v in some if abs(float(v)) < 2**62]
         if source.bits >= 32:
             top = [(m << 30) + d for m in middle if abs(m) < 1 << 20 for d in (-1, 0, 1)]
             numbers = numbers + [m + d for m in middle + top for d in (-1, 0, 1)]
@@ -149,8 +150,8 @@ def test_integers_are_rounded_once(kind: DType) -> None:
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_f64_is_rounded_once(kind: DType) -> None:
-    near = between(kind).astype(np.float64)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
+        near = between(kind)[:: 7 if kind.bits == 16 else 1].astype(np.float64)
         data = np.concatenate([near, near * (1 + 2.0**-50), near * (1 - 2.0**-50), near * 1e300])
     (x,) = operands(len(data), f64)
     check_bits(x.cast(kind), [data])
@@ -190,7 +191,7 @@ def kernel(kind: DType, lanes: int) -> UOp:
     return ops.SINK(ops.STORE(target, value).end(i))
 
 
-@pytest.mark.parametrize("lanes", (1, 4))
+@pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("kind", SMALL)
 def test_memory_keeps_the_bits(kind: DType, lanes: int) -> None:
     numbers = np.linspace(-3, 3, 64).astype(kind.numpy)

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from porism.base.dtypes import DType, boolean, f16, f32, i8, i32, i64, index, u8
-from porism.evaluate import evaluate
-from porism.ir import ops
+from porism.evaluate import Memory, evaluate, run_arrays, run_kernel
+from porism.ir import levels, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.prove.examples import difference
 from porism.prove.rule import Status, prove
+from porism.prove.structure import same
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.terms import T as ANY
@@ -387,3 +388,67 @@ def test_words_of_every_width_wrap_alike() -> None:
         closed(root, {})
         wide = total(made(ops.CAST, made(ops.CAST, r, dtype=u8), dtype=i64), r)
         closed(wide, {})
+
+
+@pytest.mark.parametrize("size", [1, 5, 9])
+def test_a_size_that_is_given_at_run_time(size: int) -> None:
+    n = UOp.variable("n", 1, 9)
+    r = made(ops.RANGE, n, arg=((0,), Axis.REDUCE))
+    below = made(ops.LE, r, CUT)
+    for value in (number(1), r, number(7, i8)):
+        for cut in (-1, 3, 20):
+            closed(total(chosen(below, value), r), {0: cut, n: size})
+    closed(total(made(ops.CAST, below, dtype=f16), r), {0: 4, n: size})
+    closed(total(WORD, r, op=ops.MAX), {2: np.int32(-5), n: size})
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_gathers() -> None:
+    """Behind pointers, and step by step: what is outside is not read."""
+    i, r = UOp.range(5, 0), UOp.range(7, 1, Axis.REDUCE)
+    out, ids, table = (
+        UOp(ops.PARAM, dtype.pointer(size=size), (), place)
+        for place, (dtype, size) in enumerate(((f32, 5), (i64, 5), (f32, 7)))
+    )
+    value = ids.index(i).eq(r.cast(i64)).where(table.index(r), 0.0).reduce(ops.ADD, r)
+    kernel = ops.SINK(out.index(i).store(value).end(i))
+    after = rewrite(kernel, RULES)
+    levels.check(after, levels.KERNEL)
+    assert loops(kernel) == 1
+    assert loops(after) == 0
+    numbers = np.asarray([3, -1, 6, 7, 1 << 32], np.int64)
+    rows = np.arange(7, dtype=np.float32) + 0.5
+    results = []
+    for each in (kernel, after):
+        buffers: list[Any] = [Memory.empty(f32, 5), numbers, rows]
+        run_kernel(each, buffers)
+        results.append(buffers[0].data)
+    np.testing.assert_array_equal(results[0], [3.5, 0, 6.5, 0, 0])
+    np.testing.assert_array_equal(results[1], results[0])
+
+
+@graphs.examples(150)
+@given(st.data())
+def test_random_kernels(data: st.DataObject) -> None:
+    kernel = data.draw(graphs.kernels())
+    after = rewrite(kernel, RULES)
+    assert rewrite(after, RULES) is after
+    buffers = _arrays(kernel, data.draw(st.integers(0, 99)))
+    found = [buffer.copy() for buffer in buffers]
+    with np.errstate(all="ignore"):
+        run_arrays(kernel, buffers)
+        run_arrays(after, found)
+    assert same(buffers, found)
+
+
+def _arrays(root: UOp, seed: int) -> list[Any]:
+    """Some data for every parameter, by number."""
+    generator = np.random.default_rng(seed)
+    found: dict[int, Any] = {}
+    for node in graphs.parameters(root):
+        lane = node.dtype.element
+        numbers = generator.integers(0, 2 if lane is boolean else 99, node.dtype.size)
+        found[node.arg] = numbers.astype(lane.numpy)
+    return [found.get(n, np.zeros(1, np.float32)) for n in range(max(found) + 1)]

@@ -39,6 +39,7 @@ VIEWS = {
     "pad": p.pad(X, ((1, 0), (0, 2), (1, 1))),
     "expand": p.expand(p.reshape(p.shrink(X, ((0, 1), (0, 3), (0, 1))), (3, 1)), (3, 5)),
     "several": p.reshape(p.flip(p.pad(p.permute(X, (2, 0, 1)), ((1, 0),) * 3), (1,)), (5, 12)),
+    "border": p.pad(p.expand(p.reshape(num(2.0, f32), (1, 1)), (3, 2)), ((1, 0), (0, 2))),
     "one": p.expand(p.reshape(num(2.0, f32), (1, 1)), (3, 2)),
 }
 

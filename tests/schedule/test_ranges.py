@@ -362,6 +362,12 @@ def test_a_merge_may_save_a_comparison() -> None:
     assert on_numbers(kernel, after)
 
 
+def test_a_merge_that_would_add_a_division_is_taken_back() -> None:
+    i, j = loop(4, 0), loop(6, 1)
+    kernel = copied(i * 6 + j, guarded(i.ne(1), i * 6 + j), i, j)
+    assert merge_ranges(kernel) is kernel
+
+
 def test_a_range_that_a_word_cannot_count_is_not_made() -> None:
     """003.merge: 65536 * 65536 iterations would be none in 32 bits."""
     i, j = loop(65536, 0), loop(65536, 1)
@@ -382,6 +388,24 @@ def test_kinds_and_scopes_are_not_mixed() -> None:
     inner = pointer(1, 64).index(i * 8 + k).reduce(ops.ADD, k)
     nested = sink(pointer(0, 1).index(num(0)).store(ops.MUL(inner, inner).reduce(ops.ADD, i)))
     assert merge_ranges(nested) is nested
+
+
+def test_ranges_that_are_closed_together_are_merged() -> None:
+    """Another sum is over i alone: i stays."""
+    i, k = total(4, 0), total(8, 1)
+    both = pointer(1, 32).index(i * 8 + k).reduce(ops.ADD, i, k)
+    count = UOp(ops.REDUCE, None, (num(1.0, f32), i), ops.ADD)
+    kernel = sink(pointer(0, 1).index(num(0)).store(ops.ADD(both, count)))
+    assert merge_ranges(kernel) is kernel
+
+
+def test_neighbours_in_one_sum_and_not_in_the_other_are_not_merged() -> None:
+    i, j, k = total(3, 0), total(5, 1), total(4, 2)
+    first = pointer(1, 12).index(i * 4 + k)
+    second = ops.MUL(first, pointer(2, 5).index(j))
+    both = ops.ADD(first.reduce(ops.ADD, i, k), second.reduce(ops.ADD, i, j, k))
+    kernel = sink(pointer(0, 1).index(num(0)).store(both))
+    assert merge_ranges(kernel) is kernel
 
 
 def test_only_neighbours_of_a_float_sum_are_merged() -> None:
@@ -502,6 +526,17 @@ def test_a_bound_by_another_range() -> None:
     after = shrink_ranges(kernel)
     assert sizes(after) == [5, 3]
     assert on_numbers(kernel, after)
+
+
+def test_all_sums_count() -> None:
+    r = total(8, 0)
+    first = pointer(1, 8).index(guarded(r < 6, r)).reduce(ops.ADD, r)
+    second = pointer(2, 8).index(guarded(r < 5, r)).reduce(ops.ADD, r)
+    for a, b in ((first, second), (second, first)):
+        kernel = sink(pointer(0, 1).index(num(0)).store(ops.SUB(a, b)))
+        after = shrink_ranges(kernel)
+        assert sizes(after) == [6]
+        assert on_numbers(kernel, after)
 
 
 def test_all_stores_count() -> None:

@@ -55,8 +55,9 @@ def solved(condition: UOp, r: UOp) -> Iterations | None:
     """The iterations of a range in which a comparison of integers holds; None if not known.
 
     >>> r, y = UOp.range(8, 0), UOp.variable("y", 0, 99)
-    >>> solved(r + y < 5, r).highs[0] is 5 - y
-    True
+    >>> found = solved((r + y) // 4 >= 5, r)  # where r >= 20 - y
+    >>> [(low.vmin, low.vmax) for low in found.lows], found.highs, found.point
+    ([(-79, 20)], (), None)
     """
     op = condition.op
     if op.group is not Group.COMPARISON or op is ops.NE or not condition.src[0].dtype.is_integer:

@@ -105,7 +105,8 @@ def reduce_unparented(node: UOp) -> UOp | None:
         return None
     if op is ops.ADD:
         return _without(r.src[0].cast(value.dtype) * value, op, left)
-    return _without(power, op, left) if (power := _power(value, r.src[0])) is not None else None
+    power = _power(value, r.src[0])
+    return None if power is None else _without(power, op, left)
 
 
 def _power(value: UOp, exponent: UOp) -> UOp | None:

@@ -34,14 +34,11 @@ def index_movement(node: UOp) -> UOp | None:
     read = read_of(node)
     if read is None:
         return UOp.const(node.dtype, 0)
-    element, inside = moved(view, Element(*read))
-    if view.src[0].op is ops.CONST:
-        value = Read((), element.valid).chosen(view.src[0])
-    elif element.at:
-        value = view.src[0].index(*element.masked())
-    else:
-        value = Read((), element.valid).chosen(view.src[0].index())
-    return value if inside is None else inside.where(value, 0)
+    element = moved(view, Element(*read)).element  # its mask says where it is inside
+    if element.at:
+        return view.src[0].index(*element.masked())
+    one = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
+    return Read((), element.valid).chosen(one)
 
 
 @procedure("index-index", (ops.INDEX,), seeds="004.1.4 004.1.5")
