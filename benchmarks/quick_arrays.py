@@ -56,7 +56,7 @@ def fused(a: Array, b: Array, c: Array) -> Array:
     upper, upper_rest = _total(high, c)
     lower, lower_rest = _total(low, upper_rest)
     whole, rest = _total(upper, lower)
-    tail = semantics._round_to_odd_sum(rest, lower_rest)  # noqa: SLF001
+    tail = semantics._round_to_odd_sum(rest, lower_rest)
     result = np.asarray(whole + tail)
     return np.where(np.isfinite(low) & np.isfinite(result), result, high + c)
 

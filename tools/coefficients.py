@@ -123,10 +123,7 @@ def minimax(
     coefficients: list[Decimal] = []
     worst = Decimal(0)
     for _ in range(30):
-        matrix = [
-            [*_powers(grid[p], degree), (-1) ** n / weights[p]]
-            for n, p in enumerate(points)
-        ]
+        matrix = [[*_powers(grid[p], degree), (-1) ** n / weights[p]] for n, p in enumerate(points)]
         *coefficients, level = solved(matrix, [values[p] for p in points])
         errors = [
             (values[k] - series_of(coefficients, grid[k])) * weights[k] for k in range(count + 1)

@@ -1,5 +1,10 @@
 """The pipeline on one page: every stage, in order, with the level of what it leaves.
 
+    tensors      GRAPH_STAGES, then `rangeify`
+    the graph in ranges      RANGED_STAGES, then it is cut into kernels
+    each kernel      KERNEL_STAGES: loops without needless divisions, as few as possible
+    each kernel for a target      TARGET_STAGES, then `linearize`
+
 A stage is a function from graph to graph. After each one the level is checked, and a watcher, if
 there is one, sees the graph: that is how `explain` shows the stages, and how tests find the one
 that is wrong.
@@ -7,82 +12,116 @@ that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir import levels
-from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
+from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, Level
 from porism.ir.node import UOp
+from porism.lower.decompose import decompose
 from porism.lower.expand import expand
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
+from porism.lower.machine import Machine
+from porism.lower.private_memory import private_memory
 from porism.optimize.heuristic import arranged
 from porism.rewrite.graph import rewrite
+from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
 from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
 from porism.rules.reductions import REDUCTIONS
 from porism.schedule import assignments
+from porism.schedule.carried import rewritten, without_needless_buffers
+from porism.schedule.guards import shrink_ranges
 from porism.schedule.kernels import Call, kernels
-from porism.schedule.rangeify import rangeify
-from porism.schedule.split_reductions import split_reductions
+from porism.schedule.movement import early_movement
+from porism.schedule.rangeify import Ranged, rangeify
+from porism.schedule.ranges import flatten_ends, merge_ranges, split_ranges
 from porism.schedule.schedule import Assigned, Schedule, schedule
+from porism.schedule.split_reductions import split_reductions
+from porism.schedule.symbolic import symbolic
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+Watcher = Callable[[str, Level, UOp], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of the pipeline."""
+    """A step on one graph."""
 
     name: str
     run: Callable[[UOp], UOp]
     leaves: Level
 
 
-def _symbolic(sink: UOp) -> UOp:
-    return rewrite(sink, SYMBOLIC, trace=_trace.get())
+@dataclass(frozen=True, slots=True)
+class RangedStage:
+    """A step on the whole graph in ranges, with what is known of its stored values."""
+
+    name: str
+    run: Callable[[Ranged], Ranged]
 
 
-def _reductions(sink: UOp) -> UOp:
-    return rewrite(sink, REDUCING, trace=_trace.get())
+@dataclass(frozen=True, slots=True)
+class TargetStage:
+    """A step on a kernel that depends on the machine."""
+
+    name: str
+    run: Callable[[UOp, Target], UOp]
+    leaves: Level
 
 
-REDUCING: Final = REDUCTIONS + SYMBOLIC
+def _by(rules: RuleSet) -> Callable[[UOp], UOp]:
+    return lambda graph: rewrite(graph, rules, trace=_trace.get())
+
 
 GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
-"""On tensors with axes."""
 
-RANGED_STAGES: Final = (Stage("simplify reductions", _reductions, RANGED),)
-"""On the whole graph in ranges."""
+RANGED_STAGES: Final = (
+    RangedStage("simplify reductions", lambda r: rewritten(r, _by(REDUCTIONS + SYMBOLIC))),
+    RangedStage("remove buffers", without_needless_buffers),
+)
 
-KERNEL_STAGES: Final = (Stage("symbolic", _symbolic, KERNEL),)
-"""On each kernel."""
+KERNEL_STAGES: Final = (
+    Stage("early movement", early_movement, KERNEL),
+    Stage("flatten ends", flatten_ends, KERNEL),
+    Stage("split ranges", split_ranges, KERNEL),
+    Stage("symbolic", symbolic, KERNEL),
+    Stage("shrink ranges", shrink_ranges, KERNEL),
+    Stage("merge ranges", merge_ranges, KERNEL),
+    Stage("split merged ranges", split_ranges, KERNEL),
+    Stage("symbolic after merging", symbolic, KERNEL),
+)
 
-def to_lines(kernel: UOp, target: Target) -> list[UOp]:
-    """From a kernel with loops to a list of what a machine does."""
-    widest = max(target.vector_bits, default=0) // 8
-    kernel = local_memory(kernel)
-    kernel = arranged(kernel, target)
-    kernel = rewrite(kernel, SYMBOLIC_LATE)
-    kernel = expand(kernel, max(widest, 1))
-    kernel = rewrite(kernel, SYMBOLIC_LATE)
-    kernel = lower_index_dtype(kernel)
-    lines = linearize(kernel)
-    if settings.check:
-        levels.check_linear(lines, "linearize")
-    return lines
+TARGET_STAGES: Final = (
+    TargetStage("local memory", lambda kernel, _: local_memory(kernel), KERNEL),
+    TargetStage("arrange loops", arranged, KERNEL),
+    TargetStage("masks on loads", lambda kernel, _: _by(SYMBOLIC_LATE)(kernel), KERNEL),
+    TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
+    TargetStage("expand", lambda kernel, target: expand(kernel, _widest(target)), LANES),
+    TargetStage("symbolic on lanes", lambda kernel, _: _by(SYMBOLIC)(kernel), LANES),
+    TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), LANES),
+    TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), LANES),
+)
 
 
-Watcher = Callable[[str, Level, UOp], None]
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
-_trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
+def _widest(target: Target) -> int:
+    """The lanes of a vector of bytes."""
+    return max(target.vector_bits, default=8) // 8
+
+
+def _machine(target: Target) -> Machine:
+    return Machine(target=target, saturating_casts=True, divides_by_constants=True)
+
+
+# -- running the stages ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -99,19 +138,13 @@ def watched(watcher: Watcher, trace: Trace | None = None) -> Iterator[None]:
         _trace.reset(tokens[1])
 
 
-def run_stage(stage: Stage, graph: UOp) -> UOp:
-    """The graph after a stage, checked."""
-    result = stage.run(graph)
-    _seen(stage.name, stage.leaves, result)
-    return result
-
-
-def _seen(name: str, level: Level, graph: UOp) -> None:
+def _seen(name: str, level: Level, graph: UOp) -> UOp:
     if settings.check:
         levels.check(graph, level, name)
     watcher = _watcher.get()
     if watcher is not None:
         watcher(name, level, graph)
+    return graph
 
 
 def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
@@ -123,44 +156,49 @@ def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
         _done.clear()
     _seen("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
-        graph = run_stage(stage, graph)
-    found = rangeify(graph)
-    _seen("rangeify", RANGED, found.sink)
-    sink, reasons = found.sink, found.reasons
-    for stage in RANGED_STAGES:
-        sink = run_stage(stage, sink)
-    calls = [_finished(call) for call in kernels(sink, reasons)]
-    return schedule(sink, calls, _assigned(graph))
+        graph = _seen(stage.name, stage.leaves, stage.run(graph))
+    ranged = rangeify(graph)
+    _seen("rangeify", RANGED, ranged.sink)
+    for step in RANGED_STAGES:
+        ranged = step.run(ranged)
+        _seen(step.name, RANGED, ranged.sink)
+    calls = kernels(ranged.sink, ranged.reasons)
+    calls = [Call(to_kernel(call.kernel), call.values, call.why) for call in calls]
+    return schedule(ranged.sink, calls, _assigned(graph))
 
 
-def _assigned(graph: UOp) -> list[Assigned]:
-    found = list(assignments.targets(graph))
-    assignments.check([assign for _, assign in found])
-    return [
-        Assigned(place, assignments.base(assign), _stages(assignments.copy_kernel(assign)))
-        for place, assign in found
-    ]
-
-
-def _finished(call: Call) -> Call:
+def to_kernel(kernel: UOp) -> UOp:
     """A kernel after the stages that every kernel goes through; equal kernels only once."""
-    return Call(_stages(call.kernel), call.values, call.why)
-
-
-def _stages(kernel: UOp) -> UOp:
     done = _done.get(kernel)
     if done is None:
-        done = kernel
-        _seen("kernels", KERNEL, done)
+        done = _seen("kernels", KERNEL, kernel)
         for stage in KERNEL_STAGES:
-            done = run_stage(stage, done)
+            done = _seen(stage.name, stage.leaves, stage.run(done))
         if len(_done) >= MOST_KERNELS:
             _done.clear()
         _done[kernel] = done
     return done
 
 
+def to_lines(kernel: UOp, target: Target) -> list[UOp]:
+    """From a kernel with loops to a list of what a machine does."""
+    for stage in TARGET_STAGES:
+        kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
+    lines = linearize(kernel)
+    if settings.check:
+        levels.check_linear(lines, "linearize")
+    return lines
+
+
+def _assigned(graph: UOp) -> list[Assigned]:
+    found = list(assignments.targets(graph))
+    assignments.check([assign for _, assign in found])
+    return [
+        Assigned(place, assignments.base(assign), to_kernel(assignments.copy_kernel(assign)))
+        for place, assign in found
+    ]
+
+
 MOST_KERNELS: Final = 10_000
 _done: dict[UOp, UOp] = {}
 """Kernels before and after their stages."""
-

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from porism.backends.table import BACKENDS, Backend
+from porism.backends.table import Backend
 from porism.base import dtypes
-from porism.base.dtypes import DType, Kind, Space, boolean, f32, f64, i32
+from porism.base.dtypes import DType, boolean, f32, f64, i32
+from porism.base.errors import EvaluationError
 from porism.base.settings import settings
 from porism.engine.program import Program
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.ops import Group, Op
+from porism.ir.ops import Op
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
 from porism.lower.decompose import decompose
@@ -39,7 +42,7 @@ from tests.backends.running import (
     small_numbers,
     special_values,
 )
-from tests.graphs import examples, kernels, linear_kernels, tensor_graphs
+from tests.graphs import examples, kernels, tensor_graphs
 from tests.schedule.test_stages import arrays_for, same
 
 SCALARS: Final = [d for d in dtypes.scalars() if d is not dtypes.index]
@@ -131,3 +134,286 @@ def test_every_op(backend: Backend, dtype: DType, width: int) -> None:
         cases[f"kernel_{op.name}"] = (kernel, [result, *data])
     assert len(cases) > 10
     check(backend, cases)
+
+
+# -- conversions -----------------------------------------------------------------------------------
+
+
+def conversion_kernel(op: Op, source: DType, target: DType, width: int, size: int) -> UOp:
+    i = UOp.range(UOp.const(i32, size // width), 0)
+    value = pointer(1, source, size).index(i * width, dtype=source.vec(width))
+    value = op(value, dtype=target.vec(width))
+    out = pointer(0, target, size)
+    return ops.SINK(out.index(i * width, dtype=value.dtype).store(value).end(i))
+
+
+def one_way(source: DType, size: int) -> Array:
+    return np.resize(special_values(source), size)
+
+
+@pytest.mark.parametrize("source", SCALARS, ids=str)
+@pytest.mark.parametrize("width", [1, 8])
+def test_every_cast(backend: Backend, source: DType, width: int) -> None:
+    cases = {
+        f"kernel_{target.name}": (
+            conversion_kernel(ops.CAST, source, target, width, 48),
+            [np.zeros(48, target.numpy), one_way(source, 48)],
+        )
+        for target in SCALARS
+        if target is not source
+    }
+    check(backend, cases)
+
+
+@pytest.mark.parametrize("source", SCALARS, ids=str)
+@pytest.mark.parametrize("width", [1, 8])
+def test_every_bitcast(backend: Backend, source: DType, width: int) -> None:
+    cases = {
+        f"kernel_{target.name}": (
+            conversion_kernel(ops.BITCAST, source, target, width, 48),
+            [np.zeros(48, target.numpy), one_way(source, 48)],
+        )
+        for target in SCALARS
+        if target.numpy.itemsize == source.numpy.itemsize and boolean not in (source, target)
+    }
+    if source is not boolean:
+        check(backend, cases)
+
+
+# -- memory: wide, repeated, scattered, under conditions -------------------------------------------
+
+ACCESS_WIDTHS: Final = (1, 2, 3, 4, 8, 16, 32)
+
+
+def lanes(width: int, numbers: Sequence[int]) -> UOp:
+    if width == 1:
+        return UOp.const(i32, numbers[0])
+    return UOp(ops.VCONST, i32.vec(width), (), tuple(numbers))
+
+
+def spread(value: UOp, width: int) -> UOp:
+    return value if width == 1 else UOp(ops.VECTORIZE, None, (value,) * width)
+
+
+def access_kernels(dtype: DType, width: int) -> Iterator[tuple[str, UOp, int]]:
+    """Kernels that copy parameter 1 to 0 in all ways of access, and how many elements there are."""
+    rounds = 3
+    size = rounds * width
+    i = UOp.range(UOp.const(i32, rounds), 0)
+    vector = dtype.vec(width)
+    out, given, truths = pointer(0, dtype, size), pointer(1, dtype, size), pointer(2, boolean, size)
+    start = i * width
+    each = spread(start, width) + lanes(width, range(width))
+    back = lanes(width, range(size - 1, size - 1 - width, -1)) - spread(start, width)
+    some = truths.index(start, dtype=boolean.vec(width))
+    one = truths.index(start, dtype=boolean)
+    inside = each < size - width - 1
+    wide = given.index(start, dtype=vector)
+
+    def kernel(place: UOp, value: UOp) -> UOp:
+        return ops.SINK(place.store(value).end(i))
+
+    whole = out.index(start, dtype=vector)
+    yield "wide", kernel(whole, wide), size
+    yield "gathered", kernel(whole, given.index(back, dtype=vector)), size
+    yield "scattered", kernel(out.index(back, dtype=vector), wide), size
+    yield "gated_load", kernel(whole, given.index(start, one, dtype=vector)), size
+    yield "gated_store", kernel(out.index(start, one, dtype=vector), wide), size
+    beyond = each + width  # outside where the gate is closed
+    yield "masked_gather", kernel(whole, given.index(beyond, inside, dtype=vector)), size
+    yield "masked_scatter", kernel(out.index(beyond, inside, dtype=vector), wide), size
+    yield "masked_store", kernel(out.index(start, some, dtype=vector), wide), size
+    yield "masked_load", kernel(whole, given.index(start, some, dtype=vector)), size
+    if width > 1:
+        middle = UOp(ops.VECTORIZE, None, tuple(wide.gep(k) for k in reversed(range(width))))
+        yield "reversed", kernel(whole, middle), size
+        yield "shuffled", kernel(whole, wide.gep(*(k * 3 % width for k in range(width)))), size
+        one_lane = spread(wide.gep(width - 1), width)
+        yield "repeated", kernel(whole, some.where(one_lane, wide)), size
+
+
+@pytest.mark.parametrize("dtype", SCALARS, ids=str)
+def test_every_access(backend: Backend, dtype: DType) -> None:
+    cases = {}
+    for width in ACCESS_WIDTHS:
+        for name, kernel, size in access_kernels(dtype, width):
+            start = random_data(dtype, size, 3)
+            data = [start, random_data(dtype, size, width), random_data(boolean, size, width)]
+            cases[f"{name}{width}"] = (kernel, data)
+    check(backend, cases)
+
+
+def test_memory_beyond_a_closed_gate_is_not_touched(backend: Backend) -> None:
+    """The buffers end where pages end that may not be touched."""
+    width, size = 16, 24
+    i = UOp.range(UOp.const(i32, 2), 0)
+    each = spread(i * width, width) + lanes(width, range(width))
+    inside = each < size
+    value = pointer(1, f32, size).index(i * width, inside, dtype=f32.vec(width))
+    kernel = ops.SINK(pointer(0, f32, size).index(i * width, inside, dtype=value.dtype)
+                      .store(value).end(i))  # fmt: skip
+    function = loaded(backend, {"kernel": lowered(kernel, backend)})["kernel"]
+    given = at_the_end_of_a_page(size)
+    given[:] = np.arange(size)
+    found = at_the_end_of_a_page(size)
+    call(function, [found, given])
+    np.testing.assert_array_equal(found, given)
+
+
+def at_the_end_of_a_page(size: int) -> Array:
+    """Floats behind which there is memory that must not be touched."""
+    page = mmap.PAGESIZE
+    area = mmap.mmap(-1, 2 * page)
+    _KEPT.append(area)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    assert protect(start + page, page, 0) == 0
+    whole = np.frombuffer(area, np.float32, count=page // 4)
+    return whole[page // 4 - size :]
+
+
+_KEPT: Final[list[mmap.mmap]] = []
+
+
+# -- kernels of the pipeline -----------------------------------------------------------------------
+
+
+def buffers_for(lines: Sequence[UOp], kernel: UOp, seed: int) -> Data:
+    found: dict[int, Array] = {}
+    for node in toposort(kernel):
+        if node.op is ops.PARAM:
+            found[node.arg] = random_data(node.dtype.element, max(node.dtype.size, 1), seed + node.arg)
+    return [found.get(k, np.zeros(1, np.uint8)) for k in range(max(found, default=-1) + 1)]
+
+
+def exact(kernel: UOp) -> bool:
+    """Whether what a kernel computes does not hang on the order of float operations."""
+    return not any(
+        (n.op is ops.REDUCE and n.dtype.is_float and n.arg in (ops.ADD, ops.MUL))
+        or (n.op in TRANSCENDENTAL and n.dtype.is_float)
+        for n in toposort(kernel)
+    )
+
+
+@examples(40)
+@given(st.lists(kernels(types=SCALARS), min_size=6, max_size=12), st.integers(0, 1000))
+def test_random_kernels(backend: Backend, drawn: list[UOp], seed: int) -> None:
+    """Bit by bit what the evaluator computes of the same list, and of the kernel before it."""
+    target = backend.target()
+    chosen = [kernel for kernel in drawn if exact(kernel)]
+    named = {f"kernel{k}": to_lines(kernel, target) for k, kernel in enumerate(chosen)}
+    functions = loaded(backend, named)
+    for name, kernel in zip(named, chosen, strict=True):
+        buffers = buffers_for(named[name], kernel, seed)
+        try:
+            expected = evaluated(kernel, buffers)
+        except EvaluationError:
+            continue  # a kernel without a meaning
+        found = [b.copy() for b in buffers]
+        call(functions[name], found)
+        compare(name, named[name], expected, found)
+
+
+@examples(40)
+@given(
+    st.lists(tensor_graphs(types=SCALARS), min_size=4, max_size=8), st.integers(0, 1000)
+)
+def test_random_tensor_programs(backend: Backend, roots: list[UOp], seed: int) -> None:
+    for root in roots:
+        check_program(backend, root, arrays_for(root, seed))
+
+
+@examples(20)
+@given(tensor_graphs(empty=True), st.integers(0, 1000))
+def test_empty_tensor_programs(backend: Backend, root: UOp, seed: int) -> None:
+    check_program(backend, root, arrays_for(root, seed))
+
+
+def check_program(backend: Backend, root: UOp, data: Mapping[int, Array]) -> None:
+    sink = ops.SINK(root)
+    with np.errstate(all="ignore"):
+        expected = evaluate(sink, data)[0]
+        schedule = to_schedule(sink)
+        inputs = [
+            np.ascontiguousarray(data.get(k, np.zeros(0))).reshape(-1)
+            for k in range(max(data, default=-1) + 1)
+        ]
+        found = Program(schedule, backend).run(inputs, {})[0]
+    same(backend.name, expected, found.reshape(expected.shape))
+
+
+# -- sizes around the widths of vectors, threads, symbolic sizes -----------------------------------
+
+SIZES: Final = range(1, 41)
+TAIL_TYPES: Final = (dtypes.f32, dtypes.f64, dtypes.i8, dtypes.u16, dtypes.i64, boolean, dtypes.bf16)
+
+
+def tail_kernels(dtype: DType, size: int) -> Iterator[tuple[str, UOp]]:
+    i, k = UOp.range(size, 0), UOp.range(size, 1, Axis.REDUCE)
+    out, given = pointer(0, dtype, size), pointer(1, dtype, size * size)
+    plus = ops.OR if dtype is boolean else ops.ADD
+    times = ops.AND if dtype is boolean else ops.MUL
+    yield "copy", ops.SINK(out.index(i).store(given.index(i)).end(i))
+    yield "backwards", ops.SINK(out.index(i).store(given.index(size - 1 - i)).end(i))
+    row = given.index(i * size + k)
+    yield "rows", ops.SINK(out.index(i).store(row.reduce(plus, k)).end(i))
+    column = given.index(k * size + i)
+    yield "columns", ops.SINK(out.index(i).store(column.reduce(plus, k)).end(i))
+    product = times(row, given.index(k))
+    yield "products", ops.SINK(out.index(i).store(product.reduce(plus, k)).end(i))
+    largest = row.reduce(ops.MAX, k)
+    yield "largest", ops.SINK(out.index(i).store(largest).end(i))
+
+
+@pytest.mark.parametrize("dtype", TAIL_TYPES, ids=str)
+def test_tails(backend: Backend, dtype: DType) -> None:
+    named, cases = {}, {}
+    for size in SIZES:
+        data = [small_numbers(dtype, size, 1), small_numbers(dtype, size * size, 2)]
+        for name, kernel in tail_kernels(dtype, size):
+            named[f"{name}{size}"] = to_lines(kernel, backend.target())
+            cases[f"{name}{size}"] = (kernel, data)
+    functions = loaded(backend, named)
+    for name, (kernel, buffers) in cases.items():
+        found = [b.copy() for b in buffers]
+        call(functions[name], found)
+        compare(name, named[name], evaluated(kernel, buffers), found)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_threads(backend: Backend, threads: int) -> None:
+    """A loop that is shared among threads leaves the same, however it is cut."""
+    sizes = [UOp.const(dtypes.index, n) for n in (300, 211)]
+    a, b = (UOp(ops.PARAM, f32, tuple(sizes), k) for k in range(2))
+    total = UOp(ops.REDUCE_AXIS, None, (a * b + a,), (ops.ADD, (1,)))
+    generator = np.random.default_rng(0)
+    data = {k: generator.integers(-4, 5, (300, 211)).astype(np.float32) for k in range(2)}
+    with settings.override(threads=threads):
+        check_program(backend, a * b + a, data)
+        check_program(backend, total, data)
+
+
+def test_a_shared_loop_can_be_cut_anywhere(backend: Backend) -> None:
+    i = UOp.range(UOp.const(i32, 100), 0, Axis.THREAD)
+    value = pointer(1, f64, 100).index(i) * 3.0
+    kernel = ops.SINK(pointer(0, f64, 100).index(i).store(value).end(i))
+    function = loaded(backend, {"kernel": lowered(kernel, backend)})["kernel"]
+    given = np.arange(100.0)
+    for parts in (1, 3, 7, 100, 101):
+        found = np.zeros(100)
+        call(function, [found, given], parts=parts)
+        np.testing.assert_array_equal(found, given * 3)
+
+
+def test_variables_are_given_at_run_time(backend: Backend) -> None:
+    n = UOp.variable("n", 0, 40)
+    i = UOp.range(n, 0)
+    kernel = ops.SINK(pointer(0, f32, 40).index(i).store(pointer(1, f32, 40).index(i)).end(i))
+    function = loaded(backend, {"kernel": to_lines(kernel, backend.target())})["kernel"]
+    given = np.arange(40, dtype=np.float32)
+    for size in (0, 1, 17, 40):
+        found = np.full(40, -1, np.float32)
+        call(function, [found, given], {"n": size})
+        np.testing.assert_array_equal(found[:size], given[:size])
+        assert (found[size:] == -1).all()

@@ -45,6 +45,7 @@ EXAMPLES: dict[str, list[UOp]] = {
     "cast-inside": [F.cast(i32)],
     "widen-arithmetic": [F.cast(dtypes.bf16) * G.cast(dtypes.bf16)],
     "widen-cast": [X.cast(dtypes.f16)],
+    "widen-reduce": [F.cast(dtypes.bf16).reduce(op, *F.ranges) for op in (ops.MAX, ops.ADD)],
 }
 
 

@@ -132,6 +132,27 @@ def test_quotients_by_powers_of_two_are_products(kind: DType) -> None:
         assert after is x / divisor
 
 
+HALVES = Machine(
+    target=Target(
+        name="halves", ops=GENERIC_CPU.ops, dtypes=GENERIC_CPU.dtypes | {"f16", "bf16", "fp8e4m3"}
+    )
+)
+"""A machine that has small floats, but few ops on them."""
+
+
+@pytest.mark.parametrize("kind", [dtypes.f16, dtypes.bf16, dtypes.fp8e4m3])
+def test_small_floats_that_a_machine_has(kind: DType) -> None:
+    every = np.arange(1 << kind.bits).astype(f"uint{kind.bits}").view(kind.numpy)
+    (x,) = operands(len(every), kind)
+    for op in (ops.ROUND, ops.FLOOR, ops.CEIL, ops.TRUNC):
+        check(op(x), [every], HALVES)
+    for target in (i8, i32, u64):
+        check(x.cast(target), [every], HALVES)
+    chance = np.random.default_rng(3)
+    arrays = [chance.permutation(every) for _ in "abc"]
+    check(ops.MULACC(*operands(len(every), kind, kind, kind)), arrays, HALVES)
+
+
 FEW = Target(
     name="few",
     ops=frozenset(("ADD", "MUL", "LT", "EQ", "AND", "OR", "XOR", "SHL", "SHR", "WHERE", "NEG")),

@@ -205,6 +205,22 @@ def test_memory_keeps_the_bits(kind: DType, lanes: int) -> None:
     assert (before[0].view(after[0].dtype) == after[0]).all()
 
 
+def test_elements_that_are_not_loaded_yet() -> None:
+    """Before loads are explicit: out[i] = the largest of a[4*i] … a[4*i + 3], where i < 6."""
+    kind = dtypes.bf16
+    out, a = (UOp(ops.PARAM, kind.pointer(size=n), (), k) for k, n in ((0, 8), (1, 32)))
+    i, j = (UOp.range(UOp.const(i32, n), axis) for axis, n in ((0, 8), (1, 4)))
+    largest = a.index(i * 4 + j).reduce(ops.MAX, j)
+    value = (i < 6).where(largest, UOp.const(kind, 2.0))
+    root = ops.SINK(out.index(i).store(value).end(i))
+    numbers = np.random.default_rng(9).normal(0, 1, 32).astype(kind.numpy)
+    before: list[Any] = [np.zeros(8, kind.numpy), numbers]
+    after = [v.view(np.uint16).copy() for v in before]
+    run_kernel(root, before)
+    run_kernel(decompose(root, PLAIN), after)
+    assert (before[0].view(np.uint16) == after[0]).all()
+
+
 def test_types_that_the_target_has_stay() -> None:
     (x,) = operands(4, dtypes.bf16)
     assert decompose(x + x, Machine(target=H200)) is x + x

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from porism.backends.llvm.host import host
-from porism.backends.llvm.library import Function, load
+from porism.backends.function import Function
 from porism.backends.llvm.pool import Pool
+from porism.backends.table import BACKENDS, Backend
 from porism.base.settings import settings
 from porism.evaluate import evaluate
 from porism.ir import ops
@@ -29,7 +29,7 @@ from porism.schedule.schedule import Buffer, Role, Schedule
 ALIGNMENT: Final = 128
 """Of buffers, in bytes."""
 
-_functions: dict[UOp, Function] = {}
+_functions: dict[tuple[str, UOp], Function] = {}
 _lock = threading.RLock()
 _pools: dict[tuple[int, int], Pool] = {}
 
@@ -57,9 +57,9 @@ def new_array(size: int, dtype: np.dtype[np.generic]) -> Array:
 class Program:
     """One schedule, ready to run."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, backend: Backend = BACKENDS["llvm"]) -> None:
         self.schedule = schedule
-        self.functions = compiled([step.kernel for step in schedule.steps])
+        self.functions = compiled([step.kernel for step in schedule.steps], backend)
         self.slots: list[list[int]] = [[] for _ in schedule.buffers]
         self.variables: list[tuple[int, str]] = []
         self.begins: list[int] = []
@@ -99,7 +99,8 @@ class Program:
         for k, function in enumerate(self.functions):
             jobs[3 * k] = function.address
             jobs[3 * k + 1] = start + 8 * self.begins[k]
-            jobs[3 * k + 2] = 1 if function.parallel is None else number(function.parallel, variables)
+            shared = function.parallel
+            jobs[3 * k + 2] = 1 if shared is None else number(shared, variables)
         pool().run(ctypes.addressof(jobs), many)
         return [outputs[place] for place in schedule.outputs]
 
@@ -117,13 +118,16 @@ def size_of(buffer: Buffer, variables: Mapping[str, int]) -> int:
     return total
 
 
-def compiled(kernels: Sequence[UOp]) -> list[Function]:
+def compiled(kernels: Sequence[UOp], backend: Backend = BACKENDS["llvm"]) -> list[Function]:
     """Kernels in machine code; new ones are compiled together."""
+    assert backend.load is not None, "the evaluator has no machine code"
     with _lock:
-        missing = [k for k in dict.fromkeys(kernels) if k not in _functions]
+        keys = [(backend.name, kernel) for kernel in kernels]
+        missing = [key for key in dict.fromkeys(keys) if key not in _functions]
         if missing:
-            named = {f"kernel{n}": to_lines(k, host()) for n, k in enumerate(missing)}
-            found = load(named)
-            for n, k in enumerate(missing):
-                _functions[k] = found[f"kernel{n}"]
-        return [_functions[k] for k in kernels]
+            target = backend.target()
+            named = {f"kernel{n}": to_lines(k, target) for n, (_, k) in enumerate(missing)}
+            found = backend.load(named)
+            for n, key in enumerate(missing):
+                _functions[key] = found[f"kernel{n}"]
+        return [_functions[key] for key in keys]

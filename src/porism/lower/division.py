@@ -102,7 +102,7 @@ def floor_quotient(x: UOp, divisor: int, machine: Machine) -> UOp:
 def _constant(node: UOp) -> int:
     """The divisor, if it is a constant above 0; else 0."""
     divisor = node.src[1]
-    return divisor.arg if divisor.op is ops.CONST and divisor.arg > 0 else 0
+    return int(divisor.arg) if divisor.op is ops.CONST and divisor.arg > 0 else 0
 
 
 @procedure("divide-by-power", (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD))
@@ -217,7 +217,7 @@ def shift_inside(node: UOp, machine: Machine) -> UOp | None:
     bits = node.dtype.bits
     if machine.total_shifts or not _is_word(node.dtype):
         return None
-    if 0 <= amount.vmin and amount.vmax < bits:
+    if amount.vmin >= 0 and amount.vmax < bits:
         return None
     moved = node.op(x, amount & (bits - 1))
     out = x.lift(0)
@@ -232,7 +232,7 @@ def product_by_power(node: UOp, machine: Machine) -> UOp | None:
     factor = node.src[1]
     if not machine.shifts_for_products or not _is_word(node.dtype) or factor.op is not ops.CONST:
         return None
-    bits = factor.arg & ((1 << node.dtype.bits) - 1)  # the least integer is a power of two
+    bits = int(factor.arg) & ((1 << node.dtype.bits) - 1)  # the least integer is a power of two
     if bits < 2 or bits & (bits - 1):
         return None
     return node.src[0] << (bits.bit_length() - 1)

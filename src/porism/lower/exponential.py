@@ -24,13 +24,14 @@ def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:
     # first, so that it is rounded once, by the last product.
     lift = 64.0 if a.width == 32 else 512.0
     least = a.number(float(-(a.bias + a.fraction + 2)))
-    bounded = (x < least).where(least, x)
+    below = x < least
+    bounded = below.where(least, x)
     small = x < float(-(a.bias - 2))
     near = small.where(bounded + lift, bounded)
     whole, shifted = a.nearest(near)
     f = near - whole
     if low is not None:
-        f = f + low
+        f = f + below.where(a.number(0.0), low)
     p = a.fused_sum(f, a.polynomial(f, coefficients.EXP2[a.name]), a.number(1.0))
     # the integer is in the lowest bits of `shifted`: there it goes straight into the exponent
     scaled = a.of_bits(a.bits(p) + (a.bits(shifted) << a.fraction))
@@ -46,7 +47,7 @@ def _taken_apart(a: Floats, x: UOp) -> Pair:
     exponent = (word - _LEAST_BITS[a.name]) >> a.fraction
     m = a.of_bits(word - (exponent << a.fraction))
     offset = tiny.where(a.number(a.magic + lift), a.number(a.magic))
-    return m - 1.0, a.from_small_integer(exponent, offset)
+    return m - 1.0, a.above_magic(exponent) - offset
 
 
 def _log2_of_positive(a: Floats, x: UOp) -> UOp:

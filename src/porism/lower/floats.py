@@ -84,9 +84,9 @@ class Floats:
         return high, a_low * b_low + (a_low * b_high + (a_high * b_low + rest))
 
     def halves(self, x: UOp) -> Pair:
-        """x as a sum of two numbers of half the bits: the upper one is cut off."""
+        """x as a sum of two numbers of half the bits: the upper one is rounded."""
         cut = (self.fraction + 2) // 2
-        high = self.of_bits(self.bits(x) & -(1 << cut))
+        high = self.of_bits((self.bits(x) + (1 << (cut - 1))) & -(1 << cut))
         return high, x - high
 
     # -- rounding ----------------------------------------------------------------------------------
@@ -100,11 +100,9 @@ class Floats:
         shifted = x + self.magic
         return shifted - self.magic, shifted
 
-    def from_small_integer(self, word: UOp, minus: UOp | float = 0.0) -> UOp:
-        """A small signed word as a float, less a small number."""
-        magic = self.number(self.magic)
-        offset = magic + minus if isinstance(minus, float) else minus
-        return self.of_bits(word + self.magic_bits) - offset
+    def above_magic(self, word: UOp) -> UOp:
+        """The magic number plus a small signed word."""
+        return self.of_bits(word + self.magic_bits)
 
 
 INFINITY: Final = math.inf

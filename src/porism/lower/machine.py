@@ -15,7 +15,7 @@ class Machine:
     fuse: bool = False
     """Whether x*y + z of floats becomes MULACC, which rounds once instead of twice."""
     total_division: bool = False
-    """Whether CDIV and CMOD by zero give 0, and the smallest integer by -1 wraps; else they trap."""
+    """Whether CDIV and CMOD by zero give 0, and the least integer by -1 wraps; else they trap."""
     total_shifts: bool = False
     """Whether a shift by the width or more moves everything out; else its result is anything."""
     saturating_casts: bool = False
@@ -33,5 +33,3 @@ class Machine:
 
     def has(self, name: str) -> bool:
         return name in self.target.ops
-
-

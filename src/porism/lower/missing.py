@@ -92,10 +92,12 @@ FUSED = RuleSet(
 @procedure("round-by-sum", (ops.ROUND, ops.FLOOR, ops.CEIL, ops.TRUNC), with_context=True)
 def rounded(node: UOp, machine: Machine) -> UOp | None:
     """Round to whole numbers by adding a number whose last bit is worth 1."""
-    if node.dtype.element not in (f32, f64):
+    x, kind = node.src[0], node.dtype
+    if not kind.is_float:
         return None
-    x = node.src[0]
-    a = Floats(node.dtype, machine.fused)
+    if kind.element not in (f32, f64):
+        return node.op(x.cast(f32.vec(kind.count))).cast(kind)
+    a = Floats(kind, machine.fused)
     size = a.magnitude(x)
     edge = 2.0**a.fraction  # from here on every number is whole
     whole = (size + edge) - edge
@@ -128,15 +130,21 @@ def odd_sum(a: Floats, x: UOp, y: UOp) -> UOp:
 
 @procedure("mulacc-exactly", (ops.MULACC,), with_context=True)
 def mulacc(node: UOp, machine: Machine) -> UOp | None:
-    """x*y + z of floats rounded once: f32 in f64; f64 in twice the precision."""
+    """x*y + z of floats rounded once: in f64; of f64 in twice the precision."""
     kind = node.dtype
-    if kind.element is f32:
-        wide = f64.vec(kind.count)
-        x, y, z = (s.cast(wide) for s in node.src)
-        return odd_sum(Floats(wide, machine.fused), x * y, z).cast(kind)
+    if not kind.is_float:
+        return None
     if kind.element is f64:
         return _long_mulacc(Floats(kind, False), *node.src)
-    return None
+    return wide_mulacc(node)
+
+
+def wide_mulacc(node: UOp) -> UOp:
+    """x*y + z of floats up to f32: their product is exact in f64, and the sum rounded to odd."""
+    kind = node.dtype
+    wide = f64.vec(kind.count)
+    x, y, z = (s.cast(wide) for s in node.src)
+    return odd_sum(Floats(wide, False), x * y, z).cast(kind)
 
 
 def _long_mulacc(a: Floats, x: UOp, y: UOp, z: UOp) -> UOp:
@@ -147,8 +155,9 @@ def _long_mulacc(a: Floats, x: UOp, y: UOp, z: UOp) -> UOp:
     lower, lower_rest = _exact_sum(low, rest)
     whole, whole_rest = _exact_sum(upper, lower)
     result = whole + odd_sum(a, whole_rest, lower_rest)
-    finite = result.eq(result) & (a.magnitude(result) < math.inf)
-    return finite.where(result, high + z)
+    size = a.magnitude(result)
+    ordinary = (size > 0.0) & (size < math.inf)  # otherwise that is the sign of zero, or NaN
+    return ordinary.where(result, high + z)
 
 
 def _exact_sum(x: UOp, y: UOp) -> tuple[UOp, UOp]:
@@ -166,6 +175,8 @@ def cast_inside(node: UOp, machine: Machine) -> UOp | None:
     x, kind = node.src[0], node.dtype
     if machine.saturating_casts or not x.dtype.is_float or not kind.is_integer:
         return None
+    if x.dtype.element not in (f32, f64):  # which need not have the limits
+        return x.cast(f32.vec(kind.count)).cast(kind)
     if x.op is ops.WHERE and x is _inside_only(x.src[1], kind):
         return None
     low, end = _limits(x, kind)
@@ -188,15 +199,17 @@ def _inside_only(x: UOp, kind: DType) -> UOp:
 @procedure("quotient-by-power", (ops.FDIV,))
 def quotient_by_power(node: UOp) -> UOp | None:
     """Divide a float by a power of two with a product, which is exact."""
-    divisor = node.src[1]
-    if divisor.op is not ops.CONST or not math.isfinite(divisor.arg) or not divisor.arg:
+    if node.src[1].op is not ops.CONST:
         return None
-    fraction, exponent = math.frexp(divisor.arg)
+    divisor = float(node.src[1].arg)
+    if not math.isfinite(divisor) or not divisor:
+        return None
+    fraction, exponent = math.frexp(divisor)
     lane = node.dtype.element
     largest = 126 if lane is f32 else 1022 if lane is f64 else 0
     if abs(fraction) != 0.5 or abs(exponent - 1) > largest:
         return None
-    return node.src[0] * (1.0 / divisor.arg)
+    return node.src[0] * (1.0 / divisor)
 
 
 ROUNDING = RuleSet("rounding", theory=Theory.FLOATS, rules=(rounded, mulacc, quotient_by_power))

@@ -2,10 +2,10 @@
 
     sin(x) = ±sin(r) or ±cos(r),  where r = x - n*pi/2 is between -pi/4 and pi/4, and n decides
 
-Where x is not large, n*pi/2 is subtracted in parts whose products with n are exact (Cody and Waite).
-Where it is, x is an integer times a power of two, and of its product with 1/(2 pi) only the digits
-behind the point count: they are computed with integers, from those digits of 1/(2 pi) that the
-exponent of x selects (Payne and Hanek). Both are computed, and one is chosen.
+Where x is not large, n*pi/2 is subtracted in parts whose products with n are exact (Cody and
+Waite). Where it is, x is an integer times a power of two, and of its product with 1/(2 pi) only the
+digits behind the point count: they are computed with integers, from those digits of 1/(2 pi) that
+the exponent of x selects (Payne and Hanek). Both are computed, and one is chosen.
 """
 
 from __future__ import annotations
@@ -82,19 +82,20 @@ def _by_digits(a: Floats, x: UOp, size: UOp) -> Reduced:
         turns, rest = _long_product(significand, digits)
     quarters = (turns + (1 << 61)) >> 62
     signed = (turns - (quarters << 62)).bitcast(long)
-    # as a sum of two floats: the upper bits exactly, and what is behind them
+    # as a sum of two floats: the upper bits, rounded so that nothing cancels, and the rest
     cut = 62 - a.fraction
-    behind = signed & ((1 << cut) - 1)
+    whole = (signed + (1 << (cut - 1))) >> cut
+    behind = signed - (whole << cut)
     scale = 2.0**-64
     if rest is not None:
-        behind = (behind << (63 - cut)) | (rest >> (cut + 1)).bitcast(long)
+        behind = (behind << (63 - cut)) + (rest >> (cut + 1)).bitcast(long)
         scale = 2.0 ** (cut - 127)
-    high = (signed >> cut).cast(a.word).cast(a.dtype)
+    high, back = whole.cast(a.word).cast(a.dtype), behind.cast(a.dtype)
+    upper = 2.0 ** (cut - 64)
     turn, turn_low = coefficients.TURN[a.name]
-    main, main_low = a.product(high, a.number(turn * 2.0 ** (cut - 64)))
-    low = a.fused_sum(
-        high, a.number(turn_low * 2.0 ** (cut - 64)), behind.cast(a.dtype) * (turn * scale)
-    )
+    main, main_low = a.product(high, a.number(turn * upper))
+    low = a.fused_sum(high, a.number(turn_low * upper), back * (turn_low * scale))
+    low = a.fused_sum(back, a.number(turn * scale), low)
     r, r_low = a.total(main, main_low + low)
     # sin(-x) = -sin(x): the sign of x counts as two quarters
     half = (a.bits(x) >> (a.width - 2)) & 2
@@ -115,9 +116,7 @@ def _selected(skipped: UOp, count: int, largest: int) -> list[UOp]:
         skip //= 2
     shift = skipped & 31
     # a shift by 32 would move everything out: it is done in two steps
-    return [
-        (digits[k] << shift) | ((digits[k + 1] >> 1) >> (shift ^ 31)) for k in range(count)
-    ]
+    return [(digits[k] << shift) | ((digits[k + 1] >> 1) >> (shift ^ 31)) for k in range(count)]
 
 
 def _short_product(m: UOp, w: Sequence[UOp]) -> UOp:

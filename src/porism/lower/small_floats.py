@@ -27,7 +27,7 @@ from porism.ir.ops import Group
 from porism.ir.walk import toposort
 from porism.lower.floats import Floats
 from porism.lower.machine import Machine
-from porism.lower.missing import odd_sum
+from porism.lower.missing import wide_mulacc
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet, procedure
 
@@ -157,9 +157,7 @@ def widen_arithmetic(node: UOp, machine: Machine) -> UOp | None:
     if not _lacks(kind, machine):
         return None
     if node.op is ops.MULACC:
-        wide = f64.vec(kind.count)
-        x, y, z = (s.cast(wide) for s in node.src)
-        return odd_sum(Floats(wide, machine.fused), x * y, z).cast(kind)
+        return wide_mulacc(node)
     made = node.op(*(s.cast(f32.vec(kind.count)) for s in node.src))
     return made if node.op.group is Group.COMPARISON else made.cast(kind)
 
@@ -178,7 +176,16 @@ def widen_cast(node: UOp, machine: Machine) -> UOp | None:
     return None
 
 
-WIDEN = RuleSet("widen", theory=tuple(Theory), rules=(widen_arithmetic, widen_cast))
+@procedure("widen-reduce", (ops.REDUCE,), with_context=True)
+def widen_reduce(node: UOp, machine: Machine) -> UOp | None:
+    """Reduce small floats in f32, and round once at the end: more exact than after each step."""
+    value, *ranges = node.src
+    if not _lacks(node.dtype, machine):
+        return None
+    return value.cast(f32.vec(node.dtype.count)).reduce(node.arg, *ranges).cast(node.dtype)
+
+
+WIDEN = RuleSet("widen", theory=tuple(Theory), rules=(widen_arithmetic, widen_cast, widen_reduce))
 
 
 # -- values as bits --------------------------------------------------------------------------------

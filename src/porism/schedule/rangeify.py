@@ -50,6 +50,8 @@ class Ranged:
     sink: UOp
     reasons: dict[UOp, str]
     """For each BUFFERIZE in memory, why it is there."""
+    asked: frozenset[UOp]
+    """Those that a CONTIGUOUS or COPY asked for: they stay, whatever they cost."""
 
 
 def rangeify(sink: UOp) -> Ranged:
@@ -129,9 +131,12 @@ class _Rangeify:
             for node, place in self.places.items()
             if isinstance(place, Stored)
         }
+        asked = [self.kept[n] for n in self.order if n.op in ALWAYS_STORED and n in self.kept]
         if self.opaque:
-            sink, reasons = self._transparent(sink, reasons)
-        return Ranged(sink, reasons)
+            sink, *rest = self._transparent(sink, *reasons, *asked)
+            reasons = dict(zip(rest, reasons.values(), strict=False))
+            asked = rest[len(reasons) :]
+        return Ranged(sink, reasons, frozenset(asked))
 
     # -- what is asked of each node ----------------------------------------------------------------
 
@@ -332,13 +337,13 @@ class _Rangeify:
         # a sum begins with 0, and 0 + -0.0 is 0.0
         return value + 0.0 if op is ops.ADD and node.dtype.is_float else value
 
-    def _transparent(self, sink: UOp, reasons: dict[UOp, str]) -> tuple[UOp, dict[UOp, str]]:
-        """The values of index tensors instead of the variables that stood for them."""
+    def _transparent(self, *nodes: UOp) -> tuple[UOp, ...]:
+        """Nodes with the values of index tensors instead of the variables that stood for them."""
         values = {v: self._read(tensor, use.element) for v, (tensor, use) in self.opaque.items()}
-        whole = ops.SINK(sink, *reasons)
+        whole = ops.SINK(*nodes)
         while any(node in values for node in toposort(whole)):  # values may have variables too
             whole = substitute(whole, values)
-        return whole.src[0], dict(zip(whole.src[1:], reasons.values(), strict=True))
+        return whole.src
 
 
 def _factors(size: int, divisors: set[int]) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from porism.tensor.shapes import (
     normal_axis,
     refuse,
     same,
+    size_text,
     sizes_of,
     to_text,
 )
@@ -125,8 +126,8 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
             total = part if isinstance(total, int) and total == 0 else total + part
         if not same(total, size):
             raise refuse(
-                f"split of an axis of size {to_text((size,))[1:-2]} into {given!r}",
-                f"the parts have {to_text((total,))[1:-2]} elements together",
+                f"split of an axis of size {size_text(size)} into {given!r}",
+                f"the parts have {size_text(total)} elements together",
                 "give sizes that sum to that of the axis",
             )
     else:

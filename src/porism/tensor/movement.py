@@ -20,6 +20,7 @@ from porism.tensor.shapes import (
     product,
     refuse,
     same,
+    size_text,
     sizes_of,
     to_text,
 )
@@ -139,7 +140,7 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
         if not is_one(sizes[place]):
             raise refuse(
                 f"cannot squeeze axis {place} of a tensor of shape {to_text(sizes)}",
-                f"its size is {to_text((sizes[place],))[1:-2]}, and not 1",
+                f"its size is {size_text(sizes[place])}, and not 1",
                 "name axes of size 1, or index the axis with an int",
             )
     return Tensor(
@@ -305,7 +306,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
     if r < 1 or (isinstance(channels, int) and channels % (r * r)):
         raise refuse(
             f"pixel_shuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
-            f"{to_text((channels,))[1:-2]} channels do not divide by {r}·{r}",
+            f"{size_text(channels)} channels do not divide by {r}·{r}",
             "choose a factor whose square divides the channels",
         )
     c = channels // (r * r)

@@ -15,9 +15,9 @@ from porism.engine.realize import realize
 from porism.engine.storage import array_of, realized
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
-from porism.tensor.primitive import Dim, permute, reshape
+from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import name_of
-from porism.tensor.shapes import product, refuse, sizes_of, to_text
+from porism.tensor.shapes import product, refuse, size_text, sizes_of, to_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -135,7 +135,7 @@ class Tensor:
             return int(first.vmin)
         raise refuse(
             "len() of a tensor whose first axis is symbolic",
-            f"its size is {to_text((first,))[1:-2]}, and len() is an int",
+            f"its size is {size_text(first)}, and len() is an int",
             "use .shape[0]",
         )
 
@@ -152,10 +152,10 @@ class Tensor:
 
     def _buffer(self) -> UOp:
         """The buffer with the values, computed if need be."""
-        sizes = sizes_of(self.node)
         buffer = realize([self.node])[0]
         # A size that is symbolic stays so: it is what this tensor has in common with others.
-        self.node = reshape(buffer, sizes)
+        if all(isinstance(size, int) for size in self.shape):
+            self.node = buffer
         return buffer
 
     def numpy(self) -> Array:

@@ -111,7 +111,7 @@ def is_defined(node: UOp) -> bool:
     a, b = node.src
     lane = node.dtype.element
     if node.op in (ops.SHL, ops.SHR):
-        inside = 0 <= b.vmin and b.vmax < lane.bits
+        inside = b.vmin >= 0 and b.vmax < lane.bits
         return inside and (node.op is ops.SHR or lane.kind is Kind.UNSIGNED)
     if node.op in (ops.IDIV, ops.MOD) and not (a.vmin >= 0 and b.vmin >= 0):
         return False  # they round down, and C towards zero

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from porism.backends.function import parameters
 from porism.base.dtypes import DType, Kind, boolean
 from porism.base.errors import PorismError
 from porism.ir import ops
@@ -44,13 +45,6 @@ def memory_type(dtype: DType) -> str:
     if lane is not boolean:
         return type_of(dtype)
     return f"<{dtype.count} x i8>" if dtype.count > 1 else "i8"
-
-
-def parameters(lines: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
-    """The buffers of a kernel by number, and its variables by name."""
-    buffers = sorted((n for n in lines if n.op is ops.PARAM), key=lambda n: int(n.arg))
-    variables = sorted((n for n in lines if n.op is ops.VARIABLE), key=lambda n: str(n.arg[0]))
-    return buffers, variables
 
 
 class Renderer:

@@ -1,0 +1,221 @@
+"""Schedule: from a tensor program to kernels, ours beside tinygrad's.
+
+Every program is built and scheduled in a fresh process, after a tiny one that loads what is loaded
+when it is first used; the compilers take turns, and medians are shown. Ours goes further: its
+schedule has the indices of every kernel simplified, which tinygrad leaves to its code generator.
+Nothing is run. Divisions are counted in the kernels of programs that move data; tinygrad's after
+the passes of its code generator that simplify them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks import models, peers
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = {"dense layers": (10, 30, 100, 300, 1000), "GPT-2 blocks": (1, 3, 12, 48)}
+SECONDS = ("first", "build", "schedule")
+
+Task = tuple[str, str, int | None]
+"""The table of a program, its name, and a number of layers."""
+Figures = dict[str, Any]
+
+
+def worker(compiler: str, folder: Path, task: Task) -> Figures:
+    """What one process of a compiler says about a program."""
+    words = [str(word) for word in task if word is not None]
+    environment = {**peers.environment(folder, ROOT / "src"), "DEV": "CPU"}
+    result = subprocess.run(
+        [sys.executable, "-m", "benchmarks.schedule_worker", compiler, *words],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        return {"error": (result.stderr.strip().splitlines() or ["it failed"])[-1][:200]}
+    found: Figures = json.loads(result.stdout)
+    return found
+
+
+def measure(tasks: list[Task], rounds: int, only: str | None) -> list[dict[str, Figures]]:
+    """For every program the figures of every compiler that is here."""
+    folders = {"porism": ROOT / "src"}
+    tinygrad = None if only == "porism" else peers.install("tinygrad")
+    if tinygrad is not None:
+        folders["tinygrad"] = tinygrad
+    console = Console(stderr=True)
+    found = []
+    for task in track(tasks, "scheduled", console=console, disable=not console.is_terminal):
+        runs: dict[str, list[Figures]] = {name: [] for name in folders}
+        for _ in range(rounds):
+            for name, folder in folders.items():
+                runs[name].append(worker(name, folder, task))
+        found.append({name: middle(figures) for name, figures in runs.items()})
+    return found
+
+
+def middle(runs: list[Figures]) -> Figures:
+    """The medians of some runs of the same."""
+    for run in runs:
+        if "error" in run:
+            return run
+    return {**runs[0], **{key: statistics.median(run[key] for run in runs) for key in SECONDS}}
+
+
+def seconds(figures: Figures) -> float:
+    """From the functions of the program to its kernels."""
+    return float(figures["build"] + figures["schedule"])
+
+
+def cells(found: dict[str, Figures]) -> list[str]:
+    """Milliseconds and kernels of each compiler, and how many times longer the peer takes."""
+    row = []
+    for figures in found.values():
+        if "error" in figures:
+            row += ["failed", "", ""]
+        else:
+            times = (f"{figures[key] * 1000:,.1f}" for key in ("build", "schedule"))
+            row += [*times, str(figures["kernels"])]
+    return [*row, *ratios(found)]
+
+
+def ratios(found: dict[str, Figures]) -> list[str]:
+    if len(found) == 1:
+        return []
+    if any("error" in figures for figures in found.values()):
+        return ["", ""]
+    ours, theirs = found["porism"], found["tinygrad"]
+    alone = theirs["schedule"] / ours["schedule"]
+    return [f"{alone:.1f}×", f"{seconds(theirs) / seconds(ours):.1f}×"]
+
+
+def table_of(title: str, names: list[str]) -> Table:
+    table = Table(title=title)
+    table.add_column("")
+    for name in names:
+        for column in (f"{name}\nbuild", "\nschedule", "\nkernels"):
+            table.add_column(column, justify="right")
+    if len(names) > 1:
+        table.add_column("ratio\nschedule", justify="right")
+        table.add_column("ratio\nboth", justify="right")
+    return table
+
+
+def show_models(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
+    table = table_of("from tensors to kernels, cold, in ms", list(found[0]))
+    for (_, name, _), figures in zip(tasks, found, strict=True):
+        table.add_row(name, *cells(figures))
+    Console().print(table)
+    for name in found[0]:
+        firsts = [f[name]["first"] for f in found if "error" not in f[name]]
+        if firsts:
+            first = statistics.median(firsts) * 1000
+            Console().print(f"{name}: the first program of a process takes {first:.0f} ms")
+
+
+def show_growth(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
+    table = table_of("growth, in ms", list(found[0]))
+    for name in found[0]:
+        table.add_column(f"{name}\nms a layer", justify="right")
+    for (_, name, count), figures in zip(tasks, found, strict=True):
+        assert count is not None
+        each = [
+            "" if "error" in f else f"{seconds(f) * 1000 / count:.2f}" for f in figures.values()
+        ]
+        table.add_row(f"{count} {name}", *cells(figures), *each)
+    Console().print(table)
+
+
+def show_divisions(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
+    table = Table(title="divisions and remainders left in the kernels of movements")
+    table.add_column("")
+    for name in found[0]:
+        table.add_column(name, justify="right")
+        table.add_column("kernels", justify="right")
+    for (_, program, _), figures in zip(tasks, found, strict=True):
+        row = []
+        for f in figures.values():
+            row += ["failed", ""] if "error" in f else [str(sum(f["divisions"])), str(f["kernels"])]
+        table.add_row(program, *row)
+    Console().print(table)
+
+
+def show_stages(tasks: list[Task]) -> dict[str, Figures]:
+    """Where our time goes, in percent."""
+    found = {name: worker("stages", ROOT / "src", (t, name, n)) for t, name, n in tasks}
+    stages = list(dict.fromkeys(stage for figures in found.values() for stage in figures))
+    table = Table(title="our time by stage, in %")
+    for column in ("", "ms", *stages):
+        table.add_column(column, justify="right")
+    for name, figures in found.items():
+        if "error" in figures:
+            table.add_row(name, "failed")
+            continue
+        total = sum(figures.values())
+        shares = [f"{figures.get(stage, 0.0) / total * 100:.0f}" for stage in stages]
+        table.add_row(name, f"{total * 1000:,.1f}", *shares)
+    Console().print(table)
+    return found
+
+
+def faults(tasks: list[Task], found: list[dict[str, Figures]]) -> list[str]:
+    """What failed, and programs that are not the same on both sides."""
+    said = []
+    for (_, name, count), figures in zip(tasks, found, strict=True):
+        program = name if count is None else f"{count} {name}"
+        for compiler, f in figures.items():
+            if "error" in f:
+                said.append(f"{program}, {compiler}: {f['error']}")
+        shapes = [f["shape"] for f in figures.values() if "error" not in f]
+        if any(shape != shapes[0] for shape in shapes):
+            said.append(f"{program}: the results have the shapes {shapes}")
+    return said
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev bench schedule", description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--rounds", type=int, default=5, help="processes of each compiler")
+    parser.add_argument("--only", help="one compiler")
+    parser.add_argument("--quick", action="store_true", help="one round, small sizes")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
+    whole: list[Task] = [("MODELS", name, None) for name in models.MODELS]
+    growing: list[Task] = [
+        ("GROWING", name, count)
+        for name, counts in LAYERS.items()
+        for count in (counts[:2] if options.quick else counts)
+    ]
+    moving: list[Task] = [("MOVEMENTS", name, None) for name in models.MOVEMENTS]
+    written: dict[str, Any] = {}
+    for title, tasks, times, show in (
+        ("models", whole, rounds, show_models),
+        ("growth", growing, min(rounds, 3), show_growth),
+        ("divisions", moving, 1, show_divisions),
+    ):
+        found = measure(tasks, times, options.only)
+        show(tasks, found)
+        for fault in faults(tasks, found):
+            Console().print(fault, markup=False, highlight=False)
+        names = [name if n is None else f"{n} {name}" for _, name, n in tasks]
+        written[title] = dict(zip(names, found, strict=True))
+    written["stages"] = show_stages(whole)
+    if options.json:
+        options.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The table of backends: what turns linear kernels into functions, by name.
+
+A backend says what its machine can do, as a `Target`, and loads kernels that were lowered for it.
+What belongs to one is imported when it is first used: none costs anything to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from porism.backends.function import Function
+from porism.base.settings import settings
+from porism.base.target import REFERENCE, Target
+from porism.ir.node import UOp
+
+Lines = Sequence[UOp]
+"""A kernel of the linear level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One way to run kernels."""
+
+    name: str
+    doc: str
+    target: Callable[[], Target]
+    """The machine that kernels are lowered for."""
+    load: Callable[[Mapping[str, Lines]], dict[str, Function]] | None
+    """Kernels by name as functions; None for the evaluator, which runs kernels as they are."""
+    source: Callable[[Lines, str], str] | None
+    """The text of a kernel of some name, for people."""
+
+
+def _llvm_target() -> Target:
+    from porism.backends.llvm.host import host
+
+    return host()
+
+
+def _llvm_load(named: Mapping[str, Lines]) -> dict[str, Function]:
+    from porism.backends.llvm.library import load
+
+    return load(named)
+
+
+def _llvm_source(lines: Lines, name: str) -> str:
+    from porism.backends.llvm.render import Renderer
+
+    return Renderer(name, lines).text()
+
+
+def _c_target() -> Target:
+    from porism.backends.c.compile import target
+
+    return target()
+
+
+def _c_load(named: Mapping[str, Lines]) -> dict[str, Function]:
+    from porism.backends.c.compile import load
+
+    return load(named)
+
+
+def _c_source(lines: Lines, name: str) -> str:
+    from porism.backends.c.render import text
+
+    return text(lines, name)
+
+
+BACKENDS: Final[Mapping[str, Backend]] = {
+    row.name: row
+    for row in (
+        Backend("llvm", "machine code in this process", _llvm_target, _llvm_load, _llvm_source),
+        Backend("c", "C, by gcc or clang", _c_target, _c_load, _c_source),
+        Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
+    )
+}
+
+
+def chosen() -> Backend:
+    """The backend that the setting `backend` names.
+
+    >>> with settings.override(backend="c"):
+    ...     chosen().doc
+    'C, by gcc or clang'
+    """
+    return BACKENDS[settings.backend]
