@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from decimal import localcontext
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.lower.decompose import decompose
 from porism.lower.machine import Machine
+from tools.coefficients import pi
 
 Array = npt.NDArray[Any]
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "accuracy.md"
@@ -82,13 +87,34 @@ def samples(op: Op, kind: DType, count: int) -> list[Array]:
         parts = [np.abs(bits()), bits(), uniform(0.3, 3, part), near]
     elif op is ops.SIN:
         multiples = chance.integers(0, 1 << 22, part) * (np.pi / 2)
-        parts = [bits(), uniform(-10, 10, part), uniform(-1e5, 1e5, part), multiples]
+        nearest = np.array(hard(kind))[: max(part, 1)]
+        parts = [bits(), uniform(-10, 10, part), uniform(-1e5, 1e5, part), multiples, nearest]
     else:
         base = [bits(), np.abs(bits()), uniform(0.5, 2, part), np.exp2(uniform(-90, 90, part))]
         steep = uniform(low, high, part)
         exponent = [bits(), uniform(-3, 3, part), steep, chance.integers(-9, 9, part) * 0.5]
         return [_joined(base, kind), _joined(exponent, kind)]
     return [_joined(parts, kind)]
+
+
+@cache
+def hard(kind: DType) -> list[float]:
+    """Numbers next to multiples of pi/2: for each exponent the best, by continued fractions."""
+    with localcontext() as context:
+        context.prec = 700
+        per_quarter = Fraction(2 / pi())
+    least, most = 1 << (kind.precision - 1), (1 << kind.precision) - 1
+    found = []
+    for exponent in range(-kind.precision, int(np.finfo(kind.numpy).maxexp) - kind.precision + 1):
+        rest = per_quarter * Fraction(2) ** exponent % 1
+        before, denominator = 0, 1  # of one convergent and the next
+        while rest and denominator <= most:
+            times = -(-least // denominator)
+            if times * denominator <= most:
+                found.append(math.ldexp(times * denominator, exponent))
+            whole, rest = divmod(1 / rest, 1)
+            before, denominator = denominator, whole * denominator + before
+    return found
 
 
 def _joined(parts: list[Array], kind: DType) -> Array:
@@ -167,8 +193,9 @@ page.
   best possible is 0.5. The reference is f64 for f32 and narrower types, long double for f64.
 - *fused* is a machine with MULACC, *plain* one without.
 - The samples are random bits, ordinary numbers, and numbers where the function is hard: next to 1
-  for LOG2, next to multiples of pi/2 for SIN, results at the limits of the type for EXP2 and POW.
-  For f16 and bf16, which are computed in f32, it is all 65536 values.
+  for LOG2, as near to multiples of pi/2 as any for SIN, results at the limits of the type for EXP2
+  and POW. For f16 and bf16, which are computed in f32, it is all 65536 values.
+- The largest error that was found is no bound: among more numbers there may be a little more.
 - *wrong* counts results that are infinite or NaN and should not be, or the other way round.
 - *nodes* is how many operations the function takes, constants not counted.
 

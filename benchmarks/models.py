@@ -73,7 +73,10 @@ def block() -> Layer:
     first, second = (data(WIDTH), data(WIDTH)), (data(WIDTH), data(WIDTH))
     joint = data(3 * WIDTH, WIDTH), data(3 * WIDTH)
     projection = data(WIDTH, WIDTH), data(WIDTH)
-    wider, narrower = (data(4 * WIDTH, WIDTH), data(4 * WIDTH)), (data(WIDTH, 4 * WIDTH), data(WIDTH))
+    wider, narrower = (
+        (data(4 * WIDTH, WIDTH), data(4 * WIDTH)),
+        (data(WIDTH, 4 * WIDTH), data(WIDTH)),
+    )
 
     def heads(x: Tensor) -> Tensor:
         return x.reshape(1, LENGTH, HEADS, WIDTH // HEADS).permute(0, 2, 1, 3)
@@ -216,16 +219,12 @@ MOVEMENTS: Final[Mapping[str, Callable[[], Build]]] = {
         24, 32, by=lambda x: x.reshape(4, 6, 8, 4).permute(2, 0, 3, 1).reshape(32, 24)
     ),
     "transpose, flatten": moved(12, 20, by=lambda x: x.permute(1, 0).reshape(240)),
-    "pad, merge axes": moved(
-        10, 12, by=lambda x: porism.pad(x, ((1, 1), (2, 2))).reshape(192)
-    ),
+    "pad, merge axes": moved(10, 12, by=lambda x: porism.pad(x, ((1, 1), (2, 2))).reshape(192)),
     "slice, merge axes": moved(20, 16, by=lambda x: x[2:18, 4:12].reshape(128)),
     "flip of a transpose": moved(
         12, 20, by=lambda x: porism.flip(x.permute(1, 0).reshape(240), axis=0)
     ),
-    "head split": moved(
-        2, 64, 96, by=lambda x: x.reshape(2, 64, 12, 8).permute(0, 2, 1, 3)
-    ),
+    "head split": moved(2, 64, 96, by=lambda x: x.reshape(2, 64, 12, 8).permute(0, 2, 1, 3)),
     "head merge": moved(2, 12, 64, 8, by=lambda x: x.permute(0, 2, 1, 3).reshape(2, 64, 96)),
     "pixel shuffle": moved(2, 16, 12, 12, by=shuffled),
     "roll": moved(24, 40, by=lambda x: porism.roll(x, (5, 7), axis=(0, 1))),

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / ".peers"
-VERSIONS = {"tinygrad": "0.14.0"}
+VERSIONS = {"tinygrad": "0.14.0", "torch": "2.13.0", "jax": "0.10.2"}
+ALONE = frozenset({"tinygrad"})
+"""Peers that need no other packages."""
 
 
 def install(name: str) -> Path | None:
@@ -18,9 +20,11 @@ def install(name: str) -> Path | None:
     if done.exists():
         return target
     print(f"installing {name} {VERSIONS[name]} for the comparison …", file=sys.stderr)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target)]
+    if name in ALONE:
+        command.append("--no-deps")
     result = subprocess.run(
-        [*command, str(target), f"{name}=={VERSIONS[name]}"],
+        [*command, f"{name}=={VERSIONS[name]}"],
         capture_output=True,
         text=True,
         check=False,

@@ -64,7 +64,10 @@ def block() -> Layer:
     first, second = (data(WIDTH), data(WIDTH)), (data(WIDTH), data(WIDTH))
     joint = data(3 * WIDTH, WIDTH), data(3 * WIDTH)
     projection = data(WIDTH, WIDTH), data(WIDTH)
-    wider, narrower = (data(4 * WIDTH, WIDTH), data(4 * WIDTH)), (data(WIDTH, 4 * WIDTH), data(WIDTH))
+    wider, narrower = (
+        (data(4 * WIDTH, WIDTH), data(4 * WIDTH)),
+        (data(WIDTH, 4 * WIDTH), data(WIDTH)),
+    )
 
     def heads(x: Any) -> Any:
         return x.reshape(1, LENGTH, HEADS, WIDTH // HEADS).permute(0, 2, 1, 3)
@@ -203,9 +206,7 @@ MOVEMENTS: Final[Mapping[str, Callable[[], Build]]] = {
     "pad, merge axes": moved(10, 12, by=lambda x: x.pad(((1, 1), (2, 2))).reshape(192)),
     "slice, merge axes": moved(20, 16, by=lambda x: x[2:18, 4:12].reshape(128)),
     "flip of a transpose": moved(12, 20, by=lambda x: x.permute(1, 0).reshape(240).flip(0)),
-    "head split": moved(
-        2, 64, 96, by=lambda x: x.reshape(2, 64, 12, 8).permute(0, 2, 1, 3)
-    ),
+    "head split": moved(2, 64, 96, by=lambda x: x.reshape(2, 64, 12, 8).permute(0, 2, 1, 3)),
     "head merge": moved(2, 12, 64, 8, by=lambda x: x.permute(0, 2, 1, 3).reshape(2, 64, 96)),
     "pixel shuffle": moved(2, 16, 12, 12, by=shuffled),
     "roll": moved(24, 40, by=lambda x: x.roll((5, 7), (0, 1))),

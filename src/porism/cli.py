@@ -7,6 +7,7 @@ porism demo         a short tour
 porism rules        the rewrite rules, with what each states
 porism prove        the proof of every rewrite rule, or of one that is typed
 porism simplify     an index expression made simpler
+porism cache        what is kept on disk, and its removal
 """
 
 from __future__ import annotations
@@ -201,6 +202,17 @@ def _simplify(options: argparse.Namespace) -> int:
     return command.run(options)
 
 
+def _cache_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("info", "clear"), help="tell about it, or remove all")
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from porism.engine import cache_report
+
+    print(cache_report.clear() if options.action == "clear" else cache_report.info())
+    return 0
+
+
 COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
@@ -209,6 +221,7 @@ COMMANDS: Final = (
     Command("rules", "list the rewrite rules", _rules, _rules_arguments),
     Command("prove", "prove the rewrite rules", _prove, _prove_arguments),
     Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
+    Command("cache", "what compiled kernels are kept on disk", _cache, _cache_arguments),
 )
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir import levels
-from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, Level
+from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, WORDS, Level
 from porism.ir.node import UOp
 from porism.lower.decompose import decompose
 from porism.lower.expand import expand
@@ -107,8 +107,8 @@ TARGET_STAGES: Final = (
     TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
     TargetStage("expand", lambda kernel, target: expand(kernel, _widest(target)), LANES),
     TargetStage("symbolic on lanes", lambda kernel, _: _by(SYMBOLIC)(kernel), LANES),
-    TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), LANES),
-    TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), LANES),
+    TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), WORDS),
+    TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), WORDS),
 )
 
 

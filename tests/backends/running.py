@@ -1,9 +1,10 @@
-"""Running: linear kernels on backends and on the evaluator, and the comparison of what they leave."""
+"""Running: kernels on backends and on the evaluator, and the comparison of what they leave."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -69,7 +70,7 @@ def call(
         return
     total = int(function.parallel.arg)
     ends = [total * k // parts for k in range(parts + 1)]
-    for begin, end in reversed(list(zip(ends[:-1], ends[1:], strict=True))):
+    for begin, end in reversed(list(itertools.pairwise(ends))):
         run(ctypes.addressof(block), begin, end)
 
 
@@ -84,7 +85,26 @@ def special_values(dtype: DType) -> Array:
         with np.errstate(all="ignore"):
             return np.array(some).astype(dtype.numpy)
     low, high = int(dtype.min), int(dtype.max)
-    more = (low, low + 1, low // 2, -7, -1, 0, 1, 2, 3, 7, 8, 31, 32, 63, 64, high // 3, high - 1, high)
+    more = (
+        low,
+        low + 1,
+        low // 2,
+        -7,
+        -1,
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        31,
+        32,
+        63,
+        64,
+        high // 3,
+        high - 1,
+        high,
+    )
     return np.array(sorted({n for n in more if low <= n <= high}), dtype.numpy)
 
 
@@ -101,7 +121,9 @@ def evaluated(kernel: UOp, buffers: Data, variables: Mapping[str, int] | None = 
     return copies
 
 
-def stepped(lines: Sequence[UOp], buffers: Data, variables: Mapping[str, int] | None = None) -> Data:
+def stepped(
+    lines: Sequence[UOp], buffers: Data, variables: Mapping[str, int] | None = None
+) -> Data:
     """What the evaluator leaves in the buffers, step by step."""
     copies = [b.copy() for b in buffers]
     with np.errstate(all="ignore"):
@@ -144,4 +166,3 @@ def small_numbers(dtype: DType, size: int, seed: int) -> Array:
         return generator.integers(0, 2, size).astype(np.bool_)
     low = 0 if dtype.kind is Kind.UNSIGNED else -3
     return generator.integers(low, 4, size).astype(dtype.numpy)
-

@@ -20,6 +20,18 @@ Lines = Sequence[UOp]
 
 
 @dataclass(frozen=True, slots=True)
+class Objects:
+    """Machine code that can be kept: made in one process, linked in another."""
+
+    version: Callable[[], str]
+    """The compiler and the machine it compiles for, in words."""
+    build: Callable[[Mapping[str, Lines]], bytes]
+    """Kernels by name as machine code."""
+    link: Callable[[bytes, Sequence[str]], tuple[Mapping[str, int], object]]
+    """The addresses of kernels by name, and what has to live as long as they are called."""
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
     """One way to run kernels."""
 
@@ -31,6 +43,8 @@ class Backend:
     """Kernels by name as functions; None for the evaluator, which runs kernels as they are."""
     source: Callable[[Lines, str], str] | None
     """The text of a kernel of some name, for people."""
+    objects: Objects | None = None
+    """How its machine code is kept on disk; None where it is not."""
 
 
 def _llvm_target() -> Target:
@@ -43,6 +57,25 @@ def _llvm_load(named: Mapping[str, Lines]) -> dict[str, Function]:
     from porism.backends.llvm.library import load
 
     return load(named)
+
+
+def _llvm_version() -> str:
+    from porism.backends.llvm.compile import version
+
+    return version()
+
+
+def _llvm_build(named: Mapping[str, Lines]) -> bytes:
+    from porism.backends.llvm.library import build
+
+    return build(named)
+
+
+def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
+    from porism.backends.llvm.linking import link_object
+
+    linked = link_object(code, names)
+    return linked.addresses, linked
 
 
 def _llvm_source(lines: Lines, name: str) -> str:
@@ -72,7 +105,14 @@ def _c_source(lines: Lines, name: str) -> str:
 BACKENDS: Final[Mapping[str, Backend]] = {
     row.name: row
     for row in (
-        Backend("llvm", "machine code in this process", _llvm_target, _llvm_load, _llvm_source),
+        Backend(
+            "llvm",
+            "machine code in this process",
+            _llvm_target,
+            _llvm_load,
+            _llvm_source,
+            Objects(_llvm_version, _llvm_build, _llvm_link),
+        ),
         Backend("c", "C, by gcc or clang", _c_target, _c_load, _c_source),
         Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
     )

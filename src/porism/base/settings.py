@@ -130,6 +130,28 @@ class Choice(Setting):
         return word if word in self.words else None
 
 
+class Folder(Setting):
+    """A folder; the empty text stands for the usual one."""
+
+    USUAL: Final = "default"
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return str(self.value())
+
+    @property
+    def allowed(self) -> str:
+        return f"the full path of a folder, one that begins with ~, or {self.USUAL}"
+
+    def text(self, value: Value) -> str:
+        return str(value) or self.USUAL
+
+    def parse(self, text: str) -> str | None:
+        if text in ("", self.USUAL):
+            return ""
+        full = os.path.isabs(text) or text == "~" or text.startswith(("~/", "~" + os.sep))
+        return text if full and "\0" not in text else None
+
+
 class Settings:
     """The table. A setting is added by a line here; `docs/settings.md` follows from it."""
 
@@ -154,6 +176,14 @@ class Settings:
         0, "Threads that a kernel is shared among; 0 for as many as there are cores.",
         low=0, high=4096,
     )  # fmt: skip
+    pool_megabytes = Integer(
+        1024, "Memory that is kept for the next values while nobody uses it, in megabytes.",
+        low=0, high=1_000_000_000,
+    )  # fmt: skip
+    jit_signatures = Integer(
+        64, "Kinds of arguments for which a jitted function keeps its programs; the oldest go.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
     kernel_nodes = Integer(
         600, "Operations that one kernel computes, about: longer programs are cut into kernels.",
         low=1, high=1_000_000,
@@ -173,6 +203,15 @@ class Settings:
     )  # fmt: skip
     buffer_ratio = Integer(
         10, "How many times larger than its input the result of a reduction is, for level 3.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
+    cache = Flag(True, "Keep compiled kernels on disk, for later processes.")
+    cache_dir = Folder(
+        "", "Where they are kept; by default in `porism` among the caches of the user, on Linux "
+        "`$XDG_CACHE_HOME` or `~/.cache`. A folder that others can write to is not used.",
+    )  # fmt: skip
+    cache_mb = Integer(
+        512, "Megabytes they may take; what was not used for longest is removed first.",
         low=1, high=1_000_000,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 The kernels of a schedule are compiled together, those that were compiled before are taken from a
 table. To run, the addresses of the buffers are written into one block of arguments, and one native
-call does the rest.
+call does the rest. A block is kept for the next run: only what is different then is written again.
 """
 
 from __future__ import annotations
@@ -11,47 +11,80 @@ import ctypes
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from porism.backends.function import Function
 from porism.backends.llvm.pool import Pool
 from porism.backends.table import BACKENDS, Backend
 from porism.base.settings import settings
+from porism.engine import cache, memory
+from porism.engine.storage import Held
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
-from porism.pipeline import to_lines
+from porism.ir.walk import toposort
 from porism.schedule.schedule import Buffer, Role, Schedule
 
-ALIGNMENT: Final = 128
-"""Of buffers, in bytes."""
+MOST_SIZES: Final = 4096
+"""Values of variables for which a program keeps the sizes that follow from them."""
 
 _functions: dict[tuple[str, UOp], Function] = {}
 _lock = threading.RLock()
-_pools: dict[tuple[int, int], Pool] = {}
+_pools: dict[int, Pool] = {}
 
 
 def pool() -> Pool:
     """The threads of this process; after a fork, new ones."""
-    threads = settings.threads or os.cpu_count() or 1
-    key = (os.getpid(), threads)
-    found = _pools.get(key)
+    threads = settings.threads
+    found = _pools.get(threads)
     if found is None:
         with _lock:
-            if key not in _pools:
-                _pools[key] = Pool(threads)
-            found = _pools[key]
+            if threads not in _pools:
+                _pools[threads] = Pool(threads or os.cpu_count() or 1)
+            found = _pools[threads]
     return found
 
 
-def new_array(size: int, dtype: np.dtype[np.generic]) -> Array:
-    """An array that is not set to anything, aligned for vectors."""
-    room = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size * dtype.itemsize].view(dtype)
+def _after_fork() -> None:
+    # The threads are not in this process, and one of them may have held the lock.
+    global _lock
+    _pools.clear()
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What follows from the values of the variables."""
+
+    variables: tuple[int, ...]
+    outputs: tuple[int, ...]
+    """The elements of each output."""
+    shared: tuple[int, ...]
+    """For each kernel the iterations that threads share."""
+
+
+class Frame:
+    """A block of arguments; one run at a time uses it, and finds there what the last one left."""
+
+    __slots__ = ("address", "arena", "inputs", "jobs", "sizes", "words")
+
+    def __init__(self, program: Program) -> None:
+        self.words = (ctypes.c_int64 * max(program.words, 1))()
+        self.jobs = (ctypes.c_int64 * (3 * max(len(program.functions), 1)))()
+        self.address = ctypes.addressof(self.jobs)
+        self.inputs = [0] * len(program.inputs)
+        self.sizes: Sizes | None = None
+        self.arena = 0
+        start = ctypes.addressof(self.words)
+        for k, function in enumerate(program.functions):
+            self.jobs[3 * k] = function.address
+            self.jobs[3 * k + 1] = start + 8 * program.begins[k]
 
 
 class Program:
@@ -60,49 +93,106 @@ class Program:
     def __init__(self, schedule: Schedule, backend: Backend = BACKENDS["llvm"]) -> None:
         self.schedule = schedule
         self.functions = compiled([step.kernel for step in schedule.steps], backend)
-        self.slots: list[list[int]] = [[] for _ in schedule.buffers]
-        self.variables: list[tuple[int, str]] = []
         self.begins: list[int] = []
+        slots: list[list[int]] = [[] for _ in schedule.buffers]
+        variables: list[tuple[int, str]] = []
         at = 0
         for step, function in zip(schedule.steps, self.functions, strict=True):
             self.begins.append(at)
             for number in function.buffers:
-                self.slots[step.buffers[number]].append(at)
+                slots[step.buffers[number]].append(at)
                 at += 1
             for name in function.variables:
-                self.variables.append((at, name))
+                variables.append((at, name))
                 at += 1
         self.words = at
+        """Of a block of arguments."""
+        placed = list(zip(schedule.buffers, slots, strict=True))
+        self.inputs = [(b.number, where) for b, where in placed if b.role is Role.INPUT]
+        """The words with the address of each input, by the number of its PARAM."""
+        self.outputs = [(b.dtype.numpy, where) for b, where in placed if b.role is Role.OUTPUT]
+        offsets = schedule.arena.offsets
+        self.temporaries = [
+            (offsets[b.number], slot)
+            for b, where in placed
+            if b.role is Role.TEMPORARY
+            for slot in where
+        ]
+        written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
+        self.order = [written.index(place) for place in schedule.outputs]
+        """Which of the outputs is wanted for each root of the graph."""
+        self.names = tuple(sorted(_variables(schedule)))
+        self.variables = [(slot, self.names.index(name)) for slot, name in variables]
+        self._sizes: dict[tuple[int, ...], Sizes] = {}
+        self._idle: list[Frame] = []
 
     def run(self, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
         """The outputs, each in one dimension."""
-        schedule = self.schedule
-        words = (ctypes.c_int64 * max(self.words, 1))()
-        arena = new_array(schedule.arena.peak, np.dtype(np.uint8))
-        base = arena.ctypes.data
-        outputs: dict[int, Array] = {}
-        for place, buffer in enumerate(schedule.buffers):
-            if buffer.role is Role.INPUT:
-                address = inputs[buffer.number].ctypes.data
-            elif buffer.role is Role.OUTPUT:
-                outputs[place] = new_array(size_of(buffer, variables), buffer.dtype.numpy)
-                address = outputs[place].ctypes.data
-            else:
-                address = base + schedule.arena.offsets[buffer.number]
-            for slot in self.slots[place]:
-                words[slot] = address
-        for slot, name in self.variables:
-            words[slot] = variables[name]
-        many = len(schedule.steps)
-        jobs = (ctypes.c_int64 * (3 * max(many, 1)))()
-        start = ctypes.addressof(words)
-        for k, function in enumerate(self.functions):
-            jobs[3 * k] = function.address
-            jobs[3 * k + 1] = start + 8 * self.begins[k]
-            shared = function.parallel
-            jobs[3 * k + 2] = 1 if shared is None else number(shared, variables)
-        pool().run(ctypes.addressof(jobs), many)
-        return [outputs[place] for place in schedule.outputs]
+        held = [(array, memory.address_of(array)) for array in inputs]
+        return [array for array, _ in self.call(held, variables)]
+
+    def call(self, inputs: Sequence[Held], variables: Mapping[str, int]) -> list[Held]:
+        """The same with addresses, so that nobody has to ask for them."""
+        try:
+            frame = self._idle.pop()
+        except IndexError:
+            frame = Frame(self)
+        values = tuple([variables[name] for name in self.names]) if self.names else ()
+        sizes = self._sizes.get(values)
+        if sizes is None:
+            sizes = self._new_sizes(variables)
+        if frame.sizes is not sizes:
+            self._set_sizes(frame, sizes)
+        words, seen = frame.words, frame.inputs
+        for k, (number, slots) in enumerate(self.inputs):
+            address = inputs[number][1]
+            if seen[k] != address:
+                seen[k] = address
+                for slot in slots:
+                    words[slot] = address
+        outputs: list[Held] = []
+        for (dtype, slots), size in zip(self.outputs, sizes.outputs, strict=True):
+            output = memory.new_array(size, dtype)
+            for slot in slots:
+                words[slot] = output[1]
+            outputs.append(output)
+        arena, address = memory.take(self.schedule.arena.peak) if self.temporaries else (None, 0)
+        if frame.arena != address:
+            frame.arena = address
+            for offset, slot in self.temporaries:
+                words[slot] = address + offset
+        pool().run(frame.address, len(self.functions))
+        del arena  # it was in use until here
+        self._idle.append(frame)
+        return [outputs[k] for k in self.order]
+
+    def _new_sizes(self, variables: Mapping[str, int]) -> Sizes:
+        values = tuple(variables[name] for name in self.names)
+        buffers = [b for b in self.schedule.buffers if b.role is Role.OUTPUT]
+        shared = [function.parallel for function in self.functions]
+        found = Sizes(
+            values,
+            tuple(size_of(buffer, variables) for buffer in buffers),
+            tuple(1 if size is None else number(size, variables) for size in shared),
+        )
+        if len(self._sizes) >= MOST_SIZES:
+            self._sizes.clear()
+        self._sizes[values] = found
+        return found
+
+    def _set_sizes(self, frame: Frame, sizes: Sizes) -> None:
+        frame.sizes = sizes
+        for slot, place in self.variables:
+            frame.words[slot] = sizes.variables[place]
+        for k, count in enumerate(sizes.shared):
+            frame.jobs[3 * k + 2] = count
+
+
+def _variables(schedule: Schedule) -> set[str]:
+    """The names of the variables that kernels and the sizes of buffers depend on."""
+    roots = [step.kernel for step in schedule.steps]
+    dims = [dim for buffer in schedule.buffers for dim in buffer.dims]
+    return {str(n.arg[0]) for n in toposort(*roots, *dims) if n.op is ops.VARIABLE}
 
 
 def number(size: UOp, variables: Mapping[str, int]) -> int:
@@ -119,15 +209,11 @@ def size_of(buffer: Buffer, variables: Mapping[str, int]) -> int:
 
 
 def compiled(kernels: Sequence[UOp], backend: Backend = BACKENDS["llvm"]) -> list[Function]:
-    """Kernels in machine code; new ones are compiled together."""
-    assert backend.load is not None, "the evaluator has no machine code"
+    """Kernels in machine code; new ones are found on disk, or compiled together."""
     with _lock:
         keys = [(backend.name, kernel) for kernel in kernels]
         missing = [key for key in dict.fromkeys(keys) if key not in _functions]
         if missing:
-            target = backend.target()
-            named = {f"kernel{n}": to_lines(k, target) for n, (_, k) in enumerate(missing)}
-            found = backend.load(named)
-            for n, key in enumerate(missing):
-                _functions[key] = found[f"kernel{n}"]
+            found = cache.functions([kernel for _, kernel in missing], backend)
+            _functions.update({key: found[key[1]] for key in missing})
         return [_functions[key] for key in keys]

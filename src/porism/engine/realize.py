@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.errors import PorismError
-from porism.engine.reference import run
-from porism.engine.storage import array_of, new_buffer, realized, remember
+from porism.engine.cached_schedules import schedule_for
+from porism.engine.runners import run
+from porism.engine.storage import held, hold, realized, remember
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.shape import shape
 from porism.ir.walk import substitute, toposort
-from porism.pipeline import to_schedule
 from porism.schedule.schedule import Schedule
 
 MOST_SCHEDULES: Final = 1000
@@ -57,7 +57,7 @@ def request(nodes: Sequence[UOp]) -> Request:
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
     variables: dict[str, int] = {}
     sizes = toposort(*(dim for node in known for dim in shape(node)))
-    replacements = {n: _bound(n, variables) for n in (*order, *sizes) if n.op is ops.BIND}
+    replacements = {n: bound(n, variables) for n in (*order, *sizes) if n.op is ops.BIND}
     for node, buffer in known.items():
         dims = [substitute(dim, replacements) for dim in shape(node)]
         replacements[node] = ops.PARAM(*dims, dtype=buffer.dtype, arg=numbers[buffer])
@@ -69,14 +69,15 @@ def schedule_of(graph: UOp) -> Schedule:
     """The schedule of a graph; of one that was seen before, the same."""
     found = _schedules.get(graph)
     if found is None:
-        found = to_schedule(graph)
+        found = schedule_for(graph)
         if len(_schedules) >= MOST_SCHEDULES:
             del _schedules[next(iter(_schedules))]
         _schedules[graph] = found
     return found
 
 
-def _bound(node: UOp, variables: dict[str, int]) -> UOp:
+def bound(node: UOp, variables: dict[str, int]) -> UOp:
+    """The variable of a BIND, whose value is noted."""
     variable, value = node.src
     name, number = variable.arg[0], int(value.arg)
     if variables.setdefault(name, number) != number:
@@ -91,15 +92,15 @@ def _bound(node: UOp, variables: dict[str, int]) -> UOp:
 def _compute(missing: Sequence[UOp]) -> None:
     wanted = request(missing)
     schedule = schedule_of(wanted.graph)
-    inputs = [array_of(buffer) for buffer in wanted.buffers]
-    arrays = run(schedule, inputs, wanted.variables)
-    for node, array in zip(missing, arrays, strict=True):
-        dims = [_number(dim) for dim in shape(node)]
-        remember(node, new_buffer(node.dtype, dims, array))
+    inputs = [held(buffer) for buffer in wanted.buffers]
+    outputs = run(schedule, inputs, wanted.variables)
+    for node, (array, address) in zip(missing, outputs, strict=True):
+        dims = tuple(_settled(dim) for dim in shape(node))
+        remember(node, hold(node.dtype, dims, array, address))
 
 
-def _number(dim: UOp) -> int:
-    """The size of an axis in this run."""
+def _settled(dim: UOp) -> UOp:
+    """The size of an axis in this run, as a constant."""
     from porism.evaluate import evaluate
 
-    return int(dim.arg) if dim.op is ops.CONST else int(evaluate(dim)[0])
+    return dim if dim.op is ops.CONST else UOp.const(dim.dtype, int(evaluate(dim)[0]))

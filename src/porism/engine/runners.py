@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from porism.backends.table import Backend, chosen
 from porism.engine import reference
+from porism.engine.memory import address_of
 from porism.engine.program import Program
-from porism.ir.semantics import Array
+from porism.engine.storage import Held
 from porism.schedule.schedule import Schedule
 
 MOST_PROGRAMS: Final = 1000
@@ -19,12 +21,27 @@ _programs: dict[tuple[int, str], Program] = {}
 _lock = threading.Lock()
 
 
-def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
-    """The arrays of the outputs, each in one dimension."""
+def run(schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]) -> list[Held]:
+    """The arrays of the outputs, each in one dimension, and their addresses."""
+    return runner(schedule)(inputs, variables)
+
+
+Runner = Callable[[Sequence[Held], Mapping[str, int]], list[Held]]
+
+
+def runner(schedule: Schedule) -> Runner:
+    """A schedule as something to call, on the backend that the settings name."""
     backend = chosen()
     if backend.load is None:
-        return reference.run(schedule, inputs, variables)
-    return program_of(schedule, backend).run(inputs, variables)
+        return functools.partial(_evaluated, schedule)
+    return program_of(schedule, backend).call
+
+
+def _evaluated(
+    schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]
+) -> list[Held]:
+    arrays = reference.run(schedule, [array for array, _ in inputs], variables)
+    return [(array, address_of(array)) for array in arrays]
 
 
 def program_of(schedule: Schedule, backend: Backend) -> Program:

@@ -1,33 +1,46 @@
 """Storage: the arrays behind BUFFER nodes, and the nodes whose value is already in one.
 
 An array lives as long as its BUFFER node, and a node lives as long as a graph uses it. Nodes that
-nobody uses are dropped by `porism.ir.sweep`; `keep` asks for a sweep when much memory was taken
-since the last one, so that arrays go when their tensors do.
+nobody uses are dropped by `porism.ir.sweep`; `new_buffer` asks for a sweep when much memory was
+taken since the last one, so that arrays go when their tensors do.
+
+A *placeholder* is a BUFFER without an array: it stands for data in a function that is traced.
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from porism.base.dtypes import DType, index
+from porism.base.errors import PorismError
+from porism.engine import memory
 from porism.ir import ops, sweep
-from porism.ir.node import UOp
+from porism.ir.node import UOp, buffer
 from porism.ir.semantics import Array
 
 SWEEP_AFTER: Final = 1 << 28
 """Bytes that may be taken before nodes that nobody uses are looked for."""
 
-_arrays: WeakKeyDictionary[UOp, Array] = WeakKeyDictionary()
+PLACEHOLDER: Final = "traced"
+"""The device of placeholders."""
+
+Held = tuple[Array, int]
+"""An array in one dimension, and where its first element is."""
+
+_held: WeakKeyDictionary[UOp, Held] = WeakKeyDictionary()
+_by_reference: dict[ref[UOp], Held] = _held.data  # type: ignore[attr-defined] # saves a call
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
 _numbers = itertools.count()
-_lock = threading.Lock()
 _taken = 0
+
+
+class NoValue(PorismError):  # noqa: N818 - the name says it all
+    """A value that is asked for while there is none: inside of a traced function."""
 
 
 def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "cpu") -> UOp:
@@ -40,22 +53,51 @@ def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "c
     flat = array.reshape(-1)
     assert array.size == 0 or np.shares_memory(flat, array), "the array is not laid out row by row"
     sizes = tuple(UOp.const(index, int(n)) for n in dims)
-    with _lock:
-        node = ops.BUFFER(*sizes, dtype=dtype, arg=(next(_numbers), device))
-        _arrays[node] = flat
-    _count(flat.nbytes)
+    return hold(dtype, sizes, flat, memory.address_of(flat), device)
+
+
+def hold(
+    dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
+) -> UOp:
+    """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
+    node = buffer(dtype, dims, next(_numbers), device)
+    _held[node] = (array, address)
+    _count(array.nbytes)
     return node
 
 
-def array_of(buffer: UOp) -> Array:
+def new_placeholder(dtype: DType, dims: tuple[UOp, ...]) -> UOp:
+    """A BUFFER node without an array."""
+    return buffer(dtype, dims, next(_numbers), PLACEHOLDER)
+
+
+def is_placeholder(node: UOp) -> bool:
+    """Whether a BUFFER stands for data that is not there yet."""
+    return bool(node.arg[1] == PLACEHOLDER)
+
+
+def held(node: UOp) -> Held:
+    """The array behind a BUFFER, and its address."""
+    found = held_if_any(node)
+    if found is None:
+        raise NoValue("the value of a placeholder is asked for", why="it has none")
+    return found
+
+
+def held_if_any(node: UOp) -> Held | None:
+    """The array behind a node and its address, if it is a BUFFER that has one."""
+    return _by_reference.get(ref(node))
+
+
+def array_of(node: UOp) -> Array:
     """The elements behind a BUFFER, in one dimension."""
-    return _arrays[buffer]
+    return held(node)[0]
 
 
-def remember(node: UOp, buffer: UOp) -> None:
-    """From now on the value of `node` is what is in `buffer`."""
-    if node is not buffer:
-        _realized[node] = buffer
+def remember(node: UOp, place: UOp) -> None:
+    """From now on the value of `node` is what is in the BUFFER `place`."""
+    if node is not place:
+        _realized[node] = place
 
 
 def realized(node: UOp) -> UOp | None:

@@ -23,6 +23,7 @@ from porism.evaluate.place import Place
 from porism.evaluate.scope import closed_by
 from porism.evaluate.value import Aligned, AxisName, Value, merge, spread, union
 from porism.ir import ops
+from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 
@@ -67,7 +68,7 @@ class Machine(Evaluator):
             self.env[node] = compute.number(node.dtype, number)
 
     def run(self) -> Iterator[UOp]:
-        """Go through the steps; yields each BARRIER."""
+        """Go through the steps; yields each BARRIER, and each WMMA of a warp."""
         steps = self.program.steps
         ends: dict[UOp, int] = {}
         at = 0
@@ -78,6 +79,9 @@ class Machine(Evaluator):
             if action is Action.RUN:
                 if node.op is ops.BARRIER:
                     yield node
+                elif is_shared(node):
+                    yield node  # what this thread has of the product is set in between
+                    continue
                 self.env[node] = self.execute(node)
             elif action is Action.OPEN:
                 end = self.scalar(node.src[0], node)

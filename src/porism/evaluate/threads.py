@@ -31,7 +31,9 @@ from porism.evaluate.memory import Memory
 from porism.evaluate.order import Step
 from porism.evaluate.scope import BLOCKS, THREADS, read_indices, scopes
 from porism.evaluate.value import Value, axis_order
+from porism.evaluate.warps import products
 from porism.ir import ops
+from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
@@ -256,9 +258,10 @@ class _Member:
         self.barrier: UOp | None = None
 
     def go(self) -> None:
-        """Run to the next barrier, or to the end."""
+        """Run to the next barrier or product of a warp, or to the end."""
         self.barrier = next(self.steps, None)
-        self.visits.epoch += 1
+        if self.barrier is None or self.barrier.op is ops.BARRIER:
+            self.visits.epoch += 1
 
 
 def _run_block(members: list[_Member]) -> None:
@@ -285,3 +288,14 @@ def _run_block(members: list[_Member]) -> None:
                 )
         if first is None:
             return
+        if is_shared(first):
+            _multiply(first, members)
+
+
+def _multiply(node: UOp, members: list[_Member]) -> None:
+    """The product of a tensor core, in all warps of a block."""
+    machines = [member.machine for member in members]
+    sources = [machine.values(node) for machine in machines]
+    shares = products(node, [machine.at for machine in machines], sources)
+    for machine, share in zip(machines, shares, strict=True):
+        machine.env[node] = share

@@ -54,7 +54,7 @@ def check(root: UOp, level: Level, stage: str = "unnamed") -> None:
         ...
     porism.base.errors.LevelError: stage 'split reductions' left a RANGE in the graph level
       where: r0, used in r0 + x
-      why: RANGE (...) is allowed in the levels ranged, kernel, schedule, lanes, target, linear
+      why: RANGE (...) is allowed in the levels ranged, kernel, schedule, lanes, words, target, linear
       fix: rewrite it in this stage, or have the stage leave another level
     """
     if level.roots is not None and root.op not in level.roots:
@@ -330,6 +330,21 @@ LANES: Final = Level(
     ),
     _SINK,
 )
+WORDS: Final = Level(
+    "words",
+    "lanes in the types of a machine: integers of a width, gates instead of masks",
+    (LANES.ops | _TRUNCATING) - {ops.INVALID},
+    (
+        CONCRETE,
+        POINTER_PARAMETERS,
+        SINK_IS_ROOT,
+        CLOSES_RANGES,
+        FLAT_ACCESS,
+        NO_LANE_RANGES,
+        RANGES_ENDED,
+    ),
+    _SINK,
+)
 TARGET: Final = Level(
     "target",
     "a kernel in what a machine has: integers of a width, pointers, explicit loads and stores",
@@ -358,5 +373,5 @@ LINEAR: Final = Level(
     TARGET.invariants,
 )
 
-LEVELS: Final = (GRAPH, RANGED, KERNEL, SCHEDULE, LANES, TARGET, LINEAR)
+LEVELS: Final = (GRAPH, RANGED, KERNEL, SCHEDULE, LANES, WORDS, TARGET, LINEAR)
 """All levels, in the order of the pipeline."""

@@ -97,7 +97,7 @@ class _Expand:
         width = self._width(node)
         if node.op is ops.STORE:
             return ops.STORE(src[0], _wide(src[1], src[0].dtype.count))
-        if width == 1 or node.dtype.kind is Kind.VOID:
+        if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
             return node.replace(src)
         assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
         if node.op in (ops.CAST, ops.BITCAST, ops.INVALID):
@@ -222,10 +222,11 @@ def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UO
     Ranges with more accesses to neighbours come first.
     """
     accesses = [n for n in order if n.op is ops.INDEX]
+    vectors = [n for n in order if n.op is ops.WMMA]  # they have lanes of their own
     ranked: list[tuple[int, int, UOp, int]] = []
     for place, counter in enumerate(spread):
         width = math.gcd(int(counter.vmax) + 1, widest)
-        if width < 2 or width & (width - 1):
+        if width < 2 or width & (width - 1) or any(counter in n.ranges for n in vectors):
             continue
         wide = 0
         for access in accesses:

@@ -198,6 +198,12 @@ def _folded(op: Op, total: UOp, value: UOp) -> UOp:
     """A total with one more value; a product is added in one step."""
     if op is ops.ADD and value.op is ops.MUL and value.dtype.is_float:
         return ops.MULACC(*value.src, total)
+    if op is ops.ADD and value.op is ops.WMMA:
+        a, b, before = value.src
+        if before.op is ops.CONST and before.arg == 0:
+            return ops.WMMA(a, b, total, arg=value.arg)
+        if before.op is ops.WMMA:
+            return ops.WMMA(a, b, _folded(op, total, before), arg=value.arg)
     return op(total, value)
 
 

@@ -33,6 +33,7 @@ from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rewrite.trace import Trace
 from porism.rules.index_gates import DIVISOR_LAWS, GATES, MASKS_OUT, masks_to_gates
+from porism.rules.index_wrapping import wrapping_addresses
 
 _COMPARISONS: Final = tuple(op for op in ops.table() if op.group is Group.COMPARISON)
 _ARITHMETIC: Final = tuple(
@@ -51,7 +52,7 @@ def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
     >>> [node.dtype for node in (lowered.src[1], *lowered.src[1].src)]
     [i32, i32, i32]
     """
-    root = masks_to_gates(root, trace)
+    root = wrapping_addresses(masks_to_gates(root, trace))
     for node in toposort(root):  # the graph as its author knows it, for the message
         if node.dtype.kind is Kind.INDEX and node.op is not ops.CAST:
             width(node)

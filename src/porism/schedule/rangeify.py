@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from porism.base.dtypes import Space, index
+from porism.base.dtypes import Space, i64, index
 from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -257,10 +257,11 @@ class _Rangeify:
         inside: UOp | None = None
         for dim, tensor in zip(shape(node.src[0]), node.src[1:], strict=True):
             place = self._index_value(tensor, use)
-            at.append(place)
             for condition in (place >= 0, place < dim):
                 if not condition.vmin == 1:
                     inside = condition if inside is None else inside & condition
+            # what is outside is masked; said in this way, it is known to fit the machine's words
+            at.append(place.maximum(0).minimum((dim - 1).maximum(0)))
         return Element(tuple(at), use.element.valid).under(inside)
 
     def _index_value(self, tensor: UOp, use: Use) -> UOp:
@@ -289,6 +290,8 @@ class _Rangeify:
         if place is not None:
             value = self.built[node, self.wanted[node][0].element]
             space = Space.GLOBAL if isinstance(place, Stored) else Space.LOCAL
+            if node.dtype is index:  # memory has integers of a width
+                value = value.cast(i64)
             self.kept[node] = ops.BUFFERIZE(value, *self.indices[node], arg=space)
 
     def _read(self, node: UOp, element: Element) -> UOp:
@@ -302,7 +305,8 @@ class _Rangeify:
             element = Element(tuple(element.at[axis] for axis in place.free), element.valid)
         elif node in self.parts:
             element = _apart(element, self.parts[node])
-        return self.kept[node].index(*element.masked())
+        found = self.kept[node].index(*element.masked())
+        return _as_index(found, node) if node.dtype is index else found
 
     def _value(self, node: UOp, use: Use) -> UOp:
         element, op = use.element, node.op
@@ -326,6 +330,8 @@ class _Rangeify:
         values = [self._read(s, element if shape(s) else Element(())) for s in node.src]
         if op in ALWAYS_STORED:
             return values[0]
+        if op is ops.CAST and node.dtype is index:
+            return _as_index(values[0], node)
         return op(*values, dtype=node.dtype_given, arg=node.arg)
 
     def _reduced(self, node: UOp, use: Use) -> UOp:
@@ -344,6 +350,16 @@ class _Rangeify:
         while any(node in values for node in toposort(whole)):  # values may have variables too
             whole = substitute(whole, values)
         return whole.src
+
+
+def _as_index(value: UOp, node: UOp) -> UOp:
+    """A value as an index, with the bounds that the graph knows of it, which memory forgets."""
+    found = value.cast(index)
+    if node.vmin > found.vmin and node.vmin.__class__ is int:
+        found = found.maximum(node.vmin)
+    if node.vmax < found.vmax and node.vmax.__class__ is int:
+        found = found.minimum(node.vmax)
+    return found
 
 
 def _factors(size: int, divisors: set[int]) -> tuple[int, ...]:

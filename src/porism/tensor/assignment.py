@@ -220,19 +220,27 @@ def _last_meant(own: Sequence[Part], sizes: Sizes, common: Sizes, length: int) -
         if isinstance(part.index, np.ndarray):
             known_places += part.index * stride
         elif part.index is not None:
-            step = counted(part.index, size) * stride
+            place = counted(part.index, size)
+            inside = (place >= 0) & (place < size)
+            # an index that is outside makes the sum negative, which is no place
+            step = inside.where(place.maximum(0).minimum(size - 1) * stride, -length)
             places = step if places is None else ops.ADD(*broadcast(places, step))
     if places is None:
         found = np.zeros(length, np.int64)
         flat = known_places.reshape(-1)
         np.maximum.at(found, flat, np.arange(1, count + 1))
-        return primitive.cast(from_array(found).node, dtypes.index)
+        return _within(from_array(found).node, count)
     if known_places.any():
-        node = primitive.cast(from_array(np.ascontiguousarray(known_places)).node, dtypes.index)
+        node = _within(from_array(np.ascontiguousarray(known_places)).node, length)
         places = ops.ADD(*broadcast(places, node))
     flat_places = primitive.reshape(primitive.broadcast(places, common), (1, count))
     grid = (length, count)
     meant = primitive.expand(flat_places, grid).eq(primitive.iota(grid, 0))
     number = primitive.cast(primitive.iota(grid, 1) + 1, dtypes.i64)
     latest = primitive.reduce(meant.where(number, number.lift(0)), ops.MAX, [1])
-    return primitive.cast(primitive.reshape(latest, (length,)), dtypes.index)
+    return _within(primitive.reshape(latest, (length,)), count)
+
+
+def _within(node: UOp, most: int) -> UOp:
+    """Integers that are known to be 0 … most, as indices that say so."""
+    return primitive.cast(node, dtypes.index).maximum(0).minimum(most)

@@ -150,15 +150,18 @@ def counted(index: Array | Tensor, size: Dim) -> UOp:
     """An index array as a node that counts from the front."""
     if isinstance(index, Tensor):
         return from_front(index.node, size)
-    return primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
+    most = int(index.max(initial=0))
+    place = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
+    return place.maximum(0).minimum(most)
 
 
 def from_front(index: UOp, size: Dim) -> UOp:
     """An index tensor as `index`; those below 0 count from the end."""
-    place = primitive.cast(index, dtypes.index)
     if index.dtype.kind is Kind.UNSIGNED:
-        return place
-    return (place < 0).where(place + size, place)
+        return primitive.cast(index, dtypes.index)
+    place = primitive.cast(index, dtypes.i64)
+    behind = place + primitive.cast(primitive.as_dim(size), dtypes.i64)
+    return primitive.cast((place < 0).where(behind, place), dtypes.index)
 
 
 # -- functions -------------------------------------------------------------------------------------

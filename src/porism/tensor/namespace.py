@@ -70,6 +70,8 @@ MODULES: Final[dict[str, str]] = {
         " binary_cross_entropy_with_logits"
     ),
     "explain": "kernels explain",
+    "values": "realize memory",
+    "jit": "jit",
     "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),
 }
 """Names by module of `porism.tensor`."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
-from porism.engine.storage import new_buffer
+from porism.engine.storage import new_buffer, new_placeholder
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.semantics import Array
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.conversion import as_tensor
 from porism.tensor.elementwise import multiply, where
@@ -25,6 +26,7 @@ from porism.tensor.known import known
 from porism.tensor.scans import cumsum
 from porism.tensor.sorting import argsort, topk
 from porism.tensor.tensor import Tensor, method
+from porism.tensor.tracing import Supply, current
 
 WORD: Final = 1 << 32
 _lock = threading.Lock()
@@ -36,24 +38,52 @@ def seed(n: int) -> None:
     """Begin again: what is drawn from here on depends on n alone."""
     global _key, _counter
     number = shapes.as_int(n, "the seed")
+    if current.get() is not None:
+        raise shapes.refuse(
+            "seed inside of a jitted function",
+            "it would happen once, when the function is traced, and not at every call",
+            "call it before the function",
+        )
     with _lock:
         _key, _counter = number % (1 << 64), 0
 
 
 def _bits(sizes: shapes.Sizes) -> UOp:
     """64 random bits for each element."""
-    global _counter
     count = shapes.product(known(size, "random numbers") for size in sizes)
     assert isinstance(count, int)
-    with _lock:
-        state = np.array([_key, _counter], np.uint64)
-        _counter = (_counter + count) % (1 << 64)
-    words = new_buffer(dtypes.u64, (2,), state)
+    words, before = _words(count)
     key, start = (
         primitive.broadcast(primitive.shrink(words, [(k, k + 1)]), [count]) for k in range(2)
     )
     counter = primitive.cast(primitive.iota([count], 0), dtypes.u64) + start
+    if before:
+        counter = counter + before
     return primitive.reshape(ops.THREEFRY(counter, key), sizes)
+
+
+def _words(count: int) -> tuple[UOp, int]:
+    """The key and the counter in memory, and what was drawn since the counter was there."""
+    trace = current.get()
+    if trace is None:
+        return new_buffer(dtypes.u64, (2,), _take(count)), 0
+    # In a jitted function each call takes the state, and goes on by all that the function draws.
+    supply = trace.supplies.get("random")
+    if supply is None:
+        words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
+        supply = trace.supplies["random"] = Supply(words, _take)
+    before = supply.amount
+    supply.amount += count
+    return supply.placeholder, before
+
+
+def _take(count: int) -> Array:
+    """The key and the counter, which goes on."""
+    global _counter
+    with _lock:
+        state = np.array([_key, _counter], np.uint64)
+        _counter = (_counter + count) % (1 << 64)
+    return state
 
 
 def _low(bits: UOp) -> UOp:

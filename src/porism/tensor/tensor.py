@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from porism.base.dtypes import DType
 from porism.engine.realize import realize
-from porism.engine.storage import array_of, realized
+from porism.engine.storage import NoValue, array_of, held, realized
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import product, refuse, size_text, sizes_of, to_text
+from porism.tensor.tracing import current, no_value
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,14 +26,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Tensor:
     """A lazy array. Use `porism.asarray` and its like to make one."""
 
-    __slots__ = ("__weakref__", "node")
+    __slots__ = ("__weakref__", "_node")
 
     __array_priority__ = 1000  # NumPy's arrays leave `array + tensor` to the tensor
 
-    node: UOp
+    _node: UOp
 
     def __init__(self, node: UOp) -> None:
         self.node = node
+
+    @property
+    def node(self) -> UOp:
+        """Its place in the graph; in a function that is traced, what it is there."""
+        trace = current.get()
+        return self._node if trace is None else trace.read(self)
+
+    @node.setter
+    def node(self, node: UOp) -> None:
+        trace = current.get()
+        if trace is None:
+            self._node = node
+        else:
+            trace.write(self, node)
 
     if TYPE_CHECKING:
 
@@ -146,13 +161,18 @@ class Tensor:
     # -- its values --------------------------------------------------------------------------------
 
     def realize(self) -> Tensor:
-        """Compute the values now, and keep them."""
-        self._buffer()
+        """Compute the values now, and keep them; in a jitted function that is left to the call."""
+        if current.get() is None:
+            self._buffer()
         return self
 
     def _buffer(self) -> UOp:
         """The buffer with the values, computed if need be."""
-        buffer = realize([self.node])[0]
+        try:
+            buffer = realize([self.node])[0]
+            held(buffer)
+        except NoValue:
+            raise no_value() from None
         # A size that is symbolic stays so: it is what this tensor has in common with others.
         if all(isinstance(size, int) for size in self.shape):
             self.node = buffer

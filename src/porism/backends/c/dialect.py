@@ -49,7 +49,10 @@ class Dialect:
         '#define INDEPENDENT _Pragma("GCC ivdep")\n'
         "#else\n"
         "#define INDEPENDENT\n"
-        "#endif\n"
+        "#endif\n\n"
+        "/* a comparison may be decided by the types alone */\n"
+        '#pragma GCC diagnostic ignored "-Wtype-limits"\n'
+        '#pragma GCC diagnostic ignored "-Wtautological-compare"\n'
     )
 
     def scalar(self, dtype: DType) -> str:

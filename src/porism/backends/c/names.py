@@ -11,12 +11,16 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 
-_TAKEN: Final = frozenset(
-    "auto bool break case char const continue default do double else enum extern false float for "
-    "goto if inline int long register restrict return short signed sizeof static struct switch "
-    "true typedef union unsigned void volatile while lane begin end arguments main".split()
+_TAKEN: Final = re.compile(
+    "auto|bool|break|case|char|const|continue|default|do|double|else|enum|extern|false|float|for|"
+    "goto|if|inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|"
+    "true|typedef|union|unsigned|void|volatile|while|lane|begin|end|arguments|main|"
+    "(sqrt|trunc|floor|ceil|rint|exp2|log2|sin|fma|fabs)f?|memcpy|NAN|INFINITY|INDEPENDENT|U?INT.*"
 )
-_OURS: Final = re.compile(r"(x|in|out|data|acc|shared|i|k|any_|[a-z]+\d+x)\d.*|.*_of_.*|_.*|.*_t")
+_OURS: Final = re.compile(
+    r"(x|in|out|data|acc|shared|i|k|any_|[a-z]+\d+x)\d.*|odd_.*|(max|min|shl|shr|[a-z]div|[a-z]?mod)_.*"
+    r"|.*_of_.*|_.*|.*_t"
+)
 
 
 class Names:
@@ -34,8 +38,8 @@ class Names:
             if node.op is ops.PARAM:
                 both = node in stored and node in read
                 word = "data" if both else "out" if node in stored else "in"
-                self.roles[node] = "read and written" if both else (
-                    "written" if node in stored else "read" if node in read else "not used")  # fmt: skip
+                one = "written" if node in stored else "read" if node in read else "not used"
+                self.roles[node] = "read and written" if both else one
                 name = f"{word}{node.arg}"
             elif node.op is ops.VARIABLE:
                 name = _identifier(str(node.arg[0]))
@@ -73,6 +77,6 @@ class Names:
 def _identifier(name: str) -> str:
     """A variable's name, where C allows it."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if not plain or plain[0].isdigit() or plain in _TAKEN or _OURS.fullmatch(plain):
+    if not plain or plain[0].isdigit() or _TAKEN.fullmatch(plain) or _OURS.fullmatch(plain):
         return f"n_{plain}"
     return plain

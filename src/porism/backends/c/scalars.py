@@ -8,7 +8,6 @@ show that it cannot. Expressions that would be long, or name an operand twice, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,12 @@ _FUNCTIONS: Final = {
     ops.EXP2: "exp2", ops.LOG2: "log2", ops.SIN: "sin",
 }  # fmt: skip
 """The ops that are functions of C's library; for f32 with an f at the end."""
+
+_TRUTHS: Final = {
+    ops.MAX: "{} | {}", ops.MIN: "{} & {}",
+    ops.LT: "!{} & {}", ops.LE: "!{} | {}", ops.GT: "{} & !{}", ops.GE: "{} | !{}",
+}  # fmt: skip
+"""Ops on bools that are said with others."""
 
 _ROUNDING: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 _WRAPPING: Final = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.MULACC})
@@ -147,7 +152,9 @@ class Scalars:
         op = node.op
         if op is ops.NOT:
             return f"!{texts[0]}"
-        between = {ops.MAX: "|", ops.MIN: "&"}.get(op) or _SIGNS.get(op)
+        if op in _TRUTHS:
+            return _TRUTHS[op].format(*texts)
+        between = _SIGNS.get(op)
         if between is None:
             raise self.dialect.missing(node)
         return f"{texts[0]} {between} {texts[1]}"
@@ -247,8 +254,8 @@ class Scalars:
         if a is not f32:
             if a.is_integer and a.bits == 64:
                 self._need("odd_long", _ODD_LONG)
-                text = f"odd_long({text} < 0, {text})" if a.kind is Kind.SIGNED else (
-                    f"odd_long(0, {text})")  # fmt: skip
+                negative = f"{text} < 0" if a.kind is Kind.SIGNED else "0"
+                text = f"odd_long({negative}, (uint64_t){text})"
             else:
                 text = f"(double){text}"
             self._need("odd_float", _ODD_FLOAT)
@@ -287,9 +294,6 @@ def _written(op: Op, texts: tuple[str, ...]) -> str:
     if op is ops.MULACC:
         return f"{texts[0]} * {texts[1]} + {texts[2]}"
     return f"{texts[0]} {_SIGNS[op]} {texts[1]}"
-
-
-Body = Callable[[DType, Dialect], str]
 
 
 def _total(op: Op, lane: DType, dialect: Dialect) -> str:
@@ -418,7 +422,8 @@ _ODD_SUM: Final = """double odd_sum(double a, double b)
 _ODD_LONG: Final = """double odd_long(int negative, uint64_t a)
 {
     uint64_t size = negative ? 0u - a : a;
-    double b = (double)(size >> 53 ? (size & ~UINT64_C(0x7ff)) | (size & 0x7ffu ? 0x800u : 0) : size);
-    return negative ? -b : b;
+    if (size >> 53)
+        size = (size & ~UINT64_C(0x7ff)) | (size & 0x7ffu ? 0x800u : 0);
+    return negative ? -(double)size : (double)size;
 }
 """

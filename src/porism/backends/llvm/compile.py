@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
+import llvmlite
 import llvmlite.binding as llvm
 
 LEVEL: Final = 2
@@ -27,6 +28,17 @@ def machine() -> llvm.TargetMachine:
         opt=LEVEL,
         codemodel="small",
         reloc="pic",
+    )
+
+
+@functools.cache
+def version() -> str:
+    """The compiler, and the machine that it compiles for: what object code depends on."""
+    number = ".".join(str(part) for part in llvm.llvm_version_info)
+    found = machine()
+    return (
+        f"LLVM {number} by llvmlite {llvmlite.__version__} for {llvm.get_host_cpu_name()}, "
+        f"{found.triple}, level {LEVEL}, {llvm.get_host_cpu_features().flatten()}"
     )
 
 

@@ -21,7 +21,12 @@ def module(named: Mapping[str, Sequence[UOp]]) -> str:
     return "\n".join([*declarations, *code, attributes()]) + "\n"
 
 
+def build(named: Mapping[str, Sequence[UOp]]) -> bytes:
+    """Linear kernels as one object file."""
+    return object_code(module(named))
+
+
 def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, Function]:
     """Compile linear kernels, all in one module."""
-    code = link_object(object_code(module(named)), list(named))
+    code = link_object(build(named), list(named))
     return {name: function(lines, code.addresses[name], code) for name, lines in named.items()}

@@ -10,7 +10,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from porism.backends.llvm.compile import machine, object_code
+from porism.backends.llvm.compile import machine, object_code, version
+from porism.base import sources
+from porism.base.store import name_of, store
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,16 @@ _jit: Any = None
 
 
 def link(text: str, names: Sequence[str]) -> Code:
-    """Compile LLVM IR and give the addresses of some of its functions."""
-    return link_object(object_code(text), names)
+    """Compile LLVM IR, or find it compiled; the addresses of some of its functions."""
+    kept, code = store(), sources.digest()
+    if kept is None or code is None:
+        return link_object(object_code(text), names)
+    name = name_of(code, version(), text)
+    found = kept.get("objects", name)
+    if found is None:
+        found = object_code(text)
+        kept.put("objects", name, found)
+    return link_object(found, names)
 
 
 def link_object(code: bytes, names: Sequence[str]) -> Code:

@@ -1,0 +1,65 @@
+"""Sources: a digest of the compiler's own code, so that what older code has made is never used.
+
+All that decides about machine code is read, a few milliseconds once in a process. A process that
+has loaded code which was edited since has no digest: it would put old results under a new name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).parents[1]
+
+ABOVE: Final = frozenset(
+    ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "tensor", "prove")
+)
+"""What the engine never imports, and so cannot change what it makes."""
+
+
+def process_start() -> float:
+    """When this process began, or somewhat earlier; where that is not told, now."""
+    try:
+        words = Path("/proc/self/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
+        ticks = int(words[19])  # the 22nd word of all: clock ticks since the machine was started
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        age = 0.0
+    return time.time() - max(age, 0.0)
+
+
+_START: Final = process_start()
+"""Taken when this module is loaded: after a fork the code is still that of the first process."""
+
+
+@functools.cache
+def digest() -> str | None:
+    """The digest of the code that this process runs; None if that is not known."""
+    return digest_of(PACKAGE, _START)
+
+
+def digest_of(package: Path, start: float) -> str | None:
+    """The digest of a package of which nothing was edited since a time."""
+    state = hashlib.blake2b(digest_size=20)
+    now = time.time()
+    try:
+        paths = sorted(package.rglob("*.py"))
+        for path in paths:
+            name = path.relative_to(package)
+            if name.parts[0] in ABOVE:
+                continue
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                text = file.read()
+            changed = max(status.st_mtime, status.st_ctime)
+            if start < changed <= now:  # times in the future are those of a wrong clock
+                return None
+            state.update(f"{name.as_posix()}\0{len(text)}\0".encode())
+            state.update(text)
+    except OSError:
+        return None
+    return state.hexdigest() if paths else None

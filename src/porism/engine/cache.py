@@ -1,0 +1,226 @@
+"""Cache: kernels that an earlier process has compiled, taken from disk.
+
+The kernels that a program lacks are compiled together, and kept together: a *module* is their
+machine code with a table of what each needs to be called. For each kernel there is also a small
+entry that names its module. So a later process that runs the same program reads two files, neither
+lowers nor compiles, and another program that shares some kernels finds those.
+
+The name of an entry is a digest of the kernel's structure and of all else that the code depends on:
+the compiler and its version, the machine, the settings, and the source code of Porism itself, with
+its version. What describes a kernel is numbers and texts, and reading it executes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from porism.backends.function import Function, function
+from porism.backends.table import Backend
+from porism.base import sources
+from porism.base.errors import PorismError
+from porism.base.settings import TABLE
+from porism.base.store import Store, name_of, note, store
+from porism.base.target import Target
+from porism.ir.node import UOp
+from porism.ir.text import parse, to_text
+from porism.pipeline import to_lines
+
+WITHOUT_EFFECT: Final = frozenset(
+    ("debug", "trace", "rewrite_limit", "check", "backend", "threads", "cache", "cache_dir",
+     "cache_mb")
+)  # fmt: skip
+"""Settings that do not change what is compiled. Of a setting that is not here it is assumed."""
+
+MOST_MODULES: Final = 1000
+"""Linked modules that are remembered by name; the oldest goes first."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has been found and made in this process."""
+
+    found: int = 0
+    compiled: int = 0
+
+
+counts: Final = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Kernels in machine code, by the names of their entries."""
+
+    functions: Mapping[str, Function]
+
+
+_modules: dict[str, Module] = {}
+
+
+def functions(kernels: Sequence[UOp], backend: Backend) -> dict[UOp, Function]:
+    """Kernels in machine code: found on disk, or compiled together and kept."""
+    assert backend.load is not None, "the evaluator has no machine code"
+    target = backend.target()
+    kept = store() if backend.objects is not None else None
+    base = surroundings(target, backend) if kept is not None else None
+    if backend.objects is None or kept is None or base is None:
+        named = _lowered(kernels, target)
+        loaded = backend.load(named)
+        return {kernel: loaded[name] for kernel, name in zip(kernels, named, strict=True)}
+    names = {kernel: name_of(base, kernel.key) for kernel in kernels}
+    found = _found(names, kept, backend)
+    missing = [kernel for kernel in kernels if kernel not in found]
+    if missing:
+        named = _lowered(missing, target)
+        code = backend.objects.build(named)
+        addresses, alive = backend.objects.link(code, list(named))
+        made = {name: function(lines, addresses[name], alive) for name, lines in named.items()}
+        entries = {name: names[kernel] for name, kernel in zip(named, missing, strict=True)}
+        _keep(code, {entries[name]: (name, made[name]) for name in named}, kept, base)
+        found |= {kernel: made[name] for name, kernel in zip(named, missing, strict=True)}
+    return found
+
+
+def surroundings(target: Target | None = None, backend: Backend | None = None) -> str | None:
+    """All that a compiled kernel depends on beside itself; None if that is not known."""
+    code = sources.digest()
+    if code is None:
+        note("nothing is taken from disk or kept there: the sources were changed or not found")
+        return None
+    compiler = backend.objects.version() if backend is not None and backend.objects else ""
+    machine = "" if target is None else target_text(target)
+    values = {s.name: s.value() for s in TABLE if s.name not in WITHOUT_EFFECT}
+    return json.dumps([code, compiler, machine, values], sort_keys=True)
+
+
+def target_text(target: Target) -> str:
+    """A target as text, the same in every process.
+
+    >>> from porism.base.target import GENERIC_CPU
+    >>> target_text(GENERIC_CPU)[:45]
+    "block=() block_threads=1 cores=1 dtypes=['boo"
+    """
+    rows = {field.name: getattr(target, field.name) for field in dataclasses.fields(target)}
+    ordered = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in rows.items()}
+    return " ".join(f"{name}={value!r}" for name, value in sorted(ordered.items()))
+
+
+def _lowered(kernels: Sequence[UOp], target: Target) -> dict[str, list[UOp]]:
+    counts.compiled += len(kernels)
+    return {f"kernel{n}": to_lines(kernel, target) for n, kernel in enumerate(kernels)}
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _found(names: Mapping[UOp, str], kept: Store, backend: Backend) -> dict[UOp, Function]:
+    """Those of the kernels that are on disk."""
+    found: dict[UOp, Function] = {}
+    seen: dict[str, Function] = {}
+    for kernel, name in names.items():
+        if name not in seen:
+            entry = kept.get("kernels", name)
+            module = None if entry is None else _module(entry, kept, backend)
+            if module is not None:
+                seen.update(module.functions)
+        if name in seen:
+            found[kernel] = seen[name]
+    counts.found += len(found)
+    return found
+
+
+def _module(entry: bytes, kept: Store, backend: Backend) -> Module | None:
+    """The module that the entry of a kernel names, linked."""
+    try:
+        name = json.loads(entry)["module"]
+        if name in _modules:
+            return _modules[name]
+        content = kept.get("modules", name)
+        if content is None:
+            return None
+        module = _linked(content, backend)
+    except (ValueError, KeyError, TypeError, RuntimeError, PorismError) as error:
+        note(f"a kept module is not used: {error}")
+        return None
+    kept.touch("kernels", module.functions)
+    _remember(name, module)
+    return module
+
+
+def _linked(content: bytes, backend: Backend) -> Module:
+    assert backend.objects is not None
+    head, _, code = content.partition(b"\n")
+    table = json.loads(head)["functions"]
+    addresses, alive = backend.objects.link(code, [row["name"] for row in table])
+    return Module(
+        {
+            row["kernel"]: Function(
+                addresses[row["name"]],
+                tuple(row["buffers"]),
+                tuple(row["variables"]),
+                None if row["parallel"] is None else parse(row["parallel"]),
+                alive,
+            )
+            for row in table
+        }
+    )
+
+
+def _remember(name: str, module: Module) -> None:
+    while len(_modules) >= MOST_MODULES:
+        del _modules[next(iter(_modules))]
+    _modules[name] = module
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def _keep(code: bytes, made: Mapping[str, tuple[str, Function]], kept: Store, base: str) -> None:
+    """Keep a module and, when that is there, the entries of its kernels."""
+    table = [
+        {
+            "kernel": entry,
+            "name": name,
+            "buffers": each.buffers,
+            "variables": each.variables,
+            "parallel": None if each.parallel is None else to_text(each.parallel),
+        }
+        for entry, (name, each) in made.items()
+    ]
+    head = json.dumps({"made by": made_by(base), "functions": table})
+    content = head.encode() + b"\n" + code
+    module = name_of(base, content)
+    if not kept.put("modules", module, content):
+        return
+    _remember(module, Module({entry: each for entry, (_, each) in made.items()}))
+    for entry in made:
+        if not kept.put("kernels", entry, json.dumps({"module": module}).encode()):
+            return
+
+
+def made_by(base: str) -> str:
+    """The versions in a text of surroundings, for people."""
+    code, compiler, *_ = json.loads(base)
+    return f"sources {code[:8]}, {compiler.split(',')[0]}"
+
+
+def makers(kept: Store) -> dict[str, int]:
+    """How many modules there are of each version of Porism and of the compiler."""
+    found: dict[str, int] = {}
+    for entry in kept.entries():
+        if entry.kind == "modules" and entry.finished:
+            maker = _maker(kept.peek(entry.kind, entry.path.name))
+            found[maker] = found.get(maker, 0) + 1
+    return found
+
+
+def _maker(content: bytes | None) -> str:
+    if content is None:
+        return "damaged"
+    try:
+        return str(json.loads(content.partition(b"\n")[0])["made by"])
+    except (ValueError, KeyError, TypeError):
+        return "unknown"

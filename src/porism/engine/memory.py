@@ -1,0 +1,216 @@
+"""Memory: aligned rooms for arrays, used again when nobody looks at the arrays in them.
+
+A room belongs to an *owner*, a small object that every view of the room holds on to. When the last
+view is gone, so is the owner, and its room goes back to the pool: no array that a user still has
+can ever be written over. Rooms that nobody took for a while are freed when the pool holds more than
+the setting `pool_megabytes` allows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from porism.base.errors import PorismError
+from porism.base.settings import settings
+from porism.ir.semantics import Array
+
+ALIGNMENT: Final = 128
+"""Of rooms, in bytes: a cache line or two, and the widest vector."""
+
+STEPS: Final = 8
+"""Sizes of rooms between two powers of two: at most an eighth of a room is not used."""
+
+MEGABYTE: Final = 1 << 20
+
+
+class OutOfMemory(PorismError, MemoryError):  # noqa: N818 - the name says it all
+    """Memory that the system does not give; also a MemoryError, as Python would raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Where the memory for values is, in bytes."""
+
+    in_use: int
+    """Behind arrays that somebody holds."""
+    pooled: int
+    """Kept for the next ones."""
+    peak: int
+    """The most that was in use at a time."""
+    limit: int
+    """The most that is kept."""
+
+    def __str__(self) -> str:
+        parts = (("in use", self.in_use), ("pooled", self.pooled), ("peak", self.peak))
+        return ", ".join(f"{size / MEGABYTE:.1f} MB {name}" for name, size in parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """A piece of memory."""
+
+    address: int
+    size: int
+    memory: Array
+
+
+class _Lease(weakref.ref[Any]):
+    """A room while it has an owner."""
+
+    __slots__ = ("room",)
+    room: Room
+
+
+_rooms: dict[int, list[Room]] = {}
+"""Rooms that nobody uses by size; a size that was used lately is at the end."""
+_returned: deque[Room] = deque()
+"""Rooms whose owners are gone; they may go at any moment, also while the lock is held."""
+_leases: dict[int, _Lease] = {}
+"""By address."""
+_lock = threading.Lock()
+_in_use = _pooled = _peak = 0
+
+
+def room_size(size: int) -> int:
+    """The size of the room for some bytes.
+
+    >>> [room_size(size) for size in (1, 128, 129, 1025, 5000, 1 << 20)]
+    [128, 128, 256, 1152, 5120, 1048576]
+    """
+    step = max(1 << max((size - 1).bit_length(), 1) - 1, ALIGNMENT * STEPS) // STEPS
+    return -(-max(size, 1) // step) * step
+
+
+@functools.lru_cache(4096)
+def _kind(size: int) -> tuple[int, Any]:
+    """For some bytes the size of their room, and the class of their owners."""
+    return room_size(size), ctypes.c_char * size
+
+
+def take(size: int) -> tuple[Any, int]:
+    """An owner of so many bytes, which are not set to anything, and their address."""
+    wanted, kind = _kind(size)
+    with _lock:
+        room = _next_room(wanted)
+        owner = kind.from_address(room.address)
+        _leases[room.address] = lease = _Lease(owner, _give_back)
+        lease.room = room
+    return owner, room.address
+
+
+def _next_room(size: int) -> Room:
+    """A room of this size, which counts as used."""
+    global _in_use, _pooled, _peak
+    while _returned:
+        room = _returned.popleft()
+        if room.size == size:
+            return room  # used by another before, and never counted as free
+        _keep(room)
+    rooms = _rooms.get(size)
+    if rooms:
+        room = rooms.pop()
+        _pooled -= size
+    else:
+        room = _new_room(size)
+    _in_use += size
+    _peak = max(_peak, _in_use)
+    return room
+
+
+def new_array(size: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
+    """An array in one dimension that is not set to anything, and its address."""
+    owner, address = take(size * dtype.itemsize)
+    return (np.frombuffer(owner, dtype) if size else np.empty(0, dtype)), address
+
+
+def address_of(array: Array) -> int:
+    """Where the first element of an array is."""
+    return int(array.__array_interface__["data"][0])
+
+
+def figures() -> Figures:
+    """What is used, and what is kept, at this moment."""
+    with _lock:
+        _settle()
+        return Figures(_in_use, _pooled, _peak, settings.pool_megabytes * MEGABYTE)
+
+
+def clear() -> None:
+    """Free the rooms that nobody uses, and forget the peak."""
+    global _peak
+    with _lock:
+        _settle()
+        _drop(0)
+        _peak = _in_use
+
+
+def _give_back(lease: _Lease) -> None:
+    # Called when an owner goes, wherever that happens: it neither waits nor counts.
+    del _leases[lease.room.address]
+    _returned.append(lease.room)
+
+
+def _settle() -> None:
+    """Take in the rooms that came back."""
+    while _returned:
+        _keep(_returned.popleft())
+
+
+def _keep(room: Room) -> None:
+    """Put a room into the pool, which stays within its limit."""
+    global _in_use, _pooled
+    rooms = _rooms.pop(room.size, [])
+    rooms.append(room)
+    _rooms[room.size] = rooms  # at the end, as the size that was used last
+    _in_use -= room.size
+    _pooled += room.size
+    if _pooled >= MEGABYTE and _pooled > (limit := settings.pool_megabytes * MEGABYTE):
+        _drop(limit)
+
+
+def _drop(limit: int) -> None:
+    """Free rooms until the pool is no larger; first those of sizes that were not used lately."""
+    global _pooled
+    for size in list(_rooms):
+        rooms = _rooms[size]
+        while rooms and _pooled > limit:
+            rooms.pop()
+            _pooled -= size
+        if not rooms:
+            del _rooms[size]
+
+
+def _new_room(size: int) -> Room:
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError:
+        _drop(0)
+        try:
+            memory = np.empty(size + ALIGNMENT, np.uint8)
+        except MemoryError:
+            raise OutOfMemory(
+                f"there is no memory for {size / MEGABYTE:.1f} MB",
+                why=f"the system gives no more, and {_in_use / MEGABYTE:.1f} MB are in use",
+                fix="let go of tensors that are not needed, or compute in smaller parts",
+            ) from None
+    start = address_of(memory)
+    return Room(start + -start % ALIGNMENT, size, memory)
+
+
+def _after_fork() -> None:
+    # Another thread may have held the lock, which is not in this process.
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

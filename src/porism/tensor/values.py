@@ -1,0 +1,45 @@
+"""Values: several tensors computed at once, and the memory that values take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porism.engine import memory as engine_memory
+from porism.engine.memory import Figures
+from porism.engine.realize import realize as compute
+from porism.tensor.structure import leaves
+from porism.tensor.tensor import Tensor
+from porism.tensor.tracing import current
+
+
+def realize(*tensors: Any) -> None:
+    """Compute tensors together, so that what they have in common is computed once.
+
+    Each argument is a tensor, or a dict, list, tuple or dataclass with tensors in it.
+
+    >>> import porism
+    >>> x = porism.arange(3)
+    >>> y, z = x + 1, x * 2
+    >>> porism.realize(y, {"z": z})
+    >>> y, z
+    (Tensor((3,), int64, realized), Tensor((3,), int64, realized))
+    """
+    if current.get() is not None:
+        return  # left to the call of the jitted function
+    found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
+    if found:
+        compute([tensor.node for tensor in found])
+        for tensor in found:
+            tensor.realize()
+
+
+def memory() -> Figures:
+    """The memory for values: in use, kept in the pool, and the peak, in bytes.
+
+    >>> import porism
+    >>> before = porism.memory().in_use
+    >>> x = (porism.zeros(1000, dtype="uint8") + 1).realize()
+    >>> porism.memory().in_use - before
+    1024
+    """
+    return engine_memory.figures()
