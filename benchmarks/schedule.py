@@ -1,10 +1,11 @@
 """Schedule: from a tensor program to kernels, ours beside tinygrad's.
 
-Every program is built and scheduled in a fresh process, after a tiny one that loads what is loaded
-when it is first used; the compilers take turns, and medians of processor time are shown. In the tables, n is the
-number of kernels, "ratio" that of the times to schedule, "both" that of the times together with the
-functions that build the program. Ours goes further than tinygrad's: its schedule has the indices of
-every kernel simplified, which tinygrad leaves to its code generator. Nothing is run.
+Every program is built and scheduled in a fresh process, without what earlier ones have kept on
+disk, after a tiny program that loads what is loaded when it is first used. The compilers take
+turns, and medians of processor time are shown. In the tables, n is the number of kernels, "ratio"
+that of the times to schedule, "both" that of the times together with the functions that build the
+program. Ours goes further than tinygrad's: its schedule has the indices of every kernel simplified,
+which tinygrad leaves to its code generator. Nothing is run.
 
 Divisions are counted in the kernels of programs that move data; tinygrad's after the passes of its
 code generator that simplify them.

@@ -1,9 +1,9 @@
 """Schedule, one program in a process of its own: `schedule_worker COMPILER TABLE NAME [COUNT]`.
 
-Prints a JSON object: seconds of the processor, which other work on the machine disturbs less than
-those of the clock, for the first, tiny program (which loads what is loaded when it is
-first used), then for building and for scheduling the program, and what came of it. With `stages` for
-the compiler, ours is taken apart by stage.
+Prints a JSON object: seconds for a first, tiny program (which loads what is loaded when it is first
+used), then for building and for scheduling the program, and what came of it. They are seconds of
+the processor, which other work on the machine disturbs less than those of the clock. With `stages`
+for the compiler, ours is taken apart by stage.
 """
 
 from __future__ import annotations

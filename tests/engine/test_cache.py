@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import errno
 import json
@@ -21,6 +22,8 @@ import pytest
 import porism
 from porism import cli
 from porism.backends.function import Function
+from porism.backends.llvm.compile import object_code
+from porism.backends.llvm.linking import link
 from porism.backends.table import BACKENDS, Backend, Objects
 from porism.base import sources
 from porism.base.settings import settings
@@ -30,7 +33,7 @@ from porism.engine.realize import request
 from porism.ir.node import UOp
 from porism.pipeline import to_lines, to_schedule
 from porism.schedule.schedule import Schedule
-from tests.backends.running import call
+from tests.backends.running import NATIVE, call, works
 
 ROOT = Path(__file__).parents[2]
 LLVM = BACKENDS["llvm"]
@@ -101,12 +104,36 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*/*") if path.is_file())
 
 
-def test_a_kernel_is_lowered_once(lowered: Lowered) -> None:
-    compiled(1, 2, 3)
+@pytest.mark.parametrize("backend", NATIVE)
+def test_a_kernel_is_lowered_once(lowered: Lowered, backend: Backend) -> None:
+    compiled(1, 2, 3, backend=backend)
     assert lowered.kernels == kernels(1, 2, 3)
-    compiled(1, 2, 3)
-    compiled(2)
+    compiled(1, 2, 3, backend=backend)
+    compiled(2, backend=backend)
     assert len(lowered.kernels) == 3
+
+
+@pytest.mark.skipif(not works("c"), reason="no compiler")
+def test_backends_do_not_share_code(lowered: Lowered) -> None:
+    for name in ("llvm", "c", "llvm", "c"):
+        compiled(1, backend=BACKENDS[name])
+    assert len(lowered.kernels) == 2
+
+
+def test_code_that_cannot_be_linked_is_compiled_again(lowered: Lowered, folder: Path) -> None:
+    compiled(1)
+    assert LLVM.objects is not None
+    calls, plain = [], LLVM.objects.link
+
+    def link(code: bytes, names: Any) -> Any:
+        calls.append(names)
+        if len(calls) == 1:
+            raise RuntimeError("this object file is no good")
+        return plain(code, names)
+
+    objects = dataclasses.replace(LLVM.objects, link=link)
+    compiled(1, backend=dataclasses.replace(LLVM, objects=objects))
+    assert (len(lowered.kernels), len(calls)) == (2, 2)
 
 
 def test_kernels_are_shared_by_programs(lowered: Lowered) -> None:
@@ -201,6 +228,9 @@ def test_another_setting_is_another_entry(lowered: Lowered) -> None:
     with settings.override(kernel_nodes=599):
         compiled(1)
     assert len(lowered.kernels) == 2
+    with settings.override(check=False):  # without checks is not good enough for one with checks
+        compiled(1)
+    assert len(lowered.kernels) == 3
 
 
 def test_a_target_is_the_same_text_in_every_process() -> None:
@@ -298,6 +328,27 @@ def test_a_module_of_another_form_is_not_used(lowered: Lowered, folder: Path, he
     kept.put("modules", path.name, head + b"\n")
     compiled(1)
     assert len(lowered.kernels) == 2
+
+
+def test_code_of_our_own_is_kept_as_well(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(text: str) -> bytes:
+        made.append(text)
+        return object_code(text)
+
+    monkeypatch.setattr("porism.backends.llvm.linking.object_code", counted)
+    text = "define i64 @seven() { ret i64 7 }"
+    for damage in (False, False, True, False):
+        if damage:
+            (path,) = (folder / "objects").iterdir()
+            path.write_bytes(path.read_bytes()[:-1])
+        code = link(text, ["seven"])
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(code.addresses["seven"])() == 7
+    assert made == [text, text]
+    with settings.override(cache=False):
+        link(text, ["seven"])
+    assert len(made) == 3
 
 
 # -- schedules -------------------------------------------------------------------------------------

@@ -96,6 +96,24 @@ def _c_load(named: Mapping[str, Lines]) -> dict[str, Function]:
     return load(named)
 
 
+def _c_version() -> str:
+    from porism.backends.c.compile import version
+
+    return version()
+
+
+def _c_build(named: Mapping[str, Lines]) -> bytes:
+    from porism.backends.c.compile import build
+
+    return build(named)
+
+
+def _c_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
+    from porism.backends.c.compile import link
+
+    return link(code, names)
+
+
 def _c_source(lines: Lines, name: str) -> str:
     from porism.backends.c.render import text
 
@@ -113,7 +131,14 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             _llvm_source,
             Objects(_llvm_version, _llvm_build, _llvm_link),
         ),
-        Backend("c", "C, by gcc or clang", _c_target, _c_load, _c_source),
+        Backend(
+            "c",
+            "C, by gcc or clang",
+            _c_target,
+            _c_load,
+            _c_source,
+            Objects(_c_version, _c_build, _c_link),
+        ),
         Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
     )
 }

@@ -30,10 +30,15 @@ from porism.ir.text import parse, to_text
 from porism.pipeline import to_lines
 
 WITHOUT_EFFECT: Final = frozenset(
-    ("debug", "trace", "rewrite_limit", "check", "backend", "threads", "cache", "cache_dir",
-     "cache_mb")
+    ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb")
+)
+"""Settings that do not change what is compiled. Of one that is not here, it is assumed that it
+does; `check` is one: what was compiled without checks does not do for one who asks for them."""
+
+UNREADABLE: Final = (
+    ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError, PorismError,
 )  # fmt: skip
-"""Settings that do not change what is compiled. Of a setting that is not here it is assumed."""
+"""What reading and linking an entry of another form may raise."""
 
 MOST_MODULES: Final = 1000
 """Linked modules that are remembered by name; the oldest goes first."""
@@ -142,7 +147,7 @@ def _module(entry: bytes, kept: Store, backend: Backend) -> Module | None:
         if content is None:
             return None
         module = _linked(content, backend)
-    except (ValueError, KeyError, TypeError, RuntimeError, PorismError) as error:
+    except UNREADABLE as error:
         note(f"a kept module is not used: {error}")
         return None
     kept.touch("kernels", module.functions)

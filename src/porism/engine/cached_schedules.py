@@ -11,9 +11,8 @@ import time
 from typing import Any, Final
 
 from porism.base.dtypes import dtype
-from porism.base.errors import PorismError
 from porism.base.store import name_of, note, store
-from porism.engine.cache import surroundings
+from porism.engine.cache import UNREADABLE, surroundings
 from porism.ir.node import UOp
 from porism.ir.text import parse, to_text
 from porism.pipeline import to_schedule
@@ -35,7 +34,7 @@ def schedule_for(graph: UOp) -> Schedule:
     if content is not None:
         try:
             return read(content.decode())
-        except (ValueError, KeyError, TypeError, IndexError, PorismError) as error:
+        except UNREADABLE as error:
             note(f"a kept schedule is not used: {error}")
     begin = time.perf_counter()
     made = to_schedule(graph)

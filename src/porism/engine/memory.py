@@ -72,10 +72,10 @@ class _Lease(weakref.ref[Any]):
 
 _rooms: dict[int, list[Room]] = {}
 """Rooms that nobody uses by size; a size that was used lately is at the end."""
-_returned: deque[Room] = deque()
-"""Rooms whose owners are gone; they may go at any moment, also while the lock is held."""
+_returned: deque[_Lease] = deque()
+"""Leases whose owners are gone; that happens at any moment, also while the lock is held."""
 _leases: dict[int, _Lease] = {}
-"""By address."""
+"""Those of all rooms that are in use, by address."""
 _lock = threading.Lock()
 _in_use = _pooled = _peak = 0
 
@@ -102,7 +102,7 @@ def take(size: int) -> tuple[Any, int]:
     with _lock:
         room = _next_room(wanted)
         owner = kind.from_address(room.address)
-        _leases[room.address] = lease = _Lease(owner, _give_back)
+        _leases[room.address] = lease = _Lease(owner, _returned.append)
         lease.room = room
     return owner, room.address
 
@@ -111,9 +111,9 @@ def _next_room(size: int) -> Room:
     """A room of this size, which counts as used."""
     global _in_use, _pooled, _peak
     while _returned:
-        room = _returned.popleft()
+        room = _returned.popleft().room
         if room.size == size:
-            return room  # used by another before, and never counted as free
+            return room  # which was never counted as free
         _keep(room)
     rooms = _rooms.get(size)
     if rooms:
@@ -153,21 +153,16 @@ def clear() -> None:
         _peak = _in_use
 
 
-def _give_back(lease: _Lease) -> None:
-    # Called when an owner goes, wherever that happens: it neither waits nor counts.
-    del _leases[lease.room.address]
-    _returned.append(lease.room)
-
-
 def _settle() -> None:
     """Take in the rooms that came back."""
     while _returned:
-        _keep(_returned.popleft())
+        _keep(_returned.popleft().room)
 
 
 def _keep(room: Room) -> None:
     """Put a room into the pool, which stays within its limit."""
     global _in_use, _pooled
+    del _leases[room.address]
     rooms = _rooms.pop(room.size, [])
     rooms.append(room)
     _rooms[room.size] = rooms  # at the end, as the size that was used last

@@ -12,7 +12,9 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from porism.backends.function import Function
 from porism.backends.llvm.pool import Pool
@@ -58,13 +60,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+Output = tuple[int, np.dtype[Any], list[int]]
+"""The elements of an output, their type, and the words with its address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What follows from the values of the variables."""
 
     variables: tuple[int, ...]
-    outputs: tuple[int, ...]
-    """The elements of each output."""
+    outputs: tuple[Output, ...]
     shared: tuple[int, ...]
     """For each kernel the iterations that threads share."""
 
@@ -119,8 +124,10 @@ class Program:
             for slot in where
         ]
         written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
-        self.order = [written.index(place) for place in schedule.outputs]
-        """Which of the outputs is wanted for each root of the graph."""
+        order = [written.index(place) for place in schedule.outputs]
+        self.order = None if order == list(range(len(written))) else order
+        """Which of the outputs is wanted for each root of the graph, if not each for one."""
+        self.count = len(self.functions)
         self.names = tuple(sorted(_variables(schedule)))
         self.variables = [(slot, self.names.index(name)) for slot, name in variables]
         self._sizes: dict[tuple[int, ...], Sizes] = {}
@@ -151,20 +158,25 @@ class Program:
                 for slot in slots:
                     words[slot] = address
         outputs: list[Held] = []
-        for (dtype, slots), size in zip(self.outputs, sizes.outputs, strict=True):
+        for size, dtype, slots in sizes.outputs:
             output = memory.new_array(size, dtype)
+            outputs.append(output)
             for slot in slots:
                 words[slot] = output[1]
-            outputs.append(output)
-        arena, address = memory.take(self.schedule.arena.peak) if self.temporaries else (None, 0)
+        arena = self._arena(frame) if self.temporaries else None
+        pool().run(frame.address, self.count)
+        del arena  # it was in use until here
+        self._idle.append(frame)
+        return [outputs[k] for k in self.order] if self.order else outputs
+
+    def _arena(self, frame: Frame) -> Any:
+        """Memory for the temporaries, whose addresses are set."""
+        arena, address = memory.take(self.schedule.arena.peak)
         if frame.arena != address:
             frame.arena = address
             for offset, slot in self.temporaries:
-                words[slot] = address + offset
-        pool().run(frame.address, len(self.functions))
-        del arena  # it was in use until here
-        self._idle.append(frame)
-        return [outputs[k] for k in self.order]
+                frame.words[slot] = address + offset
+        return arena
 
     def _new_sizes(self, variables: Mapping[str, int]) -> Sizes:
         values = tuple(variables[name] for name in self.names)
@@ -172,7 +184,10 @@ class Program:
         shared = [function.parallel for function in self.functions]
         found = Sizes(
             values,
-            tuple(size_of(buffer, variables) for buffer in buffers),
+            tuple(
+                (size_of(buffer, variables), dtype, slots)
+                for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
+            ),
             tuple(1 if size is None else number(size, variables) for size in shared),
         )
         if len(self._sizes) >= MOST_SIZES:

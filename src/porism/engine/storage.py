@@ -19,8 +19,8 @@ import numpy as np
 from porism.base.dtypes import DType, index
 from porism.base.errors import PorismError
 from porism.engine import memory
-from porism.ir import ops, sweep
-from porism.ir.node import UOp, buffer
+from porism.ir import buffer, ops, sweep
+from porism.ir.node import UOp
 from porism.ir.semantics import Array
 
 SWEEP_AFTER: Final = 1 << 28
@@ -32,8 +32,9 @@ PLACEHOLDER: Final = "traced"
 Held = tuple[Array, int]
 """An array in one dimension, and where its first element is."""
 
-_held: WeakKeyDictionary[UOp, Held] = WeakKeyDictionary()
-_by_reference: dict[ref[UOp], Held] = _held.data  # type: ignore[attr-defined] # saves a call
+_held: dict[ref[UOp], Held] = {}
+"""By weak references, which take themselves out when their node goes: the most travelled path."""
+_taken_out: Final = _held.pop
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
 _numbers = itertools.count()
 _taken = 0
@@ -60,15 +61,15 @@ def hold(
     dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
 ) -> UOp:
     """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
-    node = buffer(dtype, dims, next(_numbers), device)
-    _held[node] = (array, address)
+    node = buffer.new_buffer(dtype, dims, next(_numbers), device)
+    _held[ref(node, _taken_out)] = (array, address)
     _count(array.nbytes)
     return node
 
 
 def new_placeholder(dtype: DType, dims: tuple[UOp, ...]) -> UOp:
     """A BUFFER node without an array."""
-    return buffer(dtype, dims, next(_numbers), PLACEHOLDER)
+    return buffer.new_buffer(dtype, dims, next(_numbers), PLACEHOLDER)
 
 
 def is_placeholder(node: UOp) -> bool:
@@ -86,7 +87,7 @@ def held(node: UOp) -> Held:
 
 def held_if_any(node: UOp) -> Held | None:
     """The array behind a node and its address, if it is a BUFFER that has one."""
-    return _by_reference.get(ref(node))
+    return _held.get(ref(node))
 
 
 def array_of(node: UOp) -> Array:

@@ -54,7 +54,7 @@ def check(root: UOp, level: Level, stage: str = "unnamed") -> None:
         ...
     porism.base.errors.LevelError: stage 'split reductions' left a RANGE in the graph level
       where: r0, used in r0 + x
-      why: RANGE (...) is allowed in the levels ranged, kernel, schedule, lanes, words, target, linear
+      why: RANGE (...) is allowed in the levels ranged, kernel, schedule, ...
       fix: rewrite it in this stage, or have the stage leave another level
     """
     if level.roots is not None and root.op not in level.roots:

@@ -349,26 +349,6 @@ def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
         return found
 
 
-def buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) -> UOp:
-    """A BUFFER with a number that no other has: no table holds it, and none need be looked at.
-
-    So it is gone as soon as nothing refers to it, without waiting for a sweep.
-    """
-    node = _Draft()
-    node.op = op = ops.BUFFER
-    node.dtype = dtype
-    node.src = dims
-    node.arg = (number, device)
-    if dtype.slot in _INTEGER_SLOTS or dtype.slot == _BOOL_SLOT:
-        node.vmin, node.vmax = op.bounds(dtype, dims, node.arg)
-    else:
-        node.vmin, node.vmax = _ANYTHING
-    node.order = hash((op.code, number)) & stable.MASK
-    node.shaped = bool(dims)
-    node.__class__ = UOp
-    return node  # type: ignore[return-value]
-
-
 def binary(op: Op, a: UOp, b: UOp) -> UOp:
     """The normal form of an elementwise node on two sources that is not in the table yet.
 

@@ -227,6 +227,7 @@ class PadTo(Action):
 
     def apply(self, kernel: UOp, target: Target) -> UOp:
         counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.REDUCE))
         size = self.counted(counter)
         if self.multiple < 2 or size % self.multiple == 0:
             raise self.refuse(

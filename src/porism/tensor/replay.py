@@ -152,7 +152,9 @@ class Replay:
         if self.variables:
             variables = {**self.variables, **variables}
         outputs = [] if self.run_program is None else self.run_program(inputs, variables)
-        nodes = [_node(value, inputs, outputs, variables) for value in self.values]
+        nodes = []
+        for value in self.values:
+            nodes.append(_node(value, inputs, outputs, variables))
         for target, value in self.assigned:
             tensor = tensors[target] if isinstance(target, int) else target
             tensor._node = nodes[value]

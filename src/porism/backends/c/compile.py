@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import hashlib
 import os
 import shlex
 import shutil
@@ -49,6 +50,8 @@ class Compiler:
     """The flags that let it use all that this machine has."""
     macros: frozenset[str]
     """What it defines for this machine."""
+    digest: str
+    """Of all that it says of itself and of this machine, its version too."""
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -103,7 +106,9 @@ def _asked(command: tuple[str, ...]) -> Compiler | str:
                 return "it does not compile for 64 bits"
             if "__GNUC__" not in macros:
                 return "it is neither gcc nor clang, so it has no vector types"
-            return Compiler(command, native, macros)
+            said = "\n".join(sorted(done.stdout.splitlines())).encode()
+            digest = hashlib.blake2b(said, digest_size=16).hexdigest()
+            return Compiler(command, native, macros, digest)
         wrong = _first_lines(done.stderr) or wrong
     return wrong
 
@@ -158,8 +163,8 @@ def _close(handle: int) -> None:
         _ctypes.dlclose(handle)
 
 
-def compiled(source: str, flags: Sequence[str] = ()) -> Library:
-    """A file of C as functions in this process."""
+def shared_library(source: str, flags: Sequence[str] = ()) -> bytes:
+    """A file of C as machine code."""
     found = compiler()
     with tempfile.TemporaryDirectory(prefix="porism-") as folder:
         text, result = Path(folder, "kernels.c"), Path(folder, "kernels.so")
@@ -174,7 +179,37 @@ def compiled(source: str, flags: Sequence[str] = ()) -> Library:
                 fix="look at the room in the temporary folder, try another compiler in CC, or use "
                 "PORISM_BACKEND=llvm; if the text is at fault, please report it",
             )
-        return Library(result)
+        return result.read_bytes()
+
+
+def loaded(code: bytes) -> Library:
+    """Machine code in this process."""
+    with tempfile.TemporaryDirectory(prefix="porism-") as folder:
+        path = Path(folder, "kernels.so")
+        path.write_bytes(code)
+        return Library(path)
+
+
+def compiled(source: str, flags: Sequence[str] = ()) -> Library:
+    """A file of C as functions in this process."""
+    return loaded(shared_library(source, flags))
+
+
+def version() -> str:
+    """The compiler, the machine and the flags: what machine code depends on."""
+    found = compiler()
+    return f"C by {found}, {found.digest}, {shlex.join((*found.native, *FLAGS))}"
+
+
+def build(named: Mapping[str, Sequence[UOp]]) -> bytes:
+    """Linear kernels as one file of machine code."""
+    return shared_library(module(named))
+
+
+def link(code: bytes, names: Sequence[str]) -> tuple[dict[str, int], Library]:
+    """The addresses of kernels by name, and what holds them."""
+    library = loaded(code)
+    return {name: library.address(f"{name}_run") for name in names}, library
 
 
 def load(named: Mapping[str, Sequence[UOp]], flags: Sequence[str] = ()) -> dict[str, Function]:

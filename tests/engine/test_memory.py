@@ -1,0 +1,128 @@
+"""The memory of values: used again, but never while somebody sees it; with a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.settings import settings
+from porism.engine import memory
+from porism.engine.storage import array_of
+from porism.ir import sweep
+from tests.tensor.threads import in_threads
+
+
+def ones(*shape: int) -> Any:
+    return porism.ones(shape).realize()
+
+
+def memory_of(tensor: Any) -> Any:
+    return array_of(tensor.realize().node)
+
+
+def test_memory_is_used_again() -> None:
+    memory.clear()
+    before = porism.memory()
+    array, address = memory.new_array(1000, np.dtype("float32"))
+    assert address == memory.address_of(array) and address % memory.ALIGNMENT == 0
+    assert porism.memory().in_use == before.in_use + memory.room_size(4000)
+    del array
+    after = porism.memory()
+    assert after.in_use == before.in_use and after.pooled >= 4000
+    again, second = memory.new_array(1000, np.dtype("float32"))
+    assert second == address and again.size == 1000
+
+
+def test_memory_that_somebody_sees_is_not_used_again() -> None:
+    array, address = memory.new_array(64, np.dtype("float32"))
+    array[:] = 3
+    view = array.reshape(8, 8)[2:4].view(np.int32).T
+    del array
+    others = [memory.new_array(64, np.dtype("float32")) for _ in range(20)]
+    assert all(where != address for _, where in others)
+    for other, _ in others:
+        other[:] = 5
+    assert (view.view() == np.float32(3).view(np.int32)).all()
+
+
+def test_arrays_for_users_do_not_dangle() -> None:
+    @porism.jit
+    def f(x: Any) -> Any:
+        return x + 1
+
+    kept = f(ones(100)).numpy()
+    capsules = np.from_dlpack(f(ones(100)))
+    for k in range(50):
+        f(porism.full(100, float(k))).realize()
+    assert (kept == 2).all() and (capsules == 2).all()
+
+
+def test_results_give_their_memory_back() -> None:
+    @porism.jit
+    def f(x: Any) -> Any:
+        return x * 2
+
+    x = ones(1 << 16)
+    f(x)
+    sweep.sweep()
+    before = porism.memory().in_use
+    for _ in range(100):
+        y = f(x)
+    assert porism.memory().in_use - before <= memory.room_size(4 << 16)
+    del y
+    assert porism.memory().in_use == before
+
+
+def test_the_pool_has_a_limit() -> None:
+    memory.clear()
+    with settings.override(pool_megabytes=2):
+        arrays = [memory.new_array(1 << 20, np.dtype("uint8")) for _ in range(6)]
+        peak = porism.memory()
+        assert peak.peak >= 6 << 20 and peak.limit == 2 << 20
+        del arrays
+        assert 0 < porism.memory().pooled <= 2 << 20
+    memory.clear()
+    assert porism.memory().pooled == 0
+    assert "in use" in str(porism.memory())
+
+
+def test_rooms_are_large_enough_and_not_much_larger() -> None:
+    for size in [0, 1, 127, 128, 129, 1000, 4096, 4097, 10**6, 10**9 + 1]:
+        room = memory.room_size(size)
+        assert size <= room <= max(size * 1.25, size + memory.ALIGNMENT)
+        assert room % memory.ALIGNMENT == 0
+
+
+def test_too_much_memory_is_a_readable_error() -> None:
+    with pytest.raises(memory.OutOfMemory) as caught:
+        memory.take(1 << 62)
+    assert isinstance(caught.value, MemoryError)
+    assert "there is no memory for" in str(caught.value) and "fix" in str(caught.value)
+    assert memory.new_array(3, np.dtype("int8"))[0].size == 3
+
+
+def test_the_pool_in_threads() -> None:
+    def work(k: int) -> None:
+        held = []
+        for j in range(300):
+            array, _ = memory.new_array(1 + (j * 37 + k) % 200, np.dtype("int32"))
+            array[:] = k
+            held.append(array)
+            if len(held) > 20:
+                gone = held.pop(j % 20)
+                assert (gone == k).all()
+        assert all((one == k).all() for one in held)
+
+    in_threads(4, work)
+
+
+def test_realize_of_several() -> None:
+    x = porism.arange(4)
+    tensors = {"a": x + 1, "b": [x * 2, (x.sum(), 3)]}
+    porism.realize(tensors, x)
+    assert all("realized" in repr(t) for t in (x, tensors["a"], tensors["b"][0]))
+    assert tensors["a"].tolist() == [1, 2, 3, 4]
+    porism.realize()

@@ -1,0 +1,44 @@
+"""The page about schedules: its examples run, and its figures are those of the code."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from porism.base.settings import TABLE
+from porism.ir import ops
+from porism.schedule import cost, placement
+
+PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
+
+
+def test_the_examples_run() -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile(str(PAGE), module_relative=False, optionflags=flags)
+    assert result.attempted > 12
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"`n·(c + {cost.STORE_LOCAL:.0f}) + t·{cost.LOAD_LOCAL:.0f}`",
+        f"`n·(c + {cost.STORE_GLOBAL:.0f}) + t·{cost.LOAD_GLOBAL:.0f}`",
+        f"`exp2` {cost.OP_COSTS[ops.EXP2]:.0f}, a division {cost.OP_COSTS[ops.FDIV]:.0f}",
+        f"costs at least {placement.CHEAP:.0f} an element",
+        f"no more than {placement.LOCAL_BYTES >> 10} KiB",
+        f"no more than 2^{placement.LOCAL_WORK.bit_length() - 1} elements",
+        f"must have {placement.PARALLEL} iterations or more",
+    ],
+)
+def test_the_figures_are_those_of_the_code(words: str) -> None:
+    assert words in " ".join(PAGE.read_text(encoding="utf-8").split())
+
+
+def test_every_setting_of_kernels_is_named() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for setting in TABLE:
+        if setting.name.startswith(("kernel_", "buffer_")):
+            assert f"`{setting.variable}`" in text, setting.variable
