@@ -79,7 +79,7 @@ def special_values(dtype: DType) -> Array:
     if dtype.kind is Kind.BOOL:
         return np.array([False, True])
     if dtype.is_float:
-        some = (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1, 3.7, -127.6, 255.5, 65504.0, 1e-7)
+        some = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1, 3.7, -127.6, 255.5, 65504.0, 1e-7]
         some += (math.nan, math.inf, -math.inf, 3e9, -3e9, 2.0**31, 2.0**63, -(2.0**63), 2.0**64)
         some += (1e-39, 2.0**-24, 3.0 * 2.0**-26, 1 + 2.0**-8, 1 + 2.0**-11, 3.4e38, 1e300, 464.0)
         with np.errstate(all="ignore"):

@@ -34,9 +34,9 @@ from tests.backends.test_conformance import (
     conversion_kernel,
     elementwise_kernel,
     one_way,
+    op_kernel,
     operands,
 )
-from tests.backends.test_conformance import _applied as applied
 
 needs_compiler = pytest.mark.skipif(not works("c"), reason="no compiler")
 
@@ -163,7 +163,7 @@ def test_the_text_is_total_by_itself(dtype: DType, width: int) -> None:
     data, size = operands(dtype, width)
     cases = {}
     for op in computed_ops(dtype):
-        kernel = elementwise_kernel(lambda values, op=op: applied(op, values), dtype, width, size)
+        kernel = op_kernel(op, dtype, width, size)
         result = boolean if op.group is ops.COMPARISON else dtype
         cases[f"kernel_{op.name}"] = (kernel, [np.zeros(size, result.numpy), *data])
     for target in SCALARS:

@@ -27,13 +27,16 @@ def test_memory_is_used_again() -> None:
     memory.clear()
     before = porism.memory()
     array, address = memory.new_array(1000, np.dtype("float32"))
-    assert address == memory.address_of(array) and address % memory.ALIGNMENT == 0
+    assert address == memory.address_of(array)
+    assert address % memory.ALIGNMENT == 0
     assert porism.memory().in_use == before.in_use + memory.room_size(4000)
     del array
     after = porism.memory()
-    assert after.in_use == before.in_use and after.pooled >= 4000
+    assert after.in_use == before.in_use
+    assert after.pooled >= 4000
     again, second = memory.new_array(1000, np.dtype("float32"))
-    assert second == address and again.size == 1000
+    assert second == address
+    assert again.size == 1000
 
 
 def test_memory_that_somebody_sees_is_not_used_again() -> None:
@@ -57,7 +60,8 @@ def test_arrays_for_users_do_not_dangle() -> None:
     capsules = np.from_dlpack(f(ones(100)))
     for k in range(50):
         f(porism.full(100, float(k))).realize()
-    assert (kept == 2).all() and (capsules == 2).all()
+    assert (kept == 2).all()
+    assert (capsules == 2).all()
 
 
 def test_results_give_their_memory_back() -> None:
@@ -81,7 +85,8 @@ def test_the_pool_has_a_limit() -> None:
     with settings.override(pool_megabytes=2):
         arrays = [memory.new_array(1 << 20, np.dtype("uint8")) for _ in range(6)]
         peak = porism.memory()
-        assert peak.peak >= 6 << 20 and peak.limit == 2 << 20
+        assert peak.peak >= 6 << 20
+        assert peak.limit == 2 << 20
         del arrays
         assert 0 < porism.memory().pooled <= 2 << 20
     memory.clear()
@@ -100,7 +105,8 @@ def test_too_much_memory_is_a_readable_error() -> None:
     with pytest.raises(memory.OutOfMemory) as caught:
         memory.take(1 << 62)
     assert isinstance(caught.value, MemoryError)
-    assert "there is no memory for" in str(caught.value) and "fix" in str(caught.value)
+    assert "there is no memory for" in str(caught.value)
+    assert "fix" in str(caught.value)
     assert memory.new_array(3, np.dtype("int8"))[0].size == 3
 
 

@@ -86,7 +86,8 @@ def test_values_of_python_count_by_value_and_type() -> None:
     assert math.copysign(1, scaled(zero, np.float32(0)).item()) == 1
     assert math.copysign(1, scaled(zero, np.float32(-0.0)).item()) == -1
     before = scaled.traces
-    assert math.isnan(scaled(zero, math.nan).item()) and math.isnan(scaled(zero, math.nan).item())
+    assert math.isnan(scaled(zero, math.nan).item())
+    assert math.isnan(scaled(zero, math.nan).item())
     assert scaled.traces == before + 1
 
 
@@ -123,7 +124,8 @@ def test_old_signatures_go() -> None:
 
     for size in (1, 2, 3, 4, 1):
         assert same(ones(size)).shape == (size,)
-    assert same.signatures == 3 and same.traces == 5
+    assert same.signatures == 3
+    assert same.traces == 5
     same(ones(4))
     assert same.traces == 5
     same.clear()
@@ -160,7 +162,8 @@ def test_a_new_trace_says_why(capsys: pytest.CaptureFixture[str]) -> None:
 
     with settings.override(debug=1):
         apply(ones(2), {"by": 2})
-        assert "tracing" in (first := capsys.readouterr().err) and "first time" in first
+        assert "tracing" in (first := capsys.readouterr().err)
+        assert "first time" in first
         apply(ones(2), {"by": 2})
         assert capsys.readouterr().err == ""
         apply(ones(2), {"by": 3})
@@ -205,7 +208,8 @@ def test_results_that_are_arguments_or_the_same_have_memory_of_their_own() -> No
     )
     assert [t.tolist() for t in (a, b, c, d)] == [[1] * 3, [2] * 3, [2] * 3, [1] * 3]
     a[0] = 7
-    assert x.tolist() == [1, 1, 1] and d.tolist() == [1, 1, 1]
+    assert x.tolist() == [1, 1, 1]
+    assert d.tolist() == [1, 1, 1]
 
 
 def test_a_result_fed_back() -> None:
@@ -228,7 +232,8 @@ def test_results_of_no_computation() -> None:
     for k in range(3):
         found = constants(porism.asarray([k]))
         assert (found["none"], found["text"], found["number"]) == (None, "a", 3)
-        assert found["ones"].tolist() == [1, 1] and found["x"].tolist() == [k]
+        assert found["ones"].tolist() == [1, 1]
+        assert found["x"].tolist() == [k]
 
 
 def test_arrays_and_lists_inside_are_constants() -> None:
@@ -281,12 +286,17 @@ def test_structures_in_and_out() -> None:
     for k in range(3):
         layer, pair, frozen, back = f(arguments(float(k)))
         expected = [k * k + k + 1 + k, 4]
-        assert isinstance(layer, Layer) and layer.weight.tolist() == expected
-        assert isinstance(layer.bias, Pair) and layer.bias.second is None
-        assert isinstance(pair, Pair) and pair.first.tolist() == [2 * v for v in expected]
+        assert isinstance(layer, Layer)
+        assert layer.weight.tolist() == expected
+        assert isinstance(layer.bias, Pair)
+        assert layer.bias.second is None
+        assert isinstance(pair, Pair)
+        assert pair.first.tolist() == [2 * v for v in expected]
         assert pair.second[0].tolist() == expected
-        assert isinstance(frozen, Frozen) and frozen.value.tolist() == [2 * k, 2]
-        assert isinstance(back, OrderedDict) and back["layer"].name == "layer"
+        assert isinstance(frozen, Frozen)
+        assert frozen.value.tolist() == [2 * k, 2]
+        assert isinstance(back, OrderedDict)
+        assert back["layer"].name == "layer"
     assert f.traces == 1
     changed = arguments(1.0)
     changed["layer"].name = "other"
@@ -301,7 +311,9 @@ def test_results_are_new_structures() -> None:
 
     first, second = f(ones(1)), f(ones(1))
     first.append(1)
-    assert first is not second and len(second) == 2 and first[1] is not second[1]
+    assert first is not second
+    assert len(second) == 2
+    assert first[1] is not second[1]
 
 
 def test_arrays_of_numpy_are_inputs() -> None:
@@ -350,8 +362,10 @@ def test_values_are_not_asked_for(ask: Any) -> None:
     with pytest.raises(NoValue) as caught:
         f(porism.asarray([1.0]))
     assert "inside of a jitted function" in caught.value.what
-    assert caught.value.where is not None and "test_jit.py" in caught.value.where
-    assert "traced once" in str(caught.value.why) and "porism.where" in str(caught.value.fix)
+    assert caught.value.where is not None
+    assert "test_jit.py" in caught.value.where
+    assert "traced once" in str(caught.value.why)
+    assert "porism.where" in str(caught.value.fix)
 
 
 def test_the_value_of_state_is_not_asked_for() -> None:
@@ -448,7 +462,7 @@ def test_generators_are_refused() -> None:
     with pytest.raises(PorismError, match="which is a coroutine"):
         porism.jit(later)
     with pytest.raises(PorismError, match="jit of a int"):
-        porism.jit(3)
+        porism.jit(3)  # type: ignore[call-overload]
     with pytest.raises(PorismError, match="gives a generator"):
         porism.jit(lambda x: (x for _ in range(3)))(ones(1))
     with pytest.raises(PorismError, match="gives a ndarray"):
@@ -457,7 +471,8 @@ def test_generators_are_refused() -> None:
         porism.jit(lambda x: 1)({1})
     with pytest.raises(PorismError, match="at least one"):
         porism.jit(signatures=0)
-    assert asyncio.run(later(3)) == 3 and next(numbers(3)) == 3
+    assert asyncio.run(later(3)) == 3
+    assert next(numbers(3)) == 3
 
 
 # -- functions in functions ------------------------------------------------------------------------
@@ -476,8 +491,10 @@ def test_nested_functions_are_one_program() -> None:
         return inner(inner(x)) + count
 
     assert [outer(ones(1)).item() for _ in range(3)] == [6, 8, 10]
-    assert count.item() == 6 and inner.traces == 0
-    assert inner(ones(1)).item() == 2 and count.item() == 7
+    assert count.item() == 6
+    assert inner.traces == 0
+    assert inner(ones(1)).item() == 2
+    assert count.item() == 7
 
 
 def test_recursion() -> None:

@@ -58,7 +58,8 @@ def test_state_by_item_and_by_sum() -> None:
     assert [put(porism.asarray(float(k)), k % 4).item() for k in range(1, 7)] == [
         1, 3, 6, 10, 14, 18,
     ]  # fmt: skip
-    assert cache.tolist() == [4, 5, 6, 3] and total.item() == 21
+    assert cache.tolist() == [4, 5, 6, 3]
+    assert total.item() == 21
 
 
 def test_an_argument_that_is_assigned() -> None:
@@ -70,7 +71,8 @@ def test_an_argument_that_is_assigned() -> None:
     for _ in range(3):
         increase(a)
     increase(b)
-    assert a.tolist() == [4, 4] and b.tolist() == [1, 1]
+    assert a.tolist() == [4, 4]
+    assert b.tolist() == [1, 1]
 
 
 def test_state_that_is_swapped() -> None:
@@ -167,7 +169,8 @@ def test_methods_are_bound_to_their_objects() -> None:
     with pytest.raises(PorismError, match="keeps a tensor that it made, as 'count'"):
         a.step(ones(1))  # `+=` on an attribute is a new tensor
     assert a.count.tolist() == [0]
-    assert Counter.plain(ones(1)).tolist() == [2] and a.of_class(ones(1)).tolist() == [8]
+    assert Counter.plain(ones(1)).tolist() == [2]
+    assert a.of_class(ones(1)).tolist() == [8]
     assert b.count.tolist() == [10]
     assert isinstance(Counter.step, Jitted)
 
@@ -217,8 +220,10 @@ def test_one_tensor_for_two_arguments() -> None:
         return b * 1
 
     x, y = porism.zeros(1), porism.zeros(1)
-    assert f(x, y).item() == 0 and f(x, x).item() == 2
-    assert f(x, y).item() == 0 and (x.item(), y.item()) == (3, 0)
+    assert f(x, y).item() == 0
+    assert f(x, x).item() == 2
+    assert f(x, y).item() == 0
+    assert (x.item(), y.item()) == (3, 0)
 
 
 # -- symbolic sizes (tinygrad #5360) ---------------------------------------------------------------
@@ -365,22 +370,26 @@ def test_an_exception_leaves_everything_as_it_was() -> None:
     x = ones(2)
     with pytest.raises(KeyError):
         step(x)
-    assert model.weight is weight and model.parts["a"] is part
-    assert weight.tolist() == [1, 1] and x.tolist() == [1, 1] and step.signatures == 0
+    assert model.weight is weight
+    assert model.parts["a"] is part
+    assert weight.tolist() == [1, 1]
+    assert x.tolist() == [1, 1]
+    assert step.signatures == 0
     assert porism.rand(1).item() == expected
     porism.seed(0)
     fail = False
     assert step(x).tolist() == [2, 2]
-    assert weight.tolist() == [2, 2] and x.tolist() == [2, 2]
+    assert weight.tolist() == [2, 2]
+    assert x.tolist() == [2, 2]
     assert (x + 1).tolist() == [3, 3]  # nothing is traced any more
 
 
 def test_wrong_arguments_are_the_functions_error() -> None:
     f = porism.jit(lambda x: x)
     with pytest.raises(TypeError, match="argument"):
-        f()
+        f()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="argument"):
-        f(1, 2, z=3)
+        f(1, 2, z=3)  # type: ignore[call-arg]
 
 
 # -- threads ---------------------------------------------------------------------------------------
@@ -415,7 +424,8 @@ def test_no_update_is_lost() -> None:
         seen.extend(step(x).item() for _ in range(50))
 
     in_threads(4, work)
-    assert count.item() == 200 and sorted(seen) == list(range(1, 201))
+    assert count.item() == 200
+    assert sorted(seen) == list(range(1, 201))
 
 
 def test_a_trace_is_not_seen_by_other_threads() -> None:

@@ -6,7 +6,6 @@ without waiting for a sweep.
 
 from __future__ import annotations
 
-from porism.base import dtypes
 from porism.base.dtypes import INFINITY, DType
 from porism.ir import ops, stable
 from porism.ir.node import UOp, _Draft
@@ -15,6 +14,7 @@ from porism.ir.node import UOp, _Draft
 def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) -> UOp:
     """A BUFFER with a number that no other has.
 
+    >>> from porism.base import dtypes
     >>> node = new_buffer(dtypes.f32, (), 7, "cpu")
     >>> node.op.name, node.arg, node.shaped
     ('BUFFER', (7, 'cpu'), False)

@@ -46,6 +46,7 @@ class _Expand:
         self.order = order
         self.spread = set(spread)
         self.lanes = _choose(order, spread, widest)
+        self.places = {n.src[0] for n in order if n.op is ops.STORE}
         self.copies: dict[UOp, dict[Where, UOp]] = {}
 
     def run(self, kernel: UOp) -> UOp:
@@ -88,7 +89,10 @@ class _Expand:
         if node in self.spread:
             return self._counter(node, values[node])
         if node.op is ops.INDEX:
-            return self._access(node, values)
+            access = self._access(node, values)
+            if node not in self.places and _is_nowhere(access):
+                return UOp.const(access.dtype, 0)
+            return access
         if node.op is ops.REDUCE:
             return self._reduce(node, values)
         if node.op is ops.END:
@@ -96,6 +100,8 @@ class _Expand:
         src = tuple(self._at(s, values) for s in node.src)
         width = self._width(node)
         if node.op is ops.STORE:
+            if _is_nowhere(src[0]):
+                return ops.NOOP()
             return ops.STORE(src[0], _wide(src[1], src[0].dtype.count))
         if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
             return node.replace(src)
@@ -176,6 +182,11 @@ class _Expand:
         ]
         whole = parts[0] if len(parts) == 1 else ops.GROUP(*parts)
         return whole.end(*loops) if loops else whole
+
+
+def _is_nowhere(access: UOp) -> bool:
+    """Whether a copy is of an iteration beyond the end, whose accesses do not happen."""
+    return access.op is ops.INDEX and any(s.op is ops.INVALID for s in access.src[1:])
 
 
 def _wide(value: UOp, width: int) -> UOp:

@@ -137,9 +137,7 @@ class Unroll(Action):
         return _spread(self, kernel, counter, self.amount, Axis.UNROLL, self.top)
 
 
-def _spread(
-    action: Action, kernel: UOp, counter: UOp, amount: int, kind: Axis, top: bool
-) -> UOp:
+def _spread(action: Action, kernel: UOp, counter: UOp, amount: int, kind: Axis, top: bool) -> UOp:
     action.divided(counter, amount)
     if _side_by_side(kernel) * amount > MOST_SIDE_BY_SIDE:
         raise action.refuse(
@@ -272,5 +270,3 @@ def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
             )
         kernel = action.apply(kernel, target)
     return kernel
-
-

@@ -59,7 +59,8 @@ def split(
     With `top` the new range counts the large steps instead of the small ones.
     """
     size = counter.src[0]
-    assert size.op is ops.CONST and size.arg % amount == 0, "the parts are equal"
+    assert size.op is ops.CONST, "the size is known"
+    assert size.arg % amount == 0, "the parts are equal"
     axis, own = counter.arg
     rest = size.arg // amount
     outer = UOp.range(rest, (*axis, 0), own)

@@ -82,9 +82,7 @@ def _is_plain(division: UOp) -> bool:
     """A loop counter divided by a constant: nothing can be done about it here."""
     numerator, divisor = division.src
     return (
-        numerator.op is ops.RANGE
-        and divisor.op is ops.CONST
-        and 1 < divisor.arg <= numerator.vmax
+        numerator.op is ops.RANGE and divisor.op is ops.CONST and 1 < divisor.arg <= numerator.vmax
     )
 
 
@@ -100,9 +98,7 @@ def _permute(node: UOp, element: Element) -> Moved:
 
 def _flip(node: UOp, element: Element) -> Moved:
     dims = shape(node)
-    at = tuple(
-        dims[axis] - 1 - i if axis in node.arg else i for axis, i in enumerate(element.at)
-    )
+    at = tuple(dims[axis] - 1 - i if axis in node.arg else i for axis, i in enumerate(element.at))
     return Moved(Element(at, element.valid))
 
 
@@ -124,7 +120,7 @@ def _pad(node: UOp, element: Element) -> Moved:
             None if before.vmax <= 0 else here >= 0,
             None if after.vmax <= 0 else here < dim,
         ):
-            if condition is not None and not condition.vmin == 1:
+            if condition is not None and condition.vmin != 1:
                 inside = condition if inside is None else inside & condition
     return Moved(Element(tuple(at), element.valid).under(inside), inside)
 

@@ -62,7 +62,7 @@ def flat(indices: Sequence[UOp], dims: Shape) -> UOp:
 
 def _kernel(node: UOp, why: str) -> Call:
     values: dict[UOp, UOp] = {node: pointer(node, 0)}
-    order = [n for n in toposort(node, within=lambda n: n is node or not is_memory(n))]
+    order = list(toposort(node, within=lambda n: n is node or not is_memory(n)))
     new: dict[UOp, UOp] = {}
     loops = _outer_first(node, order)
     for axis, old in enumerate([*loops, *(n for n in order if _is_inner(n, loops))]):
@@ -110,5 +110,3 @@ def pointer(buffer: UOp, number: int) -> UOp:
     dims = shape(buffer)
     size = count(dims) if all(d.vmin == d.vmax for d in dims) else -1
     return UOp(ops.PARAM, buffer.dtype.pointer(Space.GLOBAL, size), (), number)
-
-

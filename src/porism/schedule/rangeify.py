@@ -30,7 +30,7 @@ from porism.schedule.cost import likely_kept
 from porism.schedule.crowds import crowded
 from porism.schedule.indices import ZERO, Element, is_size_one, moved, simplified
 from porism.schedule.loops import Nest, Use
-from porism.schedule.placement import Kernel, Local, Placement, Stored
+from porism.schedule.placement import Kernel, Local, Place, Placement, Stored
 
 ALWAYS_STORED = frozenset({ops.CONTIGUOUS, ops.COPY})
 LEAVES = frozenset({ops.PARAM, ops.BUFFER})
@@ -144,7 +144,7 @@ class _Rangeify:
         """Decide where the value of a node lives, and ask its sources for what it needs."""
         uses = list(self.uses.pop(node))
         why = self.stored.get(node)
-        place = Stored(why) if why is not None else None
+        place: Place = Stored(why) if why is not None else None
         if place is None:
             if not uses:  # only sizes depend on it
                 self.wanted[node] = []
@@ -258,7 +258,7 @@ class _Rangeify:
         for dim, tensor in zip(shape(node.src[0]), node.src[1:], strict=True):
             place = self._index_value(tensor, use)
             for condition in (place >= 0, place < dim):
-                if not condition.vmin == 1:
+                if condition.vmin != 1:
                     inside = condition if inside is None else inside & condition
             # what is outside is masked; said in this way, it is known to fit the machine's words
             at.append(place.maximum(0).minimum((dim - 1).maximum(0)))
@@ -313,7 +313,8 @@ class _Rangeify:
         if op in LEAVES:
             return node.index(*element.masked())
         if op is ops.IOTA:
-            return element.at[node.arg]
+            axis: int = node.arg
+            return element.at[axis]
         if op.group is Group.MOVEMENT:
             source, inside = moved(node, element)
             value = self._read(node.src[0], source)

@@ -143,7 +143,7 @@ def _numbered(buffers: Sequence[Buffer]) -> list[Buffer]:
     found, temporaries = [], 0
     for buffer in buffers:
         if buffer.role is Role.TEMPORARY:
-            buffer = Buffer(buffer.role, temporaries, buffer.dtype, buffer.dims)  # noqa: PLW2901
+            buffer = Buffer(buffer.role, temporaries, buffer.dtype, buffer.dims)
             temporaries += 1
         found.append(buffer)
     return found

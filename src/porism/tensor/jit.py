@@ -65,6 +65,7 @@ def jit(function: Any = None, *, signatures: int | None = None) -> Any:
 class Jitted(Generic[Parameters, Result]):
     """A function with the programs that its traces have become."""
 
+    __name__: str
     __wrapped__: Callable[Parameters, Result]
 
     def __init__(self, function: Callable[Parameters, Result], most: int | None = None) -> None:

@@ -29,8 +29,9 @@ def host() -> Target:
         name="host",
         ops=GENERIC_CPU.ops | more,
         vector_bits=tuple(widths) or (128,),
-        memory=Memory(l1=_cache(1, "Data", 32 << 10), l2=_cache(2, "Unified", 1 << 20),
-                      registers=registers),  # fmt: skip
+        memory=Memory(
+            l1=_cache(1, "Data", 32 << 10), l2=_cache(2, "Unified", 1 << 20), registers=registers
+        ),
         cores=os.cpu_count() or 1,
     )
 

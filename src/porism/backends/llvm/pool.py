@@ -286,7 +286,7 @@ _loaded: dict[str, Any] = {}
 def _code() -> dict[str, Any]:
     """The functions of the pool, compiled when they are first needed."""
     if not _loaded:
-        kinds = {
+        kinds: dict[str, list[Any]] = {
             "porism_pool_begin": [ctypes.c_void_p],
             "porism_pool_work": [ctypes.c_void_p, ctypes.c_int64],
             "porism_pool_stop": [ctypes.c_void_p],
