@@ -23,6 +23,7 @@ from porism.base.target import Target
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, WORDS, Level
 from porism.ir.node import UOp
+from porism.ir.sweep import quiet_collector
 from porism.lower.decompose import decompose
 from porism.lower.expand import expand
 from porism.lower.linearize import linearize
@@ -154,6 +155,11 @@ def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
     """
     if not cached:
         _done.clear()
+    with quiet_collector():
+        return _scheduled(graph)
+
+
+def _scheduled(graph: UOp) -> Schedule:
     _seen("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         graph = _seen(stage.name, stage.leaves, stage.run(graph))
@@ -182,9 +188,10 @@ def to_kernel(kernel: UOp) -> UOp:
 
 def to_lines(kernel: UOp, target: Target) -> list[UOp]:
     """From a kernel with loops to a list of what a machine does."""
-    for stage in TARGET_STAGES:
-        kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
-    lines = linearize(kernel)
+    with quiet_collector():
+        for stage in TARGET_STAGES:
+            kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
+        lines = linearize(kernel)
     if settings.check:
         levels.check_linear(lines, "linearize")
     return lines

@@ -32,7 +32,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_defaults() -> None:
     assert (settings.debug, settings.trace) == (0, False)
-    assert (settings.rewrite_limit, settings.check) == (1000, True)
+    assert (settings.rewrite_limit, settings.check) == (1000, False)
     assert type(settings.trace) is bool
 
 
@@ -66,7 +66,7 @@ def test_a_bad_number_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", True), ("0", False), ("on", True), ("OFF", False), ("True", True), ("", True)],
+    [("1", True), ("0", False), ("on", True), ("OFF", False), ("True", True), ("", False)],
 )
 def test_flags(text: str, value: bool) -> None:
     assert settings.read({"PORISM_CHECK": text})["check"] is value

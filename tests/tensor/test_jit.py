@@ -316,6 +316,26 @@ def test_results_are_new_structures() -> None:
     assert first[1] is not second[1]
 
 
+def test_arguments_that_are_not_computed_are_computed_and_kept() -> None:
+    @porism.jit
+    def f(parts: list[Any]) -> Any:
+        return parts[0] + parts[1]
+
+    parts = [porism.arange(3.0) * k for k in (2, 3)]
+    assert f(parts).tolist() == [0, 5, 10]
+    assert all("realized" in repr(part) for part in parts)
+
+
+def test_a_class_of_tensors() -> None:
+    class Parameter(porism.Tensor):  # type: ignore[misc]
+        pass
+
+    f = porism.jit(lambda x: x + 1)
+    for k in range(3):
+        assert f(Parameter(porism.full(2, float(k)).node)).tolist() == [k + 1, k + 1]
+    assert f.traces == 1
+
+
 def test_arrays_of_numpy_are_inputs() -> None:
     @porism.jit
     def f(x: Any, y: Any) -> Any:

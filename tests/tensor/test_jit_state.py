@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -450,6 +451,25 @@ def test_a_trace_is_not_seen_by_other_threads() -> None:
     assert f(ones(1)).item() == 2
     thread.join()
     assert found == [(1, [2])]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_goes_on() -> None:
+    count = porism.zeros(1)
+
+    @porism.jit
+    def step(x: Any) -> Any:
+        count.assign(count + x.sum())
+        return count
+
+    x = ones(1000)
+    assert step(x).item() == 1000
+    child = os.fork()
+    if child == 0:
+        found = [step(x).item(), (x + 1).sum().item()]
+        os._exit(0 if found == [2000, 2000] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert step(x).item() == 2000
 
 
 @pytest.mark.parametrize("backend", ["llvm", "reference"])

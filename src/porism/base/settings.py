@@ -166,7 +166,7 @@ class Settings:
         1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
         low=1, high=1_000_000_000,
     )  # fmt: skip
-    check = Flag(True, "Check after every stage that only what its level allows is left.")
+    check = Flag(False, "Check after every stage that only what its level allows is left.")
     backend = Choice(
         "llvm", "What runs kernels: machine code made by LLVM in this process, C and the compiler "
         "of the system, or the evaluator, which is slow and checks every access.",

@@ -38,6 +38,7 @@ _taken_out: Final = _held.pop
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
 _numbers = itertools.count()
 _taken = 0
+_in_use = 0  # after the last sweep
 
 
 class NoValue(PorismError):  # noqa: N818 - the name says it all
@@ -54,16 +55,22 @@ def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "c
     flat = array.reshape(-1)
     assert array.size == 0 or np.shares_memory(flat, array), "the array is not laid out row by row"
     sizes = tuple(UOp.const(index, int(n)) for n in dims)
-    return hold(dtype, sizes, flat, memory.address_of(flat), device)
+    return hold(dtype, sizes, flat, memory.address_of(flat), device, from_pool=False)
 
 
 def hold(
-    dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
+    dtype: DType,
+    dims: tuple[UOp, ...],
+    array: Array,
+    address: int,
+    device: str = "cpu",
+    *,
+    from_pool: bool = True,
 ) -> UOp:
     """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
     node = buffer.new_buffer(dtype, dims, next(_numbers), device)
     _held[ref(node, _taken_out)] = (array, address)
-    _count(array.nbytes)
+    _count(array.nbytes, from_pool=from_pool)
     return node
 
 
@@ -106,9 +113,14 @@ def realized(node: UOp) -> UOp | None:
     return node if node.op is ops.BUFFER else _realized.get(node)
 
 
-def _count(size: int) -> None:
-    global _taken
+def _count(size: int, *, from_pool: bool) -> None:
+    """Sweep when much memory was taken, and did not come back by itself."""
+    global _taken, _in_use
     _taken += size
-    if _taken > SWEEP_AFTER:
-        _taken = 0
-        sweep.sweep()
+    if _taken <= SWEEP_AFTER:
+        return
+    _taken = 0
+    if from_pool and memory.figures().in_use - _in_use < SWEEP_AFTER // 2:
+        return
+    sweep.sweep()
+    _in_use = memory.figures().in_use

@@ -215,9 +215,12 @@ class UOp(_Draft, operators.Operators):
     @property
     def ranges(self) -> tuple[UOp, ...]:
         """The ranges in scope: those that the value depends on and that no END or REDUCE closed."""
-        from porism.ir.walk import ranges_of
+        try:
+            return self._ranges
+        except AttributeError:
+            from porism.ir.walk import ranges_of
 
-        return ranges_of(self)
+            return ranges_of(self)
 
     # -- operators; those on two values are in operators.py ----------------------------------------
 

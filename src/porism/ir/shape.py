@@ -37,10 +37,15 @@ def shape(root: UOp) -> Shape:
     >>> to_text(shape(x)), to_text(shape(ops.REDUCE_AXIS(x, arg=(ops.ADD, (1,)))))
     ('(n, 2)', '(n, 1)')
     """
-    if not hasattr(root, "_shape"):
-        for node in toposort(root, within=lambda n: not hasattr(n, "_shape")):
-            _set_shape(node, _from_sources(node))
-    found = root._shape
+    try:
+        found = root._shape
+    except AttributeError:
+        if all(hasattr(s, "_shape") for s in root.src):  # as when a graph is built
+            _set_shape(root, _from_sources(root))
+        else:
+            for node in toposort(root, within=lambda n: not hasattr(n, "_shape")):
+                _set_shape(node, _from_sources(node))
+        found = root._shape
     if found is None:
         raise ShapeError(
             f"{root.op.name} has no shape",

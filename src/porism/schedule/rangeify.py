@@ -105,14 +105,13 @@ class _Rangeify:
     def taken_apart(self) -> dict[UOp, Parts]:
         """The stored nodes whose axes are divided by constants, and into which parts."""
         divisors: dict[UOp, set[int]] = {}
-        for uses in self.wanted.values():
-            for use in uses:
-                for node in toposort(*use.element.at):
-                    if node.op in (ops.IDIV, ops.MOD) and node.src[0] in self.axis_of:
-                        counter, divisor = node.src
-                        known = divisor.op is counter.src[0].op is ops.CONST
-                        if known and divisor.arg > 1 and (counter.vmax + 1) % divisor.arg == 0:
-                            divisors.setdefault(counter, set()).add(divisor.arg)
+        names = dict.fromkeys(at for uses in self.wanted.values() for u in uses for at in u.element.at)
+        for node in toposort(*(at for at in names if at.op is not ops.RANGE)):
+            if node.op in (ops.IDIV, ops.MOD) and node.src[0] in self.axis_of:
+                counter, divisor = node.src
+                known = divisor.op is counter.src[0].op is ops.CONST
+                if known and divisor.arg > 1 and (counter.vmax + 1) % divisor.arg == 0:
+                    divisors.setdefault(counter, set()).add(divisor.arg)
         found: dict[UOp, Parts] = {}
         for counter, numbers in divisors.items():
             node, axis = self.axis_of[counter]

@@ -12,7 +12,7 @@ before the division. Values stay the same; the graph is made exactly as stated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from porism.base import dtypes
@@ -49,18 +49,19 @@ Term = tuple[int, Factors]
 _LAST: Final = 1 << 60  # the rank of what has no variable
 
 
-def arrange(root: UOp, names: Sequence[str] = ()) -> UOp:
-    """The same value, written in a readable order.
+def arrange(root: UOp, names: Sequence[str] = (), kept: Container[UOp] = ()) -> UOp:
+    """The same value, written in a readable order; sums and the like in `kept` stay in one piece.
 
     >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
     >>> arrange(UOp(ops.ADD, None, (r.lift(3), UOp(ops.ADD, None, (v, r.lift(8) * r)))), "rv")
     UOp(ADD index r * 8 + v + 3)
     """
-    return _Arranging(names).run(root)
+    return _Arranging(names, kept).run(root)
 
 
 class _Arranging:
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], kept: Container[UOp]) -> None:
+        self.kept = kept
         self.position = {name: number for number, name in enumerate(names)}
         self.made: dict[UOp, UOp] = {}
         self.ranks: dict[UOp, int] = {}
@@ -91,7 +92,7 @@ class _Arranging:
             if node in self.too_long:
                 return node.src
             if node not in self.terms:
-                found = terms_of(node)
+                found = terms_of(node, self.kept)
                 if found is None:
                     seen = self.too_long  # its parts are not tried one after the other
                     seen.update(toposort(node, within=lambda n: n.op in LINEAR and n not in seen))
@@ -99,7 +100,7 @@ class _Arranging:
                 self.terms[node] = found
             return [factor for _, factors in self.terms[node] for factor in factors]
         if node.op in _FLAT:
-            return operands_of(node)
+            return operands_of(node, self.kept)
         return node.src
 
     def written(self, node: UOp) -> UOp:
@@ -107,7 +108,7 @@ class _Arranging:
         if op in LINEAR and node in self.terms:
             return self.sum(self.terms.pop(node))
         if op in _FLAT:
-            parts = [made[part] for part in operands_of(node)]
+            parts = [made[part] for part in operands_of(node, self.kept)]
             if op is not ops.XOR:
                 parts = list(dict.fromkeys(parts))
             parts.sort(key=self.place)
@@ -164,7 +165,7 @@ class _Arranging:
         known = self.known_hazards
         for node in toposort(root, within=lambda n: n not in known):
             inside = max((known[s] for s in node.src), default=0)
-            known[node] = inside + _may_have_no_value(node)
+            known[node] = inside + may_have_no_value(node)
         return known[root]
 
     # -- sums --------------------------------------------------------------------------------------
@@ -175,7 +176,9 @@ class _Arranging:
         for times, factors in terms:
             single: list[UOp] = []
             for factor in factors:  # a sum may have turned out to be a product
-                scale, parts = _factors(self.made[factor], 1)
+                scale, parts = (1, (self.made[factor],))
+                if factor not in self.kept:
+                    scale, parts = _factors(self.made[factor], 1)
                 times *= scale
                 single += parts
             arranged = tuple(sorted(single, key=self.place))
@@ -206,38 +209,43 @@ class _Arranging:
         return tuple(self.place(factor) for factor in factors)
 
 
-def _may_have_no_value(node: UOp) -> bool:
+def may_have_no_value(node: UOp) -> bool:
+    """Whether a node may divide by zero, or shift by less than nothing."""
     if node.op in (ops.IDIV, ops.MOD):
         return node.src[1].vmin <= 0 <= node.src[1].vmax
     return node.op in (ops.SHL, ops.SHR) and node.src[1].vmin < 0
 
 
-def terms_of(root: UOp) -> list[Term] | None:
+def terms_of(root: UOp, kept: Container[UOp] = ()) -> list[Term] | None:
     """The terms of a sum, with the factors as they were; None if there are too many."""
     found: list[Term] = []
     stack: list[tuple[UOp, int]] = [(root, 1)]
     while stack:
         node, times = stack.pop()
-        if node.op is ops.ADD:
+        if node in kept and node is not root:
+            found.append((times, (node,)))
+        elif node.op is ops.ADD:
             stack += [(node.src[1], times), (node.src[0], times)]
         elif node.op is ops.SUB:
             stack += [(node.src[1], -times), (node.src[0], times)]
         elif node.op is ops.NEG:
             stack.append((node.src[0], -times))
         else:
-            found.append(_factors(node, times))
+            found.append(_factors(node, times, kept))
         if len(found) + len(stack) > MOST_TERMS:
             return None
     return found
 
 
-def _factors(root: UOp, times: int) -> Term:
+def _factors(root: UOp, times: int, kept: Container[UOp] = ()) -> Term:
     """The factors of a product, constants apart. A sum among them stays as it is."""
     factors: list[UOp] = []
     stack = [root]
     while stack and len(stack) + len(factors) < MOST_TERMS:
         node = stack.pop()
-        if node.op is ops.MUL:
+        if node in kept and node is not root:
+            factors.append(node)
+        elif node.op is ops.MUL:
             stack += reversed(node.src)
         elif node.op is ops.CONST:
             times *= node.arg
@@ -249,7 +257,7 @@ def _factors(root: UOp, times: int) -> Term:
     return times, tuple(factors + stack)
 
 
-def operands_of(root: UOp) -> list[UOp]:
+def operands_of(root: UOp, kept: Container[UOp] = ()) -> list[UOp]:
     """The operands of a conjunction and the like, whose inner nodes have the same op."""
     found: list[UOp] = []
     stack = [root]
@@ -257,7 +265,8 @@ def operands_of(root: UOp) -> list[UOp]:
     shares = root.op is not ops.XOR  # elsewhere a repeated operand changes nothing
     while stack:
         node = stack.pop()
-        if node.op is root.op and node.dtype is root.dtype and len(found) < MOST_TERMS:
+        opened = node is root or node not in kept
+        if opened and node.op is root.op and node.dtype is root.dtype and len(found) < MOST_TERMS:
             for s in reversed(node.src):
                 if not shares or s not in seen:
                     seen.add(s)

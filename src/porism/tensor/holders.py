@@ -26,15 +26,19 @@ def places(function: Callable[..., Any], others: Iterable[Any]) -> Iterator[tupl
     """Places that hold a tensor, in what a function and some objects refer to."""
     seen: set[int] = set()
     waiting: list[Any] = [function, *others]
-    while waiting and len(seen) < MOST:
+    count = 0
+    while waiting:
         value = waiting.pop()
-        if id(value) in seen or value is None or isinstance(value, _LEAVES):
+        if id(value) in seen:
             continue
         seen.add(id(value))
         for place, inner in _inside(value):
+            count += 1
+            if count > MOST:
+                return
             if isinstance(inner, Tensor):
                 yield place, inner
-            else:
+            elif inner is not None and not isinstance(inner, _LEAVES):
                 waiting.append(inner)
 
 

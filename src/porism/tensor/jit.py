@@ -25,7 +25,7 @@ from porism.ir.node import UOp
 from porism.ir.shape import shape
 from porism.tensor import holders
 from porism.tensor.promotion import refuse
-from porism.tensor.replay import Replay, both_inside_and_out, replay
+from porism.tensor.replay import Replay, both_inside_and_out, compute, replay
 from porism.tensor.shapes import as_int
 from porism.tensor.structure import Signature, leaves, rebuilt, told
 from porism.tensor.tensor import Tensor
@@ -117,6 +117,8 @@ class Jitted(Generic[Parameters, Result]):
         if found is None or why is not None:
             found = self._new(key, signature, args, kwargs, why)
             found.outdated(signature.variables)
+        if signature.lazy:
+            compute(signature.tensors)
         return found.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
 
     def _new(

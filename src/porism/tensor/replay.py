@@ -164,6 +164,14 @@ class Replay:
         return rebuilt(result, lambda leaf: _leaf(leaf, nodes, variables))
 
 
+def compute(tensors: Sequence[Tensor]) -> None:
+    """Compute tensors, all at once."""
+    try:
+        realize([tensor._node for tensor in tensors])
+    except NoValue:
+        raise no_value() from None
+
+
 def _held(tensor: Tensor) -> Held:
     """The values of a tensor in memory, computed if need be."""
     found = held_if_any(tensor._node)

@@ -36,21 +36,26 @@ _PLAIN: Final = frozenset({int, bool, str, bytes, types.NoneType, type, DType})
 class Signature:
     """What was found in the arguments of a call."""
 
-    __slots__ = ("parts", "tensors", "variables")
+    __slots__ = ("lazy", "parts", "tensors", "variables")
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
         """All that a trace depends on; equal for calls that it serves."""
         self.tensors: list[Tensor] = []
         self.variables: dict[str, int] = {}
+        self.lazy = False
+        """Whether there are tensors that are perhaps not computed yet."""
 
     def add(self, value: Any) -> None:
         """Look at an argument."""
         kind = value.__class__
         if kind is Tensor:
             node = value._node
-            dims = node.src if node.op is _BUFFER else unbound(node, self.variables)
-            self.parts.append((node.dtype, dims))
+            if node.op is _BUFFER:
+                self.parts.append((node.dtype, node.src))
+            else:
+                self.parts.append((node.dtype, unbound(node, self.variables)))
+                self.lazy = True
             self.tensors.append(value)
         elif kind in _PLAIN:
             self.parts.append((kind, value))
@@ -68,6 +73,10 @@ class Signature:
             parts.append((kind, value.hex()))  # -0.0 is not 0.0, and NaN is NaN
         elif isinstance(value, np.generic):
             parts.append((kind, value.dtype, value.tobytes()))
+        elif isinstance(value, Tensor):
+            parts.append((kind, value.dtype, unbound(value._node, self.variables)))
+            self.tensors.append(value)
+            self.lazy = True
         elif isinstance(value, UOp):
             parts.append((UOp, substituted(value, self.variables)))
         elif isinstance(value, np.ndarray):

@@ -1,0 +1,204 @@
+"""Sharing: what several sums have in common is written in one piece, so that it is computed once.
+
+A sum of three terms may be grouped in three ways, and which of them is cheap depends on the rest of
+the expression: here `r * 4 + v` is needed anyway.
+
+    Before: w * 64 + r * 4 + v if (r * 4 + v) % 16 < w else -1
+    After:  w * 64 + (r * 4 + v) if (r * 4 + v) % 16 < w else -1
+
+The same is done for products, conjunctions and the like. What is found depends on the terms alone
+and not on how they were grouped, so that every grouping of an expression becomes the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.node import UOp, raw
+from porism.ir.ops import Op
+from porism.ir.walk import toposort
+from porism.simplifier.arrange import may_have_no_value
+from porism.simplifier.cost import measure
+
+_SUMS: Final = frozenset({ops.ADD, ops.SUB, ops.NEG})
+_OTHERS: Final = frozenset({ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
+
+MOST_NODES: Final = 2000
+"""A larger expression stays as it is."""
+
+MOST_BUNDLES: Final = 48
+"""That are compared with each other."""
+
+Item = tuple[int, UOp]
+"""A sign and what it belongs to; only a sum has items that are negative."""
+
+Bundle = tuple[Item, ...]
+"""All that one sum adds up, or one product multiplies, without repetition."""
+
+
+def share(root: UOp) -> UOp:
+    """The same value of the same terms, grouped so that it costs less; else the node itself.
+
+    >>> a, b, c = (UOp.variable(name, 0, 9) for name in "abc")
+    >>> def plus(x, y): return raw(ops.ADD, None, (x, y), None)
+    >>> share(raw(ops.LT, None, (plus(plus(a, b), c), plus(b, c)), None))
+    UOp(LT bool a + (b + c) < b + c)
+    """
+    nodes = toposort(root)
+    if len(nodes) > MOST_NODES:
+        return root
+    bundles = _bundles(nodes)
+    if not _group(bundles):
+        return root
+    found = _written(root, bundles)
+    before, after = measure(root), measure(found)
+    return found if after[0] <= before[0] and after[1] < before[1] else root
+
+
+def _kind(node: UOp) -> Op | None:
+    """What an operation is a part of: subtractions are parts of sums."""
+    if node.op in _SUMS:
+        return ops.ADD
+    return node.op if node.op in _OTHERS else None
+
+
+def _bundles(nodes: Sequence[UOp]) -> dict[UOp, Bundle]:
+    """The sums and the like that are no part of another, with what they are made of."""
+    heads: set[UOp] = {nodes[-1]}
+    for node in nodes:
+        kind = _kind(node)
+        heads.update(s for s in node.src if kind is None or _kind(s) is not kind)
+    # A guard stands before the division that it guards, and must stay there.
+    fixed = any(may_have_no_value(node) for node in nodes)
+    found = {}
+    for node in nodes:
+        if node in heads and _kind(node) is not None:
+            items = None if fixed and node.dtype is dtypes.boolean else _items(node)
+            if items is not None and len(items) > 1:
+                found[node] = items
+    return found
+
+
+def _items(root: UOp) -> Bundle | None:
+    """What a sum adds up, from left to right; None if something is repeated."""
+    kind = _kind(root)
+    found: dict[UOp, int] = {}
+    stack: list[tuple[UOp, int]] = [(root, 1)]
+    while stack:
+        node, sign = stack.pop()
+        if _kind(node) is kind:
+            stack.append((node.src[-1], -sign if node.op in (ops.SUB, ops.NEG) else sign))
+            if len(node.src) > 1:
+                stack.append((node.src[0], sign))
+        elif node in found or len(found) == MOST_NODES:
+            return None
+        else:
+            found[node] = sign
+    return tuple((sign, node) for node, sign in found.items())
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def _group(bundles: dict[UOp, Bundle]) -> bool:
+    """Name what bundles have in common, the most worthwhile first; whether there was any."""
+    changed = False
+    while (items := _most_common(bundles)) is not None:
+        changed = True
+        kind = next(_kind(head) for head, bundle in bundles.items() if set(items) <= set(bundle))
+        assert kind is not None
+        group = _folded(kind, items)
+        for head, bundle in bundles.items():
+            if head is not group:
+                for sign, wanted in ((1, items), (-1, _negated(items))):
+                    if _kind(head) is kind and set(wanted) <= set(bundle):
+                        bundles[head] = _replaced(bundle, wanted, (sign, group))
+        bundles[group] = items
+    return changed
+
+
+def _most_common(bundles: dict[UOp, Bundle]) -> Bundle | None:
+    """The items, two or more, that it saves most to compute once."""
+    often: dict[tuple[Op | None, UOp], int] = {}
+    for head, bundle in bundles.items():
+        for _, node in bundle:
+            often[_kind(head), node] = often.get((_kind(head), node), 0) + 1
+    candidates: list[tuple[Op | None, Bundle]] = []
+    for head, bundle in bundles.items():
+        items = tuple(item for item in bundle if often[_kind(head), item[1]] > 1)
+        if len(items) > 1:
+            candidates.append((_kind(head), items))
+    if len(candidates) > MOST_BUNDLES:
+        return None
+    best, chosen = 0, None
+    tried: set[frozenset[Item]] = set()
+    for number, (kind, bundle) in enumerate(candidates):
+        for other_kind, other in candidates[number + 1 :]:
+            for second in (other, _negated(other)) if kind is other_kind else ():
+                common = frozenset(bundle).intersection(second)
+                if len(common) < 2 or common in tried:
+                    continue
+                tried.add(common)
+                opposite = frozenset(_negated(tuple(common)))
+                uses = sum(
+                    k is kind and (common.issubset(items) or opposite.issubset(items))
+                    for k, items in candidates
+                )
+                saved = (len(common) - 1) * (uses - 1) * (2 if kind is ops.MUL else 1)
+                if saved > best:
+                    best, chosen = saved, tuple(item for item in bundle if item in common)
+    if chosen is not None and all(sign < 0 for sign, _ in chosen):
+        return _negated(chosen)
+    return chosen
+
+
+def _negated(items: Bundle) -> Bundle:
+    return tuple((-sign, node) for sign, node in items)
+
+
+def _replaced(bundle: Bundle, items: Bundle, group: Item) -> Bundle:
+    """The bundle with a group where the first of its items was."""
+    first = next(number for number, item in enumerate(bundle) if item in items)
+    rest = [item for item in bundle if item not in items]
+    return (*rest[:first], group, *rest[first:])
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def _written(root: UOp, bundles: dict[UOp, Bundle]) -> UOp:
+    """The graph in which each bundle is made of its items."""
+    made: dict[UOp, UOp] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        bundle = bundles.get(node)
+        parts = node.src if bundle is None else [part for _, part in bundle]
+        waiting = [part for part in parts if part not in made]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if bundle is None:
+            src = tuple(made[s] for s in node.src)
+            new = node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
+        else:
+            kind = _kind(node)
+            assert kind is not None
+            new = _folded(kind, [(sign, made[part]) for sign, part in bundle])
+        made[node] = new
+    return made[root]
+
+
+def _folded(kind: Op, items: Sequence[Item]) -> UOp:
+    """The items in their order, but for a sum that would begin with a minus."""
+    start = next((number for number, (sign, _) in enumerate(items) if sign > 0), 0)
+    sign, whole = items[start]
+    if sign < 0:
+        whole = raw(ops.NEG, None, (whole,), None)
+    for sign, node in (*items[:start], *items[start + 1 :]):
+        whole = raw(kind if sign > 0 else ops.SUB, None, (whole, node), None)
+    return whole
