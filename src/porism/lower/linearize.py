@@ -46,6 +46,9 @@ class _Linearizer:
 
     def _add(self, node: UOp) -> UOp:
         """Append a node, after those of its sources that are not there yet."""
+        if all(s in self.lines for s in node.src):
+            self.lines[node] = None
+            return node
         for part in toposort(node, within=lambda n: n not in self.lines):
             self.lines[part] = None
         return node

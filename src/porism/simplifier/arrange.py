@@ -222,7 +222,7 @@ def terms_of(root: UOp, kept: Container[UOp] = ()) -> list[Term] | None:
     stack: list[tuple[UOp, int]] = [(root, 1)]
     while stack:
         node, times = stack.pop()
-        if node in kept and node is not root:
+        if node is not root and node in kept:
             found.append((times, (node,)))
         elif node.op is ops.ADD:
             stack += [(node.src[1], times), (node.src[0], times)]
@@ -243,7 +243,7 @@ def _factors(root: UOp, times: int, kept: Container[UOp] = ()) -> Term:
     stack = [root]
     while stack and len(stack) + len(factors) < MOST_TERMS:
         node = stack.pop()
-        if node in kept and node is not root:
+        if node is not root and node in kept:
             factors.append(node)
         elif node.op is ops.MUL:
             stack += reversed(node.src)
@@ -306,6 +306,11 @@ def _stride(term: Term) -> int:
     times, factors = term
     if len(factors) == 1 and chooses_numbers(factors[0]):
         return abs(times) * max(abs(int(s.arg)) for s in factors[0].src[1:])
+    if len(factors) == 1 and abs(times) == 1 and factors[0].op in LINEAR:
+        first = factors[0]  # kept in one piece, it stands where its first term would
+        while first.op in LINEAR and first.op is not ops.MUL:
+            first = first.src[0]
+        return _stride(_factors(first, 1))
     return abs(times)
 
 

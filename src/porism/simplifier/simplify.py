@@ -5,6 +5,7 @@ This is what `porism.simplify` is.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,18 +13,19 @@ from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.expression import show
-from porism.ir.node import UOp, raw
+from porism.ir.node import UOp, comes_before, raw
 from porism.ir.walk import find, rebuild, toposort
 from porism.rewrite.graph import normalize
 from porism.rewrite.trace import Step as Rewrite
 from porism.rewrite.trace import Trace
 from porism.simplifier import pieces
-from porism.simplifier.arrange import arrange, chooses_numbers
+from porism.simplifier.arrange import arrange, chooses_numbers, may_have_no_value
 from porism.simplifier.bounds import Bounds, Box, box
 from porism.simplifier.c_text import to_c
 from porism.simplifier.cost import length, measure
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
+from porism.simplifier.sharing import share
 
 LONGEST_STEP: Final = 400
 """Characters of each side of a step."""
@@ -37,6 +39,8 @@ SHORT: Final = 100
 
 ROUNDS: Final = 2
 """A quotient of two values became a choice, whose condition may be simplified so often."""
+
+_TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +99,13 @@ def simplify(text: str, bounds: Bounds | None = None, *, explain: bool = False) 
 
 def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
     """The same for a graph over the variables of a box."""
-    limit = measure(root)
     longest = max(GROWTH * length(root), SHORT)
     trace = Trace() if explain else None
-    shifted = next(find(root, lambda node: _division(node) is not None), None) is not None
-    best, node = limit, root
-    for candidate in (_simplified, _normalized, _as_given):
-        found = candidate(root, known, trace)
+    node = given = _as_given(root, known)
+    best = limit = measure(given)
+    shifted = next(find(given, lambda node: _division(node) is not None), None) is not None
+    for candidate in (_simplified, _normalized):
+        found = candidate(given, known, trace)
         if shifted:
             found = rebuild(found, _with_shifts)
         measured = measure(found)
@@ -110,14 +114,6 @@ def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
             break
         if trace is not None:
             trace.steps.clear()
-    if best[0] >= _different_divisions(root):
-        # What was given may share more of its parts than what was found, in the right order.
-        ordered = _as_given(root, known, None)
-        measured = measure(ordered)
-        if measured != best and _no_worse(measured, best):
-            best, node = measured, ordered
-            if trace is not None:
-                trace.steps.clear()
     steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
     node = known.named(node)
     return Result(to_python(node), *best, steps, node)
@@ -125,15 +121,6 @@ def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
 
 def _no_worse(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return a[0] <= b[0] and a[1] <= b[1]
-
-
-def _different_divisions(root: UOp) -> int:
-    """As many divisions, of different kinds or by different numbers, there are in any order."""
-    return len({(n.op, n.src[1].arg) for n in toposort(root) if _divides_by_number(n)})
-
-
-def _divides_by_number(node: UOp) -> bool:
-    return node.op in (ops.IDIV, ops.MOD) and node.src[1].op is ops.CONST
 
 
 def _step(step: Rewrite, known: Box) -> Step:
@@ -158,8 +145,6 @@ def _text(node: UOp, known: Box, *, ordered: bool) -> str:
 def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
     names, facts = known.numbered(), known.facts(root)
     whole = rebuild(root, _with_divisions)
-    if not pieces.fits(whole):
-        whole = arrange(whole, names)  # what differs in its order only is one after that
     found = arrange(pieces.simplify(whole, facts=facts, trace=trace), names)
     for _ in range(ROUNDS):
         if next(find(found, chooses_numbers), None) is None:
@@ -168,15 +153,45 @@ def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
         if again is found or not _no_worse(measure(again), measure(found)):
             break
         found = again
-    return found
+    return share(found)
 
 
 def _normalized(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return arrange(normalize(root, trace), known.numbered())
+    return share(arrange(normalize(root, trace), known.numbered()))
 
 
-def _as_given(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return arrange(root, known.numbered())
+# -- what was given --------------------------------------------------------------------------------
+# An expression has many texts. Each is brought into the same order first, so that all that follows
+# is the same for all of them.
+
+
+def _as_given(root: UOp, known: Box) -> UOp:
+    """The expression in the right order, which costs no more than it did in any other."""
+    names = known.numbered()
+    arranged = share(arrange(root, names))
+    sorted_only = rebuild(root, _sorted)
+    limit = measure(sorted_only)
+    if _no_worse(measure(arranged), limit):
+        return arranged
+    # Its parts were shared in a way that is not found again: what is used twice stays as it is.
+    nodes = toposort(sorted_only)
+    uses = Counter(s for node in nodes for s in set(node.src))
+    guarded = any(may_have_no_value(node) for node in nodes)
+    kept = {n for n in nodes if uses[n] > 1 and not (guarded and n.dtype is dtypes.boolean)}
+    arranged = arrange(sorted_only, names, kept)
+    return arranged if _no_worse(measure(arranged), limit) else root
+
+
+def _sorted(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """The node with its operands in an order that means nothing, and is always the same."""
+    op = node.op
+    if op in _TURNED:
+        op, src = _TURNED[op], src[::-1]
+    elif op.commutative and comes_before(src[1], src[0]):
+        src = src[::-1]
+    if op is node.op and src == node.src:
+        return node
+    return raw(op, node.dtype_given, src, node.arg)
 
 
 # -- shifts ----------------------------------------------------------------------------------------
