@@ -1,10 +1,14 @@
-"""Variants of an expression that must come out the same: other names, other orders of operands."""
+"""Variants of an expression that must come out the same.
+
+They have other names, other orders of operands, and sums and products that are grouped otherwise.
+"""
 
 from __future__ import annotations
 
 import ast
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 from porism.simplifier.simplify import Result, simplify
@@ -20,21 +24,29 @@ _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 class _Swapping(ast.NodeTransformer):
-    """Operands of commutative operations in a random order, and comparisons turned around."""
+    """Operands of commutative operations in a random order and grouping, comparisons turned."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Add | ast.Mult) and self.chance.random() < 0.5:
-            node.left, node.right = node.right, node.left
-        return node
+        if not isinstance(node.op, ast.Add | ast.Mult):
+            return self.generic_visit(node)
+        operands = [self.visit(part) for part in _operands(node, type(node.op))]
+        return self.grouped(operands, lambda a, b: ast.BinOp(a, node.op, b))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
-        self.chance.shuffle(node.values)
-        return node
+        return self.grouped(node.values, lambda a, b: ast.BoolOp(node.op, [a, b]))
+
+    def grouped(
+        self, operands: list[ast.expr], join: Callable[[ast.expr, ast.expr], ast.expr]
+    ) -> ast.expr:
+        """Any two of the operands joined, until one is left."""
+        while len(operands) > 1:
+            self.chance.shuffle(operands)
+            operands.append(join(operands.pop(), operands.pop()))
+        return operands[0]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -47,6 +59,13 @@ class _Swapping(ast.NodeTransformer):
             node.left, node.comparators = node.comparators[0], [node.left]
             node.ops = [_FLIPPED[type(node.ops[0])]()]
         return node
+
+
+def _operands(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
+    """What a sum adds up, or a product multiplies."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, op):
+        return _operands(node.left, op) + _operands(node.right, op)
+    return [node]
 
 
 def swapped(text: str, chance: random.Random) -> str:

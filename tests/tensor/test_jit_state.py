@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from typing import Any
@@ -144,6 +145,22 @@ def test_a_name_that_is_another_tensor_later() -> None:
     assert closed(ones(2)).tolist() == [2, 2]
     weight = ones(2) * 3
     assert closed(ones(2)).tolist() == [4, 4]
+
+
+def test_tensors_in_other_places() -> None:
+    weight = ones(3)
+    total, table = weight.sum, {None: ones(1)}
+    shifted = functools.partial(lambda w, x: w + x, ones(1) * 5)
+
+    @porism.jit
+    def f(x: Any) -> Any:
+        return x + total() + table[None] + shifted(x)
+
+    assert f(ones(1)).tolist() == [1 + 3 + 1 + 6]
+    weight.assign(weight * 2)
+    table[None] = ones(1) * 10
+    assert f(ones(1)).tolist() == [1 + 6 + 10 + 6]
+    assert f.traces == 2
 
 
 def test_methods_are_bound_to_their_objects() -> None:

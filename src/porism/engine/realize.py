@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.errors import PorismError
+from porism.base.settings import settings
 from porism.engine.cached_schedules import schedule_for
 from porism.engine.runners import run
 from porism.engine.storage import held, hold, realized, remember
@@ -24,7 +25,7 @@ from porism.schedule.schedule import Schedule
 MOST_SCHEDULES: Final = 1000
 """Schedules that are kept; the oldest goes first."""
 
-_schedules: dict[UOp, Schedule] = {}
+_schedules: dict[tuple[UOp, *tuple[int, ...]], Schedule] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,15 @@ def request(nodes: Sequence[UOp]) -> Request:
 
 
 def schedule_of(graph: UOp) -> Schedule:
-    """The schedule of a graph; of one that was seen before, the same."""
-    found = _schedules.get(graph)
+    """The schedule of a graph; of one that was seen before under the same settings, the same."""
+    key = (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
+           settings.buffer_level, settings.buffer_ratio)  # fmt: skip
+    found = _schedules.get(key)
     if found is None:
         found = schedule_for(graph)
         if len(_schedules) >= MOST_SCHEDULES:
             del _schedules[next(iter(_schedules))]
-        _schedules[graph] = found
+        _schedules[key] = found
     return found
 
 

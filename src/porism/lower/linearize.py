@@ -41,8 +41,8 @@ class _Linearizer:
 
     def run(self) -> list[UOp]:
         self._block(self.kernel.src, frozenset())
-        self._add(ops.SINK(*(self.new[s] for s in self.kernel.src)))
-        return list(self.lines)
+        used = set(toposort(self._add(ops.SINK(*(self.new[s] for s in self.kernel.src)))))
+        return [line for line in self.lines if line in used]
 
     def _add(self, node: UOp) -> UOp:
         """Append a node, after those of its sources that are not there yet."""

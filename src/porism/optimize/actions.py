@@ -26,6 +26,7 @@ from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize.loops import CLOSERS, padded, ranges_of, retyped, split
+from porism.rules.places import problem
 
 MOST_SIDE_BY_SIDE = 1024
 """Copies and lanes of one kernel, at most: more would only be slow to compile."""
@@ -120,7 +121,7 @@ class Upcast(Action):
     def apply(self, kernel: UOp, target: Target) -> UOp:
         counter = self.loop(kernel, self.axis)
         self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.LOCAL))
-        return _spread(self, kernel, counter, self.amount, Axis.UPCAST, self.top)
+        return _spread(self, kernel, target, counter, Axis.UPCAST)
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,11 @@ class Unroll(Action):
     def apply(self, kernel: UOp, target: Target) -> UOp:
         counter = self.loop(kernel, self.axis)
         self.need_kind(counter, (Axis.REDUCE, Axis.GROUP))
-        return _spread(self, kernel, counter, self.amount, Axis.UNROLL, self.top)
+        return _spread(self, kernel, target, counter, Axis.UNROLL)
 
 
-def _spread(action: Action, kernel: UOp, counter: UOp, amount: int, kind: Axis, top: bool) -> UOp:
+def _spread(action: Upcast | Unroll, kernel: UOp, target: Target, counter: UOp, kind: Axis) -> UOp:
+    amount = action.amount
     action.divided(counter, amount)
     if _side_by_side(kernel) * amount > MOST_SIDE_BY_SIDE:
         raise action.refuse(
@@ -145,7 +147,11 @@ def _spread(action: Action, kernel: UOp, counter: UOp, amount: int, kind: Axis, 
             f"more than {MOST_SIDE_BY_SIDE} are slow to compile and do not fit in registers",
             "use a smaller amount",
         )
-    return split(kernel, counter, amount, kind, top=top)[0]
+    changed = split(kernel, counter, amount, kind, top=action.top)[0]
+    wrong = problem(changed, target) if target.block else None
+    if wrong is not None:
+        raise action.refuse(*wrong, "use a smaller amount")
+    return changed
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,9 @@ class _Rangeify:
     def taken_apart(self) -> dict[UOp, Parts]:
         """The stored nodes whose axes are divided by constants, and into which parts."""
         divisors: dict[UOp, set[int]] = {}
-        names = dict.fromkeys(at for uses in self.wanted.values() for u in uses for at in u.element.at)
+        names = dict.fromkeys(
+            at for uses in self.wanted.values() for u in uses for at in u.element.at
+        )
         for node in toposort(*(at for at in names if at.op is not ops.RANGE)):
             if node.op in (ops.IDIV, ops.MOD) and node.src[0] in self.axis_of:
                 counter, divisor = node.src

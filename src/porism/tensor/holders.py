@@ -19,6 +19,9 @@ MOST: Final = 100_000
 Place = tuple[Any, Any]
 """A dict or a list with a key in it, or a cell of a closure with None."""
 
+NOWHERE: Final[Place] = (None, None)
+"""The place of what cannot be put elsewhere."""
+
 _LEAVES: Final = (str, bytes, int, float, complex, type, types.BuiltinFunctionType)
 
 
@@ -37,7 +40,8 @@ def places(function: Callable[..., Any], others: Iterable[Any]) -> Iterator[tupl
             if count > MOST:
                 return
             if isinstance(inner, Tensor):
-                yield place, inner
+                if place is not NOWHERE:
+                    yield place, inner
             elif inner is not None and not isinstance(inner, _LEAVES):
                 waiting.append(inner)
 
@@ -71,10 +75,10 @@ def _inside(value: Any) -> Iterator[tuple[Place, Any]]:
     elif isinstance(value, types.FunctionType):
         yield from _of_function(value)
     elif isinstance(value, types.MethodType):
-        yield from ((((), None), one) for one in (value.__self__, value.__func__))
+        yield from ((NOWHERE, one) for one in (value.__self__, value.__func__))
     elif isinstance(value, functools.partial):
         parts = (value.func, value.args, value.keywords)
-        yield from ((((), None), one) for one in parts)
+        yield from ((NOWHERE, one) for one in parts)
     elif isinstance(value, types.ModuleType):
         return
     else:
@@ -92,7 +96,7 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
         except ValueError:  # not set yet
             continue
     for defaults in (function.__defaults__, function.__kwdefaults__):
-        yield ((), None), defaults
+        yield NOWHERE, defaults
     known = function.__globals__
     for name in _names(function.__code__):
         one = known.get(name)

@@ -313,9 +313,9 @@ def replay(
     outputs = Outputs()
     structure = rebuilt(result, lambda leaf: _slot(leaf, outputs))
     assigned: list[tuple[int | Tensor, int]] = []
+    first = {id(tensor): k for k, tensor in reversed(list(enumerate(wrappers)))}
     for k, (tensor, before) in enumerate(zip(wrappers, placeholders, strict=True)):
-        first = all(tensor is not other for other in wrappers[:k])
-        if tensor._node is not before and first:
+        if tensor._node is not before and first[id(tensor)] == k:
             assigned.append((k, outputs.add(tensor._node)))
     for one in outside:
         if one.now is not one.before:
@@ -338,8 +338,8 @@ def replay(
         result=structure,
         assigned=assigned,
         outside=[(one.tensor, (one.before.dtype, unbound(one.before, {}))) for one in outside],
-        named=[(place, one) for place, one in places if place[1] is not None],
-        cells=[(place[0], one) for place, one in places if place[1] is None],
+        named=[(place, one) for place, one in places if not isinstance(place[0], types.CellType)],
+        cells=[(place[0], one) for place, one in places if isinstance(place[0], types.CellType)],
         lock=lock,
     )
     supplied = {supply.placeholder for supply in supplies}

@@ -18,8 +18,8 @@ _TAKEN: Final = re.compile(
     "(sqrt|trunc|floor|ceil|rint|exp2|log2|sin|fma|fabs)f?|memcpy|NAN|INFINITY|INDEPENDENT|U?INT.*"
 )
 _OURS: Final = re.compile(
-    r"(x|in|out|data|acc|shared|i|k|any_|[a-z]+\d+x)\d.*|odd_.*|(max|min|shl|shr|[a-z]div|[a-z]?mod)_.*"
-    r"|.*_of_.*|_.*|.*_t"
+    r"(x|in|out|data|acc|shared|i|k|any_|[a-z]+\d+x)\d.*|odd_.*|.*_of_.*|_.*|.*_t"
+    r"|(max|min|shl|shr|[a-z]div|[a-z]?mod)_.*"
 )
 
 

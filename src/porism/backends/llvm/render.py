@@ -10,11 +10,19 @@ words:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from porism.backends.function import parameters
+from porism.backends.llvm.arithmetic import ARITHMETIC
+from porism.backends.llvm.types import (
+    alignment,
+    conversion,
+    literal,
+    mangled,
+    memory_type,
+    type_of,
+)
 from porism.base.dtypes import DType, Kind, boolean
 from porism.base.errors import PorismError
 from porism.ir import ops
@@ -25,26 +33,6 @@ from porism.ir.ops import Op
 
 ALIGNMENT: Final = 64
 """Of local memory, in bytes."""
-
-_FLOATS: Final = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
-_SUFFIXES: Final = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
-
-
-def type_of(dtype: DType) -> str:
-    """The LLVM type of a value."""
-    if dtype.kind is Kind.POINTER:
-        return "ptr"
-    lane = dtype.element if dtype.count > 1 else dtype
-    scalar = _FLOATS.get(lane.name) or ("i1" if lane is boolean else f"i{lane.bits}")
-    return f"<{dtype.count} x {scalar}>" if dtype.count > 1 else scalar
-
-
-def memory_type(dtype: DType) -> str:
-    """The LLVM type of a value in memory: a bool takes a byte."""
-    lane = dtype.element if dtype.count > 1 else dtype
-    if lane is not boolean:
-        return type_of(dtype)
-    return f"<{dtype.count} x i8>" if dtype.count > 1 else "i8"
 
 
 class Renderer:
@@ -219,7 +207,7 @@ class Renderer:
         place, kind = node.src[0], memory_type(node.dtype)
         gate, other = _gate(place), node.src[1] if len(node.src) > 1 else None
         scattered = _index(place).dtype.count > 1
-        align = _alignment(node.dtype)
+        align = alignment(node.dtype)
         if scattered:
             value = self._gather(node, place, gate, other)
         elif gate is None:
@@ -243,8 +231,8 @@ class Renderer:
         kind = memory_type(node.dtype)
         passed = self._in_memory(other) if other is not None else "zeroinitializer"
         return self.call(
-            f"llvm.masked.load.{_mangled(kind)}.p0", kind,
-            f"ptr align {_alignment(node.dtype)} {self.value(place)}", self.typed(gate),
+            f"llvm.masked.load.{mangled(kind)}.p0", kind,
+            f"ptr align {alignment(node.dtype)} {self.value(place)}", self.typed(gate),
             f"{kind} {passed}",
         )  # fmt: skip
 
@@ -253,8 +241,8 @@ class Renderer:
         mask = self._mask(gate, width)
         passed = self._in_memory(other) if other is not None else "zeroinitializer"
         return self.call(
-            f"llvm.masked.gather.{_mangled(kind)}.v{width}p0", kind,
-            f"<{width} x ptr> align {_alignment(node.dtype)} {self.value(place)}",
+            f"llvm.masked.gather.{mangled(kind)}.v{width}p0", kind,
+            f"<{width} x ptr> align {alignment(node.dtype)} {self.value(place)}",
             f"<{width} x i1> {mask}", f"{kind} {passed}",
         )  # fmt: skip
 
@@ -269,17 +257,17 @@ class Renderer:
         place, value = node.src
         gate = _gate(place)
         kind, data = memory_type(value.dtype), self._in_memory(value)
-        align = _alignment(value.dtype)
+        align = alignment(value.dtype)
         if _index(place).dtype.count > 1:
             width = value.dtype.count
             self.call(
-                f"llvm.masked.scatter.{_mangled(kind)}.v{width}p0", "void", f"{kind} {data}",
+                f"llvm.masked.scatter.{mangled(kind)}.v{width}p0", "void", f"{kind} {data}",
                 f"<{width} x ptr> align {align} {self.value(place)}",
                 f"<{width} x i1> {self._mask(gate, width)}",
             )  # fmt: skip
         elif gate is not None and gate.dtype.count > 1:
             self.call(
-                f"llvm.masked.store.{_mangled(kind)}.p0", "void", f"{kind} {data}",
+                f"llvm.masked.store.{mangled(kind)}.p0", "void", f"{kind} {data}",
                 f"ptr align {align} {self.value(place)}", self.typed(gate),
             )  # fmt: skip
         else:
@@ -306,7 +294,7 @@ class Renderer:
 
     def arithmetic(self, node: UOp) -> None:
         lane = node.src[0].dtype.element if node.src[0].dtype.count > 1 else node.src[0].dtype
-        self.values[node] = _ARITHMETIC[node.op](self, node, lane)
+        self.values[node] = ARITHMETIC[node.op](self, node, lane)
 
     def choice(self, node: UOp) -> None:
         self.values[node] = self.emit("select " + ", ".join(map(self.typed, node.src)))
@@ -317,7 +305,7 @@ class Renderer:
             product = self.emit(f"mul {self.typed(node.src[0])}, {self.value(node.src[1])}")
             self.values[node] = self.emit(f"add {kind} {product}, {self.value(node.src[2])}")
             return
-        name = f"llvm.fma.{_mangled(kind)}"
+        name = f"llvm.fma.{mangled(kind)}"
         self.values[node] = self.call(name, kind, *map(self.typed, node.src))
 
     def cast(self, node: UOp) -> None:
@@ -325,7 +313,7 @@ class Renderer:
         if node.dtype.kind is Kind.POINTER:
             self.values[node] = self.value(source)
             return
-        word = _conversion(source.dtype, node.dtype)
+        word = conversion(source.dtype, node.dtype)
         target = type_of(node.dtype)
         if word == "nonzero":
             compare = "fcmp une" if source.dtype.is_float else "icmp ne"
@@ -334,7 +322,7 @@ class Renderer:
         elif word == "":
             self.values[node] = self.value(source)
         elif word.endswith("sat"):
-            name = f"llvm.{word}.{_mangled(target)}.{_mangled(type_of(source.dtype))}"
+            name = f"llvm.{word}.{mangled(target)}.{mangled(type_of(source.dtype))}"
             self.values[node] = self.call(name, target, self.typed(source))
         else:
             self.values[node] = self.emit(f"{word} {self.typed(source)} to {target}")
@@ -386,51 +374,12 @@ class Renderer:
         self.values[node] = ""
 
 
-def literal(dtype: DType, value: Any) -> str:
-    """A constant in LLVM IR; the same in every lane, or a tuple with one for each."""
-    if isinstance(value, tuple):
-        lane = dtype.element
-        parts = ", ".join(f"{type_of(lane)} {literal(lane, v)}" for v in value)
-        return f"<{parts}>"
-    lane = dtype.element if dtype.count > 1 else dtype
-    if lane.is_float:
-        text = _float_literal(lane, float(value))
-    elif lane is boolean:
-        text = "true" if value else "false"
-    else:
-        text = str(int(value))
-    return f"splat ({type_of(lane)} {text})" if dtype.count > 1 else text
-
-
-def _float_literal(lane: DType, value: float) -> str:
-    if lane.name == "f16":
-        return "0xH" + struct.pack(">e", value).hex().upper()
-    if lane.name == "bf16":
-        return "0xR" + struct.pack(">f", value).hex().upper()[:4]
-    if lane.name == "f32":
-        value = float(struct.unpack("f", struct.pack("f", value))[0])
-    return "0x" + struct.pack(">d", value).hex().upper()
-
-
-def _mangled(kind: str) -> str:
-    """A type as it stands in the name of an intrinsic."""
-    if kind.startswith("<"):
-        width, _, lane = kind[1:-1].partition(" x ")
-        return f"v{width}{_mangled(lane)}"
-    return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)
-
-
 def _split_type(argument: str) -> str:
     """The type of an argument that is written as `type [align n] value`."""
     if argument.startswith("<"):
         end = argument.index(">") + 1
         return argument[:end]
     return argument.split()[0]
-
-
-def _alignment(dtype: DType) -> int:
-    lane = dtype.element if dtype.count > 1 else dtype
-    return max(lane.bits // 8, 1)
 
 
 def _gate(place: UOp) -> UOp | None:
@@ -444,116 +393,6 @@ def _index(place: UOp) -> UOp:
         place = place.src[0]
     return place.src[1]
 
-
-def _conversion(source: DType, target: DType) -> str:
-    """The instruction that converts one type to another."""
-    a = source.element if source.count > 1 else source
-    b = target.element if target.count > 1 else target
-    if a is b:
-        return ""
-    if b is boolean:
-        return "nonzero"
-    signed = a.kind is Kind.SIGNED
-    if a.is_float and b.is_float:
-        return "fpext" if a.bits < b.bits else "fptrunc"
-    if a.is_float:
-        return "fptosi.sat" if b.kind is Kind.SIGNED else "fptoui.sat"
-    if b.is_float:
-        return "sitofp" if signed else "uitofp"
-    if a.bits == b.bits and a is not boolean:
-        return ""
-    if a is not boolean and a.bits > b.bits:
-        return "trunc"
-    return "sext" if signed else "zext"
-
-
-Arithmetic = Callable[[Renderer, UOp, DType], str]
-
-
-def _binary(integer: str, floating: str = "", unsigned: str = "") -> Arithmetic:
-    def write(r: Renderer, node: UOp, lane: DType) -> str:
-        word = floating if lane.is_float else integer
-        if unsigned and lane.kind is Kind.UNSIGNED:
-            word = unsigned
-        a, b = node.src
-        return r.emit(f"{word} {r.typed(a)}, {r.value(b)}")
-
-    return write
-
-
-def _compare(word: str, floating: str) -> Arithmetic:
-    def write(r: Renderer, node: UOp, lane: DType) -> str:
-        sign = "" if word in ("eq", "ne") else "s" if lane.kind is Kind.SIGNED else "u"
-        compare = f"fcmp {floating}" if lane.is_float else f"icmp {sign}{word}"
-        a, b = node.src
-        return r.emit(f"{compare} {r.typed(a)}, {r.value(b)}")
-
-    return write
-
-
-def _intrinsic(floating: str, signed: str = "", unsigned: str = "") -> Arithmetic:
-    def write(r: Renderer, node: UOp, lane: DType) -> str:
-        if not lane.is_float and not signed:
-            return r.value(node.src[0])  # a whole number already
-        if lane is boolean:
-            a, b = node.src
-            return r.emit(f"{'or' if signed == 'smax' else 'and'} {r.typed(a)}, {r.value(b)}")
-        name = floating if lane.is_float else signed if lane.kind is Kind.SIGNED else unsigned
-        kind = type_of(node.dtype)
-        return r.call(f"llvm.{name}.{_mangled(kind)}", kind, *map(r.typed, node.src))
-
-    return write
-
-
-def _negative(r: Renderer, node: UOp, lane: DType) -> str:
-    x = node.src[0]
-    if lane.is_float:
-        return r.emit(f"fneg {r.typed(x)}")
-    return r.emit(f"sub {type_of(node.dtype)} {literal(node.dtype, 0)}, {r.value(x)}")
-
-
-def _inverted(r: Renderer, node: UOp, lane: DType) -> str:
-    ones = literal(node.dtype, True if lane is boolean else -1)
-    return r.emit(f"xor {r.typed(node.src[0])}, {ones}")
-
-
-def _reciprocal(r: Renderer, node: UOp, lane: DType) -> str:
-    kind = type_of(node.dtype)
-    return r.emit(f"fdiv {kind} {literal(node.dtype, 1.0)}, {r.value(node.src[0])}")
-
-
-_ARITHMETIC: Final[dict[Op, Arithmetic]] = {
-    ops.ADD: _binary("add", "fadd"),
-    ops.SUB: _binary("sub", "fsub"),
-    ops.MUL: _binary("mul", "fmul"),
-    ops.FDIV: _binary("", "fdiv"),
-    ops.CDIV: _binary("sdiv", unsigned="udiv"),
-    ops.CMOD: _binary("srem", unsigned="urem"),
-    ops.AND: _binary("and"),
-    ops.OR: _binary("or"),
-    ops.XOR: _binary("xor"),
-    ops.SHL: _binary("shl"),
-    ops.SHR: _binary("ashr", unsigned="lshr"),
-    ops.LT: _compare("lt", "olt"),
-    ops.LE: _compare("le", "ole"),
-    ops.GT: _compare("gt", "ogt"),
-    ops.GE: _compare("ge", "oge"),
-    ops.EQ: _compare("eq", "oeq"),
-    ops.NE: _compare("ne", "une"),
-    ops.MAX: _intrinsic("maximum", "smax", "umax"),
-    ops.MIN: _intrinsic("minimum", "smin", "umin"),
-    ops.SQRT: _intrinsic("sqrt"),
-    ops.TRUNC: _intrinsic("trunc"),
-    ops.FLOOR: _intrinsic("floor"),
-    ops.CEIL: _intrinsic("ceil"),
-    ops.ROUND: _intrinsic("roundeven"),
-    ops.NEG: _negative,
-    ops.NOT: _inverted,
-    ops.RECIPROCAL: _reciprocal,
-    ops.EXP2: _intrinsic("exp2"),
-    ops.LOG2: _intrinsic("log2"),
-    ops.SIN: _intrinsic("sin"),
-}
 
 Handler = Callable[[Renderer, UOp], None]
 
@@ -579,6 +418,5 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.GROUP: Renderer.nothing,
     ops.NOOP: Renderer.nothing,
     ops.SINK: Renderer.nothing,
-    **dict.fromkeys(_ARITHMETIC, Renderer.arithmetic),
+    **dict.fromkeys(ARITHMETIC, Renderer.arithmetic),
 }
-
