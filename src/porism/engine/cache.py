@@ -30,9 +30,9 @@ from porism.ir.text import parse, to_text
 from porism.pipeline import to_lines
 
 WITHOUT_EFFECT: Final = frozenset(
-    ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb")
-    + ("pool_megabytes", "jit_signatures")
-)
+    ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
+     "pool_megabytes", "jit_signatures")
+)  # fmt: skip
 """Settings that do not change what is compiled. Of one that is not here, it is assumed that it
 does; `check` is one: what was compiled without checks does not do for one who asks for them."""
 

@@ -12,7 +12,7 @@ It looks at how far apart in memory an access goes from one iteration of a loop 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from porism.base.target import Target
@@ -20,7 +20,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
-from porism.optimize.loops import padded, retyped, split
+from porism.optimize.loops import moved_before, padded, retyped, split
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
@@ -82,7 +82,7 @@ def _in_vectors(kernel: UOp, target: Target) -> UOp:
         for counter in end.src[1:]:
             steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
             if _is_plain(counter) and steps == {1} and not _is_better_inside(end, counter):
-                kernel = _tile(kernel, end, counter, width)
+                kernel = _tile(kernel, end, counter, width, target)
                 break
     return kernel
 
@@ -98,34 +98,64 @@ def _is_better_inside(end: UOp, counter: UOp) -> bool:
     return False
 
 
-def _tile(kernel: UOp, end: UOp, counter: UOp, width: int) -> UOp:
+def _tile(kernel: UOp, end: UOp, counter: UOp, width: int, target: Target) -> UOp:
     """Lanes along a loop, and rows along another where loads are shared between them."""
-    rows = _shared_rows(kernel, end, counter)
-    lanes = _lanes(int(counter.src[0].arg), width, wide=rows is not None)
+    rows = _shared_rows(end, counter)
+    size = int(counter.src[0].arg)
+    if rows is not None:
+        lanes = _lanes(size, width, (2,))
+    elif _is_reduced(end, counter):  # a few cache lines of each row, and not one
+        lanes = _lanes(size, width, (8, 4, 2) if size >= 32 * width * target.cores else (4, 2))
+    else:
+        lanes = _lanes(size, width, ())
     if lanes < 2:
         return kernel
+    outer_rows: UOp | None = None
     if rows is not None:
-        size = int(rows.src[0].arg)
-        amount = next((n for n in ROWS if size % n == 0), None)
-        if amount is None or (amount < 4 and size > 16):
-            amount = 4
-            kernel, rows = padded(kernel, rows, amount)
-        kernel, _, _ = split(kernel, rows, amount, Axis.UPCAST)
+        kernel, outer_rows = _rows_together(kernel, rows)
     kernel, counter = padded(kernel, counter, lanes)
-    return split(kernel, counter, lanes, Axis.UPCAST)[0]
+    kernel, outer, _ = split(kernel, counter, lanes, Axis.UPCAST)
+    many = int(outer.vmax) + 1 >= 4 * target.cores
+    if outer_rows is not None and many and _is_closed(kernel, outer, outer_rows):
+        # what is read along the lanes stays in a cache, and is used for all rows
+        kernel = moved_before(kernel, outer, outer_rows)
+    return kernel
 
 
-def _lanes(size: int, width: int, *, wide: bool) -> int:
-    """How many iterations of a loop of some size go side by side."""
-    if wide and size % (2 * width) == 0:
-        return 2 * width
+def _rows_together(kernel: UOp, rows: UOp) -> tuple[UOp, UOp]:
+    size = int(rows.src[0].arg)
+    amount = next((n for n in ROWS if size % n == 0), None)
+    if amount is None or (amount < 4 and size > 16):
+        amount = 4
+        kernel, rows = padded(kernel, rows, amount)
+    return split(kernel, rows, amount, Axis.UPCAST)[:2]
+
+
+def _is_closed(kernel: UOp, outer: UOp, rows: UOp) -> bool:
+    """Whether two loops are still there, the rows around the lanes, in one END."""
+    for end in _ends(kernel):
+        if outer in end.src[1:] and rows in end.src[1:]:
+            return end.src.index(rows, 1) < end.src.index(outer, 1)
+    return False
+
+
+def _is_reduced(end: UOp, counter: UOp) -> bool:
+    """Whether a reduction depends on a loop."""
+    return any(n.op is ops.REDUCE and counter in n.ranges for n in toposort(end))
+
+
+def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
+    """How many iterations of a loop of some size go side by side; vectors, or several of them."""
+    for times in wider:
+        if size % (times * width) == 0:
+            return times * width
     if size >= width:
         return width
     lanes = 1 << (size - 1).bit_length()
     return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
 
 
-def _shared_rows(kernel: UOp, end: UOp, counter: UOp) -> UOp | None:
+def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
     """A loop of the output along which an operand of a reduction is used again."""
     for node in toposort(end):
         if node.op is not ops.REDUCE or counter not in node.ranges:

@@ -101,3 +101,19 @@ def _under(condition: UOp, at: UOp) -> UOp:
     if is_masked(at):
         return masked(at.src[0] & condition, at.src[1])
     return masked(condition, at)
+
+
+def moved_before(kernel: UOp, counter: UOp, other: UOp) -> UOp:
+    """A kernel with one loop of its output directly around another.
+
+    Only loops of ENDs: what is stored in one iteration no other iteration reads or writes.
+    """
+    new: dict[UOp, UOp] = {}
+    for node in toposort(kernel):
+        src = [new[s] for s in node.src]
+        if node.op is ops.END and counter in node.src[1:] and other in node.src[1:]:
+            kept = [s for s in node.src[1:] if s is not counter]
+            place = kept.index(other)
+            src = [src[0], *(new[r] for r in (*kept[:place], counter, *kept[place:]))]
+        new[node] = node.replace(tuple(src))
+    return new[kernel]

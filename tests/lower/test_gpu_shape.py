@@ -1,0 +1,363 @@
+"""Kernels in the shape of a GPU: blocks and threads, their limits, masks, memory and barriers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from porism.base.dtypes import Space, f16, f32, i32, index
+from porism.base.errors import EvaluationError, TargetError
+from porism.base.target import GENERIC_CPU, H200
+from porism.evaluate import Memory, run_kernel, run_list
+from porism.ir import fragments, ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.walk import substitute, toposort
+from porism.lower.block_memory import block_memory
+from porism.lower.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.group_reduce import group_reduce
+from porism.lower.linearize import linearize
+from porism.lower.private_memory import private_memory
+from porism.lower.tensor_cores import tensor_cores
+from porism.optimize.actions import Upcast, apply_all
+from porism.optimize.block_actions import Group, Local
+from porism.optimize.loops import ranges_of
+from porism.rules.index_dtype import lower_index_dtype
+from porism.rules.places import THREADS, fit, local_bytes, slots
+from tests.block_kernels import (
+    CASES,
+    SMALL,
+    TINY,
+    centred,
+    kept_row,
+    lines_of,
+    matrix_product,
+    pointer,
+    row_sums,
+    run_graph,
+    run_lines,
+    shifted,
+    started,
+    two_outputs,
+)
+
+
+def number(value: int) -> UOp:
+    return UOp.const(index, value)
+
+
+def kinds(kernel: UOp) -> dict[tuple[int, ...], Axis]:
+    return {r.arg[0]: r.arg[1] for r in ranges_of(kernel)}
+
+
+# -- which loops are blocks ------------------------------------------------------------------------
+
+
+def test_loops_of_the_output_become_blocks() -> None:
+    found = kinds(to_blocks(matrix_product(2, 4, 6), SMALL))
+    assert found == {(0,): Axis.GLOBAL, (1,): Axis.GLOBAL, (2,): Axis.REDUCE}
+
+
+def test_a_loop_that_shares_a_reduction_or_a_row_stays() -> None:
+    for kernel in (centred(2, 8), started(CASES["kept row"])):
+        found = kinds(to_blocks(kernel, SMALL))
+        assert found[0,] is Axis.GLOBAL
+        assert found[1,] is Axis.LOOP
+
+
+def test_a_loop_that_reads_what_it_writes_stays() -> None:
+    i = UOp.range(4, 0)
+    at = (i >= 1).where(i - 1, UOp(ops.INVALID, i.dtype))
+    kernel = ops.SINK(pointer(0, 4).index(i).store(pointer(0, 4).index(at) + 1).end(i))
+    assert to_blocks(kernel, SMALL) is kernel
+
+
+def test_what_the_grid_has_no_room_for_stays_a_loop() -> None:
+    found = kinds(to_blocks(matrix_product(4, 8, 2), TINY))  # of 24 blocks at most
+    assert found == {(0,): Axis.GLOBAL, (1,): Axis.LOOP, (2,): Axis.REDUCE}
+
+
+def test_a_cpu_has_no_blocks() -> None:
+    kernel = started(CASES["kept row"])
+    assert to_blocks(kernel, GENERIC_CPU) is kernel
+    assert block_memory(kernel, GENERIC_CPU) is kernel
+    assert gpu_dims(kernel, GENERIC_CPU) is kernel
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limits", [(4,), (4, 3), (4, 3, 2), (2, 9, 5), (100, 3, 3)])
+def test_whatever_fits_is_fitted(limits: tuple[int, ...]) -> None:
+    """Every size up to the limits has dimensions that hold it, and no more than one row too many."""
+    for sizes in itertools.chain(
+        ((n,) for n in range(1, math.prod(limits) + 2)),
+        itertools.product(range(1, 6), repeat=3),
+        itertools.product((1, 2, 3), repeat=4),
+    ):
+        total = math.prod(sizes)
+        found = fit([number(n) for n in sizes], limits)
+        assert (found is None) == (total > math.prod(limits)) or found is not None
+        if found is None:
+            continue
+        dims = [int(d.arg) for d in found.dims]
+        assert len(dims) <= len(limits)
+        assert all(d <= most for d, most in zip(dims, limits, strict=False))
+        if found.groups is not None:
+            assert dims == [math.prod(sizes[k] for k in group) for group in found.groups]
+        else:
+            assert total <= math.prod(dims) < 2 * total
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 7, 11, 12, 13, 22, 23, 24])
+def test_blocks_beyond_a_limit_are_split(size: int) -> None:
+    """Numbers that have no fitting factors leave some blocks without work."""
+    i = UOp.range(size, 0)
+    kernel = ops.SINK(pointer(0, size).index(i).store(i.cast(i32)).end(i))
+    lines = lines_of(kernel, TINY)
+    grid, _ = launch_of(lines).sizes()
+    assert size <= math.prod(grid) <= 24
+    for reverse in (False, True):
+        cells = Memory.empty(i32, size)
+        run_list(lines, [cells], reverse=reverse)
+        assert cells.data.tolist() == list(range(size))
+
+
+def test_threads_beyond_a_limit_are_split() -> None:
+    """13 threads where a dimension has 4: they are counted over two or three, with 3 to spare."""
+    i, j = UOp.range(3, 0, Axis.GLOBAL), UOp.range(13, 1, Axis.LOCAL)
+    kernel = ops.SINK(pointer(0, 39).index(i * 13 + j).store((i * j).cast(i32)).end(i, j))
+    lines = lines_of(kernel, TINY)
+    _, block = launch_of(lines).sizes()
+    assert 13 <= math.prod(block) <= 16
+    cells = Memory.empty(i32, 39)
+    run_list(lines, [cells])
+    assert cells.data.tolist() == [i * j for i in range(3) for j in range(13)]
+
+
+def test_too_many_threads_are_an_error() -> None:
+    i = UOp.range(33, 0, Axis.LOCAL)
+    kernel = ops.SINK(pointer(0, 33).index(i).store(i.cast(i32)).end(i))
+    with pytest.raises(TargetError, match="33 threads do not fit the target tiny_gpu") as caught:
+        gpu_dims(kernel, TINY)
+    assert "4 × 4 × 2 at most" in str(caught.value)
+
+
+def test_sizes_of_the_launch_may_be_symbolic() -> None:
+    n = UOp.variable("n", 1, 20)
+    i, j = UOp.range(n, 0), UOp.range(3, 1)
+    kernel = ops.SINK(pointer(0, 60).index(i * 3 + j).store((i + j).cast(i32)).end(i, j))
+    small, tiny = lines_of(kernel, SMALL), lines_of(shifted_by(n), TINY)
+    assert launch_of(small).sizes({"n": 7}) == ((3, 7, 1), (1, 1, 1))
+    for count in (1, 4, 5, 13, 20):
+        cells = Memory.empty(i32, 60)
+        run_list(small, [cells], {"n": count})
+        assert cells.written is not None
+        assert cells.data[cells.written].tolist() == [i + j for i in range(count) for j in range(3)]
+        grid, _ = launch_of(tiny).sizes({"n": count})
+        assert all(size <= most for size, most in zip(grid, TINY.grid, strict=True))
+        assert count <= math.prod(grid) <= 24
+        cells = Memory.empty(i32, 20)
+        run_list(tiny, [cells], {"n": count})
+        assert cells.written is not None
+        assert cells.data[cells.written].tolist() == list(range(count))
+
+
+def shifted_by(n: UOp) -> UOp:
+    i = UOp.range(n, 0)
+    return ops.SINK(pointer(0, 20).index(i).store(i.cast(i32)).end(i))
+
+
+# -- places and masks ------------------------------------------------------------------------------
+
+
+def test_what_is_read_element_by_element_is_fastest() -> None:
+    kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
+    assert [slot.size.arg for slot in slots(kernel, THREADS)] == [4, 2]
+    kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
+    assert [slot.size.arg for slot in slots(kernel, THREADS)] == [2, 3]
+
+
+def test_a_store_outside_of_a_thread_range_is_done_once() -> None:
+    """Without the mask two threads would write one element."""
+    kernel = group_reduce(Group("r1", 4).apply(to_blocks(row_sums(6, 8), SMALL), SMALL))
+    lowered = gpu_dims(kernel, SMALL)
+    case = CASES["row sums"]
+    assert run_graph(case, lowered)[0].tolist() == run_graph(case, case.kernel)[0].tolist()
+    (store,) = (n for n in lowered.src if n.op is ops.STORE)
+    place, at = store.src[0].src
+    bare = substitute(lowered, {store: ops.STORE(place.index(at.src[1]), store.src[1])})
+    with pytest.raises(EvaluationError, match="a data race"):
+        run_graph(case, bare)
+
+
+def test_ranges_of_two_outputs_take_turns() -> None:
+    kernel = apply_all(two_outputs(4, 6), [Local("r0", 2), Local("r1", 2)], SMALL)
+    lines = lines_of(kernel, SMALL)
+    assert launch_of(lines).sizes()[1] == (2, 1, 1)
+
+
+# -- memory and barriers ---------------------------------------------------------------------------
+
+
+def without(kernel: UOp, op: ops.Op, chosen: int | None = None) -> list[UOp]:
+    """The kernel without each of its nodes of an op in turn, which are barriers."""
+    found = [n for n in toposort(kernel) if n.op is op]
+    return [substitute(kernel, {n: UOp(ops.GROUP, None, n.src)}) for n in found]
+
+
+def test_each_barrier_is_needed() -> None:
+    """Take one away, and the evaluator finds a race or what was never written."""
+    case = CASES["chained"]
+    actions = [Local("r4", 2), Group("r3", 2), Local("r1", 2)]
+    kernel = apply_all(started(case), actions, SMALL)
+    for stage in (to_blocks, block_memory):
+        kernel = stage(kernel, SMALL)
+    lowered = gpu_dims(group_reduce(kernel), SMALL)
+    expected = run_graph(case, case.kernel)[0].tolist()
+    assert run_graph(case, lowered)[0].tolist() == expected
+    changed = without(lowered, ops.BARRIER)
+    assert len(changed) == 3  # before filling both, after the row, after the partial sums
+    for other in changed:
+        with pytest.raises(EvaluationError, match=r"a data race|before it was written"):
+            run_graph(case, other)
+
+
+def test_a_row_that_each_thread_fills_for_itself_is_in_registers() -> None:
+    kernel = Local("r0", 2).apply(started(CASES["kept row"]), SMALL)
+    lines = lines_of(kernel, SMALL)
+    assert not any(n.op in (ops.DEFINE_LOCAL, ops.BARRIER) for n in lines)
+    assert any(n.op is ops.DEFINE_REG and n.dtype.size == 8 for n in lines)
+    assert launch_of(lines).local == 0
+
+
+def test_a_row_that_threads_fill_together_is_shared() -> None:
+    kernel = apply_all(started(CASES["kept row"]), [Local("r0", 2), Local("r2", 4)], SMALL)
+    lines = lines_of(kernel, SMALL)
+    (memory,) = (n for n in lines if n.op is ops.DEFINE_LOCAL)
+    assert memory.dtype.size == 2 * 8  # a row for each of the threads outside
+    assert launch_of(lines).local == local_bytes(kernel) == 64
+    assert sum(n.op is ops.BARRIER for n in lines) == 1
+
+
+def test_partial_results_have_a_place_for_each_thread_and_lane() -> None:
+    actions = [Local("r1", 2), Upcast("r0", 2), Group("r2", 3)]
+    kernel = apply_all(matrix_product(2, 4, 6), actions, SMALL)
+    (memory,) = (n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL)
+    assert memory.dtype.size == 2 * 2 * 3
+    assert memory.dtype.space is Space.LOCAL
+    assert local_bytes(kernel) == 48
+
+
+def test_reductions_have_memory_of_their_own() -> None:
+    kernel = apply_all(centred(2, 8), [Group("r2", 4), Group("r3", 4)], SMALL)
+    found = [n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL]
+    assert [n.arg for n in found] == [0, 1]
+
+
+def test_a_kernel_without_groups_stays() -> None:
+    for kernel in (matrix_product(2, 4, 6), shifted(12), started(CASES["kept row"])):
+        assert group_reduce(kernel) is kernel
+        assert tensor_cores(kernel, H200) is kernel
+
+
+def test_lanes_around_a_shared_row_have_rows_of_their_own() -> None:
+    case = CASES["kept row"]
+    kernel = apply_all(started(case), [Upcast("r0", 2), Local("r2", 4)], SMALL)
+    assert local_bytes(kernel) == local_bytes(private_memory(kernel)) == 64
+    lines = lines_of(kernel, SMALL)
+    assert run_lines(case, lines)[0].tolist() == run_graph(case, case.kernel)[0].tolist()
+
+
+def test_what_nothing_uses_is_no_line() -> None:
+    """A sum of products is made of multiply-adds, and the products are not made as well."""
+    i, r = UOp.range(2, 0), UOp.range(3, 1, Axis.REDUCE)
+    x = pointer(1, 6, f32).index(i * 3 + r)
+    kernel = ops.SINK(pointer(0, 2, f32).index(i).store((x * x).reduce(ops.ADD, r)).end(i))
+    lines = linearize(lower_index_dtype(kernel))
+    assert any(n.op is ops.MULACC for n in lines)
+    assert not any(n.op is ops.MUL and n.dtype.is_float for n in lines)
+
+
+# -- products of warps -----------------------------------------------------------------------------
+
+
+def warp_product(threads: int, k: int = 16) -> UOp:
+    """Each thread has its share of two matrices, and stores its share of the product."""
+    thread = UOp(ops.SPECIAL, None, (number(threads),), "thread0")
+    lane = thread % 32
+    row, column = lane // 4, lane % 4
+    left = [
+        pointer(1, 16 * k, f16).index((row + y) * k + column * 2 + x)
+        for y, x in fragments.left(16, k, 2)
+    ]
+    right = [
+        pointer(2, k * 8, f16).index((column * 2 + y) * 8 + row) for y in fragments.right(k, 2)
+    ]
+    zero = UOp.const(f32.vec(4), 0)
+    arg = ("product", (16, 8, k), (16, 8, k), 32)
+    total = ops.WMMA(ops.VECTORIZE(*left), ops.VECTORIZE(*right), zero, arg=arg)
+    out = pointer(0, 128 * (threads // 32), f32)
+    stores = [
+        out.index((thread // 32) * 128 + (row + y) * 8 + column * 2 + x).store(total.gep(number))
+        for number, (y, x) in enumerate(fragments.result(16))
+    ]
+    return ops.SINK(*stores)
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_the_threads_of_a_warp_multiply_together(threads: int) -> None:
+    generator = np.random.default_rng(0)
+    a = generator.integers(-9, 9, (16, 16)).astype(np.float16)
+    b = generator.integers(-9, 9, (16, 8)).astype(np.float16)
+    for reverse in (False, True):
+        cells = Memory.empty(f32, 128 * (threads // 32))
+        run_kernel(warp_product(threads), [cells, Memory.of(a), Memory.of(b)], reverse=reverse)
+        wanted = a.astype(np.float32) @ b.astype(np.float32)
+        for part in cells.data.reshape(-1, 16, 8):
+            np.testing.assert_array_equal(part, wanted)
+
+
+def test_a_product_needs_whole_warps() -> None:
+    buffers = [np.zeros(128, np.float32), np.zeros(256, np.float16), np.zeros(128, np.float16)]
+    kernel = warp_product(32)
+    threads = next(n for n in toposort(kernel) if n.op is ops.SPECIAL)
+    fewer = UOp(ops.SPECIAL, None, (number(16),), "thread0")
+    with pytest.raises(EvaluationError, match="a WMMA of 32 threads in a block of 16"):
+        run_kernel(substitute(kernel, {threads: fewer}), buffers)
+
+
+def test_each_thread_has_an_equal_share() -> None:
+    buffers = [np.zeros(128, np.float32), np.zeros(256, np.float16), np.zeros(128, np.float16)]
+    kernel = warp_product(32)
+    product = next(n for n in toposort(kernel) if n.op is ops.WMMA)
+    wrong = ops.WMMA(*product.src, arg=("product", (16, 8, 32), (16, 8, 32), 32))
+    with pytest.raises(EvaluationError, match="a thread has 8 elements of a matrix of 512"):
+        run_kernel(substitute(kernel, {product: wrong}), buffers)
+
+
+def test_every_element_is_held_once() -> None:
+    for m, n, k, w in ((16, 8, 16, 2), (16, 8, 32, 4), (8, 8, 4, 1), (16, 8, 8, 1)):
+        warp = list(itertools.product(range(8), range(4)))
+        left = [(g + y, t * w + x) for g, t in warp for y, x in fragments.left(m, k, w)]
+        right = [(t * w + y, g) for g, t in warp for y in fragments.right(k, w)]
+        total = [(g + y, 2 * t + x) for g, t in warp for y, x in fragments.result(m)]
+        assert sorted(left) == list(itertools.product(range(m), range(k)))
+        assert sorted(right) == list(itertools.product(range(k), range(n)))
+        assert sorted(total) == list(itertools.product(range(m), range(n)))
+
+
+def test_rows_kept_in_a_reduction_are_refilled() -> None:
+    """The row of `kept_row` in three blocks: nothing is left from the block before."""
+    kernel = kept_row(3, 4)
+    data = np.arange(12, dtype=np.int32)
+    plain, shaped = Memory.empty(i32, 12), Memory.empty(i32, 12)
+    run_kernel(kernel, [plain, Memory.of(data)])
+    from porism.lower.local_memory import local_memory
+
+    changed = apply_all(local_memory(kernel), [Local("r2", 2), Local("r1", 2)], SMALL)
+    run_list(lines_of(changed, SMALL), [shaped, Memory.of(data)])
+    assert plain.data.tolist() == shaped.data.tolist()
