@@ -1,4 +1,4 @@
-"""Models: the programs that scheduling is measured on, in Porism's own functions.
+"""Models: the programs that compiling is measured on, in Porism's own functions.
 
 Each entry makes its inputs and weights first, and gives a function that builds the program on them,
 so that the two can be timed apart. The arrays are mapped but never touched: nothing here is run.
@@ -35,6 +35,11 @@ def data(*sizes: int) -> Tensor:
 # -- single operations -----------------------------------------------------------------------------
 
 
+def elementwise() -> Build:
+    x, y, z = (data(1024, 1024) for _ in range(3))
+    return lambda: porism.sigmoid(x * y) + z
+
+
 def softmax() -> Build:
     x = data(1024, 1024)
     return lambda: porism.softmax(x)
@@ -48,6 +53,11 @@ def layer_norm() -> Build:
 def rms_norm() -> Build:
     x, weight = data(1024, WIDTH), data(WIDTH)
     return lambda: porism.rms_norm(x, weight)
+
+
+def product() -> Build:
+    a, b = data(512, WIDTH), data(WIDTH, 4 * WIDTH)
+    return lambda: porism.matmul(a, b)
 
 
 def dense() -> Build:
@@ -184,6 +194,17 @@ GROWING: Final[Mapping[str, Callable[[int], Build]]] = {
     "dense layers": dense_layers,
     "GPT-2 blocks": blocks,
 }
+
+COMPILED: Final[Mapping[str, Callable[[], Build]]] = {
+    "elementwise": elementwise,
+    "softmax": softmax,
+    "layer norm": layer_norm,
+    "matmul": product,
+    "convolution 3×3": convolution,
+    "GPT-2 block": lambda: blocks(1),
+    "ResNet-50": resnet_50,
+}
+"""What is compiled to machine code, and timed on the way; `jax_models` has these too."""
 
 # -- programs that only move data ------------------------------------------------------------------
 

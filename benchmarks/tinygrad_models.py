@@ -32,6 +32,11 @@ def normal(x: Any, weight: Any, bias: Any) -> Any:
 # -- single operations -----------------------------------------------------------------------------
 
 
+def elementwise() -> Build:
+    x, y, z = (data(1024, 1024) for _ in range(3))
+    return lambda: (x * y).sigmoid() + z
+
+
 def softmax() -> Build:
     x = data(1024, 1024)
     return lambda: x.softmax()
@@ -40,6 +45,11 @@ def softmax() -> Build:
 def layer_norm() -> Build:
     x, weight, bias = data(1024, WIDTH), data(WIDTH), data(WIDTH)
     return lambda: normal(x, weight, bias)
+
+
+def product() -> Build:
+    a, b = data(512, WIDTH), data(WIDTH, 4 * WIDTH)
+    return lambda: a @ b
 
 
 def dense() -> Build:
@@ -168,6 +178,16 @@ MODELS: Final[Mapping[str, Callable[[], Build]]] = {
 GROWING: Final[Mapping[str, Callable[[int], Build]]] = {
     "dense layers": dense_layers,
     "GPT-2 blocks": blocks,
+}
+
+COMPILED: Final[Mapping[str, Callable[[], Build]]] = {
+    "elementwise": elementwise,
+    "softmax": softmax,
+    "layer norm": layer_norm,
+    "matmul": product,
+    "convolution 3×3": convolution,
+    "GPT-2 block": lambda: blocks(1),
+    "ResNet-50": resnet_50,
 }
 
 # -- programs that only move data ------------------------------------------------------------------

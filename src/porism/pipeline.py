@@ -30,7 +30,7 @@ from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.machine import Machine
 from porism.lower.private_memory import private_memory
-from porism.optimize.heuristic import arranged
+from porism.optimize import heuristic
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
@@ -103,7 +103,7 @@ KERNEL_STAGES: Final = (
 
 TARGET_STAGES: Final = (
     TargetStage("local memory", lambda kernel, _: local_memory(kernel), KERNEL),
-    TargetStage("arrange loops", arranged, KERNEL),
+    TargetStage("arrange loops", heuristic.arranged, KERNEL),
     TargetStage("masks on loads", lambda kernel, _: _by(SYMBOLIC_LATE)(kernel), KERNEL),
     TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
     TargetStage("expand", lambda kernel, target: expand(kernel, _widest(target)), LANES),
@@ -111,6 +111,8 @@ TARGET_STAGES: Final = (
     TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), WORDS),
     TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), WORDS),
 )
+
+_ARRANGING: Final = [stage.name for stage in TARGET_STAGES].index("arrange loops")
 
 
 def _widest(target: Target) -> int:
@@ -186,10 +188,17 @@ def to_kernel(kernel: UOp) -> UOp:
     return done
 
 
-def to_lines(kernel: UOp, target: Target) -> list[UOp]:
-    """From a kernel with loops to a list of what a machine does."""
+def to_loops(kernel: UOp, target: Target, *, arrange: bool = True) -> UOp:
+    """A kernel with its loops arranged for a target; if not `arrange`, as actions take it."""
+    for stage in TARGET_STAGES[: _ARRANGING + arrange]:
+        kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
+    return kernel
+
+
+def to_lines(kernel: UOp, target: Target, *, arranged: bool = False) -> list[UOp]:
+    """From a kernel to a list of what a machine does; one that is `arranged` keeps its loops."""
     with quiet_collector():
-        for stage in TARGET_STAGES:
+        for stage in TARGET_STAGES[(_ARRANGING + 1) * arranged :]:
             kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
         lines = linearize(kernel)
     if settings.check:

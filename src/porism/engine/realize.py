@@ -41,12 +41,11 @@ class Request:
 
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """For each node the BUFFER that holds its value; what is not there yet is computed."""
-    missing = [node for node in dict.fromkeys(nodes) if realized(node) is None]
+    found = {node: buffer for node in nodes if (buffer := realized(node)) is not None}
+    missing = [node for node in dict.fromkeys(nodes) if node not in found]
     if missing:
-        _compute(missing)
-    found = [buffer for node in nodes if (buffer := realized(node)) is not None]
-    assert len(found) == len(nodes)
-    return found
+        found.update(zip(missing, _compute(missing), strict=True))
+    return [found[node] for node in nodes]
 
 
 def request(nodes: Sequence[UOp]) -> Request:
@@ -92,14 +91,28 @@ def bound(node: UOp, variables: dict[str, int]) -> UOp:
     return variable
 
 
-def _compute(missing: Sequence[UOp]) -> None:
+def _compute(missing: Sequence[UOp]) -> list[UOp]:
     wanted = request(missing)
     schedule = schedule_of(wanted.graph)
     inputs = [held(buffer) for buffer in wanted.buffers]
     outputs = run(schedule, inputs, wanted.variables)
+    buffers = []
     for node, (array, address) in zip(missing, outputs, strict=True):
         dims = tuple(_settled(dim) for dim in shape(node))
-        remember(node, hold(node.dtype, dims, array, address))
+        buffers.append(hold(node.dtype, dims, array, address))
+        if not _is_number(node):
+            remember(node, buffers[-1])
+    return buffers
+
+
+def _is_number(node: UOp) -> bool:
+    """Whether a value is one constant all over.
+
+    That is the same node in every graph, and better there than read from memory.
+    """
+    while node.op in (ops.RESHAPE, ops.EXPAND):
+        node = node.src[0]
+    return node.op is ops.CONST
 
 
 def _settled(dim: UOp) -> UOp:

@@ -123,7 +123,7 @@ class _Linearizer:
         counters = []
         for place, counter in enumerate(ranges):
             self._block(counter.src, open_loops)
-            self.new[counter] = self._add(counter.replace(tuple(self.new[s] for s in counter.src)))
+            self.new[counter] = self._add(self._counter(counter))
             counters.append(self.new[counter])
             open_loops |= {counter}
             if place < len(ranges) - 1:
@@ -144,6 +144,21 @@ class _Linearizer:
                 self.new[closer] = self._add(there.load())
             else:
                 self.new[closer] = ended
+
+    def _counter(self, counter: UOp) -> UOp:
+        """The range of a loop; if it is run a second time, one with a name of its own.
+
+        What was computed in the first loop is computed again.
+        """
+        src = tuple(self.new[s] for s in counter.src)
+        if counter not in self.new:
+            return counter.replace(src)
+        for node in [n for n in self.new if counter in self.scope[n]]:
+            del self.new[node]
+        axis, kind = counter.arg
+        taken = {n.arg[0] for n in (*self.scope, *self.lines) if n.op is ops.RANGE}
+        free = next(n for n in itertools.count() if (*axis, n) not in taken)
+        return ops.RANGE(*src, arg=((*axis, free), kind))
 
     def _register(self, closer: UOp) -> UOp:
         dtype = closer.dtype.pointer(Space.REGISTER, 1)

@@ -5,6 +5,7 @@ It looks at how far apart in memory an access goes from one iteration of a loop 
 - what is stored along neighbouring elements is computed in vectors along that loop;
 - a reduction that does not depend on such a loop is done in vectors of its own, along a loop in
   which it reads neighbours, with several vectors of partial results;
+- a load that would jump in memory from lane to lane is copied first, if it is used often enough;
 - where one operand of a reduction is the same for all lanes and another for all rows, a few rows
   are computed together, so that what is loaded is used several times;
 - the outermost loop is shared among the cores, if there is enough to do.
@@ -21,6 +22,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize.loops import moved_before, padded, retyped, split
+from porism.optimize.staging import staged, staging
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
@@ -34,6 +36,16 @@ PARTIAL: Final = 4
 """Vectors of partial results of a reduction: an addition takes about as many cycles."""
 
 
+GAIN: Final = 6.0
+"""How often an element is read, at least, for a copy of it to pay."""
+
+MOST_STAGED: Final = 4
+"""Operands of one kernel that are copied."""
+
+MEMORY: Final = 1 << 17
+"""Bytes that a copy may take where the size of the cache is not known."""
+
+
 def arranged(kernel: UOp, target: Target) -> UOp:
     """The kernel with its loops arranged for a CPU."""
     kernel = _in_vectors(kernel, target)
@@ -43,6 +55,12 @@ def arranged(kernel: UOp, target: Target) -> UOp:
 
 def _ends(kernel: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op is ops.END]
+
+
+def _loads(value: UOp) -> list[UOp]:
+    """What is read for a value, but not for what was kept before."""
+    within = toposort(value, within=lambda n: n.op is not ops.END)
+    return [n for n in within if n.op is ops.INDEX]
 
 
 def _is_plain(counter: UOp) -> bool:
@@ -77,21 +95,67 @@ def _in_vectors(kernel: UOp, target: Target) -> UOp:
     width = _widest(kernel, target)
     if width < 2:
         return kernel
-    for place in range(len(_ends(kernel))):
-        end = _ends(kernel)[place]
+    place = 0
+    while place < len(_ends(kernel)):  # from the last: what is copied for one comes before it
+        place += 1
+        end = _ends(kernel)[-place]
         for counter in end.src[1:]:
             steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
-            if _is_plain(counter) and steps == {1} and not _is_better_inside(end, counter):
+            if not _is_plain(counter) or steps != {1}:
+                continue
+            if not _is_better_inside(end, counter):
                 kernel = _tile(kernel, end, counter, width, target)
-                break
+            else:
+                kernel = _tile_and_stage(kernel, end, counter, width, target)
+            break
     return kernel
+
+
+def _tile_and_stage(kernel: UOp, end: UOp, counter: UOp, width: int, target: Target) -> UOp:
+    """A tile whose loads that jump along the lanes are copied first; as it was, if not worth it."""
+    tiled = _tile(kernel, end, counter, width, target)
+    before = {r for r in toposort(kernel) if r.op is ops.RANGE}
+    lanes = [
+        r
+        for r in toposort(tiled)
+        if r.op is ops.RANGE and r not in before and r.arg[1] is Axis.UPCAST
+        and r.arg[0][: len(counter.arg[0])] == counter.arg[0]
+    ]  # fmt: skip
+    if len(lanes) != 1:
+        return kernel
+    lane = lanes[0]
+    limit = max(target.memory.l2 // 2, MEMORY)
+    for _ in range(MOST_STAGED):
+        jumping = _jumping(tiled, lane)
+        if not jumping:
+            return tiled
+        load = jumping[0]
+        found = staging(tiled, load)
+        if found is None or found.gain < GAIN:
+            return kernel
+        if found.size * load.dtype.numpy.itemsize > limit:
+            return kernel
+        inner = sorted(found.inner, key=lambda r: (r is lane, r.arg[1] is not Axis.REDUCE))
+        tiled = staged(tiled, load, inner)
+    return kernel
+
+
+def _jumping(kernel: UOp, lane: UOp) -> list[UOp]:
+    """The loads of reductions that are neither the same nor neighbours in all lanes."""
+    found: dict[UOp, None] = {}
+    for node in toposort(kernel):
+        if node.op is ops.REDUCE and lane in node.ranges:
+            for load in _loads(node.src[0]):
+                if lane in load.ranges and _step(load.src[1], lane) not in (0, 1):
+                    found[load] = None
+    return list(found)
 
 
 def _is_better_inside(end: UOp, counter: UOp) -> bool:
     """Whether a reduction jumps in memory along a loop, but reads neighbours along its own."""
-    for node in toposort(end):
+    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
         if node.op is ops.REDUCE and counter in node.ranges:
-            loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX and counter in n.ranges]
+            loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
             jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
             if jumps and any(_reads_neighbours(node, r) for r in node.src[1:]):
                 return True
@@ -102,12 +166,14 @@ def _tile(kernel: UOp, end: UOp, counter: UOp, width: int, target: Target) -> UO
     """Lanes along a loop, and rows along another where loads are shared between them."""
     rows = _shared_rows(end, counter)
     size = int(counter.src[0].arg)
+    copies = _copies(end)
+    wider: list[int] = []
     if rows is not None:
-        lanes = _lanes(size, width, (2,))
+        wider = [2]
     elif _is_reduced(end, counter):  # a few cache lines of each row, and not one
-        lanes = _lanes(size, width, (8, 4, 2) if size >= 32 * width * target.cores else (4, 2))
-    else:
-        lanes = _lanes(size, width, ())
+        wider = [8, 4, 2] if size >= 32 * width * target.cores else [4, 2]
+    most = target.memory.registers * 3 // 4  # for results; the rest is for operands
+    lanes = _lanes(size, width, [n for n in wider if n * copies <= most or rows is not None])
     if lanes < 2:
         return kernel
     outer_rows: UOp | None = None
@@ -120,6 +186,15 @@ def _tile(kernel: UOp, end: UOp, counter: UOp, width: int, target: Target) -> UO
         # what is read along the lanes stays in a cache, and is used for all rows
         kernel = moved_before(kernel, outer, outer_rows)
     return kernel
+
+
+def _copies(end: UOp) -> int:
+    """How many iterations of the loops around go side by side already."""
+    total = 1
+    for counter in end.ranges:
+        if counter.arg[1] is Axis.UPCAST:
+            total *= int(counter.vmax) + 1
+    return total
 
 
 def _rows_together(kernel: UOp, rows: UOp) -> tuple[UOp, UOp]:
@@ -141,7 +216,8 @@ def _is_closed(kernel: UOp, outer: UOp, rows: UOp) -> bool:
 
 def _is_reduced(end: UOp, counter: UOp) -> bool:
     """Whether a reduction depends on a loop."""
-    return any(n.op is ops.REDUCE and counter in n.ranges for n in toposort(end))
+    inside = toposort(end.src[0], within=lambda n: n.op is not ops.END)
+    return any(n.op is ops.REDUCE and counter in n.ranges for n in inside)
 
 
 def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
@@ -157,10 +233,10 @@ def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
 
 def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
     """A loop of the output along which an operand of a reduction is used again."""
-    for node in toposort(end):
+    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
         if node.op is not ops.REDUCE or counter not in node.ranges:
             continue
-        loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX]
+        loads = _loads(node.src[0])
         along = [n for n in loads if counter in n.ranges]
         for row in end.src[1:]:
             if row is counter or not _is_plain(row) or row not in node.ranges:
@@ -197,7 +273,7 @@ def _reductions(kernel: UOp, target: Target) -> UOp:
 
 
 def _reads_neighbours(node: UOp, counter: UOp) -> bool:
-    loads = [n for n in toposort(node.src[0]) if n.op is ops.INDEX and counter in n.ranges]
+    loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
     return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)
 
 

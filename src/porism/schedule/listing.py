@@ -55,6 +55,7 @@ class _Listing:
     def __init__(self, names: Mapping[int, str]) -> None:
         self.names = names
         self.named: dict[UOp, str] = {}
+        self.declared: set[UOp] = set()
         self.lines: list[str] = []
         self.counts = {"s": 0, "local": 0}
 
@@ -62,6 +63,8 @@ class _Listing:
         for node in toposort(kernel):
             if node.op is ops.PARAM:
                 self.named[node] = self.names.get(node.arg, f"p{node.arg}")
+            elif node.op is ops.DEFINE_LOCAL:
+                self.named[node] = self._new("local")
         for effect in kernel.src:
             self._block([effect], frozenset(), 0)
         return self.lines
@@ -71,12 +74,18 @@ class _Listing:
 
     def _block(self, targets: Iterable[UOp], inside: frozenset[UOp], depth: int) -> None:
         """What the targets need in this loop; then their own loops and stores."""
-        for node in toposort(*targets, within=lambda n: n not in self.named):
+        order = toposort(*targets, within=lambda n: n not in self.named)
+        effects = {s for n in order if n.op is ops.AFTER for s in n.src[1:]} | set(targets)
+        for node in order:
             ready = set(node.ranges) <= inside
             if node.op in CLOSERS and ready and node not in self.named:
                 self._loops(node, inside, depth)
-            elif node.op is ops.STORE and node in targets:
+            elif node.op is ops.STORE and ready and node in effects:
+                self._declare([node], depth)
                 self._say(depth, f"{self._text(node.src[0])} = {self._text(node.src[1])}")
+                self.named[node] = "done"
+            elif node.op is ops.AFTER and all(s in self.named for s in node.src):
+                self.named[node] = self.named[node.src[0]]
 
     def _loops(self, closer: UOp, inside: frozenset[UOp], depth: int) -> None:
         value, *ranges = closer.src
@@ -89,6 +98,8 @@ class _Listing:
             sizes = " x ".join(show(r.src[0]) for r in ranges if r.op is ops.RANGE) or "1"
             where = "" if closer.arg is Space.LOCAL else f" in {closer.arg.value} memory"
             self._say(depth, f"{name}: {sizes} {closer.dtype}{where}")
+        elif value.op in (ops.GROUP, ops.STORE):
+            self._declare(value.src if value.op is ops.GROUP else (value,), depth)
         for counter in ranges:
             if counter.op is ops.RANGE:
                 kind = counter.arg[1].value
@@ -113,6 +124,15 @@ class _Listing:
             self.named[closer] = name
         if closer.op is ops.END:
             self.named[closer] = "done"
+
+    def _declare(self, stores: Iterable[UOp], depth: int) -> None:
+        """Say how large the local memory is that is about to be filled."""
+        for store in stores:
+            place = store.src[0].src[0]
+            if place.op is ops.DEFINE_LOCAL and place not in self.declared:
+                self.declared.add(place)
+                what = f"{place.dtype.size} {place.dtype.element}"
+                self._say(depth, f"{self.named[place]}: {what}")
 
     def _closers(self, value: UOp) -> list[UOp]:
         return [n for n in toposort(value) if n.op in CLOSERS and n not in self.named]

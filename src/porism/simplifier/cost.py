@@ -12,7 +12,7 @@ from porism.ir.walk import toposort
 DIVISION: Final = 32
 """A division is worth more than any rewriting that takes it away is likely to add."""
 
-_COSTS: Final[dict[Op, int]] = {ops.IDIV: DIVISION, ops.MOD: DIVISION, ops.MUL: 2}
+COSTS: Final[dict[Op, int]] = {ops.IDIV: DIVISION, ops.MOD: DIVISION, ops.MUL: 2}
 
 
 def measure(root: UOp) -> tuple[int, int]:
@@ -27,7 +27,7 @@ def measure(root: UOp) -> tuple[int, int]:
     for node in toposort(root):
         if node.src:
             divmods += node.op is ops.IDIV or node.op is ops.MOD
-            total += _COSTS.get(node.op, 1)
+            total += COSTS.get(node.op, 1)
     return divmods, total
 
 

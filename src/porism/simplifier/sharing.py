@@ -12,7 +12,7 @@ and not on how they were grouped, so that every grouping of an expression become
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from porism.base import dtypes
@@ -21,7 +21,7 @@ from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.simplifier.arrange import may_have_no_value
-from porism.simplifier.cost import measure
+from porism.simplifier.cost import COSTS, measure
 
 _SUMS: Final = frozenset({ops.ADD, ops.SUB, ops.NEG})
 _OTHERS: Final = frozenset({ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
@@ -106,10 +106,9 @@ def _items(root: UOp) -> Bundle | None:
 def _group(bundles: dict[UOp, Bundle]) -> bool:
     """Name what bundles have in common, the most worthwhile first; whether there was any."""
     changed = False
-    while (items := _most_common(bundles)) is not None:
+    while (found := _most_common(bundles)) is not None:
         changed = True
-        kind = next(_kind(head) for head, bundle in bundles.items() if set(items) <= set(bundle))
-        assert kind is not None
+        kind, items = found
         group = _folded(kind, items)
         for head, bundle in bundles.items():
             if head is not group:
@@ -120,39 +119,48 @@ def _group(bundles: dict[UOp, Bundle]) -> bool:
     return changed
 
 
-def _most_common(bundles: dict[UOp, Bundle]) -> Bundle | None:
+def _most_common(bundles: dict[UOp, Bundle]) -> tuple[Op, Bundle] | None:
     """The items, two or more, that it saves most to compute once."""
-    often: dict[tuple[Op | None, UOp], int] = {}
+    often: dict[tuple[Op, UOp], int] = {}
     for head, bundle in bundles.items():
+        kind = _kind(head)
+        assert kind is not None
         for _, node in bundle:
-            often[_kind(head), node] = often.get((_kind(head), node), 0) + 1
-    candidates: list[tuple[Op | None, Bundle]] = []
-    for head, bundle in bundles.items():
-        items = tuple(item for item in bundle if often[_kind(head), item[1]] > 1)
-        if len(items) > 1:
-            candidates.append((_kind(head), items))
-    if len(candidates) > MOST_BUNDLES:
+            often[kind, node] = often.get((kind, node), 0) + 1
+    if max(often.values(), default=0) < 2:
         return None
+    candidates: dict[Op, list[Bundle]] = {}
+    for head, bundle in bundles.items():
+        kind = _kind(head)
+        assert kind is not None
+        items = tuple(item for item in bundle if often[kind, item[1]] > 1)
+        if len(items) > 1:
+            candidates.setdefault(kind, []).append(items)
     best, chosen = 0, None
+    for kind, found in candidates.items():
+        for items, saved in _in_common(found):
+            if saved * COSTS.get(kind, 1) > best:
+                best, chosen = saved * COSTS.get(kind, 1), (kind, items)
+    return chosen
+
+
+def _in_common(bundles: list[Bundle]) -> Iterator[tuple[Bundle, int]]:
+    """What any two have in common, and how many operations it saves to compute that once."""
+    if len(bundles) > MOST_BUNDLES:
+        return
     tried: set[frozenset[Item]] = set()
-    for number, (kind, bundle) in enumerate(candidates):
-        for other_kind, other in candidates[number + 1 :]:
-            for second in (other, _negated(other)) if kind is other_kind else ():
+    for number, bundle in enumerate(bundles):
+        for other in bundles[number + 1 :]:
+            for second in (other, _negated(other)):
                 common = frozenset(bundle).intersection(second)
                 if len(common) < 2 or common in tried:
                     continue
-                tried.add(common)
-                opposite = frozenset(_negated(tuple(common)))
-                uses = sum(
-                    k is kind and (common.issubset(items) or opposite.issubset(items))
-                    for k, items in candidates
-                )
-                saved = (len(common) - 1) * (uses - 1) * (2 if kind is ops.MUL else 1)
-                if saved > best:
-                    best, chosen = saved, tuple(item for item in bundle if item in common)
-    if chosen is not None and all(sign < 0 for sign, _ in chosen):
-        return _negated(chosen)
-    return chosen
+                items = tuple(item for item in bundle if item in common)
+                opposite = frozenset(_negated(items))
+                tried |= {common, opposite}
+                uses = sum(common.issubset(b) or opposite.issubset(b) for b in bundles)
+                negative = all(sign < 0 for sign, _ in items)
+                yield _negated(items) if negative else items, (len(items) - 1) * (uses - 1)
 
 
 def _negated(items: Bundle) -> Bundle:

@@ -167,9 +167,13 @@ class Replay:
 def compute(tensors: Sequence[Tensor]) -> None:
     """Compute tensors, all at once."""
     try:
-        realize([tensor._node for tensor in tensors])
+        buffers = realize([tensor._node for tensor in tensors])
     except NoValue:
         raise no_value() from None
+    for tensor, buffer in zip(tensors, buffers, strict=True):
+        # A size that is symbolic stays so: it is what this tensor has in common with others.
+        if all(dim.op is ops.CONST for dim in shape(tensor._node)):
+            tensor._node = buffer
 
 
 def _held(tensor: Tensor) -> Held:
@@ -179,12 +183,11 @@ def _held(tensor: Tensor) -> Held:
         return found
     try:
         buffer = realize([tensor._node])[0]
-        found = held(buffer)
+        if all(dim.op is ops.CONST for dim in shape(tensor._node)):
+            tensor._node = buffer
+        return held(buffer)
     except NoValue:
         raise no_value() from None
-    if all(dim.op is ops.CONST for dim in shape(tensor._node)):
-        tensor._node = buffer
-    return found
 
 
 def _tensor(node: UOp) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from porism.engine import memory as engine_memory
 from porism.engine.memory import Figures
-from porism.engine.realize import realize as compute
+from porism.tensor.replay import compute
 from porism.tensor.structure import leaves
 from porism.tensor.tensor import Tensor
 from porism.tensor.tracing import current
@@ -27,10 +27,7 @@ def realize(*tensors: Any) -> None:
     if current.get() is not None:
         return  # left to the call of the jitted function
     found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
-    if found:
-        compute([tensor.node for tensor in found])
-        for tensor in found:
-            tensor.realize()
+    compute(found)
 
 
 def memory() -> Figures:

@@ -1,0 +1,302 @@
+"""Compiled kernels compute what the evaluator says: random programs with random legal actions.
+
+Whatever arithmetic determines is compared bit by bit. Where the order of a sum of floats may
+change, or a function is approximated, a difference counts if it is larger than rounding explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from hypothesis import note
+from hypothesis import strategies as st
+
+from fuzz.functions import FUNCTIONS, SIZES
+from fuzz.search import search
+from porism.backends.table import BACKENDS
+from porism.base import dtypes
+from porism.base.dtypes import DType, Kind
+from porism.engine.program import size_of
+from porism.engine.realize import request
+from porism.engine.storage import held
+from porism.engine.trial import Trial, expected
+from porism.evaluate import run_list
+from porism.evaluate.memory import Memory
+from porism.ir import ops
+from porism.ir.expression import show
+from porism.ir.node import UOp, raw
+from porism.ir.semantics import Array
+from porism.ir.walk import toposort
+from porism.optimize.actions import Action, NoLocals, PadTo, Swap, Thread, Unroll, Upcast
+from porism.optimize.loops import ranges_of
+from porism.pipeline import to_loops, to_schedule
+from porism.schedule.schedule import Buffer, Role, Schedule
+from tests.backends.running import random_data, small_numbers
+from tests.tensor import test_programs
+from tests.tensors import Tensors
+
+LLVM: Final = BACKENDS["llvm"]
+
+VALUES: Final = tuple(t for t in dtypes.scalars() if t.kind not in (Kind.INDEX, Kind.VOID))
+
+APPROXIMATE: Final = frozenset({ops.EXP2, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL})
+"""Functions with an error bound instead of one right answer."""
+
+MOST_ACTIONS: Final = 5
+MOST_WORK: Final = 200_000
+"""Iterations of a kernel: more take the evaluator too long."""
+
+
+# -- actions ---------------------------------------------------------------------------------------
+
+
+def random_action(data: st.DataObject, names: Sequence[str]) -> Action:
+    """An action on loops with these names, legal or not."""
+    name = data.draw(st.sampled_from(names))
+    amount = data.draw(st.sampled_from((2, 3, 4, 5, 7, 8, 16)))
+    kind = data.draw(st.integers(0, 6))
+    if kind < 2:
+        return Upcast(name, amount, top=data.draw(st.booleans()))
+    if kind < 4:
+        return Unroll(name, amount, top=data.draw(st.booleans()))
+    if kind == 4:
+        return PadTo(name, amount)
+    if kind == 5:
+        return Swap(name, data.draw(st.sampled_from(names)))
+    return data.draw(st.sampled_from((Thread(name), NoLocals())))
+
+
+def arranged(kernel: UOp, data: st.DataObject) -> tuple[UOp, list[Action]]:
+    """A kernel after some legal actions, and these."""
+    target = LLVM.target()
+    done: list[Action] = []
+    kernel = to_loops(kernel, target, arrange=False)
+    for _ in range(data.draw(st.integers(0, MOST_ACTIONS))):
+        names = [show(r) for r in ranges_of(kernel)]
+        if not names:
+            break
+        action = random_action(data, names)
+        if action.is_legal(kernel, target):
+            kernel = action.apply(kernel, target)
+            done.append(action)
+    return kernel, done
+
+
+# -- comparing -------------------------------------------------------------------------------------
+
+
+def order_matters(kernel: UOp) -> bool:
+    """Whether a kernel has a sum or a product of floats."""
+    return any(
+        n.op is ops.REDUCE and n.dtype.is_float and n.arg in (ops.ADD, ops.MUL)
+        for n in toposort(kernel)
+    )
+
+
+def is_exact(kernel: UOp) -> bool:
+    """Whether there is one right answer to the last bit."""
+    functions = any(n.op in APPROXIMATE and n.dtype.is_float for n in toposort(kernel))
+    return not functions and not order_matters(kernel)
+
+
+def differences(wanted: Array, found: Array) -> Array:
+    """Where two arrays differ; any NaN is as good as another."""
+    if wanted.dtype.kind not in "fV":
+        return np.asarray(wanted != found)
+    a, b = wide(wanted), wide(found)
+    same = (a == b) & (np.signbit(a) == np.signbit(b))
+    return np.asarray(~(same | (np.isnan(a) & np.isnan(b))))
+
+
+def wide(array: Array) -> Array:
+    """Floats in double precision, in which all of them can be compared."""
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
+
+
+def unexplained(
+    kernel: UOp, data: Mapping[int, Array], variables: Mapping[str, int], wanted: Array, got: Array
+) -> Array:
+    """Where two results differ by more than rounding does.
+
+    How much rounding does is seen by a change of the inputs in their last places.
+    """
+    different = differences(wanted, got)
+    if not different.any() or wanted.dtype.kind not in "fV":
+        return different & differences(wanted, _nudged(kernel, data, variables, 1)) ^ different
+    a, b = wide(wanted), wide(got)
+    unit = _unit(wanted.dtype)
+    with np.errstate(all="ignore"):
+        allowed = 16 * unit * np.maximum(np.abs(a), np.abs(wide(wanted)).max(initial=1e-3))
+        for direction in (1, -1, 2):
+            other = wide(_nudged(kernel, data, variables, direction))
+            change = np.abs(other - a)
+            allowed = np.where(np.isnan(change) | (change == np.inf), np.inf, allowed + 64 * change)
+        near = np.abs(a - b) <= allowed
+    near |= (a == b) | (np.isnan(a) & np.isnan(b)) | (allowed == np.inf)
+    return np.asarray(~near)
+
+
+def _unit(dtype: np.dtype[Any]) -> float:
+    """A generous unit of rounding of a type of floats."""
+    return max(2.0 ** -{1: 1, 2: 7, 4: 20, 8: 40}[dtype.itemsize], 2.0**-40)
+
+
+def _nudged(
+    kernel: UOp, data: Mapping[int, Array], variables: Mapping[str, int], direction: int
+) -> Array:
+    """What a kernel writes when its inputs are changed in the last places."""
+    changed = dict(data)
+    for number, array in data.items():
+        if number and array.dtype.kind in "fV":
+            signs = np.where(np.arange(len(array)) % 2, 1, -1) if direction == 2 else direction
+            factor = 1 + signs * _unit(array.dtype) / 2
+            with np.errstate(all="ignore"):
+                changed[number] = (wide(array) * factor).astype(array.dtype)
+    return expected(kernel, changed, variables)
+
+
+def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
+          data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
+    """Compare a kernel, whose loops are arranged at random, with the evaluator."""
+    changed, actions = arranged(kernel, data)
+    if data.draw(st.integers(0, 4)) == 0:
+        changed, actions = to_loops(kernel, LLVM.target()), []
+        note("arranged by the heuristic")
+    trial = Trial(changed, LLVM)
+    found = {**buffers, 0: buffers[0].copy()}
+    trial.run(found, variables)
+    if order_matters(kernel) and not tame:
+        wanted = {**buffers, 0: buffers[0].copy()}
+        stepped(trial.lines, wanted, variables)
+        wrong = differences(wanted[0], found[0])
+    else:
+        wanted = {0: expected(kernel, buffers, variables)}
+        wrong = differences(wanted[0], found[0])
+        if wrong.any() and not is_exact(kernel):
+            wrong = unexplained(kernel, buffers, variables, wanted[0], found[0])
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        note(f"kernel: {show(kernel, limit=5000)}")
+        note(f"inputs: { {k: v.tolist() for k, v in buffers.items() if k} }")
+        raise AssertionError(
+            f"element {at} is {found[0][at]}, not {wanted[0][at]}; "
+            f"{int(wrong.sum())} of {len(wrong)} differ after {actions}"
+        )
+
+
+def stepped(lines: Sequence[UOp], buffers: dict[int, Array], variables: Mapping[str, int]) -> None:
+    """Let the evaluator do what the machine does, step by step."""
+    types = {int(n.arg): n.dtype.element.element for n in lines if n.op is ops.PARAM}
+    memories = [
+        Memory(buffers[k].view(types[k].numpy) if k in types else np.zeros(0))
+        for k in range(max(types) + 1)
+    ]
+    with np.errstate(all="ignore"):
+        run_list(lines, memories, variables)
+
+
+def check_schedule(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int],
+                   data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
+    """Compare the kernels of a schedule one by one, each on what the ones before have left."""
+    memories = [
+        inputs[b.number] if b.role is Role.INPUT else _empty(b, variables) for b in schedule.buffers
+    ]
+    for step in schedule.steps:
+        buffers = {k: memories[place] for k, place in enumerate(step.buffers)}
+        if work(step.kernel) <= MOST_WORK:
+            check(step.kernel, buffers, variables, data, tame=tame)
+        buffers[0][...] = expected(step.kernel, buffers, variables)
+
+
+def _empty(buffer: Buffer, variables: Mapping[str, int]) -> Array:
+    return np.zeros(size_of(buffer, variables), buffer.dtype.numpy)
+
+
+def work(kernel: UOp) -> int:
+    """About the iterations of the innermost loop."""
+    nests = [n.ranges for n in toposort(kernel) if n.op in (ops.INDEX, ops.STORE)]
+    return max((math.prod(int(r.vmax) + 1 for r in nest) for nest in nests), default=1)
+
+
+# -- random programs -------------------------------------------------------------------------------
+
+
+class Graphs(Tensors):
+    """Tensor graphs with sizes around the widths of vectors."""
+
+    tame = True
+
+    def shape(self) -> tuple[int, ...]:
+        sizes = self.draw(st.lists(st.sampled_from(SIZES), max_size=3))
+        while math.prod(sizes) > 1200:
+            sizes.pop()
+        return tuple(sizes)
+
+    def constant(self, dtype: DType, shape: tuple[int, ...]) -> UOp:
+        if not self.tame or not dtype.is_float:
+            return super().constant(dtype, shape)
+        number = float(self.draw(st.integers(-3, 3)))
+        node = self.make(ops.CONST, dtype, (), number)
+        if shape:
+            ones, dims = ([UOp.const(dtypes.index, n) for n in s] for s in ((1,) * len(shape), shape))
+            node = self.make(ops.RESHAPE, None, (node, *ones), None)
+            node = self.make(ops.EXPAND, None, (node, *dims), None)
+        return node
+
+
+def graphs(data: st.DataObject) -> None:
+    """Random graphs of tensors of all types."""
+    types = data.draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3, unique=True))
+    tensors = Graphs(data.draw, raw, (*types, dtypes.boolean), smallest=1)
+    tensors.tame = tame = data.draw(st.booleans())
+    tensors.parameter(types[0], tensors.shape())
+    for _ in range(data.draw(st.integers(1, 10))):
+        tensors.step()
+    root = tensors.pool[-1][0]
+    schedule = to_schedule(ops.SINK(root))
+    seed = data.draw(st.integers(0, 99))
+    make = small_numbers if tame else random_data
+    given = {b.number: b for b in schedule.buffers if b.role is Role.INPUT}
+    inputs = [
+        make(given[k].dtype, math.prod(int(d.arg) for d in given[k].dims), seed + k)
+        if k in given
+        else np.zeros(0)
+        for k in range(max(given, default=-1) + 1)
+    ]
+    check_schedule(schedule, inputs, {}, data, tame=tame)
+
+
+def check_tensor(tensor: Any, data: st.DataObject, *, tame: bool = True) -> None:
+    """Compare the kernels of a tensor."""
+    wanted = request([tensor.node])
+    inputs = [held(buffer)[0] for buffer in wanted.buffers]
+    check_schedule(to_schedule(wanted.graph), inputs, wanted.variables, data, tame=tame)
+
+
+def programs(data: st.DataObject) -> None:
+    """Programs of public functions on whole numbers."""
+    program = test_programs.Program(data)
+    program.input()
+    program.input()
+    for _ in range(data.draw(st.integers(1, 20))):
+        program.step()
+    note("\n".join(program.lines))
+    check_tensor(list(program.values.values())[-1][0], data)
+
+
+def functions(data: st.DataObject) -> None:
+    """One function or two, on sizes around the widths of vectors."""
+    name = data.draw(st.sampled_from(sorted(FUNCTIONS)))
+    dtype = data.draw(st.sampled_from([t for t in VALUES if not t.is_float or t.bits > 8]))
+    note(f"{name} of {dtype}")
+    check_tensor(FUNCTIONS[name](data, dtype), data)
+
+
+PROPERTIES = {"graphs": graphs, "programs": programs, "functions": functions}
+
+if __name__ == "__main__":
+    search("compile", PROPERTIES, __doc__ or "")
