@@ -40,6 +40,10 @@ SHORT: Final = 100
 ROUNDS: Final = 2
 """A quotient of two values became a choice, whose condition may be simplified so often."""
 
+MOST_TIMES: Final = 6
+"""What was simplified is simplified again until nothing changes, so often at most."""
+
+_PARTIAL: Final = frozenset({ops.IDIV, ops.MOD, ops.SHR, ops.WHERE, ops.MAX, ops.MIN})
 _TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
 
 
@@ -101,22 +105,40 @@ def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
     """The same for a graph over the variables of a box."""
     longest = max(GROWTH * length(root), SHORT)
     trace = Trace() if explain else None
-    node = given = _as_given(root, known)
-    best = limit = measure(given)
+    node = _once(root, known, longest, trace)
+    for _ in range(MOST_TIMES):
+        if next(find(node, _may_have_more), None) is None:
+            break
+        again = _once(node, known, longest, trace)
+        if again is node:
+            break
+        node = again
+    steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
+    divmods, cost = measure(node)
+    node = known.named(node)
+    return Result(to_python(node), divmods, cost, steps, node)
+
+
+def _once(root: UOp, known: Box, longest: int, trace: Trace | None) -> UOp:
+    """The best candidate that is no worse than what was given."""
+    given = _as_given(root, known)
+    limit = measure(given)
     shifted = next(find(given, lambda node: _division(node) is not None), None) is not None
+    before = 0 if trace is None else len(trace.steps)
     for candidate in (_simplified, _normalized):
         found = candidate(given, known, trace)
         if shifted:
             found = rebuild(found, _with_shifts)
-        measured = measure(found)
-        if _no_worse(measured, limit) and length(found) <= longest:
-            best, node = measured, found
-            break
+        if _no_worse(measure(found), limit) and length(found) <= longest:
+            return found
         if trace is not None:
-            trace.steps.clear()
-    steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
-    node = known.named(node)
-    return Result(to_python(node), *best, steps, node)
+            del trace.steps[before:]
+    return given
+
+
+def _may_have_more(node: UOp) -> bool:
+    """Whether a node is of a kind that may be simpler still once all around it is."""
+    return node.op in _PARTIAL or node.op.group is ops.COMPARISON
 
 
 def _no_worse(a: tuple[int, int], b: tuple[int, int]) -> bool:

@@ -155,9 +155,9 @@ class Replay:
         nodes = []
         for value in self.values:
             nodes.append(_node(value, inputs, outputs, variables))
-        for target, value in self.assigned:
+        for target, number in self.assigned:
             tensor = tensors[target] if isinstance(target, int) else target
-            tensor._node = nodes[value]
+            tensor._node = nodes[number]
         result = self.result
         if result.__class__ is Slot:
             return _tensor(nodes[result.number])
