@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from porism.base.dtypes import DType, Kind
 from porism.engine.reference import run
 from porism.evaluate import evaluate
 from porism.ir import ops
@@ -19,6 +18,7 @@ from porism.ir.shape import shape
 from porism.ir.walk import toposort
 from porism.pipeline import to_schedule, watched
 from tests.tensors import tensor_graphs
+from tests.watching import numbers, same
 
 
 def arrays_for(root: UOp, seed: int) -> dict[int, Array]:
@@ -28,25 +28,9 @@ def arrays_for(root: UOp, seed: int) -> dict[int, Array]:
     for node in toposort(root):
         if node.op is ops.PARAM:
             dims = [int(d.arg) for d in shape(node)]
-            found[node.arg] = _numbers(generator, node.dtype, dims)
+            count = int(np.prod(dims))
+            found[node.arg] = numbers(generator, node.dtype, count).reshape(dims)
     return found
-
-
-def _numbers(generator: np.random.Generator, dtype: DType, dims: list[int]) -> Array:
-    if dtype.kind is Kind.BOOL:
-        return generator.integers(0, 2, dims).astype(np.bool_)
-    low = 0 if dtype.numpy.kind == "u" else -4
-    return generator.integers(low, 5, dims).astype(dtype.numpy)
-
-
-def same(name: str, expected: Array, found: Array) -> None:
-    """Equal, where rounding in another order is allowed for floats."""
-    assert found.dtype == expected.dtype, name
-    if expected.dtype.kind in "fV":
-        a, b = expected.astype(np.float64), found.astype(np.float64)
-        np.testing.assert_allclose(b, a, rtol=1e-2, atol=1e-3, err_msg=name)
-    else:
-        np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
 def check_stages(root: UOp, data: Mapping[int, Array]) -> None:

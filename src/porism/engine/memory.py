@@ -76,7 +76,7 @@ _returned: deque[_Lease] = deque()
 """Leases whose owners are gone; that happens at any moment, also while the lock is held."""
 _leases: dict[int, _Lease] = {}
 """Those of all rooms that are in use, by address."""
-_lock = threading.Lock()
+_lock = threading.RLock()  # the collector may call code that takes memory while it is held
 _in_use = _pooled = _peak = 0
 
 
@@ -204,7 +204,7 @@ def _new_room(size: int) -> Room:
 def _after_fork() -> None:
     # Another thread may have held the lock, which is not in this process.
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from porism.ir import ops
-from porism.ir.node import UOp
+from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 
@@ -28,6 +28,43 @@ def measure(root: UOp) -> tuple[int, int]:
         if node.src:
             divmods += node.op is ops.IDIV or node.op is ops.MOD
             total += COSTS.get(node.op, 1)
+    return divmods, total
+
+
+TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
+"""Comparisons, and what they are from the other side."""
+
+
+def measure_in_any_order(root: UOp) -> tuple[int, int]:
+    """The same where parts that differ only in the order of their operands are one part.
+
+    >>> i, j = UOp.variable("i", 0, 99), UOp.variable("j", 0, 99)
+    >>> sums = UOp(ops.LT, None, (raw(ops.ADD, None, (i, j), None), raw(ops.ADD, None, (j, i), None)))
+    >>> measure(sums), measure_in_any_order(sums)
+    ((0, 3), (0, 2))
+    """
+    divmods = total = 0
+    numbers: dict[UOp, int] = {}
+    known: dict[tuple[Any, ...], int] = {}
+    for node in toposort(root):
+        op, src = node.op, node.src
+        if not src:
+            numbers[node] = len(known)
+            known[node,] = len(known)
+            continue
+        parts = [numbers[s] for s in src]
+        if op.commutative:
+            parts.sort()
+        elif op in TURNED:
+            op = TURNED[op]
+            parts.reverse()
+        key = (op, node.arg, *parts)
+        number = known.get(key)
+        if number is None:
+            number = known[key] = len(known)
+            divmods += op is ops.IDIV or op is ops.MOD
+            total += COSTS.get(op, 1)
+        numbers[node] = number
     return divmods, total
 
 

@@ -22,7 +22,7 @@ from porism.simplifier import pieces
 from porism.simplifier.arrange import arrange, chooses_numbers, may_have_no_value
 from porism.simplifier.bounds import Bounds, Box, box
 from porism.simplifier.c_text import to_c
-from porism.simplifier.cost import length, measure
+from porism.simplifier.cost import TURNED, length, measure, measure_in_any_order
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
 from porism.simplifier.sharing import share
@@ -42,9 +42,6 @@ ROUNDS: Final = 2
 
 MOST_TIMES: Final = 6
 """What was simplified is simplified again until nothing changes, so often at most."""
-
-_PARTIAL: Final = frozenset({ops.IDIV, ops.MOD, ops.SHR, ops.WHERE, ops.MAX, ops.MIN})
-_TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,40 +102,34 @@ def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
     """The same for a graph over the variables of a box."""
     longest = max(GROWTH * length(root), SHORT)
     trace = Trace() if explain else None
-    node = _once(root, known, longest, trace)
+    node = _as_given(root, known)
+    price = measure(node)
     for _ in range(MOST_TIMES):
-        if next(find(node, _may_have_more), None) is None:
-            break
-        again = _once(node, known, longest, trace)
+        again, price = _better(node, price, known, longest, trace)
         if again is node:
             break
         node = again
     steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
-    divmods, cost = measure(node)
     node = known.named(node)
-    return Result(to_python(node), divmods, cost, steps, node)
+    return Result(to_python(node), *price, steps, node)
 
 
-def _once(root: UOp, known: Box, longest: int, trace: Trace | None) -> UOp:
-    """The best candidate that is no worse than what was given."""
-    given = _as_given(root, known)
-    limit = measure(given)
+def _better(
+    given: UOp, limit: tuple[int, int], known: Box, longest: int, trace: Trace | None
+) -> tuple[UOp, tuple[int, int]]:
+    """The first candidate that is no worse than what was given, and its cost."""
     shifted = next(find(given, lambda node: _division(node) is not None), None) is not None
     before = 0 if trace is None else len(trace.steps)
     for candidate in (_simplified, _normalized):
         found = candidate(given, known, trace)
         if shifted:
             found = rebuild(found, _with_shifts)
-        if _no_worse(measure(found), limit) and length(found) <= longest:
-            return found
+        measured = measure(found)
+        if _no_worse(measured, limit) and length(found) <= longest:
+            return found, measured
         if trace is not None:
             del trace.steps[before:]
-    return given
-
-
-def _may_have_more(node: UOp) -> bool:
-    """Whether a node is of a kind that may be simpler still once all around it is."""
-    return node.op in _PARTIAL or node.op.group is ops.COMPARISON
+    return given, limit
 
 
 def _no_worse(a: tuple[int, int], b: tuple[int, int]) -> bool:
@@ -191,11 +182,11 @@ def _as_given(root: UOp, known: Box) -> UOp:
     """The expression in the right order, which costs no more than it did in any other."""
     names = known.numbered()
     arranged = share(arrange(root, names))
-    sorted_only = rebuild(root, _sorted)
-    limit = measure(sorted_only)
+    limit = measure_in_any_order(root)
     if _no_worse(measure(arranged), limit):
         return arranged
     # Its parts were shared in a way that is not found again: what is used twice stays as it is.
+    sorted_only = rebuild(root, _sorted)
     nodes = toposort(sorted_only)
     uses = Counter(s for node in nodes for s in set(node.src))
     guarded = any(may_have_no_value(node) for node in nodes)
@@ -207,8 +198,8 @@ def _as_given(root: UOp, known: Box) -> UOp:
 def _sorted(node: UOp, src: tuple[UOp, ...]) -> UOp:
     """The node with its operands in an order that means nothing, and is always the same."""
     op = node.op
-    if op in _TURNED:
-        op, src = _TURNED[op], src[::-1]
+    if op in TURNED:
+        op, src = TURNED[op], src[::-1]
     elif op.commutative and comes_before(src[1], src[0]):
         src = src[::-1]
     if op is node.op and src == node.src:
