@@ -126,19 +126,18 @@ def unexplained(
     How much rounding does is seen by a change of the inputs in their last places.
     """
     different = differences(wanted, got)
-    if not different.any() or wanted.dtype.kind not in "fV":
-        return different & differences(wanted, _nudged(kernel, data, variables, 1)) ^ different
+    nudged = [_nudged(kernel, data, variables, direction) for direction in (1, -1, 2)]
+    if wanted.dtype.kind not in "fV":
+        return different & ~np.any([differences(wanted, other) for other in nudged], 0)
     a, b = wide(wanted), wide(got)
-    unit = _unit(wanted.dtype)
     with np.errstate(all="ignore"):
-        allowed = 16 * unit * np.maximum(np.abs(a), np.abs(wide(wanted)).max(initial=1e-3))
-        for direction in (1, -1, 2):
-            other = wide(_nudged(kernel, data, variables, direction))
-            change = np.abs(other - a)
-            allowed = np.where(np.isnan(change) | (change == np.inf), np.inf, allowed + 64 * change)
-        near = np.abs(a - b) <= allowed
-    near |= (a == b) | (np.isnan(a) & np.isnan(b)) | (allowed == np.inf)
-    return np.asarray(~near)
+        largest = np.abs(a[np.isfinite(a)]).max(initial=1e-3)
+        allowed = np.full(a.shape, 16 * _unit(wanted.dtype) * largest)
+        for other in map(wide, nudged):
+            change = np.where(differences(a, other), np.abs(other - a), 0)
+            allowed += np.where(np.isfinite(change), 64 * change, np.inf)
+        near = (np.abs(a - b) <= allowed) | (allowed == np.inf)
+    return different & ~near
 
 
 def _unit(dtype: np.dtype[Any]) -> float:

@@ -10,7 +10,7 @@ from porism.base.dtypes import DType, Kind
 from porism.evaluate import Memory, run_arrays, run_kernel, run_list
 from porism.evaluate.run import in_order
 from porism.ir import ops
-from porism.ir.levels import KERNEL, LANES, WORDS, Level
+from porism.ir.levels import KERNEL, LANES, THREADS, WORDS, Level
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
@@ -47,7 +47,7 @@ class Kernels:
 
     def see(self, name: str, level: Level, graph: UOp) -> None:
         """To be given to `porism.pipeline.watched`."""
-        if level not in (KERNEL, LANES, WORDS):
+        if level not in (KERNEL, THREADS, LANES, WORDS):
             return
         if name == self.first:
             self.begin(graph)

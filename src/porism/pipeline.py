@@ -21,15 +21,19 @@ from typing import Final
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir import levels
-from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, WORDS, Level
+from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
 from porism.ir.sweep import quiet_collector
+from porism.lower.block_memory import block_memory
 from porism.lower.decompose import decompose
 from porism.lower.expand import expand
+from porism.lower.gpu_dims import gpu_dims, to_blocks
+from porism.lower.group_reduce import group_reduce
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.machine import Machine
 from porism.lower.private_memory import private_memory
+from porism.lower.tensor_cores import tensor_cores
 from porism.optimize import heuristic
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
@@ -104,8 +108,13 @@ KERNEL_STAGES: Final = (
 TARGET_STAGES: Final = (
     TargetStage("local memory", lambda kernel, _: local_memory(kernel), KERNEL),
     TargetStage("arrange loops", heuristic.arranged, KERNEL),
-    TargetStage("masks on loads", lambda kernel, _: _by(SYMBOLIC_LATE)(kernel), KERNEL),
+    TargetStage("to blocks", to_blocks, KERNEL),
     TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
+    TargetStage("tensor cores", tensor_cores, THREADS),
+    TargetStage("block memory", block_memory, THREADS),
+    TargetStage("group reduce", lambda kernel, _: group_reduce(kernel), THREADS),
+    TargetStage("gpu dims", gpu_dims, THREADS),
+    TargetStage("masks on loads", lambda kernel, _: _by(SYMBOLIC_LATE)(kernel), THREADS),
     TargetStage("expand", lambda kernel, target: expand(kernel, _widest(target)), LANES),
     TargetStage("symbolic on lanes", lambda kernel, _: _by(SYMBOLIC)(kernel), LANES),
     TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), WORDS),

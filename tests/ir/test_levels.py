@@ -132,7 +132,7 @@ def test_a_whole_message() -> None:
 def test_an_op_of_another_level() -> None:
     shown = refused(make(ops.INDEX, TENSOR, R), GRAPH, "split reductions")
     assert "stage 'split reductions'" in shown
-    assert "levels ranged, kernel, schedule, lanes, words, target, linear" in shown
+    assert "levels ranged, kernel, schedule, threads, lanes, words, target, linear" in shown
     assert "used in" in shown
 
 

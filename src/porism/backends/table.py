@@ -152,3 +152,14 @@ def chosen() -> Backend:
     'C, by gcc or clang'
     """
     return BACKENDS[settings.backend]
+
+
+def native() -> Backend:
+    """The backend that the setting names if it makes machine code, else `llvm`.
+
+    >>> with settings.override(backend="reference"):
+    ...     native().name
+    'llvm'
+    """
+    found = chosen()
+    return BACKENDS["llvm"] if found.load is None else found

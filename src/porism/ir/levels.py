@@ -315,6 +315,13 @@ SCHEDULE: Final = Level(
     KERNEL.ops | {ops.CALL, ops.BUFFER, ops.COPY},
     (SINK_IS_ROOT, VALIDITY, CLOSES_RANGES, RANGES_ENDED),
 )
+THREADS: Final = Level(
+    "threads",
+    "a kernel whose parallel loops are the indices of blocks and threads, where there are such",
+    KERNEL.ops | _MACHINE | {ops.VECTORIZE, ops.GEP, ops.VCONST},
+    (POINTER_PARAMETERS, SINK_IS_ROOT, VALIDITY, CLOSES_RANGES, FLAT_ACCESS, RANGES_ENDED),
+    _SINK,
+)
 LANES: Final = Level(
     "lanes",
     "a kernel whose unrolled iterations are lanes: of unrolled axes, or of vectors",
@@ -373,5 +380,5 @@ LINEAR: Final = Level(
     TARGET.invariants,
 )
 
-LEVELS: Final = (GRAPH, RANGED, KERNEL, SCHEDULE, LANES, WORDS, TARGET, LINEAR)
+LEVELS: Final = (GRAPH, RANGED, KERNEL, SCHEDULE, THREADS, LANES, WORDS, TARGET, LINEAR)
 """All levels, in the order of the pipeline."""

@@ -466,8 +466,9 @@ def slot_of(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
 
     Rules on values do not apply to tensors with dims: `x - x` would lose them.
     """
-    if any(s.shaped for s in src):
-        return _STRUCTURE_SLOT
+    for s in src:
+        if s.shaped:
+            return _STRUCTURE_SLOT
     return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
 
 

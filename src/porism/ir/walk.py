@@ -14,19 +14,21 @@ def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[U
 
     `within` limits the walk: nodes for which it is false, and what is only below them, stay out.
     """
-    order: list[UOp] = []
+    order: dict[UOp, None] = {}
     seen: set[UOp] = set()
     for root in roots:
-        stack: list[tuple[UOp, bool]] = [(root, False)]
+        stack = [root]
         while stack:
-            node, ready = stack.pop()
-            if ready:
-                order.append(node)
-            elif node not in seen and (within is None or within(node)):
+            node = stack[-1]
+            if node in seen:  # for the second time, or later: what is below it has its place
+                stack.pop()
+                order[node] = None
+            elif within is not None and not within(node):
+                stack.pop()
+            else:
                 seen.add(node)
-                stack.append((node, True))
-                stack += [(s, False) for s in reversed(node.src) if s not in seen]
-    return order
+                stack += [s for s in reversed(node.src) if s not in seen]
+    return list(order)
 
 
 def backward_slice(root: UOp) -> dict[UOp, None]:
@@ -92,11 +94,18 @@ def ranges_of(root: UOp) -> tuple[UOp, ...]:
     >>> [r.arg[0] for r in (i + (i * k).reduce(ops.ADD, k)).ranges]
     [(0,)]
     """
-    if hasattr(root, "_ranges"):
+    try:
         return root._ranges
-    for node in toposort(root, within=lambda n: not hasattr(n, "_ranges")):
-        _set_ranges(node, _ranges_from_sources(node))
-    return root._ranges
+    except AttributeError:
+        pass
+    try:
+        found = _ranges_from_sources(root)
+    except AttributeError:  # of a source they are not known yet
+        for node in toposort(root, within=lambda n: not hasattr(n, "_ranges")):
+            _set_ranges(node, _ranges_from_sources(node))
+        return root._ranges
+    _set_ranges(root, found)
+    return found
 
 
 def _ranges_from_sources(node: UOp) -> tuple[UOp, ...]:

@@ -48,10 +48,13 @@ class _Expand:
         self.lanes = _choose(order, spread, widest)
         self.places = {n.src[0] for n in order if n.op is ops.STORE}
         self.copies: dict[UOp, dict[Where, UOp]] = {}
+        self.around: dict[UOp, tuple[UOp, ...]] = {}
+        """The ranges that a node is copied for."""
 
     def run(self, kernel: UOp) -> UOp:
         for node in self.order:
-            around = self._around(node)
+            around = tuple([r for r in node.ranges if r in self.spread])
+            self.around[node] = around
             self.copies[node] = {
                 where: self._copy(node, dict(zip(around, where, strict=True)))
                 for where in self._iterations(around)
@@ -59,10 +62,6 @@ class _Expand:
         return self.copies[kernel][()]
 
     # -- which copies there are --------------------------------------------------------------------
-
-    def _around(self, node: UOp) -> tuple[UOp, ...]:
-        """The ranges that a node is copied for."""
-        return tuple(r for r in node.ranges if r in self.spread)
 
     def _iterations(self, counters: Iterable[UOp]) -> Iterator[Where]:
         return itertools.product(*(range(self._count(r)) for r in counters))
@@ -72,7 +71,7 @@ class _Expand:
 
     def _at(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """The copy of a node for these values of ranges."""
-        return self.copies[node][tuple(values[r] for r in self._around(node))]
+        return self.copies[node][tuple([values[r] for r in self.around[node]])]
 
     def _width(self, node: UOp) -> int:
         """The lanes of what a node becomes."""
@@ -97,7 +96,7 @@ class _Expand:
             return self._reduce(node, values)
         if node.op is ops.END:
             return self._end(node, values)
-        src = tuple(self._at(s, values) for s in node.src)
+        src = tuple([self._at(s, values) for s in node.src])
         width = self._width(node)
         if node.op is ops.STORE:
             if _is_nowhere(src[0]):

@@ -229,7 +229,14 @@ def _scopes(kernel: UOp) -> dict[UOp, Scope]:
     """The loops that each node is inside of: those it depends on, and of an effect those of its
     END."""
     order = toposort(kernel)
-    found = {node: frozenset(node.ranges) for node in order}
+    scopes: dict[tuple[UOp, ...], Scope] = {}  # there are few of them
+    found: dict[UOp, Scope] = {}
+    for node in order:
+        ranges = node.ranges
+        scope = scopes.get(ranges)
+        if scope is None:
+            scope = scopes[ranges] = frozenset(ranges)
+        found[node] = scope
     around: dict[UOp, Scope] = {}
     for node in reversed(order):
         if node.op is ops.END:
@@ -238,5 +245,7 @@ def _scopes(kernel: UOp) -> dict[UOp, Scope]:
         elif node.op is ops.GROUP:
             for s in node.src:
                 around[s] = around.get(s, frozenset()) | around.get(node, frozenset())
-    return {node: scope | around.get(node, frozenset()) if node.op is ops.STORE else scope
-            for node, scope in found.items()}  # fmt: skip
+    for node, inside in around.items():
+        if node.op is ops.STORE:
+            found[node] |= inside
+    return found

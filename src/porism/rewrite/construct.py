@@ -78,7 +78,11 @@ class Compiled:
 
     def lookup(self, op: Op, dtype: DType, src: tuple[UOp, ...]) -> Function | None:
         """The function to try on a node with these sources."""
-        dispatch = self.dispatch(op, slot_of(op, dtype, src))
+        slot = slot_of(op, dtype, src)
+        try:
+            dispatch = self._dispatch[op, slot]
+        except KeyError:
+            dispatch = self.dispatch(op, slot)
         return None if dispatch is None else dispatch[signature_of(op, src)]
 
 

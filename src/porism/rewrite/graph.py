@@ -115,22 +115,46 @@ class _Run:
 
     def _remake(self, node: UOp) -> UOp:
         """The node on its rewritten sources."""
-        src = tuple([self.done[s] for s in node.src])
+        done = self.done
+        src = tuple([done[s] for s in node.src])
         if src == node.src and (self.exactly or self._is_normal(node)):
             return node
         return self.make(node.op, node.dtype_given, src, node.arg)
 
     def _is_normal(self, node: UOp) -> bool:
-        return (
-            not self.trace
-            and node.op.nodes.get(key_of(node.op, node.dtype, node.src, node.arg)) is node
-        )
+        if self.trace:
+            return False
+        op = node.op
+        key = key_of(op, node.dtype, node.src, node.arg) if op.keyed else node.src
+        return op.nodes.get(key) is node
 
     def rebuilt(self, root: UOp) -> UOp:
         """Sources first: rules see rewritten sources."""
         self.root = root
-        done, becomes = self.done, self.becomes
+        done, remake, apply = self.done, self._remake, self._apply
         nothing_to_try = not len(self.rules)
+        for node in toposort(root):
+            if node in done:
+                continue
+            after = remake(node)
+            if nothing_to_try:  # what the constructors make is final
+                done[node] = done[after] = after
+                continue
+            if after is node:
+                found = apply(node)
+                if found is None:
+                    done[node] = node
+                    continue
+                after = found
+            self.becomes[node] = after
+            done[node] = done[after] if after in done else self._finished(after)
+        return done[root]
+
+    def _finished(self, root: UOp) -> UOp:
+        """The last form of a node that a rule or a constructor has made."""
+        done, becomes = self.done, self.becomes
+        if root in becomes:
+            raise self._circular(root)
         stack = [root]
         while stack:
             node = stack[-1]
@@ -149,10 +173,6 @@ class _Run:
                 stack += reversed(waiting)
                 continue
             after = self._remake(node)
-            if nothing_to_try:  # what the constructors make is final
-                done[node] = done[after] = after
-                stack.pop()
-                continue
             if after is node:
                 found = self._apply(node)
                 if found is None:

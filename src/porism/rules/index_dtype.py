@@ -19,6 +19,7 @@ fit i32, the index of the INDEX is i64, so that a backend may scale it as it is.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from porism.base.dtypes import DType, Kind, Theory, i32, i64, index
@@ -53,6 +54,12 @@ def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
     [i32, i32, i32]
     """
     root = wrapping_addresses(masks_to_gates(root, trace))
+    narrow = None if trace is not None else in_words(root)
+    return by_rules(root, trace) if narrow is None else narrow
+
+
+def by_rules(root: UOp, trace: Trace | None = None) -> UOp:
+    """The lowering of a graph without masks as its rules state it."""
     for node in toposort(root):  # the graph as its author knows it, for the message
         if node.dtype.kind is Kind.INDEX and node.op is not ops.CAST:
             width(node)
@@ -109,6 +116,54 @@ def _without_width(node: UOp) -> PorismError:
         why=why,
         fix="cast what is stored or computed to i32 or i64",
     )
+
+
+# -- all in i32 ------------------------------------------------------------------------------------
+
+_NARROW: Final = frozenset(
+    op for op in ops.table() if op.elementwise and op is not ops.MULACC
+) | {ops.RANGE, ops.SPECIAL, ops.REDUCE, ops.AFTER, ops.VECTORIZE, ops.CAT, ops.GEP}
+
+
+def in_words(root: UOp) -> UOp | None:
+    """The same as `by_rules` in one walk, where every index is i32; else None.
+
+    That is so in almost all kernels. Then a node has the width of its sources, and there is nothing
+    to be chosen but the width in which memory is reached.
+    """
+    new: dict[UOp, UOp] = {}
+    for node in toposort(root):
+        op, dtype = node.op, node.dtype
+        if dtype.element.kind is Kind.INDEX:
+            made = _narrow(node, new) if fits(i32, node.vmin, node.vmax) else None
+        elif op is ops.INVALID or op is ops.BIND:
+            made = None
+        elif op is ops.INDEX:
+            base, *indices = node.src
+            at = [_reached(base, s, new[s]) if s.dtype.is_integer else new[s] for s in indices]
+            made = node.replace((new[base], *at))
+        elif op is ops.CAST and node.src[0].dtype.kind is Kind.INDEX:
+            made = converted(new[node.src[0]], dtype)
+        else:
+            made = node.replace(tuple([new[s] for s in node.src]))
+        if made is None:
+            return None
+        new[node] = made
+    return new[root]
+
+
+def _narrow(node: UOp, new: Mapping[UOp, UOp]) -> UOp | None:
+    """An index that fits i32 in i32; None where it takes a rule to tell."""
+    op, dtype = node.op, i32.vec(node.dtype.count)
+    if node.dtype.kind is not Kind.INDEX:
+        return None
+    if op in (ops.CONST, ops.VCONST, ops.VARIABLE):
+        return op(dtype=dtype, arg=node.arg)
+    if op is ops.CAST:
+        source = node.src[0].dtype.element
+        narrow = source.kind is Kind.BOOL or (source.is_integer and 0 < source.bits <= i32.bits)
+        return converted(new[node.src[0]], dtype) if narrow else None
+    return op(*[new[s] for s in node.src], arg=node.arg) if op in _NARROW else None
 
 
 # -- lowered values --------------------------------------------------------------------------------
@@ -269,12 +324,12 @@ def index_cast(node: UOp) -> UOp | None:
 def index_access(node: UOp) -> UOp | None:
     """Reach an element by an index in whose width its offset in bytes fits too."""
     base, *indices = node.src
-    reached = [_reached(base, s) if s.dtype.is_integer else s for s in indices]
+    reached = [_reached(base, s, plain(s)) if s.dtype.is_integer else s for s in indices]
     return None if reached == indices else ops.INDEX(base, *reached, dtype=node.dtype)
 
 
-def _reached(base: UOp, node: UOp) -> UOp:
-    value = plain(node)
+def _reached(base: UOp, node: UOp, value: UOp) -> UOp:
+    """The value of an index, in a width in which a backend may scale it."""
     if base.dtype.kind is not Kind.POINTER or value.dtype.bits == 64:
         return value
     if fits(i32, *offsets(base, node)):

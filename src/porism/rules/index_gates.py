@@ -119,11 +119,19 @@ DIVISOR_LAWS = RuleSet(
 )
 
 
-@procedure("index-divisor", (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD), seeds="000.5.P3b")
+_DIVISIONS: Final = (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD)
+
+
+def _may_divide_by_0(node: UOp) -> bool:
+    divisor = node.src[1]
+    return node.dtype.kind is Kind.INDEX and divisor.vmin <= 0 <= divisor.vmax
+
+
+@procedure("index-divisor", _DIVISIONS, seeds="000.5.P3b")
 def index_divisor(node: UOp) -> UOp | None:
     """Divide by what is never 0, where the divisor's sign is known."""
     value, divisor = node.src
-    if node.dtype.kind is not Kind.INDEX or not divisor.vmin <= 0 <= divisor.vmax:
+    if not _may_divide_by_0(node):
         return None
     if divisor.vmin == 0:
         return node.op(value, divisor.maximum(1))
@@ -138,9 +146,16 @@ _SETTLED = VALIDITY + MASKS_OUT
 
 def masks_to_gates(root: UOp, trace: Trace | None = None) -> UOp:
     """The graph without INVALID."""
+    if not any(_concerned(node) for node in toposort(root)):
+        return root
     root = rewrite(root, _SETTLED, trace=trace)
     _check_masks(root)
     return rewrite(root, GATES, trace=trace)
+
+
+def _concerned(node: UOp) -> bool:
+    """Whether there is anything to do; all rules here are about INVALID, or about divisors."""
+    return node.op is ops.INVALID or (node.op in _DIVISIONS and _may_divide_by_0(node))
 
 
 def _check_masks(root: UOp) -> None:

@@ -176,9 +176,10 @@ class _Arranging:
         for times, factors in terms:
             single: list[UOp] = []
             for factor in factors:  # a sum may have turned out to be a product
-                scale, parts = (1, (self.made[factor],))
-                if factor not in self.kept:
-                    scale, parts = _factors(self.made[factor], 1)
+                if factor in self.kept:
+                    single.append(self.made[factor])
+                    continue
+                scale, parts = _factors(self.made[factor], 1)
                 times *= scale
                 single += parts
             arranged = tuple(sorted(single, key=self.place))

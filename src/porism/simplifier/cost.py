@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from porism.ir import ops
-from porism.ir.node import UOp, raw
+from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 
@@ -38,9 +38,11 @@ TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
 def measure_in_any_order(root: UOp) -> tuple[int, int]:
     """The same where parts that differ only in the order of their operands are one part.
 
+    >>> from porism.ir.node import raw
     >>> i, j = UOp.variable("i", 0, 99), UOp.variable("j", 0, 99)
-    >>> sums = UOp(ops.LT, None, (raw(ops.ADD, None, (i, j), None), raw(ops.ADD, None, (j, i), None)))
-    >>> measure(sums), measure_in_any_order(sums)
+    >>> sums = (raw(ops.ADD, None, (i, j), None), raw(ops.ADD, None, (j, i), None))
+    >>> both = raw(ops.LT, None, sums, None)
+    >>> measure(both), measure_in_any_order(both)
     ((0, 3), (0, 2))
     """
     divmods = total = 0

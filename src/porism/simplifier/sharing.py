@@ -23,8 +23,12 @@ from porism.ir.walk import toposort
 from porism.simplifier.arrange import may_have_no_value
 from porism.simplifier.cost import COSTS, measure
 
-_SUMS: Final = frozenset({ops.ADD, ops.SUB, ops.NEG})
-_OTHERS: Final = frozenset({ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
+_KINDS: Final[dict[Op, Op]] = {
+    ops.SUB: ops.ADD,
+    ops.NEG: ops.ADD,
+    **{op: op for op in (ops.ADD, ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR)},
+}
+"""What an operation is a part of: subtractions are parts of sums."""
 
 MOST_NODES: Final = 2000
 """A larger expression stays as it is."""
@@ -58,38 +62,34 @@ def share(root: UOp) -> UOp:
     return found if after[0] <= before[0] and after[1] < before[1] else root
 
 
-def _kind(node: UOp) -> Op | None:
-    """What an operation is a part of: subtractions are parts of sums."""
-    if node.op in _SUMS:
-        return ops.ADD
-    return node.op if node.op in _OTHERS else None
-
-
 def _bundles(nodes: Sequence[UOp]) -> dict[UOp, Bundle]:
     """The sums and the like that are no part of another, with what they are made of."""
     heads: set[UOp] = {nodes[-1]}
     for node in nodes:
-        kind = _kind(node)
-        heads.update(s for s in node.src if kind is None or _kind(s) is not kind)
-    # A guard stands before the division that it guards, and must stay there.
-    fixed = any(may_have_no_value(node) for node in nodes)
+        kind = _KINDS.get(node.op)
+        for s in node.src:
+            if s.op in _KINDS and _KINDS[s.op] is not kind:
+                heads.add(s)
     found = {}
-    for node in nodes:
-        if node in heads and _kind(node) is not None:
-            items = None if fixed and node.dtype is dtypes.boolean else _items(node)
-            if items is not None and len(items) > 1:
-                found[node] = items
+    if len(heads) > 1:
+        # A guard stands before the division that it guards, and must stay there.
+        fixed = any(may_have_no_value(node) for node in nodes)
+        for node in nodes:
+            if node in heads and node.op in _KINDS:
+                items = None if fixed and node.dtype is dtypes.boolean else _items(node)
+                if items is not None and len(items) > 1:
+                    found[node] = items
     return found
 
 
 def _items(root: UOp) -> Bundle | None:
     """What a sum adds up, from left to right; None if something is repeated."""
-    kind = _kind(root)
+    kind = _KINDS[root.op]
     found: dict[UOp, int] = {}
     stack: list[tuple[UOp, int]] = [(root, 1)]
     while stack:
         node, sign = stack.pop()
-        if _kind(node) is kind:
+        if _KINDS.get(node.op) is kind:
             stack.append((node.src[-1], -sign if node.op in (ops.SUB, ops.NEG) else sign))
             if len(node.src) > 1:
                 stack.append((node.src[0], sign))
@@ -113,7 +113,7 @@ def _group(bundles: dict[UOp, Bundle]) -> bool:
         for head, bundle in bundles.items():
             if head is not group:
                 for sign, wanted in ((1, items), (-1, _negated(items))):
-                    if _kind(head) is kind and set(wanted) <= set(bundle):
+                    if _KINDS[head.op] is kind and set(wanted) <= set(bundle):
                         bundles[head] = _replaced(bundle, wanted, (sign, group))
         bundles[group] = items
     return changed
@@ -123,16 +123,14 @@ def _most_common(bundles: dict[UOp, Bundle]) -> tuple[Op, Bundle] | None:
     """The items, two or more, that it saves most to compute once."""
     often: dict[tuple[Op, UOp], int] = {}
     for head, bundle in bundles.items():
-        kind = _kind(head)
-        assert kind is not None
+        kind = _KINDS[head.op]
         for _, node in bundle:
             often[kind, node] = often.get((kind, node), 0) + 1
     if max(often.values(), default=0) < 2:
         return None
     candidates: dict[Op, list[Bundle]] = {}
     for head, bundle in bundles.items():
-        kind = _kind(head)
-        assert kind is not None
+        kind = _KINDS[head.op]
         items = tuple(item for item in bundle if often[kind, item[1]] > 1)
         if len(items) > 1:
             candidates.setdefault(kind, []).append(items)
@@ -159,8 +157,11 @@ def _in_common(bundles: list[Bundle]) -> Iterator[tuple[Bundle, int]]:
                 opposite = frozenset(_negated(items))
                 tried |= {common, opposite}
                 uses = sum(common.issubset(b) or opposite.issubset(b) for b in bundles)
-                negative = all(sign < 0 for sign, _ in items)
-                yield _negated(items) if negative else items, (len(items) - 1) * (uses - 1)
+                if all(sign < 0 for sign, _ in items):
+                    items = _negated(items)
+                elif any(sign < 0 for sign, _ in items):  # the way round in which it stands alone
+                    items = next((b for b in bundles if opposite == set(b)), items)
+                yield items, (len(items) - 1) * (uses - 1)
 
 
 def _negated(items: Bundle) -> Bundle:
@@ -194,9 +195,7 @@ def _written(root: UOp, bundles: dict[UOp, Bundle]) -> UOp:
             src = tuple(made[s] for s in node.src)
             new = node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
         else:
-            kind = _kind(node)
-            assert kind is not None
-            new = _folded(kind, [(sign, made[part]) for sign, part in bundle])
+            new = _folded(_KINDS[node.op], [(sign, made[part]) for sign, part in bundle])
         made[node] = new
     return made[root]
 

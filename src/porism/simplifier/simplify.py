@@ -19,7 +19,7 @@ from porism.rewrite.graph import normalize
 from porism.rewrite.trace import Step as Rewrite
 from porism.rewrite.trace import Trace
 from porism.simplifier import pieces
-from porism.simplifier.arrange import arrange, chooses_numbers, may_have_no_value
+from porism.simplifier.arrange import arrange, may_have_no_value
 from porism.simplifier.bounds import Bounds, Box, box
 from porism.simplifier.c_text import to_c
 from porism.simplifier.cost import TURNED, length, measure, measure_in_any_order
@@ -37,11 +37,8 @@ GROWTH: Final = 4
 SHORT: Final = 100
 """A text that is not short may become so many times as long for the sake of fewer operations."""
 
-ROUNDS: Final = 2
-"""A quotient of two values became a choice, whose condition may be simplified so often."""
-
 MOST_TIMES: Final = 6
-"""What was simplified is simplified again until nothing changes, so often at most."""
+"""What was simplified is simplified again until nothing changes: so often, if it is not large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +101,12 @@ def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
     trace = Trace() if explain else None
     node = _as_given(root, known)
     price = measure(node)
-    for _ in range(MOST_TIMES):
+    for _ in range(MOST_TIMES if node.src else 0):
         again, price = _better(node, price, known, longest, trace)
-        if again is node:
-            break
+        done = again is node or not pieces.fits(again)
         node = again
+        if done:
+            break
     steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
     node = known.named(node)
     return Result(to_python(node), *price, steps, node)
@@ -125,10 +123,12 @@ def _better(
         if shifted:
             found = rebuild(found, _with_shifts)
         measured = measure(found)
-        if _no_worse(measured, limit) and length(found) <= longest:
+        if found is not given and _no_worse(measured, limit) and length(found) <= longest:
             return found, measured
         if trace is not None:
             del trace.steps[before:]
+        if found is given:
+            break
     return given, limit
 
 
@@ -158,15 +158,7 @@ def _text(node: UOp, known: Box, *, ordered: bool) -> str:
 def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
     names, facts = known.numbered(), known.facts(root)
     whole = rebuild(root, _with_divisions)
-    found = arrange(pieces.simplify(whole, facts=facts, trace=trace), names)
-    for _ in range(ROUNDS):
-        if next(find(found, chooses_numbers), None) is None:
-            break
-        again = arrange(pieces.simplify(found, facts=facts, trace=trace), names)
-        if again is found or not _no_worse(measure(again), measure(found)):
-            break
-        found = again
-    return share(found)
+    return share(arrange(pieces.simplify(whole, facts=facts, trace=trace), names))
 
 
 def _normalized(root: UOp, known: Box, trace: Trace | None) -> UOp:

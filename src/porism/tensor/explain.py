@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass
 
+from porism.backends.table import native
 from porism.engine.realize import request, schedule_of
 from porism.engine.storage import realized
 from porism.ir.expression import show
@@ -13,7 +14,7 @@ from porism.ir.levels import Level
 from porism.ir.node import UOp
 from porism.ir.shape import to_text
 from porism.ir.walk import toposort
-from porism.pipeline import to_schedule, watched
+from porism.pipeline import to_loops, to_schedule, watched
 from porism.rewrite.trace import Trace
 from porism.schedule.listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
@@ -40,6 +41,14 @@ class Kernel:
     """The kernels that it waits for; all others may run at the same time."""
     divisions: int
     """Divisions and remainders of indices that are left in its loops."""
+    names: tuple[str, ...]
+    """What its buffers are called in the text."""
+
+    @property
+    def arranged(self) -> str:
+        """Its loops as they are compiled for this machine, to be read."""
+        loops = to_loops(self.node, native().target())
+        return listing(loops, dict(enumerate(self.names)))
 
     def __str__(self) -> str:
         waits = ", ".join(map(str, self.after))
@@ -117,6 +126,7 @@ def _described(schedule: Schedule) -> list[Kernel]:
                 sum(b.bytes for b in buffers[1:]),
                 step.after,
                 counts[number],
+                tuple(names.values()),
             )
         )
     return found

@@ -70,6 +70,7 @@ MODULES: Final[dict[str, str]] = {
         " binary_cross_entropy_with_logits"
     ),
     "explain": "kernels explain",
+    "opt": "opt Upcast Unroll Thread Swap PadTo NoLocals Local Group GroupTop TC",
     "values": "realize memory",
     "jit": "jit",
     "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),

@@ -1,0 +1,180 @@
+"""Opt: the loops of a kernel changed by hand, to be read, checked and timed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from porism.backends.table import native
+from porism.base.dtypes import DType, Kind
+from porism.base.errors import ActionError, PorismError
+from porism.engine import memory
+from porism.engine.trial import Trial, expected, parameters
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.semantics import Array
+from porism.ir.walk import toposort
+from porism.optimize.actions import (
+    Action,
+    NoLocals,
+    PadTo,
+    Swap,
+    Thread,
+    Unroll,
+    Upcast,
+    apply_all,
+)
+from porism.optimize.block_actions import Group, GroupTop, Local
+from porism.optimize.tensor_cores import TC
+from porism.pipeline import to_loops
+from porism.schedule.listing import listing
+from porism.tensor.explain import Kernel
+from porism.tensor.place import users_line
+
+__all__ = [
+    "TC", "Arranged", "Group", "GroupTop", "Local", "NoLocals", "PadTo", "Swap", "Thread",
+    "Unroll", "Upcast", "opt",
+]  # fmt: skip
+
+RUNS: Final = 7
+
+TOLERANCE: Final = {1: 0.3, 2: 0.03, 4: 1e-4, 8: 1e-10}
+"""How far floats of so many bytes may be off, in proportion to the largest value: the order of a
+sum is not the same."""
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """A kernel and what some actions make of its loops."""
+
+    kernel: Kernel
+    actions: tuple[Action, ...]
+    node: UOp
+    """The kernel after the actions, as a graph."""
+
+    @cached_property
+    def text(self) -> str:
+        """Its loops, to be read."""
+        return listing(self.node, dict(enumerate(self.kernel.names)))
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.actions), self.text])
+
+    @cached_property
+    def _trial(self) -> Trial:
+        return Trial(self.node, native())
+
+    @cached_property
+    def _variables(self) -> dict[str, int]:
+        """Symbolic sizes as large as they can be."""
+        found = [n for n in toposort(self.kernel.node) if n.op is ops.VARIABLE]
+        return {str(n.arg[0]): int(n.vmax) for n in found}
+
+    def check(self, seed: int = 0) -> float:
+        """Run it on random data, and compare the result with that of the evaluator.
+
+        The largest difference, in proportion to the largest value; an error if it is more than
+        rounding in another order explains.
+        """
+        data = _random_data(parameters(self.kernel.node), seed)
+        wanted = expected(self.kernel.node, data, self._variables)
+        self._trial.run(data, self._variables)
+        worst, place = _difference(wanted, data[0])
+        if worst > _tolerance(wanted):
+            raise PorismError(
+                "the kernel computes something else after the actions",
+                where=f"element {place} is {data[0][place]} and not {wanted[place]}",
+                why="an action or the lowering is wrong: this is a fault of Porism",
+                fix="leave out actions one by one to see which it is, and report it",
+            )
+        return worst
+
+    def time(self, runs: int = RUNS) -> float:
+        """The seconds of one run in machine code on random data: the median of several."""
+        if runs < 1:
+            raise _refused(
+                f"{runs} runs are to be timed", "there is at least one", "give 1 or more"
+            )
+        data = _random_data(parameters(self.kernel.node), 0)
+        self._trial.run(data, self._variables)
+        return statistics.median(self._trial.run(data, self._variables) for _ in range(runs))
+
+
+def opt(kernel: Kernel | Arranged, actions: Sequence[Action]) -> Arranged:
+    """A kernel with its loops changed by actions, one after the other, and by nothing else.
+
+    >>> import porism
+    >>> (kernel,) = porism.kernels(porism.asarray([1, 2] * 16) + 1)
+    >>> print(opt(kernel, [porism.Upcast("r0", 8)]).text)
+    for r0_0 < 4:
+        for r0_1 < 8:  # upcast
+            output0[r0_0 * 8 + r0_1] = input0[r0_0 * 8 + r0_1] + 1
+    """
+    if not isinstance(kernel, Kernel | Arranged):
+        raise _refused(
+            f"a {type(kernel).__name__} has no loops",
+            "actions change the loops of a kernel",
+            "pass one of porism.kernels(tensor)",
+        )
+    target = native().target()
+    if isinstance(kernel, Arranged):
+        begin, kernel, done = kernel.node, kernel.kernel, kernel.actions
+    else:
+        begin, done = to_loops(kernel.node, target, arrange=False), ()
+    try:
+        node = apply_all(begin, actions, target)
+    except ActionError as error:
+        raise _refused(error.what, error.why, error.fix) from None
+    return Arranged(kernel, (*done, *actions), node)
+
+
+def _refused(what: str, why: str | None, fix: str | None) -> ActionError:
+    return ActionError(what, where=users_line(), why=why, fix=fix)
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def _random_data(pointers: Mapping[int, UOp], seed: int) -> dict[int, Array]:
+    """Arrays for the parameters of a kernel, in memory as that of tensors is."""
+    generator = np.random.default_rng(seed)
+    found = {}
+    for number, pointer in sorted(pointers.items()):
+        dtype, size = pointer.dtype.element, pointer.dtype.size
+        array, _ = memory.new_array(size, dtype.numpy)
+        array[...] = _values(generator, dtype, size) if number else 0
+        found[number] = array
+    return found
+
+
+def _values(generator: np.random.Generator, dtype: DType, size: int) -> Array:
+    if dtype.kind is Kind.BOOL:
+        return generator.integers(0, 2, size).astype(np.bool_)
+    if dtype.is_float:
+        return generator.normal(size=size).astype(dtype.numpy)
+    low = 0 if dtype.kind is Kind.UNSIGNED else -8
+    return generator.integers(low, 9, size).astype(dtype.numpy)
+
+
+def _tolerance(wanted: Array) -> float:
+    return TOLERANCE[wanted.dtype.itemsize] if wanted.dtype.kind in "fV" else 0.0
+
+
+def _difference(wanted: Array, found: Array) -> tuple[float, int]:
+    """The largest difference in proportion to the largest value, and where it is."""
+    if not wanted.size:
+        return 0.0, 0
+    a, b = (x.astype(np.float64) if x.dtype.kind in "fVb" else x for x in (wanted, found))
+    same = (a == b) | ((a != a) & (b != b))
+    with np.errstate(all="ignore"):
+        finite = np.abs(a[np.isfinite(a)]).astype(np.float64)
+        scale = max(1.0, float(finite.max(initial=0)))
+        off = np.where(same, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)) / scale)
+        off = np.where(~same & ~(off > 0), np.inf, off)
+    place = int(np.argmax(off))
+    return float(off[place]), place
