@@ -171,7 +171,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("action", "kernel", "target", "what", "more"), REFUSED, ids=str)
+@pytest.mark.parametrize(
+    ("action", "kernel", "target", "what", "more"),
+    REFUSED,
+    ids=lambda case: str(case) if isinstance(case, Action) else "",
+)
 def test_what_is_not_legal_is_refused_with_a_reason(
     action: Action, kernel: UOp, target: Target, what: str, more: str
 ) -> None:

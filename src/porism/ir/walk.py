@@ -14,21 +14,26 @@ def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[U
 
     `within` limits the walk: nodes for which it is false, and what is only below them, stay out.
     """
-    order: dict[UOp, None] = {}
+    order: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
-        stack = [root]
+        if root in seen or (within is not None and not within(root)):
+            continue
+        seen.add(root)
+        stack = [(root, iter(root.src))]
         while stack:
-            node = stack[-1]
-            if node in seen:  # for the second time, or later: what is below it has its place
-                stack.pop()
-                order[node] = None
-            elif within is not None and not within(node):
-                stack.pop()
+            node, sources = stack[-1]
+            for s in sources:
+                if s not in seen and (within is None or within(s)):
+                    seen.add(s)
+                    if s.src:
+                        stack.append((s, iter(s.src)))
+                        break
+                    order.append(s)
             else:
-                seen.add(node)
-                stack += [s for s in reversed(node.src) if s not in seen]
-    return list(order)
+                stack.pop()
+                order.append(node)
+    return order
 
 
 def backward_slice(root: UOp) -> dict[UOp, None]:

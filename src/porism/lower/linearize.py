@@ -46,11 +46,12 @@ class _Linearizer:
 
     def _add(self, node: UOp) -> UOp:
         """Append a node, after those of its sources that are not there yet."""
-        if all(s in self.lines for s in node.src):
-            self.lines[node] = None
-            return node
-        for part in toposort(node, within=lambda n: n not in self.lines):
-            self.lines[part] = None
+        lines = self.lines
+        for s in node.src:
+            if s not in lines:
+                for part in toposort(s, within=lambda n: n not in lines):
+                    lines[part] = None
+        lines[node] = None
         return node
 
     # -- blocks ------------------------------------------------------------------------------------
@@ -61,7 +62,10 @@ class _Linearizer:
         depth: dict[UOp, int] = {}
         levels: list[tuple[list[UOp], dict[tuple[UOp, ...], list[UOp]]]] = []
         for node, below in needs.items():
-            level = max((depth[n] + (n.op in CLOSERS) for n in below if n in depth), default=0)
+            level = 0
+            for n in below:
+                above = depth.get(n, -1) + (n.op in CLOSERS)
+                level = max(level, above)
             depth[node] = level
             while level >= len(levels):
                 levels.append(([], {}))

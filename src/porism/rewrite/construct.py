@@ -58,6 +58,15 @@ class Compiled:
         self.flavour = flavour
         self._dispatch: dict[tuple[Op, int], Dispatch | None] = {}
         self._functions: dict[Any, Function] = {}
+        self._concerned: dict[Op, bool] = {}
+
+    def concerns(self, op: Op) -> bool:
+        """Whether there is anything to try on nodes of an op, of some type."""
+        found = self._concerned.get(op)
+        if found is None:
+            found = any(self.dispatch(op, slot) is not None for slot in range(SLOTS))
+            self._concerned[op] = found
+        return found
 
     def dispatch(self, op: Op, slot: int) -> Dispatch | None:
         """The functions for an op on types of a slot; None if there is nothing to try."""

@@ -132,6 +132,7 @@ class _Run:
         """Sources first: rules see rewritten sources."""
         self.root = root
         done, remake, apply = self.done, self._remake, self._apply
+        concerns = self.compiled.concerns
         nothing_to_try = not len(self.rules)
         for node in toposort(root):
             if node in done:
@@ -141,7 +142,7 @@ class _Run:
                 done[node] = done[after] = after
                 continue
             if after is node:
-                found = apply(node)
+                found = apply(node) if concerns(node.op) else None
                 if found is None:
                     done[node] = node
                     continue
