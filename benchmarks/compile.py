@@ -6,9 +6,9 @@ are shown: of processor time by step, and of all steps also by the clock. Nothin
 
 The steps: "build" calls the functions that build the program (jax: traces them), "schedule" makes
 kernels, "rewrite" makes each ready for the machine, with the text that is handed over (jax: lowers
-to StableHLO, and leaves the rest to XLA), "machine code" is LLVM's part, clang's or XLA's. Where
-there is no clang, tinygrad's time ends with its text: its total lacks a step. "s + r" is how many
-times longer than ours schedule and rewrite take together, "all" how many times longer everything.
+to StableHLO, and leaves the rest to XLA), "code" is LLVM's part, clang's or XLA's. Where there is
+no clang, tinygrad's time ends with its text: its total lacks a step. "s + r" is how many times
+longer than ours schedule and rewrite take together, "all" how many times longer everything.
 
 Warm: a new process that finds our kernels on disk, with and without importing Porism.
 """
@@ -24,6 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -36,13 +37,19 @@ STEPS = {
     "build": ("build",),
     "schedule": ("schedule",),
     "rewrite": ("lower", "render"),
-    "machine code": ("compile",),
+    "code": ("compile",),
 }
 """The columns of the table, and the worker's steps in each."""
 UNKEPT = {"PORISM_CACHE": "0", "CCACHE": "0", "CACHELEVEL": "0", "DEV": "CPU"}
 WARM = ("GPT-2 block", "ResNet-50")
 
 Figures = dict[str, Any]
+
+
+def console() -> Console:
+    """Where the tables go; wide enough for them also if that is a file."""
+    found = Console()
+    return found if found.is_terminal else Console(width=100)
 
 
 def worker(compiler: str, program: str, folder: Path | None, variables: dict[str, str]) -> Figures:
@@ -88,9 +95,9 @@ def cold(programs: list[str], rounds: int, only: str | None) -> dict[str, dict[s
     for name in PEERS:
         if only in (None, name) and (folder := peers.install(name)) is not None:
             folders[name] = folder
-    console = Console(stderr=True)
+    errors = Console(stderr=True)
     found = {}
-    for program in track(programs, "compiled", console=console, disable=not console.is_terminal):
+    for program in track(programs, "compiled", console=errors, disable=not errors.is_terminal):
         runs: dict[str, list[Figures]] = {name: [] for name in folders}
         for _ in range(rounds):
             for name, folder in folders.items():
@@ -110,15 +117,17 @@ def ms(seconds: float) -> str:
 
 
 def show_cold(found: dict[str, dict[str, Figures]]) -> None:
-    table = Table(title="from tensors to machine code, cold: ms of the processor")
+    title = "from tensors to machine code, cold: ms of the processor"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
-    for title in ("", *STEPS, "total", "by the clock", "s + r", "all", "kernels"):
+    for title in ("", *STEPS, "total", "clock", "s + r", "all"):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     for program, compilers in found.items():
         ours = compilers["porism"]
         for name, figures in compilers.items():
+            shown = program if name == "porism" else ""
             if "error" in figures:
-                table.add_row(program, name, "failed")
+                table.add_row(shown, name, "failed")
                 continue
             steps = figures["steps"]
             cells = [
@@ -127,10 +136,8 @@ def show_cold(found: dict[str, dict[str, Figures]]) -> None:
             ]
             total, clock = figures["total"]
             ratios = ["", ""] if name == "porism" else times(figures, ours)
-            kernels = str(figures.get("kernels", ""))
-            table.add_row(program, name, *cells, ms(total), ms(clock), *ratios, kernels)
-        table.add_section()
-    Console().print(table)
+            table.add_row(shown, name, *cells, ms(total), ms(clock), *ratios)
+    console().print(table)
 
 
 def times(theirs: Figures, ours: Figures) -> list[str]:
@@ -152,10 +159,10 @@ def show_beginnings(found: dict[str, dict[str, Figures]]) -> None:
             load, first = (
                 statistics.median(run[k][0] for run in runs) for k in ("import", "first")
             )
-            Console().print(f"{name}: {ms(load)} ms to import, {ms(first)} ms for a first program")
-    if any("compile" not in figures.get("tinygrad", {}).get("steps", {"compile"})
-           for figures in found.values()):  # fmt: skip
-        Console().print("tinygrad: there is no clang here, so its total ends with its text")
+            console().print(f"{name}: {ms(load)} ms to import, {ms(first)} ms for a first program")
+    peer = [figures["tinygrad"] for figures in found.values() if "tinygrad" in figures]
+    if any("compile" not in figures["steps"] for figures in peer if "error" not in figures):
+        console().print("tinygrad: there is no clang here, so its total ends with its text")
 
 
 # -- warm ------------------------------------------------------------------------------------------
@@ -187,7 +194,7 @@ def show_warm(found: dict[str, Figures]) -> None:
         pairs = [figures["import"], figures["total"]]
         pairs.append([sum(numbers) for numbers in zip(*pairs, strict=True)])
         table.add_row(program, *(f"{ms(used)} ({ms(clock)})" for used, clock in pairs))
-    Console().print(table)
+    console().print(table)
 
 
 def faults(found: dict[str, dict[str, Figures]], again: dict[str, Figures]) -> list[str]:
@@ -218,7 +225,7 @@ def main() -> None:
     if again:
         show_warm(again)
     for fault in faults(found, again):
-        Console().print(fault, markup=False, highlight=False)
+        console().print(fault, markup=False, highlight=False)
     if options.json:
         figures = {"cold": found, "warm": again}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

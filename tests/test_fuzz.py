@@ -6,10 +6,18 @@ import importlib
 import re
 
 import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from fuzz import compile as compiled
 from fuzz import simplify
 from fuzz.search import batch, for_seconds
+from porism.base.dtypes import DType, Scalar, i32
+from porism.evaluate.compute import identity
+from porism.ir import ops
+from porism.ir.ops import Op
+from porism.optimize import loops
+from tests.tensor.functions import FUNCTIONS
 
 NAMES = ("rewrite", "text")
 PROPERTIES = {
@@ -19,6 +27,8 @@ PROPERTIES = {
 }
 SECONDS = 60
 """For all the properties of the simplifier together; each run has new seeds."""
+COMPILING = 90
+"""The same for compiled kernels."""
 
 
 @pytest.mark.parametrize("label", PROPERTIES)
@@ -30,6 +40,28 @@ def test_no_counterexample_in_a_short_run(label: str) -> None:
 def test_a_minute_of_simplifying(label: str) -> None:
     check = simplify.PROPERTIES[label]
     assert for_seconds(label, check, SECONDS / len(simplify.PROPERTIES)) > 0
+
+
+@pytest.mark.parametrize("label", compiled.PROPERTIES)
+def test_compiled_kernels_for_a_minute_and_a_half(label: str) -> None:
+    check = compiled.PROPERTIES[label]
+    assert for_seconds(label, check, COMPILING / len(compiled.PROPERTIES)) > 0
+
+
+def test_a_kernel_that_is_compiled_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum that is made longer begins at 1."""
+
+    def with_one(op: Op, dtype: DType) -> Scalar | None:
+        return identity(op, dtype) if op is not ops.ADD else 1
+
+    @settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate])
+    @given(st.data())
+    def search(data: st.DataObject) -> None:
+        compiled.check_tensor(FUNCTIONS["reduction"](data, i32), data)
+
+    monkeypatch.setattr(loops, "identity", with_one)
+    with pytest.raises(AssertionError, match="differ after"):
+        search()
 
 
 def _mostly_true(data: st.DataObject) -> None:

@@ -105,9 +105,9 @@ def test_stacking_a_thousand_tensors() -> None:
     parts = [porism.asarray(np.full(4, k, np.float32)) for k in range(1000)]
     stacked = porism.stack(parts)
     found = porism.kernels(stacked)
-    assert len(found) <= 250
+    assert len(found) <= 80
     assert len({kernel.node for kernel in found}) <= 25
-    assert sum(kernel.bytes_written for kernel in found) <= 8 * 1000 * 4 * 4
+    assert sum(kernel.bytes_written for kernel in found) <= 3 * 1000 * 4 * 4
     np.testing.assert_array_equal(stacked.numpy(), np.repeat(np.arange(1000), 4).reshape(1000, 4))
 
 
@@ -157,9 +157,7 @@ def test_results_of_jitted_calls_stay_what_they_were() -> None:
     kept = [double(x * k) for k in range(5)]
     arrays = [result.numpy() for pair in kept for result in pair]
     assert [float(a[0]) for a in arrays] == [0, 0, 2, 1, 4, 2, 6, 3, 8, 4]
-    assert all(
-        not np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[i + 1 :]
-    )
+    assert all(not np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[i + 1 :])
     assert double.traces == 1
 
 
@@ -239,7 +237,9 @@ def test_softmax_and_norms_are_one_kernel(name: str) -> None:
     (kernel,) = porism.kernels(result)
     assert kernel.why == "it is an output"
     assert (kernel.bytes_read, kernel.bytes_written) == (data.nbytes, data.nbytes)
-    np.testing.assert_allclose(result.numpy(), oracle(data.astype(np.float64)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        result.numpy(), oracle(data.astype(np.float64)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_explain_gives_reasons_and_bytes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,13 +18,15 @@ from porism.evaluate import evaluate, run_arrays, run_kernel
 from porism.ir import levels, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, raw
-from porism.ir.walk import toposort
+from porism.ir.walk import rebuild, toposort
 from porism.prove.structure import same
 from porism.rewrite.construct import install
+from porism.rewrite.graph import normalize
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
 from porism.rules.algebra import ALGEBRA, EVERYTHING
-from porism.rules.index_dtype import INDEX_DTYPE, lower_index_dtype
+from porism.rules.index_dtype import INDEX_DTYPE, by_rules, in_words, lower_index_dtype
+from porism.rules.index_gates import masks_to_gates
 from tests import graphs
 from tests.loops import Loops, Target
 
@@ -497,6 +499,55 @@ def test_kernels(before: UOp, seed: int) -> None:
     after = lower_index_dtype(before)
     check_kernel(before, after, filled(before, seed))
     assert lower_index_dtype(after) is after
+
+
+def in_order(root: UOp) -> UOp:
+    """The graph with operands of integers and conditions in one order."""
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if node.op.commutative and not node.dtype.is_float:
+            src = tuple(sorted(src, key=lambda s: s.key))
+        return raw(node.op, node.dtype_given, src, node.arg)
+
+    return rebuild(root, change)
+
+
+def check_one_walk(root: UOp) -> bool:
+    """What one walk finds, if it finds anything, is what the rules make; whether it does."""
+    root = normalize(masks_to_gates(root))
+    walked = in_words(root)
+    if walked is None:
+        return False
+    assert in_order(walked) is in_order(by_rules(root))
+    return True
+
+
+@graphs.examples(200)
+@given(st.data())
+def test_one_walk_is_as_good_as_the_rules(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from((index, index.vec(2), boolean)))
+    limit = data.draw(st.sampled_from((1 << 10, 1 << 20, 1 << 34)))
+    value = data.draw(graphs.expressions(dtype, of=index, limit=limit))
+    indices = [n for n in toposort(value) if n.dtype.kind is Kind.INDEX]
+    if all(i64.min <= n.vmin and n.vmax <= i64.max for n in indices):
+        check_one_walk(UOp(ops.SINK, None, (value,)))
+
+
+@graphs.examples(150)
+@given(indexed_kernels() | graphs.lanes_graphs())
+def test_one_walk_is_as_good_as_the_rules_on_kernels(kernel: UOp) -> None:
+    check_one_walk(kernel)
+
+
+def test_one_walk_is_for_narrow_indices() -> None:
+    """And for a width of its own where memory is reached."""
+    i, wide = UOp.range(100, 0), variable(TOP)
+    narrow = at(memory(1), i * 4 + variable(9)).load()
+    far = at(memory(1, 1 << 30), variable(1 << 30) + i).load()
+    assert check_one_walk(UOp(ops.SINK, None, (narrow, i.cast(f32))))
+    assert check_one_walk(UOp(ops.SINK, None, (far,)))
+    assert not check_one_walk(UOp(ops.SINK, None, (narrow, at(memory(1), i + wide).load())))
+    assert not check_one_walk(UOp(ops.SINK, None, (UOp(ops.BIND, None, (variable(9), i)),)))
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ Sources first, each node becomes CAST(value of a width, index), and whoever uses
 Constants take the width of what stands beside them. A range, and a thread's index, needs a width
 that holds its end. The offset in bytes behind a pointer is larger than the index: where it does not
 fit i32, the index of the INDEX is i64, so that a backend may scale it as it is.
+
+So say the rules. Where all indices are i32, one walk finds what they would.
 """
 
 from __future__ import annotations
@@ -121,8 +123,9 @@ def _without_width(node: UOp) -> PorismError:
 # -- all in i32 ------------------------------------------------------------------------------------
 
 _NARROW: Final = frozenset(
-    op for op in ops.table() if op.elementwise and op is not ops.MULACC
-) | {ops.RANGE, ops.SPECIAL, ops.REDUCE, ops.AFTER, ops.VECTORIZE, ops.CAT, ops.GEP}
+    (*(op for op in ops.table() if op.elementwise and op is not ops.MULACC),
+     ops.RANGE, ops.SPECIAL, ops.REDUCE, ops.AFTER, ops.VECTORIZE, ops.CAT, ops.GEP)
+)  # fmt: skip
 
 
 def in_words(root: UOp) -> UOp | None:
@@ -139,9 +142,9 @@ def in_words(root: UOp) -> UOp | None:
         elif op is ops.INVALID or op is ops.BIND:
             made = None
         elif op is ops.INDEX:
-            base, *indices = node.src
-            at = [_reached(base, s, new[s]) if s.dtype.is_integer else new[s] for s in indices]
-            made = node.replace((new[base], *at))
+            base, *at = [new[s] for s in node.src]
+            at = [_reached(base, s) if s.dtype.is_integer else s for s in at]
+            made = node.replace((base, *at))
         elif op is ops.CAST and node.src[0].dtype.kind is Kind.INDEX:
             made = converted(new[node.src[0]], dtype)
         else:
@@ -324,12 +327,12 @@ def index_cast(node: UOp) -> UOp | None:
 def index_access(node: UOp) -> UOp | None:
     """Reach an element by an index in whose width its offset in bytes fits too."""
     base, *indices = node.src
-    reached = [_reached(base, s, plain(s)) if s.dtype.is_integer else s for s in indices]
+    reached = [_reached(base, s) if s.dtype.is_integer else s for s in indices]
     return None if reached == indices else ops.INDEX(base, *reached, dtype=node.dtype)
 
 
-def _reached(base: UOp, node: UOp, value: UOp) -> UOp:
-    """The value of an index, in a width in which a backend may scale it."""
+def _reached(base: UOp, node: UOp) -> UOp:
+    value = plain(node)
     if base.dtype.kind is not Kind.POINTER or value.dtype.bits == 64:
         return value
     if fits(i32, *offsets(base, node)):

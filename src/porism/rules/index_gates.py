@@ -119,19 +119,11 @@ DIVISOR_LAWS = RuleSet(
 )
 
 
-_DIVISIONS: Final = (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD)
-
-
-def _may_divide_by_0(node: UOp) -> bool:
-    divisor = node.src[1]
-    return node.dtype.kind is Kind.INDEX and divisor.vmin <= 0 <= divisor.vmax
-
-
-@procedure("index-divisor", _DIVISIONS, seeds="000.5.P3b")
+@procedure("index-divisor", (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD), seeds="000.5.P3b")
 def index_divisor(node: UOp) -> UOp | None:
     """Divide by what is never 0, where the divisor's sign is known."""
     value, divisor = node.src
-    if not _may_divide_by_0(node):
+    if node.dtype.kind is not Kind.INDEX or not divisor.vmin <= 0 <= divisor.vmax:
         return None
     if divisor.vmin == 0:
         return node.op(value, divisor.maximum(1))
@@ -155,7 +147,9 @@ def masks_to_gates(root: UOp, trace: Trace | None = None) -> UOp:
 
 def _concerned(node: UOp) -> bool:
     """Whether there is anything to do; all rules here are about INVALID, or about divisors."""
-    return node.op is ops.INVALID or (node.op in _DIVISIONS and _may_divide_by_0(node))
+    if node.op in index_divisor.ops:
+        return index_divisor.function(node) is not None
+    return node.op is ops.INVALID
 
 
 def _check_masks(root: UOp) -> None:

@@ -25,7 +25,7 @@ from porism.tensor.shapes import (
 )
 from porism.tensor.tensor import Tensor, method
 
-MOST_IN_ONE: Final = 32
+MOST_IN_ONE: Final = 16
 """More tensors than these are joined in groups, each of which is computed first.
 
 Every element of the result looks at each part of its group, so the work stays near the size.
@@ -34,31 +34,39 @@ Every element of the result looks at each part of its group, so the work stays n
 
 def joined(nodes: Sequence[UOp], axis: int) -> UOp:
     """Nodes of one type one after the other along an axis; the other sizes are equal."""
-    parts = list(nodes)
+    parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
     while len(parts) > MOST_IN_ONE:
         groups = [parts[k : k + MOST_IN_ONE] for k in range(0, len(parts), MOST_IN_ONE)]
-        parts = [primitive.contiguous(_two_by_two(group, axis)) for group in groups]
-    return _two_by_two(parts, axis)
+        parts = [primitive.contiguous(_beside(group, axis)) for group in groups]
+    return _beside(parts, axis)
 
 
-def _two_by_two(parts: Sequence[UOp], axis: int) -> UOp:
-    """As a balanced tree, so that no element passes more than a few choices."""
+def _beside(parts: Sequence[UOp], axis: int) -> UOp:
+    """Each part where it belongs in the whole, and a choice among them by the position."""
+    ends: list[Dim] = []
+    for part in parts:
+        size = sizes_of(part)[axis]
+        ends.append(ends[-1] + size if ends else size)
     if len(parts) == 1:
         return parts[0]
-    half = len(parts) // 2
-    return _pair(_two_by_two(parts[:half], axis), _two_by_two(parts[half:], axis), axis)
+    placed = []
+    for part, end in zip(parts, ends, strict=True):
+        pairs: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes_of(part))
+        pairs[axis] = (end - sizes_of(part)[axis], ends[-1] - end)
+        placed.append(primitive.pad(part, pairs))
+    return _chosen(placed, ends, primitive.iota(sizes_of(placed[0]), axis))
 
 
-def _pair(a: UOp, b: UOp, axis: int) -> UOp:
-    first, second = sizes_of(a)[axis], sizes_of(b)[axis]
-    if same(first, 0) or same(second, 0):
-        return b if same(first, 0) else a
-    pairs: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes_of(a))
-    before, after = list(pairs), list(pairs)
-    before[axis], after[axis] = (first, 0), (0, second)
-    whole_a, whole_b = primitive.pad(a, after), primitive.pad(b, before)
-    position = primitive.iota(sizes_of(whole_a), axis)
-    return (position < primitive.as_dim(first)).where(whole_a, whole_b)
+def _chosen(placed: Sequence[UOp], ends: Sequence[Dim], position: UOp) -> UOp:
+    """As a balanced tree, so that no element passes more than a few choices."""
+    if len(placed) == 1:
+        return placed[0]
+    half = len(placed) // 2
+    first, second = (
+        _chosen(placed[part], ends[part], position)
+        for part in (slice(None, half), slice(half, None))
+    )
+    return (position < primitive.as_dim(ends[half - 1])).where(first, second)
 
 
 def concat(arrays: Any, axis: int | None = 0) -> Tensor:

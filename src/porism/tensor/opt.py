@@ -122,15 +122,13 @@ def opt(kernel: Kernel | Arranged, actions: Sequence[Action]) -> Arranged:
             "pass one of porism.kernels(tensor)",
         )
     target = native().target()
-    if isinstance(kernel, Arranged):
-        begin, kernel, done = kernel.node, kernel.kernel, kernel.actions
-    else:
-        begin, done = to_loops(kernel.node, target, arrange=False), ()
+    if isinstance(kernel, Kernel):
+        kernel = Arranged(kernel, (), to_loops(kernel.node, target, arrange=False))
     try:
-        node = apply_all(begin, actions, target)
+        node = apply_all(kernel.node, actions, target)
     except ActionError as error:
         raise _refused(error.what, error.why, error.fix) from None
-    return Arranged(kernel, (*done, *actions), node)
+    return Arranged(kernel.kernel, (*kernel.actions, *actions), node)
 
 
 def _refused(what: str, why: str | None, fix: str | None) -> ActionError:

@@ -1,4 +1,4 @@
-"""Functions of tensors for the fuzzer of compiled kernels: each gives a tensor of random sizes."""
+"""Functions of tensors on random sizes, for the fuzzer of compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from tests.backends.running import small_numbers
 
 SIZES: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65)
 """Around the widths of vectors, and less often between them."""
+
+SMOOTH: Final = (
+    "exp", "exp2", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin", "cos", "atan", "sqrt",
+    "softplus", "floor",
+)  # fmt: skip
 
 Maker = Callable[[st.DataObject, DType], Any]
 
@@ -57,7 +62,7 @@ def reduction(data: st.DataObject, dtype: DType) -> Any:
     shape = [size(data, 33) for _ in range(data.draw(st.integers(1, 3)))]
     while np.prod(shape) > 5000:
         shape.pop()
-    names = "sum prod max min any all argmax argmin count_nonzero".split()
+    names = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "count_nonzero"]
     function = getattr(porism, data.draw(st.sampled_from(names)))
     x = tensor(data, dtype, *shape)
     if dtype is porism.bool:
@@ -74,7 +79,7 @@ def normalized(data: st.DataObject, dtype: DType) -> Any:
     rows, columns = size(data, 17), size(data)
     x = tensor(data, dtype, rows, columns)
     x = x if dtype.is_float else x.astype("float32")
-    names = "softmax log_softmax layer_norm rms_norm".split()
+    names = ["softmax", "log_softmax", "layer_norm", "rms_norm"]
     name = data.draw(st.sampled_from(names))
     if name.endswith("norm"):
         x = x + porism.arange(columns).astype(x.dtype) * 0.5
@@ -85,7 +90,7 @@ def normalized(data: st.DataObject, dtype: DType) -> Any:
 def scan(data: st.DataObject, dtype: DType) -> Any:
     x = tensor(data, dtype, size(data, 9), size(data))
     x = x.astype("uint8") if dtype is porism.bool else x
-    name = data.draw(st.sampled_from("cumsum cumprod cummax cummin".split()))
+    name = data.draw(st.sampled_from(("cumsum", "cumprod", "cummax", "cummin")))
     return getattr(porism, name)(x, axis=data.draw(st.integers(0, 1)))
 
 
@@ -131,8 +136,7 @@ def pooled(data: st.DataObject, dtype: DType) -> Any:
 def elementwise(data: st.DataObject, dtype: DType) -> Any:
     x = tensor(data, dtype, size(data, 17), size(data))
     x = x if dtype.is_float else x.astype("float32")
-    names = "exp log1p tanh sigmoid gelu silu erf sin cos sqrt exp2 softplus atan floor".split()
-    first, second = (getattr(porism, data.draw(st.sampled_from(names))) for _ in range(2))
+    first, second = (getattr(porism, data.draw(st.sampled_from(SMOOTH))) for _ in range(2))
     return first(x) * second(x * 0.25 + 1)
 
 
