@@ -28,6 +28,34 @@ def _binary(integer: str, floating: str = "", unsigned: str = "") -> Arithmetic:
     return write
 
 
+def _ring(op: Op, integer: str, floating: str) -> Arithmetic:
+    """An op that wraps; where its bounds say that it does not, LLVM is told.
+
+    Then it sees that indices of neighbours are neighbours, also after they are widened to the size
+    of an address, and does not keep a counter for each.
+    """
+
+    def write(r: Renderer, node: UOp, lane: DType) -> str:
+        a, b = node.src
+        word = floating if lane.is_float else integer
+        if lane.kind is Kind.SIGNED and _stays(op, a, b, lane):
+            word = f"{integer} nsw"
+        return r.emit(f"{word} {r.typed(a)}, {r.value(b)}")
+
+    return write
+
+
+def _stays(op: Op, a: UOp, b: UOp, lane: DType) -> bool:
+    """Whether the result is in the bounds of a type before it would wrap."""
+    if op is ops.ADD:
+        results = (a.vmin + b.vmin, a.vmax + b.vmax)
+    elif op is ops.SUB:
+        results = (a.vmin - b.vmax, a.vmax - b.vmin)
+    else:
+        results = tuple(x * y for x in (a.vmin, a.vmax) for y in (b.vmin, b.vmax))
+    return lane.min <= min(results) and max(results) <= lane.max
+
+
 def _compare(word: str, floating: str) -> Arithmetic:
     def write(r: Renderer, node: UOp, lane: DType) -> str:
         sign = "" if word in ("eq", "ne") else "s" if lane.kind is Kind.SIGNED else "u"
@@ -70,9 +98,9 @@ def _reciprocal(r: Renderer, node: UOp, lane: DType) -> str:
 
 
 ARITHMETIC: Final[dict[Op, Arithmetic]] = {
-    ops.ADD: _binary("add", "fadd"),
-    ops.SUB: _binary("sub", "fsub"),
-    ops.MUL: _binary("mul", "fmul"),
+    ops.ADD: _ring(ops.ADD, "add", "fadd"),
+    ops.SUB: _ring(ops.SUB, "sub", "fsub"),
+    ops.MUL: _ring(ops.MUL, "mul", "fmul"),
     ops.FDIV: _binary("", "fdiv"),
     ops.CDIV: _binary("sdiv", unsigned="udiv"),
     ops.CMOD: _binary("srem", unsigned="urem"),
