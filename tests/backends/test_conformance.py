@@ -43,7 +43,8 @@ from tests.backends.running import (
     special_values,
 )
 from tests.graphs import examples, kernels, tensor_graphs
-from tests.schedule.test_stages import arrays_for, same
+from tests.schedule.test_stages import arrays_for
+from tests.watching import same
 
 SCALARS: Final = [d for d in dtypes.scalars() if d is not dtypes.index]
 WIDE: Final = [d for d in SCALARS if not (d.is_float and d.bits < 32)]

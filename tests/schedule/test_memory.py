@@ -20,8 +20,9 @@ from porism.ir.walk import rebuild
 from porism.pipeline import to_schedule
 from porism.schedule.memory import ALIGNMENT, Life, Plan, plan
 from porism.schedule.schedule import Schedule, Step
-from tests.schedule.test_stages import arrays_for, same
+from tests.schedule.test_stages import arrays_for
 from tests.tensors import tensor_graphs
+from tests.watching import same
 
 Place = tuple[int, int]
 
