@@ -48,11 +48,11 @@ def _ring(op: Op, integer: str, floating: str) -> Arithmetic:
 def _stays(op: Op, a: UOp, b: UOp, lane: DType) -> bool:
     """Whether the result is in the bounds of a type before it would wrap."""
     if op is ops.ADD:
-        results = (a.vmin + b.vmin, a.vmax + b.vmax)
+        results = [a.vmin + b.vmin, a.vmax + b.vmax]
     elif op is ops.SUB:
-        results = (a.vmin - b.vmax, a.vmax - b.vmin)
+        results = [a.vmin - b.vmax, a.vmax - b.vmin]
     else:
-        results = tuple(x * y for x in (a.vmin, a.vmax) for y in (b.vmin, b.vmax))
+        results = [x * y for x in (a.vmin, a.vmax) for y in (b.vmin, b.vmax)]
     return lane.min <= min(results) and max(results) <= lane.max
 
 
