@@ -20,8 +20,8 @@ from porism.backends.table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import TypeMismatch
-from porism.engine.program import size_of
 from porism.engine.realize import request
+from porism.engine.sizes import size_of
 from porism.engine.storage import held, realized
 from porism.engine.trial import Trial, expected
 from porism.evaluate import run_list

@@ -21,13 +21,13 @@ from porism.backends.llvm.pool import Pool
 from porism.backends.table import BACKENDS, Backend
 from porism.base.settings import settings
 from porism.engine import cache, memory
+from porism.engine.sizes import number_of, size_of
 from porism.engine.storage import Held
-from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
-from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.schedule.schedule import Role, Schedule
 
 MOST_SIZES: Final = 4096
 """Values of variables for which a program keeps the sizes that follow from them."""
@@ -188,7 +188,7 @@ class Program:
                 (size_of(buffer, variables), dtype, slots)
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
-            tuple(1 if size is None else number(size, variables) for size in shared),
+            tuple(1 if size is None else number_of(size, variables) for size in shared),
         )
         if len(self._sizes) >= MOST_SIZES:
             self._sizes.clear()
@@ -208,19 +208,6 @@ def _variables(schedule: Schedule) -> set[str]:
     roots = [step.kernel for step in schedule.steps]
     dims = [dim for buffer in schedule.buffers for dim in buffer.dims]
     return {str(n.arg[0]) for n in toposort(*roots, *dims) if n.op is ops.VARIABLE}
-
-
-def number(size: UOp, variables: Mapping[str, int]) -> int:
-    """A size in this run."""
-    return int(size.arg) if size.op is ops.CONST else int(evaluate(size, {}, variables)[0])
-
-
-def size_of(buffer: Buffer, variables: Mapping[str, int]) -> int:
-    """The elements of a buffer in this run."""
-    total = 1
-    for dim in buffer.dims:
-        total *= number(dim, variables)
-    return total
 
 
 def compiled(kernels: Sequence[UOp], backend: Backend = BACKENDS["llvm"]) -> list[Function]:

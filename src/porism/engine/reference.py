@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from porism.evaluate import Memory, evaluate, run_arrays, run_kernel
+from porism.engine.sizes import size_of
+from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.run import in_order
-from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
@@ -27,11 +27,11 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
         if buffer.role is Role.INPUT:
             memories[place] = Memory(inputs[buffer.number])
         elif buffer.role is Role.OUTPUT:
-            memories[place] = Memory.empty(buffer.dtype, _size(buffer, variables))
+            memories[place] = Memory.empty(buffer.dtype, size_of(buffer, variables))
     for step in schedule.steps:
         written = schedule.buffers[step.buffers[0]]
         if written.role is Role.TEMPORARY:
-            memories[step.buffers[0]] = _part(arena, schedule, written, _size(written, variables))
+            memories[step.buffers[0]] = _part(arena, schedule, written, size_of(written, variables))
         _run(step.kernel, [memories[b] for b in step.buffers], variables)
     return [memories[place].data for place in schedule.outputs]
 
@@ -40,14 +40,6 @@ def _part(arena: Array, schedule: Schedule, buffer: Buffer, size: int) -> Memory
     begin = schedule.arena.offsets[buffer.number]
     data = arena[begin : begin + size * buffer.dtype.numpy.itemsize].view(buffer.dtype.numpy)
     return Memory(data, np.zeros(size, np.bool_))
-
-
-def _size(buffer: Buffer, variables: Mapping[str, int]) -> int:
-    """The number of elements in this run."""
-    total = 1
-    for dim in buffer.dims:
-        total *= int(dim.arg) if dim.op is ops.CONST else int(evaluate(dim, {}, variables)[0])
-    return total
 
 
 def _run(kernel: UOp, buffers: Sequence[Memory], variables: Mapping[str, int]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from porism.backends.function import Function
 from porism.backends.table import Backend
 from porism.engine import memory
-from porism.engine.program import number, pool
+from porism.engine.program import pool
+from porism.engine.sizes import number_of
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.run import in_order
 from porism.ir import ops
@@ -56,7 +57,7 @@ class Trial:
         words += [variables[name] for name in function.variables]
         block = (ctypes.c_int64 * max(len(words), 1))(*words)
         size = function.parallel
-        shared = 1 if size is None else number(size, variables)
+        shared = 1 if size is None else number_of(size, variables)
         jobs = (ctypes.c_int64 * 3)(function.address, ctypes.addressof(block), shared)
         threads = pool()
         begin = time.perf_counter()

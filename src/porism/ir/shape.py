@@ -11,7 +11,7 @@ effects have no shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from porism.base import dtypes
@@ -65,6 +65,15 @@ def to_text(dims: Shape) -> str:
 def are_equal(a: UOp, b: UOp) -> bool:
     """Whether two dims are known to be the same number."""
     return a is b or a.vmin == a.vmax == b.vmin == b.vmax
+
+
+def flat(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
+    """The number of an element, counted row by row."""
+    number, stride = const(dtypes.index, 0), const(dtypes.index, 1)
+    for at, dim in zip(reversed(indices), reversed(dims), strict=True):
+        number = at * stride + number
+        stride = stride * dim
+    return number
 
 
 def _from_sources(node: UOp) -> Shape | None:

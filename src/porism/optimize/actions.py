@@ -10,6 +10,8 @@ after `r0` was split.
     Swap("r0", "r1")   two neighbouring loops in the other order
     PadTo("r1", 8)     a loop made longer, to a multiple; what is beyond its end has no effect
     NoLocals()         no threads of a block from here on
+
+Those for threads of a block are in `block_actions`, tensor cores in `tensor_cores`.
 """
 
 from __future__ import annotations
@@ -271,7 +273,8 @@ def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
         if not isinstance(action, Action):
             raise ActionError(
                 f"{action!r} is no action",
-                why="actions are Upcast, Unroll, Thread, Swap, PadTo, NoLocals and their like",
+                why="actions are Upcast, Unroll, Thread, Swap, PadTo, NoLocals, Local, Group, "
+                "GroupTop and TC",
                 fix="make one, such as porism.Upcast('r0', 4)",
             )
         kernel = action.apply(kernel, target)

@@ -13,9 +13,9 @@ from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.ir.shape import shape
+from porism.ir.shape import flat, shape
 from porism.schedule.indices import ZERO, Element, is_size_one, moved
-from porism.schedule.kernels import flat, pointer
+from porism.schedule.kernels import pointer
 
 
 def targets(sink: UOp) -> Iterator[tuple[int, UOp]]:

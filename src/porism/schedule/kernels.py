@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from porism.base.dtypes import Space
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.shape import Shape, shape
+from porism.ir.shape import flat, shape
 from porism.ir.walk import toposort
 from porism.schedule.cost import count
-from porism.schedule.indices import ONE, ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +48,6 @@ def is_stored(node: UOp) -> bool:
 def is_memory(node: UOp) -> bool:
     """Whether a node is a buffer for the kernels that read it."""
     return node.op in (ops.PARAM, ops.BUFFER) or is_stored(node)
-
-
-def flat(indices: Sequence[UOp], dims: Shape) -> UOp:
-    """The number of an element, counted row by row."""
-    number, stride = ZERO, ONE
-    for at, dim in zip(reversed(indices), reversed(dims), strict=True):
-        number = at * stride + number
-        stride = stride * dim
-    return number
 
 
 def _kernel(node: UOp, why: str) -> Call:

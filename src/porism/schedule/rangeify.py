@@ -8,7 +8,8 @@ the value of each of these elements is built. What is left is
     INDEX(BUFFERIZE, indices…)    an element of it
     REDUCE(value, ranges…)        a reduction, with ranges of its own
 
-and no movement op. Every node is visited once in each direction.
+and no movement op. Every node is visited once in each direction, and a few times from the outputs
+on where axes turn out to be taken apart.
 """
 
 from __future__ import annotations
