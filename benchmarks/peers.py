@@ -1,4 +1,7 @@
-"""Peers: other compilers, installed beside the project only to be measured."""
+"""Peers: other compilers, installed beside the project only to be measured.
+
+What draws the plots of the measurements is installed in the same way, and is no dependency either.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,17 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / ".peers"
-VERSIONS = {"tinygrad": "0.14.0", "torch": "2.13.0", "jax": "0.10.2"}
-ALONE = frozenset({"tinygrad"})
+VERSIONS = {
+    "tinygrad": "0.14.0",
+    "torch": "2.13.0",
+    "jax": "0.10.2",
+    "onnxruntime": "1.31.1",
+    "matplotlib": "3.10.9",
+    "ziglang": "0.17.0",
+}
+BESIDE = {"onnxruntime": ("onnx==1.23.2",)}
+"""Packages that are installed into the folder of a peer, though it does not need them itself."""
+ALONE = frozenset({"tinygrad", "ziglang"})
 """Peers that need no other packages."""
 
 
@@ -24,7 +36,7 @@ def install(name: str) -> Path | None:
     if name in ALONE:
         command.append("--no-deps")
     result = subprocess.run(
-        [*command, f"{name}=={VERSIONS[name]}"],
+        [*command, f"{name}=={VERSIONS[name]}", *BESIDE.get(name, ())],
         capture_output=True,
         text=True,
         check=False,
