@@ -1,9 +1,15 @@
-"""A tour: tensors, and below them nodes, rules, proofs, meaning, speed. See `./dev demo`."""
+"""A tour: two nets beside NumPy, and below them kernels, nodes, rules, proofs. See `./dev demo`."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import math
+import statistics
+import textwrap
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -11,6 +17,7 @@ from rich.console import Console
 import porism
 from porism.base.dtypes import Space, Theory, f32, index
 from porism.base.errors import EvaluationError
+from porism.base.settings import settings
 from porism.evaluate import Memory, run_kernel
 from porism.ir import ops
 from porism.ir.expression import show
@@ -28,37 +35,160 @@ def title(text: str) -> None:
     console.print(f"\n[bold cyan]{text}[/]")
 
 
-def tensors() -> None:
-    title("1. Tensors become a few kernels, and run as machine code")
+# -- two nets, each written once and run twice: by Porism, and by NumPy ----------------------------
+
+
+class Arrays:
+    """The functions that the nets use, by NumPy."""
+
+    @staticmethod
+    def take(x: Any, indices: Any, axis: int) -> Any:
+        return np.take(x, indices, axis)
+
+    @staticmethod
+    def layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+        off = x - x.mean(-1, keepdims=True)
+        return off / np.sqrt((off * off).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+    @staticmethod
+    def gelu(x: Any, approximate: str) -> Any:
+        return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    @staticmethod
+    def scaled_dot_product_attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
+        scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+        scores = np.where(np.tri(q.shape[-2], dtype=bool), scores, -np.inf)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v
+
+    @staticmethod
+    def conv2d(x: Any, weight: Any, bias: Any, padding: int) -> Any:
+        padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))
+        sums = np.einsum("nchwij,ocij->nohw", windows, weight, optimize=True)
+        return sums + bias[:, None, None]
+
+    @staticmethod
+    def max_pool2d(x: Any, size: int) -> Any:
+        n, c, h, w = x.shape
+        return x.reshape(n, c, h // size, size, w // size, size).max((3, 5))
+
+    @staticmethod
+    def relu(x: Any) -> Any:
+        return np.maximum(x, 0)
+
+
+Weights = dict[str, Any]
+WORDS, TOKENS, WIDTH, HEADS, LAYERS = 1000, 128, 256, 8, 4
+CHANNELS = (3, 32, 64, 128)
+
+
+def transformer(lib: Any, w: Weights, ids: Any) -> Any:
+    """A small GPT: what comes after each of some words."""
+    x = lib.take(w["words"], ids, axis=0) + w["places"]
+    for k in range(LAYERS):
+        y = lib.layer_norm(x, w[f"{k}.norm"], w[f"{k}.norm bias"]) @ w[f"{k}.qkv"]
+        heads = y.reshape(TOKENS, 3, HEADS, -1).transpose(1, 2, 0, 3)
+        seen = lib.scaled_dot_product_attention(heads[0], heads[1], heads[2], causal=True)
+        x = x + seen.transpose(1, 0, 2).reshape(TOKENS, WIDTH) @ w[f"{k}.out"]
+        y = lib.layer_norm(x, w[f"{k}.norm"], w[f"{k}.norm bias"]) @ w[f"{k}.up"]
+        x = x + lib.gelu(y, approximate="tanh") @ w[f"{k}.down"]
+    return x @ w["words"].T
+
+
+def convolution_net(lib: Any, w: Weights, image: Any) -> Any:
+    """Three convolutions with a residual one each, pooled, and a score for each of ten classes."""
+    x = image
+    for k in range(len(CHANNELS) - 1):
+        x = lib.relu(lib.conv2d(x, w[f"{k}.first"], w[f"{k}.bias"], padding=1))
+        x = lib.relu(x + lib.conv2d(x, w[f"{k}.second"], w[f"{k}.bias"], padding=1))
+        x = lib.max_pool2d(x, 2)
+    return x.mean((2, 3)) @ w["scores"]
+
+
+def transformer_weights(random: Callable[..., Any]) -> Weights:
+    w = {"words": random(WORDS, WIDTH), "places": random(TOKENS, WIDTH)}
+    for k in range(LAYERS):
+        w[f"{k}.norm"], w[f"{k}.norm bias"] = 1 + random(WIDTH), random(WIDTH)
+        w[f"{k}.qkv"], w[f"{k}.out"] = random(WIDTH, 3 * WIDTH), random(WIDTH, WIDTH)
+        w[f"{k}.up"], w[f"{k}.down"] = random(WIDTH, 4 * WIDTH), random(4 * WIDTH, WIDTH)
+    return w
+
+
+def convolution_weights(random: Callable[..., Any]) -> Weights:
+    w = {"scores": random(CHANNELS[-1], 10)}
+    for k, (inner, outer) in enumerate(itertools.pairwise(CHANNELS)):
+        w[f"{k}.first"], w[f"{k}.second"] = random(outer, inner, 3, 3), random(outer, outer, 3, 3)
+        w[f"{k}.bias"] = random(outer)
+    return w
+
+
+def nets() -> None:
+    title("1. A transformer and a convolution net, in machine code")
     generator = np.random.default_rng(0)
-    left, right = (generator.standard_normal((512, 512)).astype(np.float32) for _ in range(2))
-    a, b = porism.asarray(left), porism.asarray(right)
-    result = (a @ b + 1).relu().softmax()
-    found = porism.kernels(result)
-    start = time.perf_counter()
-    values = result.numpy()
-    seconds = time.perf_counter() - start
-    hidden = np.maximum(left @ right + 1, 0)
-    expected = np.exp(hidden - hidden.max(axis=1, keepdims=True))
-    expected /= expected.sum(axis=1, keepdims=True)
-    console.print(f"{len(found)} kernels for softmax(relu(a @ b + 1)); the second:")
-    for line in found[1].text.splitlines():
-        console.print(f"  {line}", markup=False, highlight=False)
-    error = float(np.abs(values - expected).max())
-    console.print(f"compiled and run in {seconds:.2f} s; at most {error:.0e} from NumPy's result")
 
-    @porism.jit
-    def step(one: porism.Tensor, other: porism.Tensor) -> porism.Tensor:
-        return (one @ other + 1).relu().softmax()
+    def random(*shape: int) -> Any:
+        return (0.05 * generator.standard_normal(shape)).astype(np.float32)
 
-    step(a, b)
+    ids = generator.integers(0, WORDS, TOKENS)
+    compare("transformer", transformer, transformer_weights(random), ids)
+    image = 20 * random(1, 3, 96, 96)
+    compare("convolution net", convolution_net, convolution_weights(random), image)
+
+
+def compare(name: str, net: Callable[..., Any], weights: Weights, data: Any) -> None:
+    """Compile a net, run it, and see whether NumPy gets the same."""
+    jitted = porism.jit(lambda w, x: net(porism, w, x))
+    tensors = {key: porism.asarray(array) for key, array in weights.items()}
+    given = porism.asarray(data)
+    with settings.override(cache=False):  # as on a machine that has never seen it
+        compiled, result = timed(lambda: jitted(tensors, given).numpy())
+    runs = [timed(lambda: jitted(tensors, given))[0] for _ in range(20)]
+    with porism.profile(show=False) as seen:
+        jitted(tensors, given)
+    slow, expected = timed(lambda: net(Arrays, weights, data))
+    error = float(np.abs(result - expected).max() / np.abs(expected).max())
+    assert error < 1e-4, f"the {name} is off by {error}"
+
+    count = sum(array.size for array in weights.values()) / 1e6
+    flops = sum(row.work.flops for row in seen.rows)
+    kernels = sum(row.runs for row in seen.rows)
+    seconds = statistics.median(runs)
+    console.print(f"\n[bold]{name}[/], {count:.1f} million random weights, {flops / 1e9:.2f} GFLOP")
+    console.print(
+        f"  compiled         {compiled:.2f} s, {kernels} kernels, {len(seen.rows)} different"
+    )
+    console.print(f"  a call           {1e3 * seconds:.2f} ms, {flops / seconds / 1e9:.0f} GFLOP/s")
+    console.print(f"  NumPy            {1e3 * slow:.2f} ms; the results are {error:.0e} apart")
+    console.print("  its slowest kernels")
+    for row in seen.rows[:3]:
+        times = f"{row.share:4.0%}  {row.gflops:4.0f} GFLOP/s  {row.gigabytes:4.0f} GB/s"
+        console.print(f"    {times}  {row.runs} x {row.name}", markup=False)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
-    step(a, b)
-    console.print(f"called again through porism.jit: {1e3 * (time.perf_counter() - start):.2f} ms")
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def tensors() -> None:
+    title("2. Tensors become a few kernels")
+    x = porism.asarray(np.ones((64, 100), np.float32))
+    (kernel,) = porism.kernels(x.softmax())
+    console.print("softmax is one, as a careful person would write it:")
+    console.print(textwrap.indent(kernel.text, "  "), markup=False)
+    console.print("porism.explain(x, source=True) shows what it becomes; the end of its assembly:")
+    lines = [line.strip() for line in kernel.source("assembly").splitlines()]
+    vectors = [line.replace("\t", " ") for line in lines if line.startswith("v") and "%" in line]
+    console.print(textwrap.indent("\n".join(vectors[-4:]), "  "), markup=False)
+
+
+# -- below the tensors -----------------------------------------------------------------------------
 
 
 def nodes() -> None:
-    title("2. One node type")
+    title("3. One node type")
     i, j = UOp.range(4, 0), UOp.range(8, 1)
     address = i * 32 + j * 4 + 1
     console.print(f"address              {show(address)}")
@@ -68,7 +198,7 @@ def nodes() -> None:
 
 
 def rules() -> None:
-    title("3. Rules that fire when a node is made")
+    title("4. Rules that fire when a node is made")
     row, column = UOp.range(4, 0), UOp.range(8, 1)
 
     def exactly(op: ops.Op, a: UOp, b: UOp | int) -> UOp:
@@ -89,7 +219,7 @@ def rules() -> None:
 
 
 def proofs() -> None:
-    title("4. Rules are theorems")
+    title("5. Rules are theorems")
     if importlib.util.find_spec("z3") is None:
         console.print("the solver is not installed; ./dev test installs it")
         return
@@ -131,7 +261,7 @@ def block_sum(threads: int, *, with_barrier: bool) -> UOp:
 
 
 def meaning() -> None:
-    title("5. Every graph can be run, and is checked as it runs")
+    title("6. Every graph can be run, and is checked as it runs")
     values = np.arange(16, dtype=np.float32)
     buffers = [Memory.empty(f32, 2), values]
     run_kernel(block_sum(8, with_barrier=True), buffers)
@@ -147,7 +277,7 @@ def meaning() -> None:
 
 
 def speed() -> None:
-    title("6. Speed")
+    title("7. Speed of the rewriting itself")
     names = [UOp.variable(f"i{n}", 0, 31) for n in range(64)]
     count = 100_000
     start = time.perf_counter()
@@ -163,6 +293,7 @@ def speed() -> None:
 
 def main() -> None:
     start = time.perf_counter()
+    nets()
     tensors()
     nodes()
     rules()

@@ -9,6 +9,7 @@ from porism.backends.table import chosen
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.base.store import KINDS, Store, fault_of, location
+from porism.engine import cache_counts
 from porism.engine.cache import made_by, makers, surroundings
 
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
@@ -28,6 +29,7 @@ def info() -> str:
     if entries:
         ages = [time.time() - entry.used for entry in entries]
         rows.append(("last used", f"from {_ago(max(ages))} to {_ago(min(ages))}"))
+    rows.append(("used", _used(kept)))
     own = _own()
     rows.append(("this is", own))
     for maker, many in sorted(makers(kept).items()):
@@ -38,6 +40,7 @@ def info() -> str:
 def clear() -> str:
     """Remove all that is kept, and say what it was."""
     kept = _store()
+    cache_counts.forget(kept.folder)
     removed = kept.clear()
     left = list(kept.entries())
     if left:
@@ -79,6 +82,14 @@ def _state(kept: Store) -> str:
         return "off, by PORISM_CACHE"
     fault = fault_of(kept.folder)
     return f"not used: {fault}" if fault else "on"
+
+
+def _used(kept: Store) -> str:
+    counts = cache_counts.total(kept.folder)
+    return (
+        f"{counts.kernels_found} kernels found and {counts.kernels_made} compiled, "
+        f"{counts.schedules_found} schedules found and {counts.schedules_made} made"
+    )
 
 
 def _own() -> str:
