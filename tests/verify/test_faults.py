@@ -1,0 +1,229 @@
+"""Faults on purpose: each stage made wrong is found out, named, and shown with a counterexample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.dtypes import Space, f32, i8, i32, index
+from porism.base.errors import VerifyError
+from porism.base.target import GENERIC_CPU
+from porism.engine import verification
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.ir.walk import rebuild, substitute, toposort
+from porism.optimize import loops
+from porism.tensor.tensor import Tensor
+from porism.verification.kernel import arranged, lowered
+from porism.verification.report import How
+from tests.block_kernels import SMALL
+from tests.verify.breaking import Change, accesses_changed, break_stage, masked_otherwise, moved
+
+
+def some(*dims: int) -> Any:
+    return porism.asarray(np.ones(dims, np.float32))
+
+
+def product() -> Any:
+    return some(24, 32) @ some(32, 48)
+
+
+def convolution() -> Any:
+    return porism.conv2d(some(1, 3, 9, 9), some(8, 3, 3, 3), padding=1)
+
+
+def fails(tensor: Tensor, monkeypatch: pytest.MonkeyPatch, stage: str, change: Change) -> str:
+    break_stage(monkeypatch, stage, change)
+    monkeypatch.setattr(verification, "_reports", {})
+    with pytest.raises(VerifyError) as caught:
+        porism.verify(tensor)
+    assert caught.value.where is not None
+    assert "for r0" in caught.value.where  # the loops of the kernel
+    assert caught.value.fix is not None
+    assert "report it" in caught.value.fix
+    return str(caught.value)
+
+
+INDEX_STAGES = (
+    "early movement", "split ranges", "symbolic", "shrink ranges", "merge ranges",
+    "symbolic after merging", "arrange loops", "masks on loads", "expand", "symbolic on lanes",
+    "index dtype", "decompose",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", INDEX_STAGES)
+def test_an_index_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = fails(product(), monkeypatch, stage, moved(1))
+    assert f"the stage '{stage}' changed what a kernel reads" in text
+    assert "before: p1[" in text
+    assert "after: p1[" in text
+    assert " = " in text.split("\n    at ")[1]  # the values of the loops
+
+
+@pytest.mark.parametrize("stage", INDEX_STAGES)
+def test_a_store_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = fails(product(), monkeypatch, stage, moved(0))
+    assert f"the stage '{stage}' changed what a kernel writes" in text
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_wrong_mask(by: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = fails(convolution(), monkeypatch, "masks on loads", masked_otherwise(1, by))
+    assert "the stage 'masks on loads' changed what a kernel reads" in text
+    assert ("nothing after" if by < 0 else "nothing before") in text
+
+
+def test_an_access_beyond_its_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def smaller(graph: UOp) -> UOp:
+        pointers = [n for n in toposort(graph) if n.op is ops.PARAM and n.arg == 1]
+        short = {n: UOp(ops.PARAM, n.dtype.element.pointer(size=n.dtype.size - 1), (), 1)
+                 for n in pointers}  # fmt: skip
+        return substitute(graph, short)
+
+    text = fails(product(), monkeypatch, "decompose", smaller)
+    assert "after the stage 'decompose' a kernel leaves its buffer" in text
+    assert "has 767 elements" in text
+    assert "element 767" in text
+
+
+def test_a_store_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(graph: UOp) -> UOp:
+        stores = [n for n in toposort(graph) if n.op is ops.STORE]
+        assert len(stores) > 1
+        return substitute(graph, {stores[-1]: ops.NOOP()})
+
+    text = fails(product(), monkeypatch, "symbolic on lanes", without)
+    assert "the stage 'symbolic on lanes' changed what a kernel writes" in text
+    assert "is not done any more" in text
+
+
+def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shorter(graph: UOp) -> UOp:
+        r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
+        return loops.replaced(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
+
+    text = fails(product(), monkeypatch, "symbolic", shorter)
+    assert "the stage 'symbolic' changed what a kernel writes" in text
+
+
+def test_a_padded_loop_without_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    def longer(graph: UOp) -> UOp:
+        r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
+        return loops.replaced(graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s])
+
+    text = fails(product(), monkeypatch, "symbolic", longer)
+    assert "nothing before" in text
+
+
+def test_a_wrong_copy_into_local_memory() -> None:
+    """What is read through local memory is compared with what was read before."""
+    i, j, k = UOp.range(8, 0), UOp.range(4, 1), UOp.range(4, 2)
+    x, y = (UOp(ops.PARAM, f32.pointer(size=32), (), n) for n in (1, 0))
+    before = ops.SINK(y.index(i * 4 + j).store(x.index(i * 4 + j)).end(i, j))
+
+    def staged(offset: int) -> UOp:
+        memory = UOp(ops.DEFINE_LOCAL, f32.pointer(Space.LOCAL, 4), (), 0)
+        fill = memory.index(k, dtype=f32).store(x.index((i * 4 + k + offset) % 32)).end(k)
+        read = memory.after(fill).index(j, dtype=f32)
+        return ops.SINK(y.index(i * 4 + j).store(read).end(i, j))
+
+    report = arranged(before, staged(0), GENERIC_CPU, {})
+    assert report.counts[How.OPEN] == 0
+    with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel reads"):
+        arranged(before, staged(1), GENERIC_CPU, {})
+
+
+def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrowed(node: UOp) -> UOp | None:
+        at = node.src[1]
+        if node.src[0].op is not ops.PARAM or at.vmax < 128:
+            return None
+        narrow = at.cast(i8.vec(at.dtype.count) if at.dtype.count > 1 else i8).cast(at.dtype)
+        return node.src[0].index(narrow, *node.src[2:], dtype=node.dtype)
+
+    text = fails(product(), monkeypatch, "index dtype", accesses_changed(narrowed))
+    assert "the stage 'index dtype' changed what a kernel" in text
+
+
+# -- parallel iterations ---------------------------------------------------------------------------
+
+
+def shared(kind: Axis, at: Callable[[UOp, UOp], UOp], size: int = 64) -> UOp:
+    r, k = UOp.range(8, 0, kind), UOp.range(8, 1)
+    out = UOp(ops.PARAM, i32.pointer(size=size), (), 0)
+    return ops.SINK(out.index(at(r, k)).store(UOp.const(i32, 1)).end(r, k))
+
+
+@pytest.mark.parametrize(
+    "at", [lambda r, k: k, lambda r, k: r * 7 + k, lambda r, k: (r // 2) * 8 + k]
+)
+def test_threads_that_write_the_same_element(at: Callable[[UOp, UOp], UOp]) -> None:
+    with pytest.raises(VerifyError) as caught:
+        lowered(shared(Axis.THREAD, at), GENERIC_CPU, arranged=True)
+    text = str(caught.value)
+    assert "parallel iterations write the same element" in text
+    assert "# thread" in text
+    assert "r0' = " in text
+    assert "both element " in text
+
+
+@pytest.mark.parametrize(
+    "at", [lambda r, k: r * 8 + k, lambda r, k: k * 8 + r, lambda r, k: (r * 8 + k) % 64]
+)
+def test_threads_that_do_not(at: Callable[[UOp, UOp], UOp]) -> None:
+    rows = lowered(shared(Axis.THREAD, at), GENERIC_CPU, arranged=True)
+    assert {row.how for row in rows} <= {How.PROVED, How.ALL}
+
+
+def test_threads_of_a_block_that_write_the_same_element() -> None:
+    assert lowered(shared(Axis.LOCAL, lambda r, k: r * 8 + k), SMALL, arranged=True)
+    with pytest.raises(VerifyError, match="parallel iterations write the same element"):
+        lowered(shared(Axis.LOCAL, lambda r, k: r // 2 * 8 + k), SMALL, arranged=True)
+
+
+def test_a_gate_keeps_threads_apart() -> None:
+    r = UOp.range(8, 0, Axis.THREAD)
+    out = UOp(ops.PARAM, i32.pointer(size=8), (), 0)
+
+    def kernel(limit: int) -> UOp:
+        at = (r < limit).where(r * 0, UOp(ops.INVALID, r.dtype))
+        return ops.SINK(out.index(at).store(UOp.const(i32, 1)).end(r))
+
+    assert lowered(kernel(1), GENERIC_CPU, arranged=True)
+    with pytest.raises(VerifyError, match="same element"):
+        lowered(kernel(2), GENERIC_CPU, arranged=True)
+
+
+def test_a_loop_is_not_parallel() -> None:
+    assert lowered(shared(Axis.LOOP, lambda r, k: k), GENERIC_CPU, arranged=True)
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def test_an_index_from_data_without_a_gate_is_an_assumption() -> None:
+    i = UOp.range(8, 0)
+    x, w = (UOp(ops.PARAM, i32.pointer(size=8), (), n) for n in (1, 2))
+    y = UOp(ops.PARAM, i32.pointer(size=8), (), 0)
+    at = w.index(i).cast(index)
+    kernel = ops.SINK(y.index(i).store(x.index(at)).end(i))
+    rows = lowered(kernel, GENERIC_CPU, arranged=True)
+    (row,) = [row for row in rows if row.how is How.ASSUMED]
+    assert "what the kernel reads as an index is one" in row.detail
+    gated = ops.SINK(
+        y.index(i)
+        .store(x.index(ops.WHERE((at >= 0) & (at < 8), at, ops.INVALID(dtype=index))))
+        .end(i)
+    )
+    assert all(r.how is not How.ASSUMED for r in lowered(gated, GENERIC_CPU, arranged=True))
+
+
+def test_rebuilding_changes_nothing() -> None:
+    """The tools that break a graph do not break it by themselves."""
+    kernel = shared(Axis.LOOP, lambda r, k: r * 8 + k)
+    assert rebuild(kernel, lambda node, src: node.replace(src)) is kernel

@@ -1,0 +1,150 @@
+"""Verify mode: right programs pass, mostly by proof, and the report says how."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.settings import settings
+from porism.optimize.actions import Action
+from porism.tensor.tensor import Tensor
+from porism.verification import claims, kernel
+from porism.verification.report import Check, How, Report
+
+N = porism.Variable("n", 1, 6)
+
+
+def some(*dims: int) -> Any:
+    count = int(np.prod(dims))
+    return porism.asarray((np.arange(count) % 7).astype(np.float32).reshape(dims))
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "elementwise": lambda: some(1000, 99) * 2 + 1,
+    "matmul": lambda: some(64, 48) @ some(48, 80),
+    "odd matmul": lambda: some(100, 37) @ some(37, 53),
+    "large matmul": lambda: some(256, 256) @ some(256, 256),
+    "convolution": lambda: porism.conv2d(some(1, 8, 20, 20), some(16, 8, 3, 3), padding=1),
+    "strided convolution": lambda: porism.conv2d(
+        some(2, 4, 9, 9), some(8, 4, 3, 3), padding=1, stride=2
+    ),
+    "softmax": lambda: some(64, 100).softmax(),
+    "attention": lambda: porism.scaled_dot_product_attention(*[some(1, 4, 32, 16)] * 3),
+    "cumulative sum": lambda: some(8, 100).cumsum(axis=1),
+    "gather": lambda: some(64, 10)[porism.asarray(np.arange(5))],
+    "concat": lambda: porism.concat([some(3, 4), some(5, 4), some(2, 4)]) * 2,
+    "pad": lambda: porism.pad(some(7, 9), ((1, 2), (3, 1))),
+    "flip and step": lambda: some(37, 20).flip(0)[::2, 1:],
+    "pool": lambda: porism.max_pool2d(some(1, 4, 20, 20), 3, stride=2, padding=1),
+    "transpose": lambda: some(64, 48).T + some(48, 64),
+    "argmax": lambda: some(37, 20).argmax(axis=1),
+    "sort": lambda: some(37).sort(),
+    "symbolic slice": lambda: some(6, 4)[: N.bind(3)] * 2,
+    "symbolic product": lambda: some(6, 4)[: N.bind(3)] @ some(4, 6),
+    "large sum": lambda: some(100_000).sum(),
+    "random": lambda: porism.rand(100),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_right_programs_pass(name: str) -> None:
+    report = porism.verify(PROGRAMS[name]())
+    assert report.rows
+    sure = report.share(How.PROVED) + report.share(How.ALL)
+    assert sure >= (0.6 if name == "gather" else 0.95), str(report)
+    assert {row.check for row in report.rows} >= {Check.BOUNDS}
+    assert not report.note
+
+
+def test_nothing_to_compile_is_nothing_to_verify() -> None:
+    assert porism.verify(porism.asarray([1.0])).rows == ()
+    with pytest.raises(porism.base.errors.PorismError, match="a float is not compiled"):
+        porism.verify(1.0)
+
+
+def test_threads_are_compared() -> None:
+    report = porism.verify(some(512, 512) + 1)
+    writes = [row for row in report.rows if row.check is Check.WRITES]
+    assert writes
+    assert all(row.how is How.PROVED for row in writes)
+
+
+def test_the_setting_checks_each_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Report] = []
+    real = kernel.verified
+
+    def watched(*arguments: Any) -> Report:
+        seen.append(real(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(kernel, "verified", watched)
+    x = some(5, 7)
+    with settings.override(verify=1):
+        np.testing.assert_array_equal((x * 3 + 0.5).numpy(), x.numpy() * 3 + 0.5)
+
+        @porism.jit
+        def f(a: Tensor) -> Any:
+            return (a * 5 + 0.25).sum(axis=0)
+
+        for _ in range(3):
+            np.testing.assert_allclose(f(x).numpy(), (x.numpy() * 5 + 0.25).sum(0))
+    assert len(seen) == 2  # the same graph once
+    assert all(report.rows for report in seen)
+
+
+def test_debug_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    with settings.override(verify=1, debug=1):
+        (some(3, 11) * 7).realize()
+    assert "porism: verified 1 kernel: " in capsys.readouterr().err
+
+
+# -- after actions ---------------------------------------------------------------------------------
+
+ACTIONS: dict[str, list[Action]] = {
+    "nothing": [],
+    "lanes and threads": [porism.Upcast("r1", 16), porism.Upcast("r0", 4), porism.Thread("r0_0")],
+    "far apart": [porism.Upcast("r1", 4, top=True), porism.Unroll("r2", 4, top=True)],
+    "padded": [porism.PadTo("r0", 8), porism.Upcast("r0", 8)],
+    "swapped": [porism.Swap("r0", "r1"), porism.Upcast("r1", 8)],
+    "split twice": [porism.Upcast("r1", 16), porism.Upcast("r1_0", 2)],
+    "staged": [porism.Upcast("r1", 16), porism.Stage(2, ("r2", "r1_1"))],
+    "staged and padded": [porism.PadTo("r0", 8), porism.Stage(1, ("r0", "r2"))],
+}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_kernels_after_actions(name: str) -> None:
+    (found,) = porism.kernels(some(12, 32) @ some(32, 64))
+    report = porism.opt(found, ACTIONS[name]).verify()
+    assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
+
+
+# -- without a solver ------------------------------------------------------------------------------
+
+
+def test_without_a_solver_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in sys.modules if n.startswith("porism.prove")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "z3", None)
+    assert claims.solver() is None
+    x = porism.conv2d(some(1, 3, 11, 13), some(4, 3, 3, 3), padding=1)
+    report = porism.verify(x)
+    assert "pip install z3-solver" in report.note
+    assert report.note in report.summary
+    assert report.counts[How.ALL] + report.counts[How.SAMPLED] > 0
+    assert report.share(How.PROVED) > 0.5  # by sums
+
+
+def test_the_report_names_what_is_not_proved() -> None:
+    report = porism.verify(some(30, 5)[porism.asarray(np.arange(7))] * 3)
+    text = str(report)
+    for row in report.rows:
+        assert (row.detail in text) or row.how is How.PROVED
+    kinds = {How.PROVED: "proved", How.ALL: "checked for all ", How.SAMPLED: "sampled"}
+    for row in report.rows:
+        assert row.detail.startswith(kinds[row.how])
