@@ -1,0 +1,168 @@
+"""A worker: the program of a process that compiles and times candidates for its crew.
+
+It reads jobs as lines of JSON and answers each with one. What goes wrong in it, a compiler or a
+kernel that crashes or never ends, ends this process and nothing else.
+
+    compile    a kernel and actions → its machine code
+    open       a kernel and the machine code of the heuristic → data, the wanted result, the time
+    time       machine code → its time, if the result is the wanted one
+    duel       machine code → its time and that of the heuristic, by turns
+    tune       kernels → the best actions for each, with workers of its own
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from porism.backends.function import Function, function
+from porism.backends.table import native
+from porism.base.errors import PorismError
+from porism.engine.crew import Answer, Job
+from porism.engine.timing import Bench
+from porism.ir.arguments import Limits
+from porism.ir.node import UOp
+from porism.ir.text import parse, to_text
+from porism.optimize.known_actions import read_actions, write_actions
+from porism.pipeline import to_lines
+
+NAME: Final = "kernel"
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(text: str) -> UOp:
+    return parse(text, Limits(characters=1 << 28, nodes=1 << 22))
+
+
+def compiled(job: Job) -> Answer:
+    """A kernel with its loops as actions arrange them, or the heuristic, in machine code."""
+    backend = native()
+    assert backend.objects is not None
+    given = job["actions"]
+    actions = None if given is None else read_actions(given)
+    lines = to_lines(_kernel(job["kernel"]), backend.target(), actions=actions)
+    code = backend.objects.build([(NAME, lines)])
+    made = function(lines, 0, None)
+    return {
+        "code": base64.b64encode(code).decode(),
+        "buffers": made.buffers,
+        "variables": made.variables,
+        "parallel": None if made.parallel is None else to_text(made.parallel),
+    }
+
+
+def linked(made: Mapping[str, Any]) -> Function:
+    """The function in machine code that came from another process."""
+    objects = native().objects
+    assert objects is not None
+    addresses, alive = objects.link(base64.b64decode(made["code"]), [NAME])
+    parallel = made["parallel"]
+    return Function(
+        addresses[NAME],
+        tuple(made["buffers"]),
+        tuple(made["variables"]),
+        None if parallel is None else parse(parallel),
+        alive,
+    )
+
+
+_benches: list[Bench] = []
+"""The one that is open."""
+
+
+def opened(job: Job) -> Answer:
+    """Make data for a kernel, and run it once as the heuristic arranges it."""
+    _benches[:] = [Bench(_kernel(job["kernel"]), linked(job["made"]))]
+    return {"seconds": _benches[0].time(_benches[0].wanted_by, None)}
+
+
+def timed(job: Job) -> Answer:
+    """Check and time a candidate."""
+    (bench,) = _benches
+    candidate = linked(job["made"])
+    wrong = bench.fault(candidate)
+    return {"wrong": wrong} if wrong else {"seconds": bench.time(candidate, job["bar"])}
+
+
+def duelled(job: Job) -> Answer:
+    """Time a candidate and the heuristic's kernel by turns."""
+    (bench,) = _benches
+    before, after = bench.duel(linked(job["made"]))
+    return {"before": before, "after": after}
+
+
+def all_tuned(job: Job) -> Answer:
+    """Tune kernels, until the time is over or whoever asked is gone."""
+    from porism.engine import tuned, tuning
+
+    kernels = [_kernel(text) for text in job["kernels"]]
+    parent = os.getppid()
+
+    def listen(state: tuning.State) -> None:
+        if os.getppid() != parent:
+            raise KeyboardInterrupt
+
+    backend = native()
+    width, seconds = job["width"], job["seconds"]
+    nice = 0  # workers have the priority of this process
+    tuning.tune(kernels, backend, width=width, seconds=seconds, nice=nice, listener=listen)
+    known = tuned.Tunings(backend)
+    found = [(place, known.get(kernel)) for place, kernel in enumerate(kernels)]
+    return {
+        "tuned": [
+            [place, write_actions(each.actions), each.before, each.after]
+            for place, each in found
+            if each is not None
+        ]
+    }
+
+
+JOBS: Final[Mapping[str, Callable[[Job], Answer]]] = {
+    "compile": compiled,
+    "open": opened,
+    "time": timed,
+    "duel": duelled,
+    "tune": all_tuned,
+}
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """End this process when something takes longer, even if whoever asked is gone."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def main() -> None:
+    """Do jobs until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever prints does not answer
+    if len(sys.argv) > 1 and hasattr(os, "nice"):
+        os.nice(int(sys.argv[1]))
+    for line in sys.stdin:
+        job = json.loads(line)
+        with limited(job["limit"]):
+            try:
+                answer = JOBS[job["job"]](job)
+            except PorismError as error:
+                answer = {"error": error.what}
+            except (Exception, RecursionError) as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

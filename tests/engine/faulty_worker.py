@@ -1,0 +1,59 @@
+"""A worker that compiles something else than it was asked for, now and then, on purpose.
+
+Which candidates it spoils depends on their actions alone. What it makes of them is a real kernel,
+that crashes, never ends, or computes something else when it is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+
+from porism.engine import worker
+from porism.engine.crew import Answer, Job
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.text import to_text
+from porism.ir.walk import substitute, toposort
+
+FAULTS = ("crash", "hang", "wrong", "compiler")
+FAR = 1 << 44
+LONG = 1 << 60
+
+
+def fault_of(actions: list[object]) -> str | None:
+    """What is wrong with a candidate on purpose: with about one in eight."""
+    number = int.from_bytes(hashlib.sha256(json.dumps(actions).encode()).digest()[:4], "little")
+    return FAULTS[number % 32] if number % 32 < len(FAULTS) else None
+
+
+def spoiled(kernel: UOp, fault: str) -> UOp:
+    (store,) = [n for n in toposort(kernel) if n.op is ops.STORE]
+    place, value = store.src
+    if fault == "crash":
+        return substitute(kernel, {place: place.replace((place.src[0], place.src[1] + FAR))})
+    if fault == "wrong":
+        return substitute(kernel, {store: store.replace((place, value + 1))})
+    (total,) = [n for n in toposort(kernel) if n.op is ops.REDUCE]
+    counter = UOp.range(LONG, 99, total.src[1].arg[1])
+    longer = (total.src[0] + counter.cast(total.dtype)).reduce(ops.ADD, *total.src[1:], counter)
+    return substitute(kernel, {total: longer})
+
+
+def compiled(job: Job) -> Answer:
+    fault = None if job["actions"] is None else fault_of(job["actions"])
+    if fault == "compiler":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault is not None:
+        kernel = to_text(spoiled(worker._kernel(job["kernel"]), fault))
+        job = {**job, "kernel": kernel, "actions": []}
+    return HONEST(job)
+
+
+HONEST = worker.JOBS["compile"]
+
+if __name__ == "__main__":
+    worker.JOBS = {**worker.JOBS, "compile": compiled}  # type: ignore[misc]
+    worker.main()

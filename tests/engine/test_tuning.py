@@ -1,0 +1,269 @@
+"""Kernels are tuned in processes of their own, whatever candidates do there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.table import BACKENDS
+from porism.base.settings import settings
+from porism.engine import program, tuned, tuning
+from porism.engine.crew import Crew, Fault, Job
+from porism.engine.trial import Trial, difference, expected, parameters, tolerance, values_of
+from porism.ir.node import UOp
+from porism.ir.text import to_text
+from porism.optimize import heuristic
+from porism.optimize.known_actions import write_actions
+from porism.optimize.search import search
+from porism.pipeline import to_loops
+from tests.engine import faulty_worker
+
+ROOT = Path(__file__).parents[2]
+LLVM = BACKENDS["llvm"]
+FAULTY = "tests.engine.faulty_worker"
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(tuning, "_considered", set())
+    tuned.forget()
+    with settings.override(cache=False, check=False):
+        yield
+    tuned.forget()
+
+
+def product(rows: int = 24, terms: int = 32, columns: int = 48) -> UOp:
+    shapes = ((rows, terms), (terms, columns))
+    a, b = (porism.asarray(np.ones(s, np.float32)) for s in shapes)
+    (kernel,) = porism.kernels(a @ b)
+    node: UOp = kernel.node
+    return node
+
+
+def is_right(kernel: UOp, actions: Any) -> bool:
+    """Whether a kernel computes what the evaluator does, after some actions."""
+    generator = np.random.default_rng(3)
+    data = {
+        number: values_of(generator, pointer.dtype.element, pointer.dtype.size)
+        for number, pointer in parameters(kernel).items()
+    }
+    wanted = expected(kernel, data, {})
+    Trial(to_loops(kernel, LLVM.target(), actions=actions), LLVM).run(data, {})
+    return difference(wanted, data[0])[0] <= tolerance(wanted)
+
+
+def compiling(text: str, actions: list[object] | None = None) -> Job:
+    return {"job": "compile", "kernel": text, "actions": actions}
+
+
+# -- a crew ----------------------------------------------------------------------------------------
+
+
+def test_a_crew_answers_every_job() -> None:
+    texts = [to_text(product(8, 8, 4)), to_text(product(8, 8, 8)), "none"]
+    with Crew(2) as crew:
+        answers = dict(crew.each([compiling(text) for text in texts], 20))
+    for number in (0, 1):
+        answer = answers[number]
+        assert isinstance(answer, dict)
+        assert sorted(answer) == ["buffers", "code", "parallel", "variables"]
+    assert answers[2] == {"error": "expected a node's number such as %0, found 'n'"}
+    assert crew.replaced == 0
+
+
+def test_a_worker_that_dies_is_replaced_and_the_others_go_on() -> None:
+    lists: list[list[object]] = [[["Thread", {"axis": f"r{n}"}]] for n in range(40)]
+    jobs = [compiling(to_text(product()), actions) for actions in lists]
+    dying = [n for n, each in enumerate(lists) if faulty_worker.fault_of(each) == "compiler"]
+    assert dying
+    with Crew(2, command=FAULTY) as crew:
+        answers = dict(crew.each(jobs, 20))
+    assert [answers[n] for n in dying] == [Fault("crashed, SIGSEGV")] * len(dying)
+    assert crew.replaced == len(dying)
+    assert len(answers) == len(jobs)
+
+
+def test_what_hangs_is_ended() -> None:
+    kernel = product()
+    texts = [to_text(faulty_worker.spoiled(kernel, "hang")), to_text(kernel)]
+    with Crew(1) as compilers, Crew(1) as timers:
+        (_, made), (_, sound) = compilers.each([compiling(text, []) for text in texts], 20)
+        assert isinstance(timers.open({"job": "open", "kernel": texts[1], "made": sound}, 20), dict)
+        ((_, answer),) = timers.each([{"job": "time", "made": made, "bar": 1.0}], 0.3)
+        assert answer == Fault("hung")
+        ((_, answer),) = timers.each([{"job": "time", "made": sound, "bar": 1.0}], 5)
+        assert isinstance(answer, dict)
+        assert answer["seconds"] > 0
+
+
+def test_workers_leave_when_the_crew_is_gone() -> None:
+    crew = Crew(1)
+    list(crew.each([compiling("")], 20))
+    (worker,) = crew._workers
+    assert worker.process.stdin is not None
+    worker.process.stdin.close()  # as when this process ends
+    assert worker.process.wait(20) == 0
+    crew.close()
+
+
+# -- a search over candidates of which some are bad ------------------------------------------------
+
+
+def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "RUN_SECONDS", 0.25)
+    kernel = product()
+    target = LLVM.target()
+    base = to_loops(kernel, target, arrange=False)
+    start = heuristic.chosen(base, target)
+    with Crew(2, command=FAULTY) as compilers, Crew(1, command=FAULTY) as timers:
+        tuner = tuning._Tuner(kernel, LLVM, compilers, timers)
+        tuning._compile_all([tuner], compilers)
+        tuner.open()
+        assert not tuner.trouble
+        found = search(
+            base, target, start, tuner.before, tuner.measure,
+            width=6, go_on=lambda found: found.tried < 200,
+        )  # fmt: skip
+        actions, before, after = tuner.decided(found, start)
+    assert found.tried >= 200
+    assert set(found.faults) >= {
+        "crashed, SIGSEGV while it was compiled",
+        "crashed, SIGSEGV while it was run",
+        "hung while it was run",
+        "gave a wrong result",
+    }
+    assert after <= before
+    for _, kept in found.good:
+        assert faulty_worker.fault_of(write_actions(kept)) is None or kept == start
+    assert is_right(kernel, actions)
+
+
+def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "CLEARLY", 0.0)
+    kernel = product()
+    (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
+    target = LLVM.target()
+    assert report.actions == heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+    assert report.before == report.after
+
+
+def test_a_kernel_that_cannot_be_run_is_left_alone() -> None:
+    kernel = faulty_worker.spoiled(product(), "crash")
+    (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
+    assert report.trouble == "crashed, SIGSEGV"
+    assert not tuned.known_actions([kernel], LLVM)
+
+
+def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
+    large, small = product(96, 256, 96), product(2, 2, 2)
+    begin = time.monotonic()
+    made = tuning.tune([large, small, large], LLVM, width=2, seconds=2)
+    assert [report.flops for report in made] == [2 * 96 * 256 * 96]
+    assert time.monotonic() - begin < 60
+    assert tuning.tune([large], LLVM, width=2, seconds=100) == []  # it is known
+
+
+def test_symbolic_kernels_and_other_types_are_tuned() -> None:
+    n = porism.Variable("n", 1, 40)
+    x = porism.asarray(np.ones((40, 16), np.float16))[: n.bind(7)]
+    for kernel in porism.kernels(x.sum(0), porism.asarray(np.arange(300) % 7).cumsum(0)):
+        (report,) = tuning.tune([kernel.node], LLVM, width=2, seconds=1.5)
+        assert not report.trouble
+        assert "gave a wrong result" not in report.faults
+
+
+# -- interrupts ------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_keeps_the_best_so_far() -> None:
+    def listen(state: tuning.State) -> None:
+        if state.tried >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tuning.tune([product()], LLVM, width=2, seconds=60, listener=listen)
+    assert tuning.reports[-1].tried >= 4
+    assert list(tuned.known_actions([product()], LLVM)) == [product()]
+    (function,) = program.compiled([product()])
+    assert function.address
+
+
+SCRIPT = """
+from contextlib import contextmanager
+import numpy as np
+import porism
+from porism.engine import tuning_progress
+
+@contextmanager
+def shown():
+    yield lambda state: state.tried and print("some are tried", flush=True)
+
+tuning_progress.shown = shown
+x = porism.asarray(np.ones((64, 64), np.float32))
+(x @ x).realize()
+"""
+
+
+def test_control_c_ends_a_program_that_is_being_tuned(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "porism", "tune", "--seconds", "100", str(script)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PORISM_CACHE": "1", "PORISM_CACHE_DIR": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "some are tried\n"
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "candidates" in out, errors
+    assert not errors
+
+
+# -- the settings ----------------------------------------------------------------------------------
+
+
+def test_new_kernels_are_tuned_when_the_setting_asks_for_it() -> None:
+    x = porism.asarray(np.ones((40, 40), np.float32))
+    before = len(tuning.reports)
+    with settings.override(beam_seconds=1):
+        result = (x @ x + 1).realize(beam=2)
+    assert len(tuning.reports) == before + 1
+    assert (result.numpy() == 41).all()
+    assert (x @ x + 1).realize(beam=2).shape == (40, 40)
+    assert len(tuning.reports) == before + 1  # it is known
+
+
+def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
+    done: list[float] = []
+
+    def other() -> None:
+        done.append((porism.asarray(np.ones(1000, np.float32)) * 3.5).sum().item())
+
+    def listen(state: tuning.State) -> None:
+        if not done:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join(60)
+
+    tuning.tune([product()], LLVM, width=2, seconds=1, listener=listen)
+    assert done == [3500.0]
