@@ -1,0 +1,23 @@
+"""Sums of products are added up in one step where the machine has an instruction for it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU
+from porism.ir import ops
+from porism.pipeline import to_lines
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_a_machine_without_fma_gets_none(has: bool) -> None:
+    assert "MULACC" not in GENERIC_CPU.ops
+    more = GENERIC_CPU.ops | {"MULACC"}
+    target = dataclasses.replace(GENERIC_CPU, ops=more) if has else GENERIC_CPU
+    x = porism.asarray(np.ones((24, 24), np.float32))
+    (kernel,) = porism.kernels(x @ x)
+    assert any(line.op is ops.MULACC for line in to_lines(kernel.node, target)) == has
