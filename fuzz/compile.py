@@ -6,6 +6,7 @@ change, or a function is approximated, a difference counts if it is larger than 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -19,7 +20,7 @@ from fuzz.search import search
 from porism.backends.table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
-from porism.base.errors import TypeMismatch
+from porism.base.errors import PorismError, TypeMismatch
 from porism.engine.realize import request
 from porism.engine.sizes import size_of
 from porism.engine.storage import held, realized
@@ -31,8 +32,22 @@ from porism.ir.expression import show
 from porism.ir.node import UOp, raw
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
-from porism.optimize.actions import Action, NoLocals, PadTo, Swap, Thread, Unroll, Upcast
+from porism.optimize.actions import (
+    Action,
+    Cover,
+    Move,
+    NoLocals,
+    PadTo,
+    Split,
+    Swap,
+    Thread,
+    Unroll,
+    Upcast,
+)
+from porism.optimize.blocking import Block
 from porism.optimize.loops import ranges_of
+from porism.optimize.merging import Merge
+from porism.optimize.staging import Stage
 from porism.pipeline import to_loops, to_schedule
 from porism.schedule.schedule import Buffer, Role, Schedule
 from tests.backends.running import random_data, small_numbers
@@ -59,7 +74,7 @@ def random_action(data: st.DataObject, names: Sequence[str]) -> Action:
     """An action on loops with these names, legal or not."""
     name = data.draw(st.sampled_from(names))
     amount = data.draw(st.sampled_from((2, 3, 4, 5, 7, 8, 16)))
-    kind = data.draw(st.integers(0, 6))
+    kind = data.draw(st.integers(0, 9))
     if kind < 2:
         return Upcast(name, amount, top=data.draw(st.booleans()))
     if kind < 4:
@@ -68,6 +83,16 @@ def random_action(data: st.DataObject, names: Sequence[str]) -> Action:
         return PadTo(name, amount)
     if kind == 5:
         return Swap(name, data.draw(st.sampled_from(names)))
+    if kind == 6:
+        return data.draw(st.sampled_from((Split(name, amount), Cover(name, amount))))
+    if kind == 7:
+        other = data.draw(st.sampled_from(names))
+        return data.draw(st.sampled_from((Move(name, other), Merge(name, other))))
+    if kind == 8:
+        axes = st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)
+        stage = Stage(data.draw(st.integers(1, 2)), tuple(data.draw(axes)))
+        block = Block(name, amount // 2, data.draw(st.sampled_from(names)))
+        return data.draw(st.sampled_from((stage, block)))
     return data.draw(st.sampled_from((Thread(name), NoLocals())))
 
 
@@ -182,6 +207,21 @@ def _nudged(
     return expected(kernel, changed, variables)
 
 
+@functools.cache
+def has_compiler() -> bool:
+    """Whether the C backend can be used here."""
+    try:
+        BACKENDS["c"].target()
+    except PorismError:
+        return False
+    return True
+
+
+def in_c(data: st.DataObject) -> bool:
+    """Whether a kernel is compiled by the compiler of the system: a few are, since that is slow."""
+    return data.draw(st.integers(0, 11)) == 11 and has_compiler()
+
+
 def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
           data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
     """Compare a kernel, whose loops are arranged at random, with the evaluator."""
@@ -190,7 +230,7 @@ def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int
         changed, actions = to_loops(kernel, LLVM.target()), []
         note("arranged by the heuristic")
     signs = not has_extremes(kernel)
-    trial = Trial(changed, LLVM)
+    trial = Trial(changed, BACKENDS["c"] if in_c(data) else LLVM)
     found = {**buffers, 0: buffers[0].copy()}
     trial.run(found, variables)
     if order_matters(kernel) and (may_overflow(kernel) or not tame):

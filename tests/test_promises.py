@@ -296,7 +296,6 @@ def test_an_assigned_slice_is_one_pass() -> None:
     assert x.sum().item() == 32
 
 
-@pytest.mark.xfail(reason="every element looks through all indices for the last that means it")
 def test_assigning_by_indices_costs_what_it_touches() -> None:
     """`x[indices] = values` costs the size of x and that of the values, not their product."""
     x = porism.asarray(np.zeros((TABLE_ROWS, 8), np.float32))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize("name", ["README.md"])
 def test_examples(name: str) -> None:
-    flags = doctest.NORMALIZE_WHITESPACE
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     result = doctest.testfile(str(ROOT / name), module_relative=False, optionflags=flags)
     assert result.attempted > 5
     assert result.failed == 0

@@ -3,11 +3,13 @@
 porism version      the version
 porism settings     the environment variables and their values
 porism ops          every op of the intermediate representation
-porism demo         a short tour
+porism demo         two nets beside NumPy, and a short tour
 porism rules        the rewrite rules, with what each states
 porism prove        the proof of every rewrite rule, or of one that is typed
 porism simplify     an index expression made simpler
 porism cache        what is kept on disk, and its removal
+porism tune         a program whose kernels are tuned, and the tuning cache
+porism doctor       what was found on this machine, and whether all works there
 """
 
 from __future__ import annotations
@@ -213,15 +215,56 @@ def _cache(options: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print all of it as a JSON object")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from porism.doctor import report
+
+    return report.run(__version__, as_json=options.json)
+
+
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "porism tune [--beam N] [--seconds N] SCRIPT [ARGUMENT...]\n"
+        "       porism tune export FILE | import FILE | info | clear"
+    )
+    parser.add_argument("--beam", type=int, default=4, help="how many are kept in each round")
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="for the new kernels of a computation together"
+    )
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="a program that is run with its kernels tuned; or export FILE, import FILE, info, "
+        "clear, for what was found",
+    )
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from porism.engine import tuning_command
+
+    return tuning_command.run(options.words, options.beam, options.seconds)
+
+
 COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
     Command("ops", "print every op of the intermediate representation", _ops, _ops_arguments),
-    Command("demo", "a short tour of the compiler", _demo),
+    Command("demo", "two nets beside NumPy, and a short tour of the compiler", _demo),
     Command("rules", "list the rewrite rules", _rules, _rules_arguments),
     Command("prove", "prove the rewrite rules", _prove, _prove_arguments),
     Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
     Command("cache", "what compiled kernels are kept on disk", _cache, _cache_arguments),
+    Command("tune", "tune the kernels of a program", _tune, _tune_arguments),
+    Command(
+        "doctor",
+        "what Porism finds on this machine, and a self-test of a few seconds",
+        _doctor,
+        _doctor_arguments,
+    ),
 )
 
 

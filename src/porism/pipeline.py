@@ -12,7 +12,7 @@ that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from porism.lower.machine import Machine
 from porism.lower.private_memory import private_memory
 from porism.lower.tensor_cores import tensor_cores
 from porism.optimize import heuristic
+from porism.optimize.actions import Action, apply_all
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
@@ -48,6 +49,7 @@ from porism.schedule.kernels import Call, kernels
 from porism.schedule.movement import early_movement
 from porism.schedule.rangeify import Ranged, rangeify
 from porism.schedule.ranges import flatten_ends, merge_ranges, split_ranges
+from porism.schedule.scattering import scatter
 from porism.schedule.schedule import Assigned, Schedule, schedule
 from porism.schedule.split_reductions import split_reductions
 from porism.schedule.symbolic import symbolic
@@ -97,6 +99,7 @@ RANGED_STAGES: Final = (
 KERNEL_STAGES: Final = (
     Stage("early movement", early_movement, KERNEL),
     Stage("flatten ends", flatten_ends, KERNEL),
+    Stage("scatter", scatter, KERNEL),
     Stage("split ranges", split_ranges, KERNEL),
     Stage("symbolic", symbolic, KERNEL),
     Stage("shrink ranges", shrink_ranges, KERNEL),
@@ -197,22 +200,44 @@ def to_kernel(kernel: UOp) -> UOp:
     return done
 
 
-def to_loops(kernel: UOp, target: Target, *, arrange: bool = True) -> UOp:
-    """A kernel with its loops arranged for a target; if not `arrange`, as actions take it."""
+def to_loops(
+    kernel: UOp, target: Target, *, arrange: bool = True, actions: Sequence[Action] | None = None
+) -> UOp:
+    """A kernel with its loops arranged for a target; if not `arrange`, as actions take it.
+
+    Actions that are given take the place of the heuristic's.
+    """
     for stage in TARGET_STAGES[: _ARRANGING + arrange]:
-        kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
+        kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
     return kernel
 
 
-def to_lines(kernel: UOp, target: Target, *, arranged: bool = False) -> list[UOp]:
-    """From a kernel to a list of what a machine does; one that is `arranged` keeps its loops."""
+def to_lines(
+    kernel: UOp,
+    target: Target,
+    *,
+    arranged: bool = False,
+    actions: Sequence[Action] | None = None,
+) -> list[UOp]:
+    """From a kernel to a list of what a machine does; one that is `arranged` keeps its loops.
+
+    Actions that are given take the place of the heuristic's.
+    """
     with quiet_collector():
         for stage in TARGET_STAGES[(_ARRANGING + 1) * arranged :]:
-            kernel = _seen(stage.name, stage.leaves, stage.run(kernel, target))
-        lines = linearize(kernel)
+            kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
+        lines = linearize(kernel, fused="MULACC" in target.ops)
     if settings.check:
         levels.check_linear(lines, "linearize")
     return lines
+
+
+def _by_actions(
+    stage: TargetStage, actions: Sequence[Action] | None
+) -> Callable[[UOp, Target], UOp]:
+    if actions is None or stage is not TARGET_STAGES[_ARRANGING]:
+        return stage.run
+    return lambda kernel, target: apply_all(kernel, actions, target)
 
 
 def _assigned(graph: UOp) -> list[Assigned]:

@@ -16,9 +16,10 @@ LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
-    ("nn", "frontends", "simplifier", "viz"),
+    ("nn", "frontends", "simplifier", "viz", "doctor"),
     ("tensor",),
     ("engine",),
+    ("verification",),
     ("pipeline",),
     ("schedule", "optimize", "lower", "backends", "prove"),
     ("rules",),

@@ -6,7 +6,7 @@ What belongs to one is imported when it is first used: none costs anything to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +25,8 @@ class Objects:
 
     version: Callable[[], str]
     """The compiler and the machine it compiles for, in words."""
-    build: Callable[[Mapping[str, Lines]], bytes]
-    """Kernels by name as machine code."""
+    build: Callable[[Iterable[tuple[str, Lines]]], bytes]
+    """Kernels with their names as machine code; they may be lowered while others are compiled."""
     link: Callable[[bytes, Sequence[str]], tuple[Mapping[str, int], object]]
     """The addresses of kernels by name, and what has to live as long as they are called."""
 
@@ -45,6 +45,8 @@ class Backend:
     """The text of a kernel of some name, for people."""
     objects: Objects | None = None
     """How its machine code is kept on disk; None where it is not."""
+    assembly: Callable[[Lines, str], str] | None = None
+    """The machine code of a kernel of some name, for people."""
 
 
 def _llvm_target() -> Target:
@@ -65,16 +67,16 @@ def _llvm_version() -> str:
     return version()
 
 
-def _llvm_build(named: Mapping[str, Lines]) -> bytes:
+def _llvm_build(named: Iterable[tuple[str, Lines]]) -> bytes:
     from porism.backends.llvm.library import build
 
     return build(named)
 
 
 def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
-    from porism.backends.llvm.linking import link_object
+    from porism.backends.llvm.library import link
 
-    linked = link_object(code, names)
+    linked = link(code, names)
     return linked.addresses, linked
 
 
@@ -82,6 +84,13 @@ def _llvm_source(lines: Lines, name: str) -> str:
     from porism.backends.llvm.render import Renderer
 
     return Renderer(name, lines).text()
+
+
+def _llvm_assembly(lines: Lines, name: str) -> str:
+    from porism.backends.llvm.compile import assembly
+    from porism.backends.llvm.library import module
+
+    return assembly(module({name: lines}))
 
 
 def _c_target() -> Target:
@@ -102,10 +111,10 @@ def _c_version() -> str:
     return version()
 
 
-def _c_build(named: Mapping[str, Lines]) -> bytes:
+def _c_build(named: Iterable[tuple[str, Lines]]) -> bytes:
     from porism.backends.c.compile import build
 
-    return build(named)
+    return build(dict(named))
 
 
 def _c_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
@@ -120,6 +129,13 @@ def _c_source(lines: Lines, name: str) -> str:
     return text(lines, name)
 
 
+def _c_assembly(lines: Lines, name: str) -> str:
+    from porism.backends.c.compile import assembly
+    from porism.backends.c.render import text
+
+    return assembly(text(lines, name))
+
+
 BACKENDS: Final[Mapping[str, Backend]] = {
     row.name: row
     for row in (
@@ -130,6 +146,7 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             _llvm_load,
             _llvm_source,
             Objects(_llvm_version, _llvm_build, _llvm_link),
+            _llvm_assembly,
         ),
         Backend(
             "c",
@@ -138,6 +155,7 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             _c_load,
             _c_source,
             Objects(_c_version, _c_build, _c_link),
+            _c_assembly,
         ),
         Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
     )

@@ -122,6 +122,10 @@ class ActionError(PorismError):
     """A change of a kernel's loops that is not legal there."""
 
 
+class VerifyError(PorismError):
+    """A compile that verify mode has found wrong: see docs/verify.md."""
+
+
 class ParseError(PorismError):
     """Text that is not in the grammar; points at the column where reading stopped.
 

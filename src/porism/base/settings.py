@@ -158,15 +158,27 @@ class Settings:
     __slots__ = ()
 
     debug = Integer(
-        0, "How much the compiler tells about its work: nothing at 0, more at each step.",
+        0, "How much is told on the standard error: nothing at 0; at 1 every kernel that runs with "
+        "its time and speed, and why functions are traced; at 2 also the loops of new kernels, at "
+        "3 the steps of compiling and what was found on disk, at 4 the source of new kernels.",
         low=0, high=4,
     )  # fmt: skip
+    progress = Flag(
+        True, "Show a bar on a terminal while something is compiled for more than a second."
+    )
     trace = Flag(False, "Record every rewrite: its rule, the node before, after, and the stage.")
     rewrite_limit = Integer(
         1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
         low=1, high=1_000_000_000,
     )  # fmt: skip
     check = Flag(False, "Check after every stage that only what its level allows is left.")
+    verify = Flag(
+        False, "Check each compile: indices after every stage, bounds, writes of parallel loops."
+    )
+    verify_ms = Integer(
+        300, "Milliseconds that the solver may take for one question of `verify`.",
+        low=1, high=3_600_000,
+    )  # fmt: skip
     backend = Choice(
         "llvm", "What runs kernels: machine code made by LLVM in this process, C and the compiler "
         "of the system, or the evaluator, which is slow and checks every access.",
@@ -182,6 +194,15 @@ class Settings:
     )  # fmt: skip
     jit_signatures = Integer(
         64, "Kinds of arguments for which a jitted function keeps its programs; the oldest go.",
+        low=1, high=1_000_000,
+    )  # fmt: skip
+    beam = Integer(
+        0, "Lists of actions that are kept in each round when new kernels are tuned; 0 for no "
+        "tuning.",
+        low=0, high=1000,
+    )  # fmt: skip
+    beam_seconds = Integer(
+        60, "Seconds for tuning the new kernels of a computation, all together.",
         low=1, high=1_000_000,
     )  # fmt: skip
     kernel_nodes = Integer(
@@ -232,6 +253,7 @@ class Settings:
             if parsed is None:
                 raise _not_allowed(setting, f"the setting {name}", value, "settings.override()")
             checked[name] = parsed
+        _listen(checked)
         token = _overrides.set(checked)
         try:
             yield
@@ -310,7 +332,21 @@ def _environment() -> dict[str, Value]:
     values = _values  # kept in hand: another thread may reload
     if values is None:
         values = _values = settings.read(os.environ)
+        _listen(values)
     return values
+
+
+def _listen(values: Mapping[str, Value]) -> None:
+    global _loud
+    _loud = _loud or bool(values.get("debug"))
+
+
+def loud() -> bool:
+    """Whether `debug` was more than 0 anywhere in this process: cheap to ask where every call does.
+
+    If so, `settings.debug` tells what it is here and now.
+    """
+    return _loud
 
 
 TABLE: Final[tuple[Setting, ...]] = tuple(
@@ -322,4 +358,5 @@ settings: Final = Settings()
 """What the rest of Porism reads: `settings.debug`, `settings.trace`, ..."""
 
 _values: dict[str, Value] | None = None
+_loud = False
 _overrides: ContextVar[Mapping[str, Value]] = ContextVar("overrides", default={})  # noqa: B039

@@ -16,7 +16,7 @@ from typing import Final
 PACKAGE: Final = Path(__file__).parents[1]
 
 ABOVE: Final = frozenset(
-    ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "tensor", "prove")
+    ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "doctor", "tensor", "prove")
 )
 """What the engine never imports, and so cannot change what it makes."""
 

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -96,9 +96,10 @@ def name_of(*parts: str | bytes) -> str:
 class Store:
     """A folder with entries. Several processes and threads may use it at the same time."""
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    def __init__(self, folder: Path, limit: int, kinds: Sequence[str] = KINDS) -> None:
         self.folder = folder
         self.limit = limit
+        self.kinds = kinds
         self._lock = threading.Lock()
         self._taken: int | None = None
         """What all entries took when they were last counted, and what was added since."""
@@ -147,7 +148,7 @@ class Store:
 
     def entries(self) -> Iterator[Entry]:
         """All files that are ours, in no order; also those of writers that did not finish."""
-        for kind in KINDS:
+        for kind in self.kinds:
             try:
                 files = list(os.scandir(self.folder / kind))
             except OSError:
@@ -177,14 +178,14 @@ class Store:
         found = list(self.entries())
         for entry in found:
             _remove(entry.path)
-        for folder in (*(self.folder / kind for kind in KINDS), self.folder):
+        for folder in (*(self.folder / kind for kind in self.kinds), self.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
         self._taken = None
         return found
 
     def _path(self, kind: str, name: str) -> Path:
-        if kind not in KINDS or not _NAME.fullmatch(name):
+        if kind not in self.kinds or not _NAME.fullmatch(name):
             raise ValueError(f"{kind}/{name} is no name of an entry")
         return self.folder / kind / name
 

@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from porism.backends.function import Function, function
-from porism.backends.table import Backend
-from porism.base import sources
+from porism.backends.table import Backend, Objects
+from porism.base import debug, sources
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE
 from porism.base.store import Store, name_of, note, store
 from porism.base.target import Target
+from porism.engine import cache_counts, progress
 from porism.ir.node import UOp
 from porism.ir.text import parse, to_text
+from porism.optimize.actions import Action
+from porism.optimize.known_actions import write_actions
 from porism.pipeline import to_lines
 
 WITHOUT_EFFECT: Final = frozenset(
     ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
-     "pool_megabytes", "jit_signatures")
+     "pool_megabytes", "jit_signatures", "beam", "beam_seconds", "progress", "verify", "verify_ms")
 )  # fmt: skip
 """Settings that do not change what is compiled. Of one that is not here, it is assumed that it
 does; `check` is one: what was compiled without checks does not do for one who asks for them."""
@@ -66,28 +69,59 @@ class Module:
 _modules: dict[str, Module] = {}
 
 
-def functions(kernels: Sequence[UOp], backend: Backend) -> dict[UOp, Function]:
+Tuned = Mapping[UOp, Sequence[Action]]
+"""Kernels that are compiled with other actions than those of the heuristic."""
+
+
+def functions(
+    kernels: Sequence[UOp], backend: Backend, tuned: Tuned | None = None
+) -> dict[UOp, Function]:
     """Kernels in machine code: found on disk, or compiled together and kept."""
+    tuned = tuned or {}
     assert backend.load is not None, "the evaluator has no machine code"
     target = backend.target()
-    kept = store() if backend.objects is not None else None
+    if backend.objects is None:
+        loaded = backend.load(dict(_lowered(kernels, target, tuned)))
+        return dict(zip(kernels, loaded.values(), strict=True))
+    kept = store()
     base = surroundings(target, backend) if kept is not None else None
-    if backend.objects is None or kept is None or base is None:
-        named = _lowered(kernels, target)
-        loaded = backend.load(named)
-        return {kernel: loaded[name] for kernel, name in zip(kernels, named, strict=True)}
-    names = {kernel: name_of(base, kernel.key) for kernel in kernels}
+    if kept is None or base is None:
+        made = _made(kernels, target, backend.objects, tuned)[1]
+        return dict(zip(kernels, made.values(), strict=True))
+    names = {kernel: name_of(base, *_key(kernel, tuned)) for kernel in kernels}
     found = _found(names, kept, backend)
     missing = [kernel for kernel in kernels if kernel not in found]
+    tally = cache_counts.of(kept.folder)
+    tally.kernels_found += len(found)
+    tally.kernels_made += len(missing)
+    if debug.level() >= debug.COMPILING:
+        debug.say(f"kernels found on disk: {len(found)} of {len(kernels)}")
     if missing:
-        named = _lowered(missing, target)
-        code = backend.objects.build(named)
-        addresses, alive = backend.objects.link(code, list(named))
-        made = {name: function(lines, addresses[name], alive) for name, lines in named.items()}
-        entries = {name: names[kernel] for name, kernel in zip(named, missing, strict=True)}
-        _keep(code, {entries[name]: (name, made[name]) for name in named}, kept, base)
-        found |= {kernel: made[name] for name, kernel in zip(named, missing, strict=True)}
+        code, made = _made(missing, target, backend.objects, tuned)
+        found |= zip(missing, made.values(), strict=True)
+        rows = zip(missing, made.items(), strict=True)
+        _keep(code, {names[kernel]: row for kernel, row in rows}, kept, base)
     return found
+
+
+def _made(
+    kernels: Sequence[UOp], target: Target, objects: Objects, tuned: Tuned
+) -> tuple[bytes, dict[str, Function]]:
+    """Kernels in machine code: the bytes, and functions by the names that they have there."""
+    named: dict[str, list[UOp]] = {}
+
+    def lowered() -> Iterator[tuple[str, list[UOp]]]:
+        for name, lines in _lowered(kernels, target, tuned):
+            named[name] = lines
+            yield name, lines
+            bar.step()
+
+    text = f"kernels lowered and compiled: {len(kernels)},"
+    with debug.step(text), progress.bar("compiling kernels", len(kernels)) as bar:
+        code = objects.build(lowered())
+    with debug.step(f"{len(code)} bytes of machine code linked"):
+        addresses, alive = objects.link(code, list(named))
+    return code, {n: function(lines, addresses[n], alive) for n, lines in named.items()}
 
 
 def surroundings(target: Target | None = None, backend: Backend | None = None) -> str | None:
@@ -114,9 +148,30 @@ def target_text(target: Target) -> str:
     return " ".join(f"{name}={value!r}" for name, value in sorted(ordered.items()))
 
 
-def _lowered(kernels: Sequence[UOp], target: Target) -> dict[str, list[UOp]]:
-    counts.compiled += len(kernels)
-    return {f"kernel{n}": to_lines(kernel, target) for n, kernel in enumerate(kernels)}
+def _key(kernel: UOp, tuned: Tuned) -> list[str | bytes]:
+    """What tells a kernel from others: its structure, and the actions that it is tuned with."""
+    actions = tuned.get(kernel)
+    return [kernel.key] if actions is None else [kernel.key, json.dumps(write_actions(actions))]
+
+
+def _lowered(
+    kernels: Sequence[UOp], target: Target, tuned: Tuned
+) -> Iterator[tuple[str, list[UOp]]]:
+    for number, kernel in enumerate(kernels):
+        counts.compiled += 1
+        with debug.step(f"kernel {number} of {len(kernels)} lowered"):
+            lines = _tuned_lines(kernel, target, tuned[kernel]) if kernel in tuned else None
+            lines = lines or to_lines(kernel, target)
+        yield f"kernel{number}", lines
+
+
+def _tuned_lines(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
+    """A kernel after actions that may have come from another machine; None if they do not fit."""
+    try:
+        return to_lines(kernel, target, actions=actions)
+    except PorismError as error:
+        note(f"the actions that a kernel was tuned with are not used: {error.what}")
+        return None
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import json
 import time
 from typing import Any, Final
 
+from porism.base import debug
 from porism.base.dtypes import dtype
 from porism.base.store import name_of, note, store
+from porism.engine import cache_counts, progress
 from porism.engine.cache import UNREADABLE, surroundings
 from porism.ir.node import UOp
 from porism.ir.text import parse, to_text
@@ -28,18 +30,32 @@ def schedule_for(graph: UOp) -> Schedule:
     kept = store()
     base = surroundings() if kept is not None else None
     if kept is None or base is None:
-        return to_schedule(graph)
+        return _made(graph)
     name = name_of(base, graph.key)
     content = kept.get("schedules", name)
     if content is not None:
         try:
-            return read(content.decode())
+            with debug.step("a schedule found on disk and read"):
+                found = read(content.decode())
+            cache_counts.of(kept.folder).schedules_found += 1
+            return found
         except UNREADABLE as error:
             note(f"a kept schedule is not used: {error}")
     begin = time.perf_counter()
-    made = to_schedule(graph)
+    made = _made(graph)
     if time.perf_counter() - begin >= SLOW:
+        cache_counts.of(kept.folder).schedules_made += 1
         kept.put("schedules", name, write(made).encode())
+    return made
+
+
+def _made(graph: UOp) -> Schedule:
+    begin = time.perf_counter()
+    with progress.bar("finding kernels"):
+        made = to_schedule(graph)
+    if debug.level() >= debug.COMPILING:
+        milliseconds = 1e3 * (time.perf_counter() - begin)
+        debug.say(f"a graph scheduled, kernels: {len(made.steps)}, in {milliseconds:.1f} ms")
     return made
 
 

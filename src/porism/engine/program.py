@@ -19,20 +19,26 @@ import numpy as np
 from porism.backends.function import Function
 from porism.backends.llvm.pool import Pool
 from porism.backends.table import BACKENDS, Backend
-from porism.base.settings import settings
-from porism.engine import cache, memory
+from porism.base.settings import loud, settings
+from porism.engine import cache, memory, watch
 from porism.engine.sizes import number_of, size_of
 from porism.engine.storage import Held
+from porism.engine.tuned import known_actions
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
+from porism.optimize.known_actions import Actions
 from porism.schedule.schedule import Role, Schedule
+
+JOB: Final = 24
+"""Bytes of a job: a function, its arguments, and the iterations to share."""
 
 MOST_SIZES: Final = 4096
 """Values of variables for which a program keeps the sizes that follow from them."""
 
-_functions: dict[tuple[str, UOp], Function] = {}
+_functions: dict[tuple[str, UOp, Actions | None], Function] = {}
+"""By backend, kernel, and the actions that it was tuned with."""
 _lock = threading.RLock()
 _pools: dict[int, Pool] = {}
 
@@ -97,6 +103,7 @@ class Program:
 
     def __init__(self, schedule: Schedule, backend: Backend = BACKENDS["llvm"]) -> None:
         self.schedule = schedule
+        self.backend = backend
         self.functions = compiled([step.kernel for step in schedule.steps], backend)
         self.begins: list[int] = []
         slots: list[list[int]] = [[] for _ in schedule.buffers]
@@ -164,10 +171,24 @@ class Program:
             for slot in slots:
                 words[slot] = output[1]
         arena = self._arena(frame) if self.temporaries else None
-        pool().run(frame.address, self.count)
+        if watch.listeners or loud():
+            self._run_seen(frame, variables)
+        else:
+            pool().run(frame.address, self.count)
         del arena  # it was in use until here
         self._idle.append(frame)
         return [outputs[k] for k in self.order] if self.order else outputs
+
+    def _run_seen(self, frame: Frame, variables: Mapping[str, int]) -> None:
+        """The same, kernel by kernel if somebody wants to see them."""
+        threads = pool()
+        if not watch.wanted():
+            threads.run(frame.address, self.count)
+            return
+        values = {name: variables[name] for name in self.names}
+        watch.run_each(
+            self.schedule, self.backend, values, lambda k: threads.run(frame.address + JOB * k, 1)
+        )
 
     def _arena(self, frame: Frame) -> Any:
         """Memory for the temporaries, whose addresses are set."""
@@ -212,10 +233,15 @@ def _variables(schedule: Schedule) -> set[str]:
 
 def compiled(kernels: Sequence[UOp], backend: Backend = BACKENDS["llvm"]) -> list[Function]:
     """Kernels in machine code; new ones are found on disk, or compiled together."""
+    if settings.beam:
+        from porism.engine.tuning import tune_new
+
+        tune_new(kernels, backend)
     with _lock:
-        keys = [(backend.name, kernel) for kernel in kernels]
+        tuned = known_actions(kernels, backend)
+        keys = [(backend.name, kernel, tuned.get(kernel)) for kernel in kernels]
         missing = [key for key in dict.fromkeys(keys) if key not in _functions]
         if missing:
-            found = cache.functions([kernel for _, kernel in missing], backend)
+            found = cache.functions([kernel for _, kernel, _ in missing], backend, tuned)
             _functions.update({key: found[key[1]] for key in missing})
         return [_functions[key] for key in keys]

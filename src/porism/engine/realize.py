@@ -16,6 +16,7 @@ from porism.base.settings import settings
 from porism.engine.cached_schedules import schedule_for
 from porism.engine.runners import run
 from porism.engine.storage import held, hold, realized, remember
+from porism.engine.verification import report_of
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.shape import shape
@@ -75,6 +76,8 @@ def schedule_of(graph: UOp) -> Schedule:
         if len(_schedules) >= MOST_SCHEDULES:
             del _schedules[next(iter(_schedules))]
         _schedules[key] = found
+    if settings.verify:
+        report_of(graph)
     return found
 
 

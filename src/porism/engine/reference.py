@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from porism.backends.table import BACKENDS
+from porism.engine import watch
 from porism.engine.sizes import size_of
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.run import in_order
@@ -28,11 +30,19 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
             memories[place] = Memory(inputs[buffer.number])
         elif buffer.role is Role.OUTPUT:
             memories[place] = Memory.empty(buffer.dtype, size_of(buffer, variables))
-    for step in schedule.steps:
+
+    def run_step(number: int) -> None:
+        step = schedule.steps[number]
         written = schedule.buffers[step.buffers[0]]
         if written.role is Role.TEMPORARY:
             memories[step.buffers[0]] = _part(arena, schedule, written, size_of(written, variables))
         _run(step.kernel, [memories[b] for b in step.buffers], variables)
+
+    if watch.wanted():
+        watch.run_each(schedule, BACKENDS["reference"], variables, run_step)
+    else:
+        for number in range(len(schedule.steps)):
+            run_step(number)
     return [memories[place].data for place in schedule.outputs]
 
 

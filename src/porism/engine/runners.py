@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from porism.backends.table import Backend, chosen
+from porism.base.forking import held_while_forking
 from porism.engine import reference
 from porism.engine.memory import address_of
 from porism.engine.program import Program
@@ -18,7 +19,7 @@ MOST_PROGRAMS: Final = 1000
 """Programs that are kept; the oldest goes first."""
 
 _programs: dict[tuple[int, str], Program] = {}
-_lock = threading.Lock()
+_lock = held_while_forking(threading.Lock())
 
 
 def run(schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]) -> list[Held]:
@@ -35,6 +36,17 @@ def runner(schedule: Schedule) -> Runner:
     if backend.load is None:
         return functools.partial(_evaluated, schedule)
     return program_of(schedule, backend).call
+
+
+def renewed(schedule: Schedule) -> Runner:
+    """The same, compiled anew: its kernels were tuned."""
+    backend = chosen()
+    if backend.load is None:
+        return runner(schedule)
+    program = Program(schedule, backend)
+    with _lock:
+        _programs[id(schedule), backend.name] = program
+    return program.call
 
 
 def _evaluated(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from porism.backends.function import Function
 from porism.backends.table import Backend
+from porism.base.dtypes import DType, Kind
 from porism.engine import memory
 from porism.engine.program import pool
 from porism.engine.sizes import number_of
@@ -23,6 +25,10 @@ from porism.pipeline import to_lines
 
 Data = Mapping[int, Array]
 """The buffers of a kernel by number, each in one dimension; number 0 is written."""
+
+TOLERANCE: Final = {1: 0.3, 2: 0.03, 4: 1e-4, 8: 1e-10}
+"""How far floats of so many bytes may be off, in proportion to the largest value: the order of a
+sum is not the same."""
 
 
 def parameters(kernel: UOp) -> dict[int, UOp]:
@@ -63,3 +69,36 @@ class Trial:
         begin = time.perf_counter()
         threads.run(ctypes.addressof(jobs), 1)
         return time.perf_counter() - begin
+
+
+# -- data and results ------------------------------------------------------------------------------
+
+
+def values_of(generator: np.random.Generator, dtype: DType, size: int) -> Array:
+    """Random values of a type."""
+    if dtype.kind is Kind.BOOL:
+        return generator.integers(0, 2, size).astype(np.bool_)
+    if dtype.is_float:
+        return generator.normal(size=size).astype(dtype.numpy)
+    low = 0 if dtype.kind is Kind.UNSIGNED else -8
+    return generator.integers(low, 9, size).astype(dtype.numpy)
+
+
+def tolerance(wanted: Array) -> float:
+    """The largest difference that rounding in another order explains."""
+    return TOLERANCE[wanted.dtype.itemsize] if wanted.dtype.kind in "fV" else 0.0
+
+
+def difference(wanted: Array, found: Array) -> tuple[float, int]:
+    """The largest difference in proportion to the largest value, and where it is."""
+    if not wanted.size:
+        return 0.0, 0
+    a, b = (x.astype(np.float64) if x.dtype.kind in "fVb" else x for x in (wanted, found))
+    same = (a == b) | ((a != a) & (b != b))
+    with np.errstate(all="ignore"):
+        finite = np.abs(a[np.isfinite(a)]).astype(np.float64)
+        scale = max(1.0, float(finite.max(initial=0)))
+        off = np.where(same, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)) / scale)
+        off = np.where(~same & ~(off > 0), np.inf, off)
+    place = int(np.argmax(off))
+    return float(off[place]), place

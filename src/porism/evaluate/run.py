@@ -106,11 +106,11 @@ def in_order(order: Iterable[UOp]) -> bool:
         return True
     stores = [n for n in order if n.op is ops.STORE]
     written = {base_of(n.src[0]) for n in stores}
-    targets = {n.src[0] for n in stores}
+    used = {s for n in order for s in (n.src[1:] if n.op is ops.STORE else n.src)}
     reads = [
         n
         for n in order
-        if n.op in (ops.INDEX, ops.LOAD) and n not in targets and base_of(n.src[0]) in written
+        if n.op in (ops.INDEX, ops.LOAD) and n in used and base_of(n.src[0]) in written
     ]
     if not reads:
         return False

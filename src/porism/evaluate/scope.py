@@ -23,7 +23,7 @@ BLOCKS: Final = frozenset({Axis.GLOBAL, Axis.THREAD})
 THREADS: Final = frozenset({Axis.LOCAL, Axis.WARP, Axis.GROUP})
 """Kinds of ranges whose iterations are the threads of a block: local memory, barriers."""
 
-IN_ORDER: Final = frozenset({Axis.OUTER, Axis.LOOP, Axis.REDUCE})
+IN_ORDER: Final = frozenset({Axis.OUTER, Axis.LOOP, Axis.ORDERED, Axis.REDUCE})
 """Kinds of ranges that run one iteration after the other."""
 
 Scope = frozenset[UOp]

@@ -8,7 +8,8 @@ What makes threads, and how they are named:
   the threads of one block, which share local memory and wait for each other at a BARRIER.
 
 A range of these kinds that a REDUCE closes, that is empty, or whose end depends on other ranges or
-on memory is a loop. A store that is not inside a launched range is done by its first thread only.
+on memory is a loop. A store that is not inside a launched range is done by its first thread only;
+one to local memory in every block, which has its own.
 
 Threads of a block run one after the other from barrier to barrier, in order or in reverse. Two that
 touch one element, one of them writing, with no barrier of their block in between, are a race.
@@ -29,7 +30,7 @@ from porism.evaluate.faults import Fault, describe, failure, position
 from porism.evaluate.machine import Machine, Program
 from porism.evaluate.memory import Memory
 from porism.evaluate.order import Step
-from porism.evaluate.scope import BLOCKS, THREADS, read_indices, scopes
+from porism.evaluate.scope import BLOCKS, THREADS, base_of, read_indices, scopes
 from porism.evaluate.value import Value, axis_order
 from porism.evaluate.warps import products
 from porism.ir import ops
@@ -196,7 +197,11 @@ def launch(
     everything = {**blocks, **threads}
     known = scopes(nodes)
     launched = [n for n in everything if n.op is ops.RANGE]
-    idle = {n: tuple(r for r in launched if r not in known[n]) for n in nodes if n.op is ops.STORE}
+    idle = {
+        n: tuple(r for r in launched if r not in known[n] and not (_is_local(n) and r in blocks))
+        for n in nodes
+        if n.op is ops.STORE
+    }
     wanted = read_indices(nodes, roots)
     program = Program(order(everything), wanted, idle)
     block_places, thread_places = _positions(blocks), _positions(threads)
@@ -231,6 +236,11 @@ def launch(
     for root, value in zip(roots, values, strict=True):
         session.faults.demand_valid(value, root, "the result is INVALID")
     return values
+
+
+def _is_local(store: UOp) -> bool:
+    """Whether it is local memory that is written: each block has its own."""
+    return base_of(store.src[0]).op is ops.DEFINE_LOCAL
 
 
 class _Visits:

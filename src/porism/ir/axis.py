@@ -10,6 +10,7 @@ class Axis(enum.Enum):
 
     OUTER = "outer"  # outside of all kernels
     LOOP = "loop"  # a plain loop, in order
+    ORDERED = "ordered"  # a loop whose iterations depend on each other: it stays one
     GLOBAL = "global"  # blocks of a grid, in parallel
     THREAD = "thread"  # CPU threads, in parallel
     LOCAL = "local"  # threads of a block, sharing local memory

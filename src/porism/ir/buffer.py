@@ -30,5 +30,6 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) ->
         node.vmin, node.vmax = ops.BUFFER.bounds(dtype, dims, node.arg)
     node.order = hash((ops.BUFFER.code, number)) & stable.MASK
     node.shaped = bool(dims)
+    node.on_memory = True
     node.__class__ = UOp
     return node  # type: ignore[return-value]

@@ -359,7 +359,8 @@ TARGET: Final = Level(
     | _TRUNCATING
     | _EFFECTS
     | _MACHINE
-    | {ops.PARAM, ops.RANGE, ops.INDEX, ops.VCONST, ops.VECTORIZE, ops.GEP, ops.IF, ops.ENDIF},
+    | {ops.PARAM, ops.RANGE, ops.INDEX, ops.VCONST, ops.VECTORIZE, ops.GEP, ops.CAT}
+    | {ops.IF, ops.ENDIF},
     (
         CONCRETE,
         EXPLICIT_ACCESS,

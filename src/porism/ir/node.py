@@ -8,7 +8,8 @@ called like functions (`ops.ADD(x, y)`) also apply the construction-time rules i
 Interning: each op has a table `nodes` from a key (the sources; and dtype and argument where they do
 not follow) to the node in normal form, and a table `raw` of the nodes that are not. A hit takes one
 dictionary look-up and no lock. The tables hold nodes strongly; `porism.ir.sweep` drops those that
-nothing else refers to.
+nothing else refers to. Nodes on a BUFFER are in a third table, `loose`, which does not hold them:
+memory goes back as soon as the last tensor that needs it is gone.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from typing import Any, Final, NoReturn
 from porism.base import dtypes
 from porism.base.dtypes import INFINITY, DType
 from porism.base.errors import TypeMismatch
+from porism.base.forking import held_while_forking
 from porism.ir import arguments, operators, ops, residues, stable
 from porism.ir.axis import Axis
 from porism.ir.bounds import Bound
+from porism.ir.dispatch import signature_of, slot_of
 from porism.ir.ops import ANY_NUMBER, Op
-from porism.ir.shaped import is_shaped
+from porism.ir.shaped import is_on_memory, is_shaped
 from porism.ir.signatures import Misfit
 
 _CONST: Final = ops.CONST
 _ANYTHING: Final = (-INFINITY, INFINITY)
 _INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
 _BOOL_SLOT: Final = dtypes.boolean.slot
-_STRUCTURE_SLOT: Final = dtypes.void.slot
 
 
 class _Draft:
@@ -45,6 +47,7 @@ class _Draft:
         "_shape",
         "arg",
         "dtype",
+        "on_memory",
         "op",
         "order",
         "shaped",
@@ -61,6 +64,7 @@ class _Draft:
     vmax: Bound
     order: int
     shaped: bool  # a tensor with dims, and not the value of one iteration
+    on_memory: bool  # there is a BUFFER below it, or it is one
     _key: bytes
     _ranges: tuple[UOp, ...]
     _residue: residues.Residue
@@ -233,7 +237,7 @@ class UOp(_Draft, operators.Operators):
 
 # -- making nodes ----------------------------------------------------------------------------------
 
-lock = threading.Lock()
+lock = held_while_forking(threading.Lock())
 careful = not getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether a node may only be added under the lock, as while a sweep takes nodes out of the tables.
 
@@ -257,6 +261,7 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
         node.vmin, node.vmax = _ANYTHING
     node.order = stable.order(op, dtype, src, arg)
     node.shaped = is_shaped(op, src)
+    node.on_memory = op is ops.BUFFER or is_on_memory(src)
     node.__class__ = UOp
     return node  # type: ignore[return-value]
 
@@ -315,6 +320,8 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
             return found
     new = _create(op, dtype, src, arg)
     with lock:
+        if new.on_memory:
+            return op.loose.setdefault(key, new)
         new = op.raw.setdefault(key, new)  # from here on `binary` takes the lock too
         found = op.nodes.get(key)
         if found is not None and is_exactly(found, op, key):
@@ -348,7 +355,8 @@ def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> 
             found = op.raw.pop(key, None) if op.raw else None
             if found is None:
                 found = _create(op, dtype, src, arg)
-            found = op.nodes.setdefault(key, found)
+            table = op.loose if found.on_memory else op.nodes
+            found = table.setdefault(key, found)
         return found
 
 
@@ -366,6 +374,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         dtype = op.typed[operand] = checked(op, None, src, None)
     slot = operand.slot
     shaped = a.shaped or b.shaped
+    on_memory = a.on_memory or b.on_memory
     # The algebra is about values: `x - x` on a tensor would lose its dims.
     rules = None if shaped else op.rules[slot]
     if rules is not None:
@@ -374,7 +383,8 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
             found = op.nodes.get(swapped)
             if found is None:
                 found = binary(op, b, a)
-            op.nodes[src] = found
+            if not on_memory:
+                op.nodes[src] = found
             return found
         function = rules[a.op, b.op] if a is not b else rules[a.op, a.op, True]
         if function is not None:
@@ -387,7 +397,8 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
             else:
                 found = deep(op, dtype, src, None)
             if found is not None:
-                op.nodes[src] = found
+                if not on_memory:
+                    op.nodes[src] = found
                 return found
     node = _Draft()
     node.op = op
@@ -400,14 +411,17 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         node.vmin, node.vmax = _ANYTHING
     node.order = hash((op.code, a.order, b.order)) & stable.MASK
     node.shaped = shaped
+    node.on_memory = on_memory
     node.__class__ = UOp
-    if op.raw or careful:
+    if on_memory or op.raw or careful:
         return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
     return op.nodes.setdefault(src, node)  # type: ignore[arg-type]
 
 
 def _add_carefully(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
+        if node.on_memory:
+            return op.loose.setdefault(key, node)
         return op.nodes.setdefault(key, op.raw.pop(key, node))
 
 
@@ -456,30 +470,10 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
             else:
                 node = deep(op, dtype, src, arg)
             if node is not None:
-                op.nodes[key] = node
+                if not is_on_memory(src):
+                    op.nodes[key] = node
                 return node
     return interned(op, key, dtype, src, arg)
-
-
-def slot_of(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
-    """Which rules a node is looked up in: by the type of its value, or of what it compares.
-
-    Rules on values do not apply to tensors with dims: `x - x` would lose them.
-    """
-    for s in src:
-        if s.shaped:
-            return _STRUCTURE_SLOT
-    return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
-
-
-def signature_of(op: Op, src: tuple[UOp, ...]) -> Any:
-    """What rules are looked up by: the ops of the first sources, and if two of two are the same."""
-    if op.arity == 2:
-        a, b = src
-        return (a.op, b.op) if a is not b else (a.op, a.op, True)
-    if op.arity == 3:
-        return src[0].op, src[1].op, src[2].op
-    return src[0].op if src else None
 
 
 DEEPEST: Final = 60  # rules that fire inside one another on Python's stack

@@ -12,6 +12,7 @@ import difflib
 import enum
 import zlib
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
@@ -62,6 +63,7 @@ class Op:
         "group",
         "keyed",
         "least",
+        "loose",
         "meaning",
         "name",
         "nodes",
@@ -105,6 +107,7 @@ class Op:
         self.keyed = not self.elementwise
         self.nodes: dict[Any, UOp] = {}  # key -> the node in normal form; see node.py
         self.raw: dict[Any, UOp] = {}  # key -> a node that is not in normal form
+        self.loose: WeakValueDictionary[Any, UOp] = WeakValueDictionary()  # key -> on memory
         self.typed: dict[Any, Any] = {}  # operand dtype -> dtype, where the signature agreed
         self.rules: list[Any] = [None] * SLOTS  # construction-time rules by dtype.slot
         _TABLE[name] = self

@@ -28,3 +28,8 @@ def is_shaped(op: Op, src: tuple[UOp, ...]) -> bool:
     if op is ops.PARAM or op is ops.BUFFER:
         return bool(src)
     return op in KEEPS_SHAPE and any(s.shaped for s in src)
+
+
+def is_on_memory(src: tuple[UOp, ...]) -> bool:
+    """Whether a node with these sources has a BUFFER below it."""
+    return any(s.on_memory for s in src)

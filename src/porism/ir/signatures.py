@@ -22,6 +22,9 @@ Signature = Callable[[DType | None, Sources, Any], DType]
 
 SCHEMA = Kind.SCHEMA
 
+STREAM = "stream"
+"""The argument of a STORE that goes past the caches."""
+
 
 class Misfit(Exception):  # noqa: N818 - turned into a TypeMismatch that names the op
     """Why a node cannot be made."""
@@ -294,8 +297,8 @@ def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def store(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """STORE(index or pointer, value)."""
-    no_arg(arg)
+    """STORE(index or pointer, value), past the caches or not."""
+    need(arg in (None, STREAM), "its argument is {}, and not {!r}", arg, STREAM)
     need(is_value(src[1].dtype), "it stores a value, not {}", src[1].dtype)
     target = src[0].dtype
     need(

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from porism.base.forking import held_while_forking
 from porism.ir import node, ops
 from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
 from porism.ir.ops import Op
@@ -25,7 +26,9 @@ from porism.ir.ops import Op
 def live() -> int:
     """How many nodes there are in this process."""
     return sum(
-        sum(is_exactly(found, op, key) for key, found in list(op.nodes.items())) + len(op.raw)
+        sum(is_exactly(found, op, key) for key, found in list(op.nodes.items()))
+        + len(op.raw)
+        + len(op.loose)
         for op in ops.table()
     )
 
@@ -137,7 +140,7 @@ _asked_for = False
 gc.callbacks.append(_on_collection)
 
 
-_quiet = threading.Lock()
+_quiet = held_while_forking(threading.Lock())
 _inside = 0  # how many threads are inside `quiet_collector`
 _usual: tuple[int, int, int] = gc.get_threshold()
 _SELDOM: Final = 200_000

@@ -7,8 +7,9 @@ not depend on: of a tile of 6 x 32 elements of a matrix product, 6 scalars and 2
 and 12 vectors of products are made.
 
 An access whose index grows by one from lane to lane is one wide access; one whose index does not
-change is a scalar, repeated in all lanes; any other has an index for each lane. A reduction adds up
-the copies, and then the lanes, after the loop.
+change is a scalar, repeated in all lanes. A load whose index grows by a little more, or whose other
+copies are its neighbours in memory, is made of wide loads (`shuffles`); any other has an index for
+each lane. A reduction adds up the copies, and then the lanes, after the loop.
 """
 
 from __future__ import annotations
@@ -22,11 +23,22 @@ from porism.base.dtypes import Kind, index
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.walk import substitute, toposort
+from porism.ir.walk import toposort
+from porism.lower.shuffles import Windows, at_values, is_arithmetic, numbered, transposed
+from porism.lower.shuffles import wide as _wide
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
 SIDE_BY_SIDE: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+
+FARTHEST: Final = 4
+"""Elements from lane to lane, up to which wide loads are better than a load for each lane."""
+
+NARROWEST: Final = 4
+"""Neighbours, from which on a tile is loaded row by row and transposed."""
+
+MOST_TIMES: Final = 1 << 31
+"""Iterations of a loop of which no size is known."""
 
 Where = tuple[int, ...]
 """A copy: the value of each of the ranges that a node is copied for."""
@@ -50,6 +62,8 @@ class _Expand:
         self.copies: dict[UOp, dict[Where, UOp]] = {}
         self.around: dict[UOp, tuple[UOp, ...]] = {}
         """The ranges that a node is copied for."""
+        self.tiles: dict[tuple[UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
+        """The columns of tiles that were loaded."""
 
     def run(self, kernel: UOp) -> UOp:
         for node in self.order:
@@ -101,7 +115,7 @@ class _Expand:
         if node.op is ops.STORE:
             if _is_nowhere(src[0]):
                 return ops.NOOP()
-            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count))
+            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count), arg=node.arg)
         if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
             return node.replace(src)
         assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
@@ -129,6 +143,9 @@ class _Expand:
         strides = [stride(place, counter) for place in places]
         wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
         if not wide and any(s != 0 for s in strides):
+            shuffled = self._shuffled(node, buffer, places, conditions, values)
+            if shuffled is not None:
+                return shuffled
             at = [_wide(i, width) for i in at]
             return buffer.index(*at, dtype=node.dtype.vec(width))
         at = [self._first_lane(place, values) for place in places]
@@ -144,14 +161,135 @@ class _Expand:
         at = [_wide(i, width) for i in at]
         return buffer.index(*at, gate, dtype=node.dtype.vec(width))
 
-    def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
-        """An index as it is in the first lane."""
+    # -- loads whose lanes are not neighbours ------------------------------------------------------
+
+    def _shuffled(
+        self,
+        node: UOp,
+        buffer: UOp,
+        places: Sequence[UOp],
+        conditions: Sequence[UOp],
+        values: dict[UOp, int],
+    ) -> UOp | None:
+        """Such a load out of wide ones; None where it is better to load each lane."""
+        lane = self._lane(node)
+        assert lane is not None
+        if node in self.places or len(places) != 1:
+            return None
+        step = stride(places[0], lane)
+        if step is None or not all(is_arithmetic(c, lane) for c in conditions):
+            return None
+        column = self._column(node, places[0], conditions)
+        if column is not None:
+            return self._from_tile(node, buffer, places[0], conditions, values, column)
+        if step == -1 or 2 <= abs(step) <= FARTHEST:
+            return self._from_windows(node, buffer, places[0], conditions, values, step)
+        return None
+
+    def _column(self, node: UOp, place: UOp, conditions: Sequence[UOp]) -> UOp | None:
+        """A range along which the copies of a load are neighbours."""
+        for counter in self.around[node]:
+            if counter in self.lanes or stride(place, counter) != 1:
+                continue
+            if math.gcd(self._count(counter), self._width(node)) < NARROWEST:
+                continue
+            if all(is_arithmetic(c, counter) for c in conditions):
+                return counter
+        return None
+
+    def _from_windows(
+        self,
+        node: UOp,
+        buffer: UOp,
+        place: UOp,
+        conditions: Sequence[UOp],
+        values: dict[UOp, int],
+        step: int,
+    ) -> UOp:
+        """Lanes with a distance, out of wide loads that follow each other."""
+        lane, width = self._lane(node), self._width(node)
+        assert lane is not None
+        windows = Windows(step, width)
+        first = self._first_lane(place, values) + windows.begin
+        loads = []
+        for start in windows.starts:
+            lanes = windows.lanes_of(start)
+            numbers = [values[lane] * width + (k or 0) for k in lanes]
+            gate = self._gate(conditions, values, {lane: numbered(lane, numbers)})
+            if gate is not None and gate.dtype.count > 1:
+                needed = UOp(ops.VCONST, gate.dtype, (), tuple(k is not None for k in lanes))
+                gate = gate & needed
+            gates = [] if gate is None else [gate]
+            loads.append(buffer.index(first + start, *gates, dtype=node.dtype.vec(width)))
+        return windows.put_together(loads)
+
+    def _from_tile(
+        self,
+        node: UOp,
+        buffer: UOp,
+        place: UOp,
+        conditions: Sequence[UOp],
+        values: dict[UOp, int],
+        column: UOp,
+    ) -> UOp:
+        """A column of a tile whose rows are loaded, one for each lane, and transposed."""
+        lane, width = self._lane(node), self._width(node)
+        assert lane is not None
+        across = math.gcd(self._count(column), width)
+        begin = values[column] // across * across
+        key = (node, tuple((values | {column: begin}).items()))
+        if key not in self.tiles:
+            rows = []
+            for number in range(values[lane] * width, (values[lane] + 1) * width):
+                chosen = {
+                    lane: UOp.const(index, number),
+                    column: numbered(column, range(begin, begin + across)),
+                }
+                gate = self._gate(conditions, values, chosen)
+                gates = [] if gate is None else [gate]
+                starts = {lane: chosen[lane], column: UOp.const(index, begin)}
+                at = self._at_numbers(place, values, starts)
+                rows.append(buffer.index(at, *gates, dtype=node.dtype.vec(across)))
+            self.tiles[key] = transposed(rows)
+        return self.tiles[key][values[column] - begin]
+
+    def _gate(
+        self, conditions: Sequence[UOp], values: dict[UOp, int], chosen: dict[UOp, UOp]
+    ) -> UOp | None:
+        """The conditions of a load together, at some values of ranges."""
+        gate: UOp | None = None
+        for condition in conditions:
+            part = self._at_numbers(condition, values, chosen)
+            gate = part if gate is None else _both(gate, part)
+        return gate
+
+    def _at_numbers(self, expression: UOp, values: dict[UOp, int], chosen: dict[UOp, UOp]) -> UOp:
+        """An expression at some values of ranges, and at those of this copy."""
+        if not any(r in chosen for r in expression.ranges):
+            return self._at(expression, values)
         numbers = {
             r: UOp.const(index, values[r] * self.lanes.get(r, 1))
             for r in expression.ranges
             if r in self.spread
         }
-        return substitute(expression, numbers) if numbers else self._at(expression, values)
+        return at_values(expression, numbers | chosen)
+
+    def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
+        """An index as it is in the first lane."""
+
+        def has_lanes(node: UOp) -> bool:
+            return any(r in self.lanes for r in node.ranges)
+
+        if not has_lanes(expression):
+            return self._at(expression, values)
+        new: dict[UOp, UOp] = {}
+        for node in toposort(expression, within=has_lanes):
+            if node in self.lanes:
+                new[node] = UOp.const(index, values[node] * self.lanes[node])
+            else:
+                src = [new[s] if has_lanes(s) else self._at(s, values) for s in node.src]
+                new[node] = node.replace(tuple(src))
+        return new[expression]
 
     def _reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """The copies put together, over the loops that are left, and then the lanes."""
@@ -162,9 +300,10 @@ class _Expand:
             self._at(value, values | dict(zip(inner, where, strict=True)))
             for where in self._iterations(inner)
         ]
-        whole = _put_together(op, parts)
+        along = any(r in self.lanes for r in inner)
+        whole = _put_together(op, parts) if along else _one_by_one(op, parts)
         whole = whole.reduce(op, *loops) if loops else whole
-        if any(r in self.lanes for r in inner):
+        if along:
             while whole.dtype.count > 1:
                 half = whole.dtype.count // 2
                 low, high = tuple(range(half)), tuple(range(half, 2 * half))
@@ -188,20 +327,17 @@ def _is_nowhere(access: UOp) -> bool:
     return access.op is ops.INDEX and any(s.op is ops.INVALID for s in access.src[1:])
 
 
-def _wide(value: UOp, width: int) -> UOp:
-    """A value in every lane."""
-    if value.dtype.count == width or width == 1:
-        return value
-    if value.op is ops.CONST:
-        return UOp.const(value.dtype.vec(width), value.arg)
-    if value.op is ops.INVALID:
-        return UOp(ops.INVALID, value.dtype.vec(width))
-    return ops.VECTORIZE(*[value] * width)
-
-
 def _both(a: UOp, b: UOp) -> UOp:
     width = max(a.dtype.count, b.dtype.count)
     return _wide(a, width) & _wide(b, width)
+
+
+def _one_by_one(op: ops.Op, parts: list[UOp]) -> UOp:
+    """In order, as the loop would: products are then added to a sum in one step each."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = op(whole, part)
+    return whole
 
 
 def _put_together(op: ops.Op, parts: list[UOp]) -> UOp:
@@ -229,24 +365,34 @@ def _taken_apart(indices: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
 def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
     """The ranges whose iterations become lanes, and how many; of those that a node depends on one.
 
-    Ranges with more accesses to neighbours come first.
+    Ranges along which neighbours are accessed most often come first; of those with as many, one
+    that is stored along: loads are transposed more easily.
     """
     accesses = [n for n in order if n.op is ops.INDEX]
+    stored = {n.src[0] for n in order if n.op is ops.STORE}
     vectors = [n for n in order if n.op is ops.WMMA]  # they have lanes of their own
-    ranked: list[tuple[int, int, UOp, int]] = []
+    ranked: list[tuple[tuple[int, bool, bool], int, UOp, int]] = []
     for place, counter in enumerate(spread):
         width = math.gcd(int(counter.vmax) + 1, widest)
         if width < 2 or width & (width - 1) or any(counter in n.ranges for n in vectors):
             continue
-        wide = 0
+        wide, stores = 0, False
         for access in accesses:
             if counter in access.ranges:
                 strides = [stride(p, counter) for p in _taken_apart(access.src[1:])[0]]
-                wide += bool(strides) and strides[-1] == 1 and not any(strides[:-1])
-        ranked.append((-2 * wide - (counter.arg[1] is Axis.UPCAST), place, counter, width))
+                if strides and strides[-1] == 1 and not any(strides[:-1]):
+                    wide += _times(access)
+                    stores = stores or access in stored
+        rank = (-wide, counter.arg[1] is not Axis.UPCAST, not stores)
+        ranked.append((rank, place, counter, width))
     chosen: dict[UOp, int] = {}
     for _, _, counter, width in sorted(ranked, key=lambda row: row[:2]):
         together = {r for n in order if counter in n.ranges for r in n.ranges}
         if not together & chosen.keys():
             chosen[counter] = width
     return chosen
+
+
+def _times(access: UOp) -> int:
+    """How often an access is made, at most."""
+    return math.prod(int(min(r.vmax, MOST_TIMES)) + 1 for r in access.ranges)

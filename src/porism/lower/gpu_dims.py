@@ -41,9 +41,10 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
     """A kernel whose output loops are blocks, where that computes nothing twice.
 
     A loop stays a loop if its iterations depend on each other, if what they share (a reduction, a
-    row in local memory) would be made in each block, or if the grid has no room for it.
+    row in local memory) would be made in each block, or if the grid has no room for it. A kernel
+    with an ordered loop runs in one block: what it stores first must be there before the loop.
     """
-    if not target.grid:
+    if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _all_loops(kernel)):
         return kernel
     found = [r for r in _output_loops(kernel) if is_independent(kernel, r)]
     changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in found}
@@ -58,6 +59,10 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             return new[kernel]
         changed.popitem()  # the innermost
     return kernel
+
+
+def _all_loops(kernel: UOp) -> list[UOp]:
+    return [n for n in toposort(kernel) if n.op is ops.RANGE]
 
 
 def _output_loops(kernel: UOp) -> list[UOp]:

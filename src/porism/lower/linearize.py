@@ -26,14 +26,19 @@ CLOSERS: Final = frozenset({ops.END, ops.REDUCE})
 Scope = frozenset[UOp]
 
 
-def linearize(kernel: UOp) -> list[UOp]:
-    """The nodes of a kernel in order; every source comes before what uses it."""
-    return _Linearizer(kernel).run()
+def linearize(kernel: UOp, *, fused: bool = True) -> list[UOp]:
+    """The nodes of a kernel in order; every source comes before what uses it.
+
+    `fused` says whether a sum of products of floats is added up by MULACC: that is one instruction,
+    or slow where there is none.
+    """
+    return _Linearizer(kernel, fused).run()
 
 
 class _Linearizer:
-    def __init__(self, kernel: UOp) -> None:
+    def __init__(self, kernel: UOp, fused: bool) -> None:
         self.kernel = kernel
+        self.fused = fused
         self.scope = _scopes(kernel)
         self.lines: dict[UOp, None] = {}
         self.new: dict[UOp, UOp] = {}  # what a node has become
@@ -58,15 +63,8 @@ class _Linearizer:
 
     def _block(self, targets: Iterable[UOp], open_loops: Scope) -> None:
         """All that the targets need inside the loops that are open and that is not there yet."""
-        needs = self._needs(targets, open_loops)
-        depth: dict[UOp, int] = {}
         levels: list[tuple[list[UOp], dict[tuple[UOp, ...], list[UOp]]]] = []
-        for node, below in needs.items():
-            level = 0
-            for n in below:
-                above = depth.get(n, -1) + (n.op in CLOSERS)
-                level = max(level, above)
-            depth[node] = level
+        for node, level in self._needs(targets, open_loops).items():
             while level >= len(levels):
                 levels.append(([], {}))
             plain, loops = levels[level]
@@ -80,28 +78,43 @@ class _Linearizer:
             for ranges, closers in loops.items():
                 self._loop(closers, ranges, open_loops)
 
-    def _needs(self, targets: Iterable[UOp], open_loops: Scope) -> dict[UOp, list[UOp]]:
-        """The nodes of a block with what each needs, that first."""
-        found: dict[UOp, list[UOp]] = {}
-        seen: set[UOp] = set()
-        for target in targets:
-            stack: list[tuple[UOp, list[UOp] | None]] = [(target, None)]
-            while stack:
-                node, below = stack.pop()
-                if below is not None:
-                    found[node] = below
-                elif node not in seen and node not in self.new:
-                    seen.add(node)
-                    below = self._sources(node, open_loops)
-                    stack.append((node, below))
-                    stack += [(n, None) for n in reversed(below)]
-        return found
+    def _needs(self, targets: Iterable[UOp], open_loops: Scope) -> dict[UOp, int]:
+        """The nodes of a block, what each needs first, with how many loops come before it.
 
-    def _sources(self, node: UOp, open_loops: Scope) -> list[UOp]:
-        """What must be there before a node; of a loop what its body takes from outside."""
-        if node.op in CLOSERS:
-            return self._from_outside([node], open_loops)
-        return _inputs(node)
+        The walk goes on inside loops that are yet to be opened, for what they take from outside.
+        """
+        found: dict[UOp, int] = {}
+        inside: dict[UOp, int] = {}
+        new, scope = self.new, self.scope
+        for target in targets:
+            if target in found or target in new:
+                continue
+            stack = [_Visit(target, is_inside=False)]
+            while stack:
+                visit = stack[-1]
+                for node in visit.sources:
+                    is_inside = visit.in_loop and (
+                        node.op is ops.STORE or not scope[node] <= open_loops
+                    )
+                    if is_inside:
+                        level = inside.get(node)
+                    elif node in new:
+                        level = 0
+                    else:
+                        level = found.get(node)
+                        if level is not None and node.op in CLOSERS:
+                            level += 1
+                    if level is None:
+                        stack.append(_Visit(node, is_inside=is_inside))
+                        break
+                    visit.level = max(visit.level, level)
+                else:
+                    stack.pop()
+                    (inside if visit.is_inside else found)[visit.node] = visit.level
+                    if stack:
+                        closes = not visit.is_inside and visit.node.op in CLOSERS
+                        stack[-1].level = max(stack[-1].level, visit.level + closes)
+        return found
 
     def _from_outside(self, closers: Sequence[UOp], open_loops: Scope) -> list[UOp]:
         found: dict[UOp, None] = {}
@@ -174,13 +187,15 @@ class _Linearizer:
 
     def _update(self, closer: UOp, register: UOp, before: UOp, counters: Sequence[UOp]) -> UOp:
         there = _first(register.after(before, *counters))
-        return self._add(there.store(_folded(closer.arg, there.load(), self.new[closer.src[0]])))
+        value = self.new[closer.src[0]]
+        return self._add(there.store(_folded(closer.arg, there.load(), value, fused=self.fused)))
 
     # -- nodes that are no loops -------------------------------------------------------------------
 
     def _plain(self, node: UOp) -> UOp:
         if node.op is ops.STORE:
-            return self._add(ops.STORE(self._place(node.src[0]), self.new[node.src[1]]))
+            place, value = self._place(node.src[0]), self.new[node.src[1]]
+            return self._add(ops.STORE(place, value, arg=node.arg))
         src = tuple(self.new[s] for s in node.src)
         if node.op is ops.INDEX and node.dtype.kind is not Kind.POINTER:
             return self._element(node)
@@ -200,11 +215,27 @@ class _Linearizer:
         return ops.INDEX(buffer, *at, dtype=buffer.dtype)
 
 
-def _inputs(node: UOp) -> list[UOp]:
+class _Visit:
+    """A node in a walk, with what it needs that was not looked at yet."""
+
+    __slots__ = ("in_loop", "is_inside", "level", "node", "sources")
+
+    def __init__(self, node: UOp, *, is_inside: bool) -> None:
+        self.node = node
+        self.is_inside = is_inside
+        """Whether it belongs to a loop that is yet to be opened."""
+        self.in_loop = is_inside or node.op in CLOSERS
+        """Whether what it needs may be inside of such a loop."""
+        whole = node.op in CLOSERS and not is_inside
+        self.sources = iter(node.src if whole else _inputs(node))
+        self.level = 0
+
+
+def _inputs(node: UOp) -> Sequence[UOp]:
     """What a node needs; a STORE needs the place it writes to, and not what is there."""
     if node.op is ops.STORE:
         return [*node.src[0].src, node.src[1]]
-    return list(node.src)
+    return node.src
 
 
 def _closed(node: UOp) -> tuple[UOp, ...]:
@@ -216,16 +247,20 @@ def _first(register: UOp) -> UOp:
     return ops.INDEX(register, zero, dtype=register.dtype)
 
 
-def _folded(op: Op, total: UOp, value: UOp) -> UOp:
-    """A total with one more value; a product is added in one step."""
-    if op is ops.ADD and value.op is ops.MUL and value.dtype.is_float:
+def _folded(op: Op, total: UOp, value: UOp, *, fused: bool) -> UOp:
+    """A total with one more value; a product is added in one step, if it may."""
+    if fused and op is ops.ADD and value.op is ops.MUL and value.dtype.is_float:
         return ops.MULACC(*value.src, total)
+    if fused and op is ops.ADD and value.op is ops.ADD and value.dtype.is_float:
+        for product, rest in (value.src, value.src[::-1]):
+            if product.op is ops.MUL:
+                return ops.MULACC(*product.src, _folded(op, total, rest, fused=fused))
     if op is ops.ADD and value.op is ops.WMMA:
         a, b, before = value.src
         if before.op is ops.CONST and before.arg == 0:
             return ops.WMMA(a, b, total, arg=value.arg)
         if before.op is ops.WMMA:
-            return ops.WMMA(a, b, _folded(op, total, before), arg=value.arg)
+            return ops.WMMA(a, b, _folded(op, total, before, fused=fused), arg=value.arg)
     return op(total, value)
 
 

@@ -192,7 +192,7 @@ WIDEN = RuleSet("widen", theory=tuple(Theory), rules=(widen_arithmetic, widen_ca
 
 _PASSED: Final = frozenset(
     {ops.PARAM, ops.DEFINE_LOCAL, ops.DEFINE_REG, ops.INDEX, ops.LOAD, ops.STORE, ops.AFTER,
-     ops.WHERE, ops.GEP, ops.VECTORIZE}
+     ops.WHERE, ops.GEP, ops.VECTORIZE, ops.CAT}
 )  # fmt: skip
 
 

@@ -6,31 +6,36 @@ after `r0` was split.
 
     Upcast("r1", 4)    4 iterations of an output loop side by side, as lanes and copies
     Unroll("r2", 4)    the same of a reduction
+    Split("r1", 64)    a loop as one around another of 64 iterations
+    Cover("r1", 12)    the same where 12 does not divide the size: the last part begins earlier
     Thread("r0")       the outermost loop shared among the cores
     Swap("r0", "r1")   two neighbouring loops in the other order
+    Move("r1", "r0")   an output loop directly around another
     PadTo("r1", 8)     a loop made longer, to a multiple; what is beyond its end has no effect
     NoLocals()         no threads of a block from here on
 
-Those for threads of a block are in `block_actions`, tensor cores in `tensor_cores`.
+Copies of what is read are in `staging`, sums in blocks in `blocking`, threads of a block in `block_actions`, tensor cores in
+`tensor_cores`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 from porism.base.errors import ActionError
 from porism.base.target import Target
+from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
-from porism.optimize.loops import CLOSERS, padded, ranges_of, retyped, split
+from porism.optimize.loops import CLOSERS, covered, moved_before, padded, ranges_of, retyped, split
 from porism.rules.places import problem
 
-MOST_SIDE_BY_SIDE = 1024
+MOST_SIDE_BY_SIDE = 2048
 """Copies and lanes of one kernel, at most: more would only be slow to compile."""
 
 NO_LOCALS = "no locals"
@@ -51,6 +56,17 @@ class Action(ABC):
         except ActionError:
             return False
         return True
+
+    def __str__(self) -> str:
+        """As one would write it: what is as usual is left out."""
+        said = []
+        for field in fields(self):  # type: ignore[arg-type]  # every action is a dataclass
+            value = getattr(self, field.name)
+            if field.default is MISSING:
+                said.append(repr(value))
+            elif value != field.default:
+                said.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def refuse(self, what: str, why: str, fix: str) -> ActionError:
         return ActionError(f"{self}: {what}", why=why, fix=fix)
@@ -98,17 +114,51 @@ class Action(ABC):
                 "choose another loop",
             )
 
+    def need_no_order(self, kernel: UOp, unless_inside: UOp | None = None) -> None:
+        """Refuse a kernel that one thread must run: others would not wait for what it stores.
+
+        A loop inside of one whose iterations have memory of their own does not matter to that.
+        """
+        ordered = [r for r in ranges_of(kernel) if r.arg[1] is Axis.ORDERED]
+        if unless_inside is not None:
+            ordered = [r for r in ordered if not _is_inside(kernel, r, unless_inside)]
+        if ordered:
+            raise self.refuse(
+                f"the iterations of {show(ordered[0])} depend on each other, and on what is stored "
+                "before",
+                "threads do not wait for each other there",
+                "leave the kernel to one thread",
+            )
+
+
+def _is_inside(kernel: UOp, ordered: UOp, counter: UOp) -> bool:
+    """Whether a loop is run for each iteration of another, and stores local memory only."""
+    if any(closer not in kernel.src for closer in _closers(kernel, counter)):
+        return False
+    for closer in _closers(kernel, ordered):
+        effect = closer.src[0]
+        stores = effect.src if effect.op is ops.GROUP else (effect,)
+        if any(s.op is not ops.STORE or base_of(s.src[0]).op is not ops.DEFINE_LOCAL
+               for s in stores):  # fmt: skip
+            return False
+    return True
+
 
 def _closers(kernel: UOp, counter: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op in CLOSERS and counter in n.src[1:]]
 
 
-def _side_by_side(kernel: UOp) -> int:
-    total = 1
-    for counter in ranges_of(kernel):
-        if counter.arg[1] in (Axis.UPCAST, Axis.UNROLL):
-            total *= int(counter.vmax) + 1
-    return total
+def _side_by_side(kernel: UOp, counter: UOp) -> int:
+    """How many copies and lanes there are, at most, of what depends on a loop."""
+    most = 1
+    for ranges in {n.ranges for n in toposort(kernel)}:
+        if counter in ranges:
+            total = 1
+            for r in ranges:
+                if r.arg[1] in (Axis.UPCAST, Axis.UNROLL):
+                    total *= int(r.vmax) + 1
+            most = max(most, total)
+    return most
 
 
 @dataclass(frozen=True)
@@ -143,9 +193,10 @@ class Unroll(Action):
 def _spread(action: Upcast | Unroll, kernel: UOp, target: Target, counter: UOp, kind: Axis) -> UOp:
     amount = action.amount
     action.divided(counter, amount)
-    if _side_by_side(kernel) * amount > MOST_SIDE_BY_SIDE:
+    together = _side_by_side(kernel, counter) * amount
+    if together > MOST_SIDE_BY_SIDE:
         raise action.refuse(
-            f"{_side_by_side(kernel) * amount} iterations would be side by side",
+            f"{together} iterations would be side by side",
             f"more than {MOST_SIDE_BY_SIDE} are slow to compile and do not fit in registers",
             "use a smaller amount",
         )
@@ -154,6 +205,58 @@ def _spread(action: Upcast | Unroll, kernel: UOp, target: Target, counter: UOp, 
     if wrong is not None:
         raise action.refuse(*wrong, "use a smaller amount")
     return changed
+
+
+@dataclass(frozen=True)
+class Split(Action):
+    """A loop as one around another, which is run in the same order."""
+
+    axis: str
+    amount: int
+    """Iterations of the inner loop."""
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.REDUCE))
+        if self.divided(counter, self.amount) == self.amount:
+            raise self.refuse(
+                f"{self.axis} has {self.amount} iterations",
+                "one loop of these is what it is already",
+                "use a smaller amount",
+            )
+        kind = Axis.REDUCE if counter.arg[1] is Axis.REDUCE else Axis.LOOP
+        return split(kernel, counter, self.amount, kind)[0]
+
+
+@dataclass(frozen=True)
+class Cover(Action):
+    """An output loop as one around another, where the size is no multiple.
+
+    The last part begins earlier, so that it ends where the loop does: nothing needs a mask but the
+    stores, which leave out what is there already.
+    """
+
+    axis: str
+    amount: int
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL))
+        size = self.counted(counter)
+        if not 2 <= self.amount < size or size % self.amount == 0:
+            raise self.refuse(
+                f"{self.axis} has {size} iterations",
+                f"parts of {self.amount} do not overlap there",
+                "Split it into equal parts, or use an amount that is smaller than the size",
+            )
+        if any(n.op is ops.STORE and counter not in n.src[0].ranges and counter in n.src[1].ranges
+               for n in toposort(kernel)):  # fmt: skip
+            raise self.refuse(
+                f"something is stored in the same place by all iterations of {self.axis}",
+                "it is not known which of them is there already",
+                "choose another loop",
+            )
+        return covered(kernel, counter, self.amount)
 
 
 @dataclass(frozen=True)
@@ -167,6 +270,7 @@ class Thread(Action):
         if target.block:
             raise self.refuse("the target is a GPU", "it has blocks, and no cores", "use Local")
         self.need_kind(counter, (Axis.LOOP,))
+        self.need_no_order(kernel, unless_inside=counter)
         if any(r.arg[1] is Axis.THREAD for r in ranges_of(kernel)):
             raise self.refuse("a loop is shared already", "one is", "share the outermost alone")
         outermost = [end for end in kernel.src if end.op is ops.END and end.src[1] is counter]
@@ -218,6 +322,39 @@ class Swap(Action):
 
 def _are_neighbours(closer: UOp, first: UOp, second: UOp) -> bool:
     return abs(closer.src.index(first, 1) - closer.src.index(second, 1)) == 1
+
+
+@dataclass(frozen=True)
+class Move(Action):
+    """A loop of the output directly around another one, which is outside of it so far."""
+
+    axis: str
+    before: str
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        counter, other = self.loop(kernel, self.axis), self.loop(kernel, self.before)
+        for r in (counter, other):
+            self.need_kind(r, (Axis.LOOP, Axis.UPCAST))
+        closers = _closers(kernel, counter)
+        if counter is other or closers != _closers(kernel, other):
+            raise self.refuse(
+                f"{self.axis} and {self.before} are not loops of the same stores",
+                "a loop is moved past others around the same",
+                "name two loops of one nest",
+            )
+        if any(c.op is not ops.END for c in closers):
+            raise self.refuse(
+                "they are loops of a reduction", "its order is kept", "move loops of the output"
+            )
+        if any(c.src.index(counter, 1) < c.src.index(other, 1) for c in closers):
+            raise self.refuse(
+                f"{self.axis} is around {self.before} already", "that is what it does", "leave it"
+            )
+        if any({counter, other} & set(r.src[0].ranges) for c in closers for r in c.src[1:]):
+            raise self.refuse(
+                "the size of a loop depends on one of them", "it must be known first", "leave them"
+            )
+        return moved_before(kernel, counter, other)
 
 
 @dataclass(frozen=True)
@@ -273,8 +410,8 @@ def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
         if not isinstance(action, Action):
             raise ActionError(
                 f"{action!r} is no action",
-                why="actions are Upcast, Unroll, Thread, Swap, PadTo, NoLocals, Local, Group, "
-                "GroupTop and TC",
+                why="actions are Upcast, Unroll, Split, Cover, Thread, Swap, Move, PadTo, "
+                "Merge, Stage, Block, Stream, NoLocals, Local, Group, GroupTop and TC",
                 fix="make one, such as porism.Upcast('r0', 4)",
             )
         kernel = action.apply(kernel, target)

@@ -45,6 +45,7 @@ class BlockAction(Action):
     ) -> UOp:
         """The kernel with some iterations of a loop made threads, if they fit a block."""
         self.divided(counter, amount)
+        self.need_no_order(kernel)
         for other in ranges_of(kernel):
             if other is not counter and counter in other.src[0].ranges:
                 raise self.refuse(

@@ -6,14 +6,16 @@ Each gives a kernel that computes the same. A range is named by its node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from porism.base.dtypes import Kind
 from porism.evaluate.compute import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.rules.invalid import is_masked, masked
+from porism.rules.strides import stride
 
 CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
 
@@ -74,7 +76,8 @@ def split(
 def padded(kernel: UOp, counter: UOp, multiple: int) -> tuple[UOp, UOp]:
     """A range made longer, to a multiple; what is beyond its end has no effect.
 
-    Accesses beyond the end are masked, and a reduction takes its identity there.
+    Accesses beyond the end are masked, and a reduction takes its identity there. Local memory with
+    room for it is accessed all the same: what is there has no effect, and no mask is needed.
     """
     size = int(counter.src[0].arg)
     longer = -(-size // multiple) * multiple
@@ -82,19 +85,51 @@ def padded(kernel: UOp, counter: UOp, multiple: int) -> tuple[UOp, UOp]:
         return kernel, counter
     other = UOp.range(longer, counter.arg[0], counter.arg[1])
     inside = other < size
+    order = toposort(kernel)
+    places = {n.src[0] for n in order if n.op is ops.STORE}
     new: dict[UOp, UOp] = {}
-    for node in toposort(kernel):
+    for node in order:
         if node is counter:
             new[node] = other
             continue
         src = tuple([new[s] for s in node.src])
         if node.op is ops.INDEX and counter in node.ranges:
-            src = (src[0], _under(inside, src[1]), *src[2:])
+            if not _has_room(node, src[1], other, node in places):
+                src = (src[0], _under(inside, src[1]), *src[2:])
         elif node.op is ops.REDUCE and counter in node.src[1:]:
-            start = identity(node.arg, node.dtype)
-            src = (inside.where(src[0], UOp.const(node.dtype, start)), *src[1:])
+            src = (inside.where(src[0], UOp.const(node.dtype, _neutral(node))), *src[1:])
         new[node] = node if src == node.src else node.replace(src)
     return new[kernel], other
+
+
+def _has_room(access: UOp, at: UOp, counter: UOp, is_stored: bool) -> bool:
+    """Whether local memory has elements for all iterations, which nothing else is stored in.
+
+    Only of floats: with what happens to be there, integers could be divided or looked up.
+    """
+    memory = access.src[0]
+    while memory.op is ops.AFTER:
+        memory = memory.src[0]
+    if memory.op is not ops.DEFINE_LOCAL or not access.dtype.is_float or is_masked(at):
+        return False
+    if at.vmin < 0 or at.vmax >= memory.dtype.size:
+        return False
+    if not is_stored:
+        return True
+    own = stride(at, counter)
+    others = [stride(at, r) for r in at.ranges if r is not counter]
+    return own == 1 and all(step is not None and step > counter.vmax for step in others)
+
+
+def _neutral(node: UOp) -> Any:
+    """A value that changes nothing of a reduction, if possible one that it may have anyway."""
+    value = node.src[0]
+    if node.dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+        if node.arg is ops.MAX:
+            return value.vmin
+        if node.arg is ops.MIN:
+            return value.vmax
+    return identity(node.arg, node.dtype)
 
 
 def _under(condition: UOp, at: UOp) -> UOp:
@@ -117,3 +152,28 @@ def moved_before(kernel: UOp, counter: UOp, other: UOp) -> UOp:
             src = [src[0], *(new[r] for r in (*kept[:place], counter, *kept[place:]))]
         new[node] = node.replace(tuple(src))
     return new[kernel]
+
+
+def covered(kernel: UOp, counter: UOp, amount: int) -> UOp:
+    """A range of n as one around one of `amount`, the last of which begins at n - amount.
+
+    What is beyond the end of no part is accessed. What two parts have in common is computed in
+    both, and stored by the first.
+    """
+    size = int(counter.src[0].arg)
+    axis, own = counter.arg
+    outer = UOp.range(-(-size // amount), (*axis, 0), own)
+    inner = UOp.range(amount, (*axis, 1), Axis.LOOP)
+    first = ops.MIN(outer * amount, UOp.const(counter.dtype, size - amount))
+    value = first + inner
+    is_new = value >= outer * amount
+    changed = replaced(kernel, counter, value, [outer, inner])
+    new: dict[UOp, UOp] = {}
+    for node in toposort(changed):
+        src = tuple([new[s] for s in node.src])
+        if node.op is ops.STORE and {outer, inner} & set(node.src[0].ranges):
+            place = node.src[0]
+            at = (new[place.src[0]], _under(is_new, new[place.src[1]]), *src[0].src[2:])
+            src = (place.replace(at), *src[1:])
+        new[node] = node if src == node.src else node.replace(src)
+    return new[changed]

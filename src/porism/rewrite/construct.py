@@ -18,7 +18,8 @@ from typing import Any, Final
 from porism.base.dtypes import SLOTS, DType
 from porism.ir import node as nodes
 from porism.ir import ops
-from porism.ir.node import UOp, construct, make2, raw, signature_of, slot_of
+from porism.ir.dispatch import signature_of, slot_of
+from porism.ir.node import UOp, construct, make2, raw
 from porism.ir.ops import Op
 from porism.rewrite.generate import Candidate, Flavour, candidates, compile_function
 from porism.rewrite.rule import RuleSet
@@ -179,7 +180,7 @@ class _Machine:
                 request, value = None, stop.value
                 if value is None:
                     value = _interned(op, dtype, src, arg)
-                else:
+                elif not any(s.on_memory for s in src):
                     op.nodes[nodes.key_of(op, dtype, src, arg)] = value
 
     def _in_order(self, op: Op, dtype: Any, src: tuple[UOp, ...], arg: Any) -> Request:

@@ -46,7 +46,7 @@ class Candidate:
     before: UOp | None  # None for a procedure
 
     def fits(self, signature: tuple[Op | bool | None, ...]) -> bool:
-        """Whether it can match a node with this signature (see `porism.ir.node.signature_of`)."""
+        """Whether it can match a node with this signature, by `porism.ir.dispatch.signature_of`."""
         ops_of_sources = tuple(s for s in signature if not isinstance(s, bool))
         if self.before is None:
             assert isinstance(self.item, Procedure)

@@ -25,6 +25,7 @@ from porism.rules.buffers import read_of
 from porism.rules.where_on_load import clauses
 from porism.schedule.affine import Affine, affine_forms
 from porism.schedule.ranges import closers_of, exchanged, is_free, size_of
+from porism.schedule.symbolic import symbolic
 
 DEEPEST: Final = 8
 """Ops of a value that are looked through."""
@@ -50,7 +51,7 @@ class Span(NamedTuple):
 
 
 def shrink_ranges(sink: UOp) -> UOp:
-    """The graph with ranges as long as something happens in them."""
+    """The graph with ranges as long as something happens in them, and without what that decides."""
     order = toposort(sink)
     if not any(n.op.group is ops.COMPARISON for n in order):
         return sink
@@ -63,7 +64,7 @@ def shrink_ranges(sink: UOp) -> UOp:
             size = UOp.const(index, span.high - span.low)
             shorter = ops.RANGE(size, arg=r.arg)
             values[r], loops[r] = shorter + span.low, (shorter,)
-    return exchanged(sink, values, loops) if values else sink
+    return symbolic(exchanged(sink, values, loops)) if values else sink
 
 
 class _Guards:

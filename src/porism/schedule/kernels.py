@@ -13,13 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from porism.base.dtypes import Space
+from porism.base.errors import PorismError
 from porism.ir import ops
+from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.shape import flat, shape
 from porism.ir.walk import toposort
+from porism.rules.index.simplify import conjuncts
 from porism.schedule.cost import count
+
+MOST_BYTES: Final = (1 << 63) - 1
+"""Of one buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ def _kernel(node: UOp, why: str) -> Call:
     order = list(toposort(node, within=lambda n: n is node or not is_memory(n)))
     new: dict[UOp, UOp] = {}
     loops = _outer_first(node, order)
-    for axis, old in enumerate([*loops, *(n for n in order if _is_inner(n, loops))]):
+    for axis, old in enumerate([*loops, *_inner(order, loops)]):
         new[old] = ops.RANGE(*old.src, arg=((axis,), old.arg[1]))
     for old in order[:-1]:
         if old.op is ops.RANGE:
@@ -69,12 +76,21 @@ def _kernel(node: UOp, why: str) -> Call:
             new[old] = values[buffer].index(at, dtype=buffer.dtype)
         else:
             src = tuple([new.get(s, s) for s in old.src])
-            new[old] = old if src == old.src else old.replace(src)
+            made = old if src == old.src else old.replace(src)
+            new[old] = _in_order(made) if old.op is ops.AND else made
     ranges = [new.get(r, r) for r in node.src[1:]]
     place = values[node].index(flat(ranges, shape(node)), dtype=node.dtype)
     store = place.store(new.get(node.src[0], node.src[0]))
     kernel = ops.SINK(store.end(*(new[r] for r in loops)) if loops else store)
     return Call(kernel, tuple(values), why)
+
+
+def _in_order(condition: UOp) -> UOp:
+    """A condition with its clauses in an order of their own, not that in which they came up."""
+    first, *others = sorted(conjuncts(condition), key=show)
+    for clause in others:
+        first = first & clause
+    return first
 
 
 def _outer_first(node: UOp, order: Sequence[UOp]) -> list[UOp]:
@@ -91,12 +107,25 @@ def _outer_first(node: UOp, order: Sequence[UOp]) -> list[UOp]:
     return sorted(loops, key=lambda r: -depth[r])
 
 
-def _is_inner(node: UOp, loops: Sequence[UOp]) -> bool:
-    return node.op is ops.RANGE and node not in loops
+def _inner(order: Sequence[UOp], loops: Sequence[UOp]) -> list[UOp]:
+    """The other loops, in the order in which they are run through."""
+    found: dict[UOp, None] = {}
+    for node in order[:-1]:
+        if node.op is ops.REDUCE or node.op is ops.BUFFERIZE:
+            found.update(dict.fromkeys(r for r in node.src[1:] if r.op is ops.RANGE))
+    found.update(dict.fromkeys(n for n in order if n.op is ops.RANGE))
+    return [r for r in found if r not in loops]
 
 
 def pointer(buffer: UOp, number: int) -> UOp:
     """A buffer as a parameter of a kernel."""
     dims = shape(buffer)
     size = count(dims) if all(d.vmin == d.vmax for d in dims) else -1
+    if size * max(buffer.dtype.bits, 8) // 8 > MOST_BYTES:
+        raise PorismError(
+            f"a value of {' x '.join(str(d.vmax) for d in dims)} elements of {buffer.dtype.name}",
+            where=show(buffer, limit=120),
+            why="it has more bytes than a machine can count",
+            fix="compute it in parts, or reduce it before it is stored",
+        )
     return UOp(ops.PARAM, buffer.dtype.pointer(Space.GLOBAL, size), (), number)

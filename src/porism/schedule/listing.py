@@ -82,9 +82,10 @@ class _Listing:
                 self._loops(node, inside, depth)
             elif node.op is ops.STORE and ready and node in effects:
                 self._declare([node], depth)
-                self._say(depth, f"{self._text(node.src[0])} = {self._text(node.src[1])}")
+                note = "" if node.arg is None else f"  # {node.arg}"
+                self._say(depth, f"{self._text(node.src[0])} = {self._text(node.src[1])}{note}")
                 self.named[node] = "done"
-            elif node.op is ops.AFTER and all(s in self.named for s in node.src):
+            elif node.op is ops.AFTER and all(s in self.named or s in inside for s in node.src):
                 self.named[node] = self.named[node.src[0]]
 
     def _loops(self, closer: UOp, inside: frozenset[UOp], depth: int) -> None:
@@ -129,6 +130,8 @@ class _Listing:
         """Say how large the local memory is that is about to be filled."""
         for store in stores:
             place = store.src[0].src[0]
+            while place.op is ops.AFTER:
+                place = place.src[0]
             if place.op is ops.DEFINE_LOCAL and place not in self.declared:
                 self.declared.add(place)
                 what = f"{place.dtype.size} {place.dtype.element}"

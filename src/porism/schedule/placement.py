@@ -20,6 +20,7 @@ from typing import Final
 
 from porism.base.settings import settings
 from porism.ir import ops
+from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.shape import shape
@@ -37,6 +38,16 @@ LOCAL_BYTES: Final = 1 << 18
 LOCAL_WORK: Final = 1 << 18
 """Elements read, or computed for, inside the loops that a value is kept for: what is read there is
 read again in each of their iterations, so it should stay in a cache as well."""
+
+LOCAL_COST: Final = 400.0
+"""What costs more is not kept for some loops: a trip to memory is little beside it, and in a kernel
+of its own a long sum is computed in better tiles."""
+
+PRODUCT_COST: Final = 2 * cost.DEAR
+"""Sums of products that cost more are long: they have a kernel of their own each."""
+
+BORDER_COST: Final = 8.0
+"""What may be computed again where a value below a border is stored, and not that with it."""
 
 PARALLEL: Final = 16
 """Iterations that a kernel's outermost loops should have, so that all cores have something to do"""
@@ -74,6 +85,8 @@ class Kernel:
     """The indices of its output: each is one to one with the ranges that it depends on."""
     levels: list[frozenset[UOp]] = field(default_factory=list)
     nodes: int = 0
+    products: set[UOp] = field(default_factory=set)
+    """The long sums of products that are computed for each element of the output."""
 
     def has_level(self, ranges: frozenset[UOp]) -> bool:
         """Whether a value may be computed inside these loops and outside of the others."""
@@ -121,14 +134,29 @@ class Placement:
             return None
         inline = times * each
         in_memory = here * (each + cost.STORE_GLOBAL) + times * cost.LOAD_GLOBAL
-        if each >= CHEAP and len(kernels) == 1:
+        if CHEAP <= each < LOCAL_COST and len(kernels) == 1:
             local = self._local(node, uses)
             kept = here * (each + cost.STORE_LOCAL) + times * cost.LOAD_LOCAL
             if local is not None and kept < min(inline, in_memory):
                 return local
-        if inline <= in_memory:
+        if inline <= in_memory or self._is_border(node):
             return None
         return Stored(f"it is used {_ratio(times, here)} and costs {each:.0f} to compute")
+
+    def _is_border(self, node: UOp) -> bool:
+        """Whether a value is something dear with a border around: that is stored without it."""
+        each = self.costs[node]
+        if each < cost.DEAR:
+            return False
+        todo = [node]
+        while todo:
+            found = todo.pop()
+            if found.op is ops.PAD and each - self.costs[found.src[0]] <= BORDER_COST:
+                return True
+            if found.op.elementwise or found.op.group is Group.MOVEMENT:
+                limit = each - BORDER_COST
+                todo += [s for s in dict.fromkeys(found.src) if self.costs.get(s, 0.0) >= limit]
+        return False
 
     def _local(self, node: UOp, uses: Sequence[Use]) -> Local | None:
         """The value kept inside the loops that all its uses share, if it fits there."""
@@ -159,10 +187,15 @@ class Placement:
         """A reduction is computed inside the loops that it depends on, if they can be outside."""
         for use in uses:
             if use.nest.outer is not None:
+                reduced = any(r.arg[1] is Axis.REDUCE for r in use.nest.ranges)
+                if reduced and self._is_long_product(node):
+                    return Stored("it is reduced, and a sum of products itself")
                 continue
             kernel = self.kernels[use.nest.kernel]
             level = use.ranges & kernel.ranges
             if level == kernel.ranges:
+                if kernel.products - {node} and self._is_long_product(node):
+                    return Stored("its kernel computes another sum of products")
                 continue
             work = elements(node.src[0]) * self.costs[node.src[0]]
             if trips(level) < PARALLEL and work > SMALL:
@@ -173,7 +206,24 @@ class Placement:
             if use.nest.outer is None:
                 kernel = self.kernels[use.nest.kernel]
                 kernel.add_level(use.ranges & kernel.ranges)
+                if use.ranges >= kernel.ranges and self._is_long_product(node):
+                    kernel.products.add(node)
         return None
+
+    def _is_long_product(self, node: UOp) -> bool:
+        """A sum of products whose operands are used again: two of them need a tile each."""
+        product = node.src[0]
+        while product.op is ops.CAST:
+            product = product.src[0]
+        if node.arg[0] is not ops.ADD or product.op is not ops.MUL:
+            return False
+        return self.costs[node] >= PRODUCT_COST and all(map(_is_repeated, product.src))
+
+
+def _is_repeated(operand: UOp) -> bool:
+    while operand.op is ops.CAST:
+        operand = operand.src[0]
+    return operand.op is ops.EXPAND
 
 
 def _ratio(times: int, here: int) -> str:

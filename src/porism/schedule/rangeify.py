@@ -27,11 +27,13 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.shape import shape
 from porism.ir.walk import substitute, toposort
+from porism.rules.split_reduction import Varying
 from porism.schedule.cost import likely_kept
 from porism.schedule.crowds import crowded
 from porism.schedule.indices import ZERO, Element, is_size_one, moved, simplified
 from porism.schedule.loops import Nest, Use
 from porism.schedule.placement import Kernel, Local, Place, Placement, Stored
+from porism.schedule.scattering import names_elements
 
 ALWAYS_STORED = frozenset({ops.CONTIGUOUS, ops.COPY})
 LEAVES = frozenset({ops.PARAM, ops.BUFFER})
@@ -52,7 +54,7 @@ class Ranged:
     reasons: dict[UOp, str]
     """For each BUFFERIZE in memory, why it is there."""
     asked: frozenset[UOp]
-    """Those that a CONTIGUOUS or COPY asked for: they stay, whatever they cost."""
+    """Those that a CONTIGUOUS or COPY asked for, or whose elements indices name: they stay."""
 
 
 def rangeify(sink: UOp) -> Ranged:
@@ -78,7 +80,13 @@ class _Rangeify:
         self.roots = list(sink.src)
         self.order = tensors(self.roots)
         self.stored = dict.fromkeys(self.roots, "it is an output")
+        self.asked = {node for node in self.order if node.op in ALWAYS_STORED}
+        known: dict[UOp, Varying] = {}
         for node in self.order:
+            if node.op is ops.REDUCE_AXIS and names_elements(node, known):
+                whole = self._whole_output(node)
+                self.stored.setdefault(whole, "indices name its elements")
+                self.asked.add(whole)
             if node.op in ALWAYS_STORED and node.src[0].op not in LEAVES:
                 self.stored.setdefault(node, f"{node.op.name} asks for it")
             if node.op is ops.GATHER and node.src[0].op not in LEAVES and not _is_view(node.src[0]):
@@ -97,6 +105,16 @@ class _Rangeify:
         self.axis_of: dict[UOp, tuple[UOp, int]] = {}  # a range -> the axis that it goes along
         self.built: dict[tuple[UOp, Element], UOp] = {}
         self.kept: dict[UOp, UOp] = {}
+
+    def _whole_output(self, node: UOp) -> UOp:
+        """The output that is a node under other dims, if it is used for nothing else, or itself."""
+        found = node
+        while found not in self.roots:
+            users = [n for n in self.order if found in n.src]
+            if len(users) != 1 or users[0].op is not ops.RESHAPE:
+                return node
+            found = users[0]
+        return found
 
     def place(self) -> None:
         """Decide where every value lives."""
@@ -133,7 +151,7 @@ class _Rangeify:
             for node, place in self.places.items()
             if isinstance(place, Stored)
         }
-        asked = [self.kept[n] for n in self.order if n.op in ALWAYS_STORED and n in self.kept]
+        asked = [self.kept[n] for n in self.order if n in self.asked and n in self.kept]
         if self.opaque:
             sink, *rest = self._transparent(sink, *reasons, *asked)
             reasons = dict(zip(rest, reasons.values(), strict=False))

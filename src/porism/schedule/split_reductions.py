@@ -13,6 +13,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.walk import rebuild, toposort
 from porism.rules.split_reduction import Varying, split_reduction
+from porism.schedule.scattering import names_elements
 
 
 def split_reductions(sink: UOp) -> UOp:
@@ -20,7 +21,7 @@ def split_reductions(sink: UOp) -> UOp:
     known: dict[UOp, Varying] = {}
     found: dict[UOp, UOp] = {}
     for node in toposort(sink):
-        if node.op is ops.REDUCE_AXIS:
+        if node.op is ops.REDUCE_AXIS and not names_elements(node, known):
             parts = split_reduction(node, known)
             if parts is not None:
                 found[node] = parts

@@ -1,7 +1,8 @@
 """Assignment: `x[key] = value` gives x a new value; tensors made of the old one keep it.
 
 Ints and slices are undone by movement ops: the value is spread over the shape of x, beside a mask
-of where it goes. With index arrays each element looks for the last index that means it.
+of where it goes. With index arrays each element takes the value of the last index that means it;
+the compiler finds that by going over the indices once (`porism.schedule.scattering`).
 """
 
 from __future__ import annotations

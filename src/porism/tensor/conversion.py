@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from porism.base.dtypes import DType
+from porism.engine import memory
 from porism.engine.storage import new_buffer
 from porism.ir import semantics
 from porism.ir.node import UOp
@@ -39,7 +40,7 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
         return value if dtype is None else Tensor(primitive.cast(value.node, dtype))
     if is_weak(value):
         return Tensor(constant(result_type(value) if dtype is None else dtype, value))
-    return from_array(to_array(value, dtype).copy(), dtype)
+    return from_array(memory.copy_of(to_array(value, dtype)), dtype)
 
 
 def from_array(array: Any, dtype: DType | None = None) -> Tensor:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from porism.backends.table import native
+from porism.engine import work
 from porism.engine.realize import request, schedule_of
+from porism.engine.source import kind_of, source_of
 from porism.engine.storage import realized
+from porism.engine.tuned import tuned_actions
 from porism.ir.expression import show
 from porism.ir.levels import Level
 from porism.ir.node import UOp
 from porism.ir.shape import to_text
 from porism.ir.walk import toposort
+from porism.optimize import heuristic
+from porism.optimize.actions import Action
 from porism.pipeline import to_loops, to_schedule, watched
 from porism.rewrite.trace import Trace
 from porism.schedule.listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
 from porism.tensor.shapes import refuse
 from porism.tensor.tensor import Tensor
+
+SOURCES: Final = {"llvm": "LLVM IR", "assembly": "assembly", "c": "C"}
+"""What the kinds of source are called."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,30 @@ class Kernel:
     """What its buffers are called in the text."""
 
     @property
+    def name(self) -> str:
+        """What it is called where it is timed: by `porism.profile()` and under `PORISM_DEBUG`."""
+        return work.name_of(self.node)
+
+    def source(self, kind: str | bool = True) -> str:
+        """Its text for this machine: "llvm", "assembly" or "c"; True is what is compiled."""
+        return source_of(self.node, kind, f"kernel{self.number}")
+
+    @property
     def arranged(self) -> str:
         """Its loops as they are compiled for this machine, to be read."""
-        loops = to_loops(self.node, native().target())
+        backend = native()
+        actions = tuned_actions(self.node, backend)
+        loops = to_loops(self.node, backend.target(), actions=actions)
         return listing(loops, dict(enumerate(self.names)))
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What Porism does to its loops for this machine: as it was tuned, or by the heuristic."""
+        tuned = tuned_actions(self.node, native())
+        if tuned is not None:
+            return tuned
+        target = native().target()
+        return heuristic.chosen(to_loops(self.node, target, arrange=False), target)
 
     def __str__(self) -> str:
         waits = ", ".join(map(str, self.after))
@@ -60,6 +89,7 @@ class Kernel:
                 f"  {self.why}; {_bytes(self.bytes_written)} written, "
                 f"{_bytes(self.bytes_read)} read",
                 textwrap.indent(self.text, "    "),
+                f"  arranged by {', '.join(map(str, self.actions)) or 'nothing: the loops stay'}",
             ]
         )
 
@@ -79,8 +109,13 @@ def kernels(*tensors: Tensor) -> list[Kernel]:
     return _described(schedule)
 
 
-def explain(*tensors: Tensor, stages: bool = False) -> None:
-    """Print the kernels that compute some tensors, and with `stages` how they came about."""
+def explain(*tensors: Tensor, stages: bool = False, source: str | bool = False) -> None:
+    """Print the kernels that compute some tensors, and with `stages` how they came about.
+
+    `source` is "llvm", "assembly" or "c", and prints each kernel as that too; True stands for what
+    the backend compiles.
+    """
+    kind = kind_of(source) if source is not False else None
     nodes = _missing(tensors)
     if not nodes:
         print("nothing is left to be computed: the values are there already")
@@ -91,6 +126,9 @@ def explain(*tensors: Tensor, stages: bool = False) -> None:
     schedule = schedule_of(graph)
     for kernel in _described(schedule):
         print(kernel)
+        if kind is not None:
+            print(f"  as {SOURCES[kind]}:")
+            print(textwrap.indent(kernel.source(kind).rstrip("\n"), "    "))
     arena = schedule.arena
     if arena.sum:
         saved = f", of {_bytes(arena.sum)} without sharing" if arena.sum > arena.peak else ""

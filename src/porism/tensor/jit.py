@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -31,21 +33,38 @@ from porism.tensor.structure import Signature, leaves, rebuilt, told
 from porism.tensor.tensor import Tensor
 from porism.tensor.tracing import Trace, current
 
+if TYPE_CHECKING:
+    from porism.engine.background import Background
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 @overload
-def jit(function: Callable[Parameters, Result]) -> Jitted[Parameters, Result]: ...
+def jit(
+    function: Callable[Parameters, Result],
+    *,
+    signatures: int | None = None,
+    beam: int | None = None,
+    budget: float | None = None,
+) -> Jitted[Parameters, Result]: ...
 @overload
 def jit(
-    *, signatures: int | None = None
+    *, signatures: int | None = None, beam: int | None = None, budget: float | None = None
 ) -> Callable[[Callable[Parameters, Result]], Jitted[Parameters, Result]]: ...
-def jit(function: Any = None, *, signatures: int | None = None) -> Any:
+def jit(
+    function: Any = None,
+    *,
+    signatures: int | None = None,
+    beam: int | None = None,
+    budget: float | None = None,
+) -> Any:
     """A function that is traced once for each signature, and then replayed.
 
     `signatures` is how many kinds of arguments are kept, the oldest go; by default what the setting
-    `jit_signatures` says.
+    `jit_signatures` says. With `beam` its kernels are tuned when it is traced, as the setting of
+    that name says; with `budget` it runs at once, is tuned in the background for so many seconds,
+    and goes on with the better kernels.
 
     >>> import porism
     >>> @porism.jit
@@ -57,9 +76,14 @@ def jit(function: Any = None, *, signatures: int | None = None) -> Any:
     most = None if signatures is None else as_int(signatures, "signatures")
     if most is not None and most < 1:
         raise refuse(f"jit with signatures={most}", "at least one is kept", "pass 1 or more")
+    width = None if beam is None else as_int(beam, "beam")
+    if width is not None and width < 0:
+        raise refuse(f"jit with beam={width}", "so many are kept", "pass 0 for none, or more")
+    if budget is not None and not 0 < budget < math.inf:
+        raise refuse(f"jit with budget={budget}", "it is a time", "pass seconds, more than 0")
     if function is None:
-        return lambda later: Jitted(later, most)
-    return Jitted(function, most)
+        return lambda later: Jitted(later, most, width, budget)
+    return Jitted(function, most, width, budget)
 
 
 class Jitted(Generic[Parameters, Result]):
@@ -68,15 +92,24 @@ class Jitted(Generic[Parameters, Result]):
     __name__: str
     __wrapped__: Callable[Parameters, Result]
 
-    def __init__(self, function: Callable[Parameters, Result], most: int | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[Parameters, Result],
+        most: int | None = None,
+        beam: int | None = None,
+        budget: float | None = None,
+    ) -> None:
         _check(function)
         functools.update_wrapper(self, function)
         self.function = function
         self.most = most
+        self.beam = beam
+        self.budget = budget
         self.traces = 0
         """How often the function was traced."""
         self._replays: dict[tuple[Any, ...], Replay] = {}
         self._told: dict[str, str] = {}
+        self._tunings: list[Background] = []
         self._lock = threading.RLock()
         self.state = threading.RLock()
         """Held by calls that update state."""
@@ -132,8 +165,12 @@ class Jitted(Generic[Parameters, Result]):
             known = self._describe(args, kwargs)
             if settings.debug >= 1:
                 reason = why or _reason(self._told, known)
-                print(f"porism: tracing {_name(self.function)}: {reason}", file=sys.stderr)
-            found = _traced(self, signature, args, kwargs)
+                again = " again" if self.traces else ""
+                print(f"porism: tracing {_name(self.function)}{again}: {reason}", file=sys.stderr)
+            with settings.override(**({} if self.beam is None else {"beam": self.beam})):
+                found = _traced(self, signature, args, kwargs)
+            if self.budget is not None:
+                self._tune(found, self.budget)
             self.traces += 1
             self._told = known
             self._replays.pop(key, None)
@@ -142,6 +179,16 @@ class Jitted(Generic[Parameters, Result]):
                 del self._replays[next(iter(self._replays))]
             self._replays[key] = found
             return found
+
+    def _tune(self, found: Replay, budget: float) -> None:
+        self._tunings = [each for each in self._tunings if not each.wait(0)]
+        started = found.tune(budget)
+        if started is not None:
+            self._tunings.append(started)
+
+    def wait_tuned(self, timeout: float | None = None) -> bool:
+        """Wait until what is tuned in the background is in use; whether that is so."""
+        return all(each.wait(timeout) for each in list(self._tunings))
 
     def _describe(self, args: Any, kwargs: Any) -> dict[str, str]:
         """The arguments for people, by path."""

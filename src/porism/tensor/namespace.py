@@ -70,7 +70,13 @@ MODULES: Final[dict[str, str]] = {
         " binary_cross_entropy_with_logits"
     ),
     "explain": "kernels explain",
-    "opt": "opt Upcast Unroll Thread Swap PadTo NoLocals Local Group GroupTop TC",
+    "profile": "profile",
+    "opt": (
+        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Stage Block Stream NoLocals Local"
+        " Group GroupTop"
+        " TC"
+    ),
+    "verification": "verify",
     "values": "realize memory",
     "jit": "jit",
     "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),

@@ -11,18 +11,27 @@ from typing import Final
 import numpy as np
 
 from porism.backends.table import native
-from porism.base.dtypes import DType, Kind
 from porism.base.errors import ActionError, PorismError
 from porism.engine import memory
-from porism.engine.trial import Trial, expected, parameters
+from porism.engine.trial import (
+    Trial,
+    difference,
+    expected,
+    parameters,
+    tolerance,
+    values_of,
+)
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
 from porism.optimize.actions import (
     Action,
+    Cover,
+    Move,
     NoLocals,
     PadTo,
+    Split,
     Swap,
     Thread,
     Unroll,
@@ -30,22 +39,24 @@ from porism.optimize.actions import (
     apply_all,
 )
 from porism.optimize.block_actions import Group, GroupTop, Local
+from porism.optimize.blocking import Block
+from porism.optimize.merging import Merge
+from porism.optimize.staging import Stage
+from porism.optimize.stream_actions import Stream
 from porism.optimize.tensor_cores import TC
 from porism.pipeline import to_loops
 from porism.schedule.listing import listing
 from porism.tensor.explain import Kernel
 from porism.tensor.place import users_line
+from porism.verification.kernel import arranged
+from porism.verification.report import Report
 
 __all__ = [
-    "TC", "Arranged", "Group", "GroupTop", "Local", "NoLocals", "PadTo", "Swap", "Thread",
-    "Unroll", "Upcast", "opt",
+    "TC", "Arranged", "Block", "Cover", "Group", "GroupTop", "Local", "Merge", "Move", "NoLocals", "PadTo",
+    "Split", "Stage", "Stream", "Swap", "Thread", "Unroll", "Upcast", "opt",
 ]  # fmt: skip
 
 RUNS: Final = 7
-
-TOLERANCE: Final = {1: 0.3, 2: 0.03, 4: 1e-4, 8: 1e-10}
-"""How far floats of so many bytes may be off, in proportion to the largest value: the order of a
-sum is not the same."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +95,8 @@ class Arranged:
         data = _random_data(parameters(self.kernel.node), seed)
         wanted = expected(self.kernel.node, data, self._variables)
         self._trial.run(data, self._variables)
-        worst, place = _difference(wanted, data[0])
-        if worst > _tolerance(wanted):
+        worst, place = difference(wanted, data[0])
+        if worst > tolerance(wanted):
             raise PorismError(
                 "the kernel computes something else after the actions",
                 where=f"element {place} is {data[0][place]} and not {wanted[place]}",
@@ -93,6 +104,15 @@ class Arranged:
                 fix="leave out actions one by one to see which it is, and report it",
             )
         return worst
+
+    def verify(self) -> Report:
+        """Check what the actions and the stages behind them made of each access; see verify.md.
+
+        An error where an index, a bound or a write of parallel iterations is wrong.
+        """
+        target = native().target()
+        before = to_loops(self.kernel.node, target, arrange=False)
+        return arranged(before, self.node, target, dict(enumerate(self.kernel.names)))
 
     def time(self, runs: int = RUNS) -> float:
         """The seconds of one run in machine code on random data: the median of several."""
@@ -145,34 +165,6 @@ def _random_data(pointers: Mapping[int, UOp], seed: int) -> dict[int, Array]:
     for number, pointer in sorted(pointers.items()):
         dtype, size = pointer.dtype.element, pointer.dtype.size
         array, _ = memory.new_array(size, dtype.numpy)
-        array[...] = _values(generator, dtype, size) if number else 0
+        array[...] = values_of(generator, dtype, size) if number else 0
         found[number] = array
     return found
-
-
-def _values(generator: np.random.Generator, dtype: DType, size: int) -> Array:
-    if dtype.kind is Kind.BOOL:
-        return generator.integers(0, 2, size).astype(np.bool_)
-    if dtype.is_float:
-        return generator.normal(size=size).astype(dtype.numpy)
-    low = 0 if dtype.kind is Kind.UNSIGNED else -8
-    return generator.integers(low, 9, size).astype(dtype.numpy)
-
-
-def _tolerance(wanted: Array) -> float:
-    return TOLERANCE[wanted.dtype.itemsize] if wanted.dtype.kind in "fV" else 0.0
-
-
-def _difference(wanted: Array, found: Array) -> tuple[float, int]:
-    """The largest difference in proportion to the largest value, and where it is."""
-    if not wanted.size:
-        return 0.0, 0
-    a, b = (x.astype(np.float64) if x.dtype.kind in "fVb" else x for x in (wanted, found))
-    same = (a == b) | ((a != a) & (b != b))
-    with np.errstate(all="ignore"):
-        finite = np.abs(a[np.isfinite(a)]).astype(np.float64)
-        scale = max(1.0, float(finite.max(initial=0)))
-        off = np.where(same, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)) / scale)
-        off = np.where(~same & ~(off > 0), np.inf, off)
-    place = int(np.argmax(off))
-    return float(off[place]), place

@@ -5,14 +5,15 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from porism.backends.table import chosen
 from porism.base.dtypes import DType, index
 from porism.engine import memory
 from porism.engine.realize import bound, realize, request, schedule_of
-from porism.engine.runners import Runner, runner
+from porism.engine.runners import Runner, renewed, runner
 from porism.engine.storage import (
     Held,
     NoValue,
@@ -29,12 +30,16 @@ from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.shape import Shape, shape
 from porism.ir.walk import substitute, toposort
+from porism.schedule.schedule import Schedule
 from porism.tensor.holders import Place
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import refuse, to_text
 from porism.tensor.structure import Leaf, rebuilt, unbound
 from porism.tensor.tensor import Tensor
 from porism.tensor.tracing import Outside, Supply, no_value
+
+if TYPE_CHECKING:
+    from porism.engine.background import Background
 
 _BUFFER: Final = ops.BUFFER
 
@@ -77,6 +82,7 @@ class Replay:
 
     run_program: Runner | None
     """None if there is nothing to compute."""
+    schedule: Schedule | None
     count: int
     """Of inputs."""
     arguments: list[tuple[int, int]]
@@ -136,6 +142,18 @@ class Replay:
             if not self.ids.isdisjoint(map(id, tensors)):
                 raise both_inside_and_out()
             return self._run(tensors, variables)
+
+    def tune(self, seconds: float) -> Background | None:
+        """Have its kernels tuned in the background, and then use what was found."""
+        backend, schedule = chosen(), self.schedule
+        if schedule is None or backend.objects is None:
+            return None
+        from porism.engine.background import Background
+
+        def swap() -> None:
+            self.run_program = renewed(schedule)
+
+        return Background([step.kernel for step in schedule.steps], backend, seconds, swap)
 
     def _run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
         inputs: list[Any] = [None] * self.count
@@ -329,8 +347,10 @@ def replay(
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
     own = {placeholder: k for k, placeholder in enumerate(placeholders)}
     theirs = {one.before: one.tensor for one in outside}
+    schedule = schedule_of(wanted.graph) if wanted else None
     found = Replay(
-        run_program=runner(schedule_of(wanted.graph)) if wanted else None,
+        run_program=None if schedule is None else runner(schedule),
+        schedule=schedule,
         count=len(numbers),
         arguments=[(n, own[b]) for b, n in numbers.items() if b in own],
         captured=[(n, theirs[b]) for b, n in numbers.items() if b in theirs],

@@ -24,9 +24,13 @@ BLOCK: Final = 32
 """Elements of a block: few enough that the masked work in it is hidden by reading memory."""
 
 
-def scan_last(x: UOp, op: Op) -> UOp:
-    """The reductions of the first 1, 2, … n elements along the last axis, whose size is known."""
+def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
+    """The reductions of the first 1, 2, … n elements along the last axis, whose size is known.
+
+    What is kept on the way has that axis at `place`, where it is in memory; if not given, last.
+    """
     dims = shape(x)
+    place = len(dims) - 1 if place is None else place
     size = dims[-1].arg
     if op is ops.ADD and _is_constant(x):
         return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
@@ -34,14 +38,23 @@ def scan_last(x: UOp, op: Op) -> UOp:
         return _prefixes(x, op)
     blocks = -(-size // BLOCK)
     inside = _prefixes(_in_blocks(x, op, blocks), op)
-    inside = primitive.contiguous(inside)
+    inside = _kept(inside, place, 2)
     last = primitive.shrink(inside, [*[(0, d) for d in shape(inside)[:-1]], (BLOCK - 1, BLOCK)])
     totals = primitive.reshape(last, [*dims[:-1], blocks])
-    before = _shifted(primitive.contiguous(scan_last(totals, op)), op)
+    before = _shifted(_kept(scan_last(totals, op, place), place, 1), op)
     before = primitive.reshape(before, [*dims[:-1], blocks, 1])
     combined = op(primitive.expand(before, shape(inside)), inside)
     flat = primitive.reshape(combined, [*dims[:-1], blocks * BLOCK])
     return primitive.shrink(flat, [(0, d) for d in dims])
+
+
+def _kept(x: UOp, place: int, count: int) -> UOp:
+    """A value in memory, with its last axes at a place before others."""
+    rank = len(shape(x))
+    rest = rank - count
+    order = [*range(place), *range(rest, rank), *range(place, rest)]
+    back = [order.index(k) for k in range(rank)]
+    return primitive.permute(primitive.contiguous(primitive.permute(x, order)), back)
 
 
 def _is_constant(x: UOp) -> bool:

@@ -27,7 +27,7 @@ def _scanned(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     order = [*(k for k in range(x.ndim) if k != place), place]
     back = [order.index(k) for k in range(x.ndim)]
     node = primitive.permute(primitive.cast(x.node, wide(x.dtype)), order)
-    result = primitive.permute(scan_last(node, op), back)
+    result = primitive.permute(scan_last(node, op, place), back)
     return Tensor(primitive.cast(result, x.dtype))
 
 

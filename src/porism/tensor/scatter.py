@@ -1,9 +1,10 @@
 """Scatter: values put, added or merged at places that a tensor of indices names.
 
-The formulation is dense: along the axis, each element of the result looks at every index, and a
-reduction over those that name it gives its value. For n elements and m indices in a row that is
-n·m comparisons, whatever the machine: nothing is written twice, so the result does not depend on
-the order of threads. Where indices are few or the axis is short, that is the fastest way too.
+Along the axis each element of the result is a reduction over the indices that name it. Where the
+axis is short or the indices are few, that is what is computed: every element looks at every index,
+in vectors. Otherwise the compiler turns it round (`porism.schedule.scattering`): it goes over the
+indices, and stores at what they name. The result is the same to the last bit, in both ways and on
+any number of threads.
 
 Indices below 0 count from the end; those outside of the axis are left out.
 """
@@ -19,6 +20,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.conversion import as_tensor
+from porism.tensor.indexing import from_front
 from porism.tensor.padding import filled
 from porism.tensor.primitive import Dim
 from porism.tensor.reductions import summed_type, wide, without
@@ -38,16 +40,10 @@ def _need_integers(index: Tensor, what: str) -> None:
 
 def _named(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
     """Whether an index (along axis + 1) names an element (along axis)."""
-    before, after = shapes.sizes_of(index)[:axis], shapes.sizes_of(index)[axis:]
-    whole = [*before, size, *after]
-    places = primitive.reshape(primitive.cast(index, dtypes.i64), [*before, 1, *after])
-    places = primitive.expand(places, whole)
-    element = primitive.iota(whole, axis)
-    named = places.eq(primitive.cast(element, dtypes.i64))
-    if not from_end:
-        return named
-    # A second comparison, so that the indices are read as they are in memory.
-    return named | places.eq(primitive.cast(element - size, dtypes.i64))
+    place = from_front(index, size) if from_end else primitive.cast(index, dtypes.i64)
+    place = _beside(place, axis, size)
+    element = primitive.iota(shapes.sizes_of(place), axis)
+    return place.eq(primitive.cast(element, place.dtype))
 
 
 def _beside(x: UOp, axis: int, size: Dim) -> UOp:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from porism.base.dtypes import DType
+from porism.base.settings import settings
 from porism.engine.realize import realize
 from porism.engine.storage import NoValue, array_of, held, realized
 from porism.ir.node import UOp
@@ -160,10 +161,18 @@ class Tensor:
 
     # -- its values --------------------------------------------------------------------------------
 
-    def realize(self) -> Tensor:
-        """Compute the values now, and keep them; in a jitted function that is left to the call."""
-        if current.get() is None:
+    def realize(self, *, beam: int | None = None) -> Tensor:
+        """Compute the values now, and keep them; in a jitted function that is left to the call.
+
+        With `beam` new kernels are tuned first, as the setting of that name says.
+        """
+        if current.get() is not None:
+            return self
+        if beam is None:
             self._buffer()
+        else:
+            with settings.override(beam=beam):
+                self._buffer()
         return self
 
     def _buffer(self) -> UOp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from porism.base.settings import settings
 from porism.engine import memory as engine_memory
 from porism.engine.memory import Figures
 from porism.tensor.replay import compute
@@ -12,10 +13,11 @@ from porism.tensor.tensor import Tensor
 from porism.tensor.tracing import current
 
 
-def realize(*tensors: Any) -> None:
+def realize(*tensors: Any, beam: int | None = None) -> None:
     """Compute tensors together, so that what they have in common is computed once.
 
-    Each argument is a tensor, or a dict, list, tuple or dataclass with tensors in it.
+    Each argument is a tensor, or a dict, list, tuple or dataclass with tensors in it. With `beam`
+    new kernels are tuned first, as the setting of that name says.
 
     >>> import porism
     >>> x = porism.arange(3)
@@ -27,7 +29,11 @@ def realize(*tensors: Any) -> None:
     if current.get() is not None:
         return  # left to the call of the jitted function
     found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
-    compute(found)
+    if beam is None:
+        compute(found)
+    else:
+        with settings.override(beam=beam):
+            compute(found)
 
 
 def memory() -> Figures:

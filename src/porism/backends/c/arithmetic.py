@@ -171,3 +171,12 @@ class Arithmetic(Writer):
             self.by_lane(node, f"{read} != 0" if truth else read)
         else:
             self.define(node, f"{{{', '.join(f'{name}[{k}]' for k in chosen)}}}")
+
+    def concatenation(self, node: UOp) -> None:
+        self.masks[node] = self.masks.get(node.src[0], 8)
+        lanes: list[str] = []
+        for source in node.src:
+            name, count = self.values[source], source.dtype.count
+            scalar = count == 1 or source in self.splats
+            lanes += [name] * count if scalar else [f"{name}[{k}]" for k in range(count)]
+        self.define(node, f"{{{', '.join(lanes)}}}")

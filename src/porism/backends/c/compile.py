@@ -165,11 +165,23 @@ def _close(handle: int) -> None:
 
 def shared_library(source: str, flags: Sequence[str] = ()) -> bytes:
     """A file of C as machine code."""
+    return _result(source, (*FLAGS, *flags), "kernels.so")
+
+
+def assembly(source: str) -> str:
+    """A file of C as machine code in text, to be read."""
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    flags += ["-S", "-fno-asynchronous-unwind-tables"]
+    return _result(source, flags, "kernels.s").decode()
+
+
+def _result(source: str, flags: Sequence[str], made: str) -> bytes:
+    """The file of some name that the compiler makes of a file of C."""
     found = compiler()
     with tempfile.TemporaryDirectory(prefix="porism-") as folder:
-        text, result = Path(folder, "kernels.c"), Path(folder, "kernels.so")
+        text, result = Path(folder, "kernels.c"), Path(folder, made)
         text.write_text(source, encoding="utf-8")
-        command = [*found.command, *found.native, *FLAGS, *flags, "-o", str(result), str(text)]
+        command = [*found.command, *found.native, *flags, "-o", str(result), str(text)]
         done = subprocess.run([*command, "-lm"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise PorismError(

@@ -211,6 +211,7 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.BITCAST: Renderer.bitcast,
     ops.VECTORIZE: Renderer.vectorize,
     ops.GEP: Renderer.lanes,
+    ops.CAT: Renderer.concatenation,
     ops.AFTER: Renderer.passing,
     ops.GROUP: Renderer.nothing,
     ops.NOOP: Renderer.nothing,

@@ -42,28 +42,41 @@ def version() -> str:
     )
 
 
+@functools.cache
 def attributes() -> str:
-    """What is said of every function."""
+    """What is said of every function, and of stores past the caches."""
     features = llvm.get_host_cpu_features().flatten()
     cpu = llvm.get_host_cpu_name()
     return (
         f'attributes #0 = {{ nounwind "target-cpu"="{cpu}" "target-features"="{features}" '
-        '"prefer-vector-width"="512" "no-trapping-math"="true" }'
+        '"prefer-vector-width"="512" "no-trapping-math"="true" }\n'
+        "!0 = !{i32 1}"
     )
 
 
 def optimized(text: str) -> llvm.ModuleRef:
     """A module, parsed, checked and optimised."""
-    module = llvm.parse_assembly(text)
-    module.triple = machine().triple
-    module.data_layout = str(machine().target_data)
+    module = llvm.parse_assembly(_heading() + text)
+    passes, builder = _passes()
+    passes.run(module, builder)
+    return module
+
+
+@functools.cache
+def _heading() -> str:
+    """What a module says of the machine."""
+    found = machine()
+    return f'target triple = "{found.triple}"\ntarget datalayout = "{found.target_data}"\n'
+
+
+@functools.cache
+def _passes() -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
     builder = llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(LEVEL))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
-    return module
+    return passes, builder
 
 
 def object_code(text: str) -> bytes:

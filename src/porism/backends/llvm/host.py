@@ -30,7 +30,10 @@ def host() -> Target:
         ops=GENERIC_CPU.ops | more,
         vector_bits=tuple(widths) or (128,),
         memory=Memory(
-            l1=_cache(1, "Data", 32 << 10), l2=_cache(2, "Unified", 1 << 20), registers=registers
+            l1=_cache(1, "Data", 32 << 10),
+            l2=_cache(2, "Unified", 1 << 20),
+            l3=_cache(3, "Unified", 0),
+            registers=registers,
         ),
         cores=os.cpu_count() or 1,
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from porism.backends.llvm.compile import machine, object_code, version
 from porism.base import sources
+from porism.base.forking import held_while_forking
 from porism.base.store import name_of, store
 
 
@@ -24,7 +26,8 @@ class Code:
 
 
 _numbers = itertools.count()
-_lock = threading.Lock()
+held_while_forking(ffi.lib._lock._lock)  # llvmlite's: what LLVM is at is finished first
+_lock = held_while_forking(threading.Lock())
 _jit: Any = None
 
 
@@ -32,22 +35,25 @@ def link(text: str, names: Sequence[str]) -> Code:
     """Compile LLVM IR, or find it compiled; the addresses of some of its functions."""
     kept, code = store(), sources.digest()
     if kept is None or code is None:
-        return link_object(object_code(text), names)
+        return link_objects([object_code(text)], names)
     name = name_of(code, version(), text)
     found = kept.get("objects", name)
     if found is None:
         found = object_code(text)
         kept.put("objects", name, found)
-    return link_object(found, names)
+    return link_objects([found], names)
 
 
-def link_object(code: bytes, names: Sequence[str]) -> Code:
-    """Load an object file and give the addresses of some of its functions."""
+def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> Code:
+    """Load object files and give the addresses of some of their functions."""
     global _jit
     with _lock:
         if _jit is None:
             _jit = llvm.create_lljit_compiler(machine(), use_jit_link=False)
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        builder = llvm.JITLibraryBuilder()
+        for code in codes:
+            builder.add_object_img(code)
+        builder.add_current_process()
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(_jit, f"porism{next(_numbers)}")

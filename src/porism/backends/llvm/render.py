@@ -10,11 +10,14 @@ words:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from porism.backends.function import parameters
 from porism.backends.llvm.arithmetic import ARITHMETIC
+from porism.backends.llvm.compile import machine
+from porism.backends.llvm.streams import SHORTEST, Streams
 from porism.backends.llvm.types import (
     alignment,
     conversion,
@@ -30,6 +33,7 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.signatures import STREAM
 
 ALIGNMENT: Final = 64
 """Of local memory, in bytes."""
@@ -50,6 +54,11 @@ class Renderer:
         self.block = "entry"
         self.loops: dict[UOp, tuple[str, str, str]] = {}  # counter: its names and blocks
         self.dummies: dict[str, str] = {}
+        self.streams = Streams()
+        self.joined = {
+            s for n in lines if n.op is not ops.GEP or len(n.arg) < 2 for s in n.src
+            if s.op is ops.CAT
+        }  # fmt: skip
 
     def text(self) -> str:
         """The function and the declarations that it needs."""
@@ -62,13 +71,21 @@ class Renderer:
                     why="it should have been lowered before",
                 )
             handler(self, node)
+        if self.streams.plain and machine().triple.startswith("x86_64"):
+            self.call("llvm.x86.sse.sfence", "void")  # such stores are seen in any order
         buffers, variables = parameters(self.lines)
         arguments = [self._parameter(p) for p in buffers]
         arguments += [f"i64 %v{k}" for k in range(len(variables))]
         arguments += ["i64 %begin", "i64 %end"]
-        head = f"define private void @{self.name}.body({', '.join(arguments)}) #0 {{"
-        code = [head, "entry:", *self.entry, *self.body, "  ret void", "}"]
+        code = self._function(f"{self.name}.body", arguments, self.body)
+        if self.streams.plain:
+            plain = self.streams.without(self.body)
+            code += self._function(f"{self.name}.plain", arguments, plain)
         return "\n".join([*self.declared, *code, *self._unpacking(buffers, variables)]) + "\n"
+
+    def _function(self, name: str, arguments: Sequence[str], body: Sequence[str]) -> list[str]:
+        head = f"define private void @{name}({', '.join(arguments)}) #0 {{"
+        return [head, "entry:", *self.entry, *body, "  ret void", "}"]
 
     def _unpacking(self, buffers: Sequence[UOp], variables: Sequence[UOp]) -> list[str]:
         """The function that takes its arguments from an array."""
@@ -80,8 +97,10 @@ class Renderer:
             lines.append(f"  %a{place} = load {kind}, ptr %at{place}")
             passed.append(f"{kind} %a{place}")
         passed += ["i64 %begin", "i64 %end"]
-        lines.append(f"  call void @{self.name}.body({', '.join(passed)})")
-        return [*lines, "  ret void", "}"]
+        values = ", ".join(passed)
+        if self.streams.plain:
+            lines += self.streams.choice(buffers, f"call void @{self.name}.plain({values})")
+        return [*lines, f"  call void @{self.name}.body({values})", "  ret void", "}"]
 
     def _parameter(self, node: UOp) -> str:
         noalias = "" if self.alias else " noalias"
@@ -275,8 +294,33 @@ class Renderer:
             if gate is not None:
                 dummy = self.dummy(kind)
                 where = self.emit(f"select i1 {self.value(gate)}, ptr {where}, ptr {dummy}")
-            self.do(f"store {kind} {data}, ptr {where}, align {align}")
+            if node.arg != STREAM or gate is not None or not self._stream(node, data):
+                self.do(f"store {kind} {data}, ptr {where}, align {align}")
         self.values[node] = ""
+
+    def _stream(self, node: UOp, data: str) -> bool:
+        """A store past the caches, in parts where it is not at a multiple of its size."""
+        place, value = node.src
+        base, at = place.src[0], place.src[1]
+        if base.op is not ops.PARAM:
+            return False
+        width, size = value.dtype.count, max(value.dtype.element.bits // 8, 1)
+        lanes = math.gcd(*at.residue, width)
+        if lanes * size < SHORTEST:
+            return False
+        lane, align = memory_type(value.dtype.element), lanes * size
+        pointer = self.value(place)
+        for first in range(0, width, lanes):
+            part, there = data, pointer
+            if lanes < width:
+                whole = f"{memory_type(value.dtype)} {data}"
+                poison = f"{memory_type(value.dtype)} poison"
+                part = self._shuffle(whole, poison, range(first, first + lanes))
+                there = self.emit(f"getelementptr inbounds {lane}, ptr {pointer}, i64 {first}")
+            text = f"  store <{lanes} x {lane}> {part}, ptr {there}"
+            line = len(self.body)
+            self.body.append(self.streams.store(line, self.value(base), text, size, align))
+        return True
 
     def _as_value(self, loaded: str, dtype: DType) -> str:
         if memory_type(dtype) == type_of(dtype):
@@ -359,11 +403,30 @@ class Renderer:
             self.values[node] = self.value(source)
         elif len(node.arg) == 1:
             self.values[node] = self.emit(f"extractelement {self.typed(source)}, i32 {node.arg[0]}")
+        elif source.op is ops.CAT and len(source.src) == 2:
+            first, second = map(self.typed, source.src)
+            self.values[node] = self._shuffle(first, second, node.arg)
         else:
-            chosen = ", ".join(f"i32 {lane}" for lane in node.arg)
             poison = f"{type_of(source.dtype)} poison"
-            mask = f"<{len(node.arg)} x i32> <{chosen}>"
-            self.values[node] = self.emit(f"shufflevector {self.typed(source)}, {poison}, {mask}")
+            self.values[node] = self._shuffle(self.typed(source), poison, node.arg)
+
+    def _shuffle(self, first: str, second: str, lanes: Sequence[int]) -> str:
+        chosen = ", ".join(f"i32 {lane}" for lane in lanes)
+        mask = f"<{len(lanes)} x i32> <{chosen}>"
+        return self.emit(f"shufflevector {first}, {second}, {mask}")
+
+    def concatenation(self, node: UOp) -> None:
+        """CAT: vectors of one width, two and two, if they are not only shuffled."""
+        if len(node.src) == 2 and node not in self.joined:
+            return
+        parts = [self.value(s) for s in node.src]
+        width, lane = node.src[0].dtype.count, type_of(node.dtype.element)
+        while len(parts) > 1:
+            kind = f"<{width} x {lane}>"
+            width *= 2
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self._shuffle(f"{kind} {a}", f"{kind} {b}", range(width)) for a, b in pairs]
+        self.values[node] = parts[0]
 
     # -- order -------------------------------------------------------------------------------------
 
@@ -414,6 +477,7 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.BITCAST: Renderer.bitcast,
     ops.VECTORIZE: Renderer.vectorize,
     ops.GEP: Renderer.lanes,
+    ops.CAT: Renderer.concatenation,
     ops.AFTER: Renderer.passing,
     ops.GROUP: Renderer.nothing,
     ops.NOOP: Renderer.nothing,

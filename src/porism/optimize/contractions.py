@@ -1,0 +1,298 @@
+"""Contractions: the loops of kernels in which a reduction uses its operands again.
+
+Where one operand of a reduction is the same for all lanes and another for all rows, a tile of rows
+and lanes is computed together, so that what is loaded is used several times. A load that would jump
+in memory from lane to lane is copied first, if it is used often enough.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from porism.base.errors import ActionError
+from porism.base.target import Target
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.optimize import streams
+from porism.optimize.actions import Action, Move, Upcast
+from porism.optimize.analysis import contraction
+from porism.optimize.plan import Plan, is_plain, size_of
+from porism.optimize.staging import SPREAD, Stage, loads_of
+from porism.optimize.tiles import best
+from porism.optimize.tiling import tiled
+from porism.rules.invalid import is_masked
+from porism.rules.strides import stride
+
+ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
+"""Numbers of rows that are computed together, the best first."""
+
+GAIN: Final = 6.0
+"""How often an element is read, at least, for a copy of it to pay."""
+
+MOST_STAGED: Final = 4
+"""Operands of one kernel that are copied."""
+
+LONG: Final = 64
+"""Terms of a long reduction."""
+
+MEMORY: Final = 1 << 17
+"""Bytes that a copy may take where the size of the cache is not known."""
+
+
+def has_one(kernel: UOp) -> bool:
+    """Whether a reduction uses operands again.
+
+    It does if one operand is the same for a loop that another depends on, and the other way round
+    for a second loop; or only the first, if the reduction is long.
+    """
+    for node in toposort(kernel):
+        if node.op is not ops.REDUCE:
+            continue
+        along = [set(load.ranges) & set(node.ranges) for load in _loads(node.src[0])]
+        for one, other in itertools.permutations(along, 2):
+            if one - other and (other - one or _iterations(node.src[1:]) >= LONG):
+                return True
+    return False
+
+
+def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
+    """The actions for a kernel with a contraction."""
+    plan = Plan(kernel, target)
+    found = contraction(kernel)
+    tile = None if found is None or target.block else best(found, target)
+    if found is not None and tile is not None:
+        try:
+            tiled(plan, found, tile)
+        except ActionError:  # the tile has more in it than the estimate knows of
+            plan = Plan(kernel, target)
+        else:
+            return tuple(plan.actions)
+    plan = _in_vectors(plan)
+    streams.reductions(plan)
+    streams.in_parallel(plan)
+    return tuple(plan.actions)
+
+
+def _loads(value: UOp) -> list[UOp]:
+    """What is read for a value, but not for what was kept before."""
+    within = toposort(value, within=lambda n: n.op is not ops.END)
+    return [n for n in within if n.op is ops.INDEX]
+
+
+def _widest(kernel: UOp, target: Target) -> int:
+    """The lanes of a vector of the widest type that is computed with."""
+    if not target.vector_bits:
+        return 1
+    bits = [
+        n.dtype.bits
+        for n in toposort(kernel)
+        if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
+    ]
+    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
+
+
+def _step(at: UOp, counter: UOp) -> int | None:
+    """How far an index goes in one iteration."""
+    return stride(at.src[1] if is_masked(at) else at, counter)
+
+
+def _stores(end: UOp) -> Iterator[UOp]:
+    effect = end.src[0]
+    yield from effect.src if effect.op is ops.GROUP else (effect,)
+
+
+def _in_vectors(plan: Plan) -> Plan:
+    """Stores along neighbouring elements, in vectors."""
+    width = _widest(plan.kernel, plan.target)
+    if width < 2:
+        return plan
+    place = 0
+    while place < len(plan.ends()):  # from the last: what is copied for one comes before it
+        place += 1
+        end = plan.ends()[-place]
+        for counter in end.src[1:]:
+            steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
+            if not is_plain(counter) or steps != {1}:
+                continue
+            if not _is_better_inside(end, counter):
+                _tile(plan, end, counter, width)
+            else:
+                plan = _tile_and_stage(plan, end, counter, width)
+            break
+    return plan
+
+
+def _tile_and_stage(plan: Plan, end: UOp, counter: UOp, width: int) -> Plan:
+    """A tile whose loads that jump along the lanes are copied first; as it was, if not worth it."""
+    tiled = plan.copy()
+    _tile(tiled, end, counter, width)
+    lane = tiled.loops().get(f"{show(counter)}_1")
+    if lane is None or lane.arg[1] is not Axis.UPCAST:
+        return plan
+    limit = max(plan.target.memory.l2 // 2, MEMORY)
+    for _ in range(MOST_STAGED):
+        jumping = _jumping(tiled.kernel, lane)
+        if not jumping:
+            return tiled
+        found = _staging(tiled.kernel, jumping[0], lane)
+        if found is None:
+            return plan
+        stage, size, gain = found
+        if gain < GAIN or size * jumping[0].dtype.numpy.itemsize > limit:
+            return plan
+        tiled.do(stage)
+    return plan
+
+
+def _staging(kernel: UOp, load: UOp, lane: UOp) -> tuple[Stage, int, float] | None:
+    """A copy inside the outermost loops that a load depends on, its size and its gain."""
+    end = kernel.src[0]
+    if len(kernel.src) != 1 or end.op is not ops.END:
+        return None
+    number = next((k for k in range(1, 64) if load in loads_of(kernel, k)), None)
+    if number is None:
+        return None
+    loops = [r for r in end.src[1:] if r.arg[1] not in SPREAD]
+    level = [place for place, r in enumerate(loops) if r in load.ranges]
+    around = loops[: max(level) + 1] if level else []
+    inner = [r for r in load.ranges if r not in around]
+    every = [*around, *inner, *_others(kernel, load)]
+    if not inner or any(r.src[0].op is not ops.CONST for r in every):
+        return None
+    inner.sort(key=lambda r: (r is lane, r.arg[1] is not Axis.REDUCE))
+    gain = _iterations(every) / (_iterations(around) * _iterations(inner))
+    place = loads_of(kernel, number).index(load)
+    stage = Stage(number, tuple(show(r) for r in inner), place)
+    return stage, _iterations(inner), gain
+
+
+def _iterations(ranges: Sequence[UOp]) -> int:
+    total = 1
+    for r in ranges:
+        total *= size_of(r)
+    return total
+
+
+def _others(kernel: UOp, load: UOp) -> list[UOp]:
+    """The ranges around a load that it does not depend on."""
+    found: dict[UOp, None] = {}
+    above = {load}
+    for node in toposort(kernel):
+        if any(s in above for s in node.src):
+            above.add(node)
+            for r in node.ranges:
+                if r not in load.ranges:
+                    found[r] = None
+    return list(found)
+
+
+def _jumping(kernel: UOp, lane: UOp) -> list[UOp]:
+    """The loads of reductions that are neither the same nor neighbours in all lanes."""
+    found: dict[UOp, None] = {}
+    for node in toposort(kernel):
+        if node.op is ops.REDUCE and lane in node.ranges:
+            for load in _loads(node.src[0]):
+                if lane in load.ranges and _step(load.src[1], lane) not in (0, 1):
+                    found[load] = None
+    return list(found)
+
+
+def _is_better_inside(end: UOp, counter: UOp) -> bool:
+    """Whether a reduction jumps in memory along a loop, but reads neighbours along its own."""
+    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
+        if node.op is ops.REDUCE and counter in node.ranges:
+            loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
+            jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
+            if jumps and any(_reads_neighbours(node, r) for r in node.src[1:]):
+                return True
+    return False
+
+
+def _tile(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
+    """Lanes along a loop, and rows along another where loads are shared between them."""
+    rows = _shared_rows(end, counter)
+    size = int(counter.src[0].arg)
+    copies = _copies(end)
+    wider: list[int] = []
+    if rows is not None:
+        wider = [2]
+    elif _is_reduced(end, counter):  # a few cache lines of each row, and not one
+        wider = [8, 4, 2] if size >= 32 * width * plan.target.cores else [4, 2]
+    most = plan.target.memory.registers * 3 // 4  # for results; the rest is for operands
+    lanes = _lanes(size, width, [n for n in wider if n * copies <= most or rows is not None])
+    if lanes < 2:
+        return
+    if rows is not None:
+        _rows_together(plan, rows)
+    axis = show(counter)
+    plan.pad(axis, lanes)
+    plan.do(Upcast(axis, lanes))
+    if rows is None:
+        return
+    outer, outer_rows = f"{axis}_0", f"{show(rows)}_0"
+    loops = plan.loops()
+    if outer in loops and size_of(loops[outer]) >= 4 * plan.target.cores and outer_rows in loops:
+        # what is read along the lanes stays in a cache, and is used for all rows
+        move = Move(outer, outer_rows)
+        if move.is_legal(plan.kernel, plan.target):
+            plan.do(move)
+
+
+def _copies(end: UOp) -> int:
+    """How many iterations of the loops around go side by side already."""
+    total = 1
+    for counter in end.ranges:
+        if counter.arg[1] is Axis.UPCAST:
+            total *= int(counter.vmax) + 1
+    return total
+
+
+def _rows_together(plan: Plan, rows: UOp) -> None:
+    size = size_of(rows)
+    amount = next((n for n in ROWS if size % n == 0), None)
+    if amount is None or (amount < 4 and size > 16):
+        amount = 4
+        plan.pad(show(rows), amount)
+    plan.do(Upcast(show(rows), amount))
+
+
+def _is_reduced(end: UOp, counter: UOp) -> bool:
+    """Whether a reduction depends on a loop."""
+    inside = toposort(end.src[0], within=lambda n: n.op is not ops.END)
+    return any(n.op is ops.REDUCE and counter in n.ranges for n in inside)
+
+
+def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
+    """How many iterations of a loop of some size go side by side; vectors, or several of them."""
+    for times in wider:
+        if size % (times * width) == 0:
+            return times * width
+    if size >= width:
+        return width
+    lanes = 1 << (size - 1).bit_length()
+    return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
+
+
+def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
+    """A loop of the output along which an operand of a reduction is used again."""
+    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
+        if node.op is not ops.REDUCE or counter not in node.ranges:
+            continue
+        loads = _loads(node.src[0])
+        along = [n for n in loads if counter in n.ranges]
+        for row in end.src[1:]:
+            if row is counter or not is_plain(row) or row not in node.ranges:
+                continue
+            if any(row not in n.ranges for n in along) and any(row in n.ranges for n in loads):
+                return row
+    return None
+
+
+def _reads_neighbours(node: UOp, counter: UOp) -> bool:
+    loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
+    return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)

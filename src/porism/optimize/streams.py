@@ -1,0 +1,375 @@
+"""Streams: the loops of kernels that read each element once or a few times.
+
+What they take is the time to read and write memory. It looks at how far apart in memory an access
+goes from one iteration of a loop to the next:
+
+- what is stored along neighbouring elements is computed in vectors along that loop;
+- where that jumps in what is read, but another loop reads neighbours, a tile of both is loaded and
+  transposed in registers;
+- a reduction that does not depend on such a loop is done in vectors of its own, along a loop in
+  which it reads neighbours, with several vectors of partial results;
+- a short reduction of vectors has no loop;
+- the outermost loop is shared among the cores, if there is enough to do;
+- a result that is larger than the cache is stored past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from porism.base.target import Target
+from porism.evaluate.scope import base_of
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.optimize.actions import (
+    MOST_SIDE_BY_SIDE,
+    Action,
+    Move,
+    Split,
+    Thread,
+    Unroll,
+    Upcast,
+)
+from porism.optimize.plan import Plan, is_plain, size_of
+from porism.optimize.stream_actions import Stream
+from porism.rules.invalid import is_masked
+from porism.rules.strides import stride
+
+PARALLEL_WORK: Final = 1 << 15
+"""Operations from which on several cores are worth their starting."""
+
+PARTIAL: Final = 4
+"""Vectors of partial results of a reduction: an addition takes about as many cycles."""
+
+NEAR: Final = 4
+"""Elements from lane to lane, up to which wide loads are used."""
+
+TILE: Final = 16
+"""Rows and columns of a tile that is transposed, at most."""
+
+TILES: Final = 16
+"""Tiles that follow each other along what is read: a few lines of each row, and not one."""
+
+SHORT: Final = 32
+"""Iterations of a reduction that needs no loop, at most."""
+
+SIMPLE: Final = 24
+"""Operations on an element, up to which several vectors of them are computed together."""
+
+CACHE: Final = 1 << 24
+"""Bytes of the last cache where its size is not known."""
+
+
+def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
+    """The actions for a kernel in which no operand of a reduction is used again."""
+    plan = Plan(kernel, target)
+    in_vectors(plan)
+    without_loops(plan)
+    reductions(plan)
+    in_parallel(plan)
+    past_the_caches(plan)
+    return tuple(plan.actions)
+
+
+def _loads(value: UOp) -> list[UOp]:
+    """What is read for a value, but not for what was kept before."""
+    within = toposort(value, within=lambda n: n.op is not ops.END)
+    return [n for n in within if n.op is ops.INDEX]
+
+
+def _widest(kernel: UOp, target: Target) -> int:
+    """The lanes of a vector of the widest type that is computed with."""
+    return _lanes_for(toposort(kernel), target)
+
+
+def _lanes_for(nodes: Sequence[UOp], target: Target) -> int:
+    if not target.vector_bits:
+        return 1
+    bits = [
+        n.dtype.bits for n in nodes if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
+    ]
+    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
+
+
+def _step(at: UOp, counter: UOp) -> int | None:
+    """How far an index goes in one iteration."""
+    return stride(at.src[1] if is_masked(at) else at, counter)
+
+
+def _is_near(step: int | None) -> bool:
+    """Whether lanes that are so far apart are loaded together."""
+    return step is not None and (step == -1 or 0 <= step <= NEAR)
+
+
+def _stores(end: UOp) -> Iterator[UOp]:
+    effect = end.src[0]
+    yield from effect.src if effect.op is ops.GROUP else (effect,)
+
+
+# -- vectors along what is stored ------------------------------------------------------------------
+
+
+def in_vectors(plan: Plan) -> None:
+    """Stores along neighbouring elements, in vectors."""
+    width = _widest(plan.kernel, plan.target)
+    if width < 2:
+        return
+    for place in range(1, len(plan.ends()) + 1):  # from the last
+        end = plan.ends()[-place]
+        for counter in end.src[1:]:
+            steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
+            if is_plain(counter) and steps == {1}:
+                if not _is_better_inside(end, counter, width):
+                    _vectors_along(plan, end, counter, width)
+                break
+
+
+def _is_better_inside(end: UOp, counter: UOp, width: int) -> bool:
+    """Whether what is read jumps in memory along a loop, but not along another in vectors."""
+    if _copies(end) > 1 and any(
+        counter in n.ranges and not _is_near(_step(n.src[1], counter)) for n in _loads(end.src[0])
+    ):
+        return True
+    for node in _inside(end):
+        if node.op is ops.REDUCE and counter in node.ranges:
+            loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
+            jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
+            along = (r for r in node.src[1:] if size_of(r) >= width)
+            if jumps and any(_reads_neighbours(node, r) for r in along):
+                return True
+    return False
+
+
+def _inside(end: UOp) -> list[UOp]:
+    """What is computed for the stores of an END, but not for what was kept before."""
+    return toposort(end.src[0], within=lambda n: n.op is not ops.END)
+
+
+def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
+    """Vectors along a loop, and tiles where they jump in what is read."""
+    across = _across(end, counter)
+    if across is not None:
+        _tiles(plan, end, counter, across, width)
+        return
+    target = plan.target
+    size = size_of(counter)
+    if _is_reduced(end, counter):  # a few cache lines of each row, and not one
+        wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= 4 * n * width * target.cores]
+    elif _operations(end) <= SIMPLE:
+        wider = [4, 2]
+    else:
+        wider = []
+    most = target.memory.registers * 3 // 4  # for results; the rest is for operands
+    kept = _kept(plan.kernel) * width
+    if kept:  # which every lane has for itself
+        most = min(most, max(target.memory.l2, 1 << 18) // 2 // kept)
+    most = min(most, MOST_SIDE_BY_SIDE // (_unrolled(end) * width))
+    copies = _copies(end)
+    lanes = _lanes(size, width, [n for n in wider if n * copies <= most])
+    if lanes > 1:
+        row = _repeated(end, counter)
+        plan.pad(show(counter), lanes)
+        plan.do(Upcast(show(counter), lanes))
+        outer = f"{show(counter)}_0"
+        if row is not None and outer in plan.loops():
+            plan.do(Move(outer, show(row)))
+
+
+def _repeated(end: UOp, counter: UOp) -> UOp | None:
+    """A loop around another for whose iterations a reduction reads the same elements."""
+    for row in end.src[1 : end.src.index(counter, 1)]:
+        for node in _inside(end):
+            both = node.op is ops.REDUCE and row in node.ranges and counter in node.ranges
+            if both and not any(row in load.ranges for load in _loads(node.src[0])):
+                return row
+    return None
+
+
+def _across(end: UOp, counter: UOp) -> UOp | None:
+    """A loop that reads neighbours where another, which is stored along, jumps in memory."""
+    if any(n.op is ops.REDUCE for n in _inside(end)):
+        return None
+    for load in _loads(end.src[0]):
+        if counter not in load.ranges or _is_near(_step(load.src[1], counter)):
+            continue
+        for other in end.src[1:]:
+            if other is not counter and is_plain(other) and _step(load.src[1], other) == 1:
+                return other
+    return None
+
+
+def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
+    """Tiles of two loops, several of them along what is read before the next along the other."""
+    rows, columns = show(across), show(counter)
+    tall = next((n for n in (TILE, TILE // 2) if size_of(across) % n == 0), TILE)
+    wide = min(width, TILE)
+    if size_of(across) < tall // 2 or size_of(counter) < wide // 2:
+        lanes = _lanes(size_of(counter), width, [])
+        if lanes > 1:
+            plan.pad(columns, lanes)
+            plan.do(Upcast(columns, lanes))
+        return
+    plan.pad(columns, wide)
+    plan.pad(rows, tall)
+    plan.do(Upcast(columns, wide))
+    before = end.src.index(across, 1) < end.src.index(counter, 1)
+    many = size_of(plan.loop(rows)) // (tall * TILES)
+    outer = f"{columns}_0" in plan.loops()
+    if before and outer and many >= plan.target.cores and size_of(across) % (tall * TILES) == 0:
+        plan.do(Split(rows, tall * TILES))
+        plan.do(Upcast(f"{rows}_1", tall))
+        plan.do(Move(f"{columns}_0", f"{rows}_1_0"))
+    else:
+        plan.do(Upcast(rows, tall))
+
+
+def _operations(end: UOp) -> int:
+    """Operations on an element, about."""
+    return sum(n.op.elementwise and n.dtype.is_float for n in _inside(end))
+
+
+def _unrolled(end: UOp) -> int:
+    """Iterations of the longest reduction that will have no loop."""
+    found = [_total(n.src[1:]) for n in _inside(end) if n.op is ops.REDUCE]
+    return max((n for n in found if n <= SHORT), default=1)
+
+
+def _total(counters: Sequence[UOp]) -> int:
+    """The iterations of loops in each other."""
+    total = 1
+    for counter in counters:
+        total *= size_of(counter)
+    return total
+
+
+def _kept(kernel: UOp) -> int:
+    """Bytes that are kept inside of loops."""
+    return sum(
+        n.dtype.size * n.dtype.element.numpy.itemsize
+        for n in toposort(kernel)
+        if n.op is ops.DEFINE_LOCAL
+    )
+
+
+def _copies(end: UOp) -> int:
+    """How many iterations of the loops around go side by side already."""
+    return _total([r for r in end.ranges if r.arg[1] is Axis.UPCAST])
+
+
+def _is_reduced(end: UOp, counter: UOp) -> bool:
+    """Whether a reduction depends on a loop."""
+    return any(n.op is ops.REDUCE and counter in n.ranges for n in _inside(end))
+
+
+def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
+    """How many iterations of a loop of some size go side by side; vectors, or several of them."""
+    for times in wider:
+        if size % (times * width) == 0:
+            return times * width
+    half = width // 2
+    if size % width and size > half > 1 and -(-size // width) * width * 10 > size * 11:
+        for times in (7, 6, 5, 4, 3, 2, 1):  # shorter vectors, of which none is in vain
+            if size % (times * half) == 0 and (times == 1 or times <= max(wider, default=1) * 2):
+                return times * half
+    if size >= width:
+        return width
+    lanes = 1 << (size - 1).bit_length()
+    return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+def without_loops(plan: Plan) -> None:
+    """Short reductions of vectors with all their iterations side by side."""
+    while (action := _short(plan)) is not None:
+        plan.do(action)
+
+
+def _short(plan: Plan) -> Unroll | None:
+    for node in toposort(plan.kernel):
+        if node.op is not ops.REDUCE or not any(r.arg[1] is Axis.UPCAST for r in node.ranges):
+            continue
+        short = _total(node.src[1:]) <= SHORT
+        for counter in reversed(node.src[1:]):
+            action = Unroll(show(counter), size_of(counter))
+            if (
+                short
+                and size_of(counter) > 1
+                and is_plain(counter)
+                and action.is_legal(plan.kernel, plan.target)
+            ):
+                return action
+    return None
+
+
+def reductions(plan: Plan) -> None:
+    """Reductions that are not in vectors yet, along a loop in which they read neighbours."""
+    while (found := _reduction(plan.kernel, plan.target)) is not None:
+        axis, amount = found
+        plan.pad(axis, amount)
+        plan.do(Unroll(axis, amount))
+
+
+def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
+    for node in toposort(kernel):
+        if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
+            continue
+        rows = [r for r in node.ranges if r.arg[1] is Axis.UPCAST]
+        if any(_step(n.src[1], r) == 1 for n in _loads(node.src[0]) for r in rows):
+            continue  # in vectors along what is stored
+        width = _lanes_for(toposort(node, within=lambda n: n.op is not ops.END), target)
+        for counter in node.src[1:]:
+            if not is_plain(counter) or not _reads_neighbours(node, counter):
+                continue
+            size = size_of(counter)
+            if size < width or width < 2:
+                continue
+            amount = width
+            for wider in (2 * width, PARTIAL * width):
+                if not rows and (size % wider == 0 or size > 8 * wider):
+                    amount = wider
+            return show(counter), amount
+    return None
+
+
+def _reads_neighbours(node: UOp, counter: UOp) -> bool:
+    loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
+    return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)
+
+
+# -- the whole kernel ------------------------------------------------------------------------------
+
+
+def in_parallel(plan: Plan) -> None:
+    """The outermost loop of the output shared among the cores."""
+    ends = [e for e in plan.kernel.src if e.op is ops.END]
+    if len(ends) == 1 and len(plan.kernel.src) == 1 and _work(plan.kernel) >= PARALLEL_WORK:
+        outermost = ends[0].src[1]
+        if outermost.arg[1] is Axis.LOOP and not plan.target.block:
+            plan.do(Thread(show(outermost)))
+
+
+def _work(kernel: UOp) -> int:
+    """The iterations of the innermost loops, about."""
+    most = 0
+    for node in toposort(kernel):
+        if node.op in (ops.INDEX, ops.STORE) and node.ranges:
+            most = max(most, _total(node.ranges))
+    return most
+
+
+def past_the_caches(plan: Plan) -> None:
+    """Results that are larger than the cache, stored past it."""
+    cache = plan.target.memory.l3 or CACHE
+    stored = (base_of(n.src[0]) for n in toposort(plan.kernel) if n.op is ops.STORE)
+    for buffer in dict.fromkeys(b for b in stored if b.op is ops.PARAM):
+        action = Stream(buffer.arg)
+        if buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache and (
+            action.is_legal(plan.kernel, plan.target)
+        ):
+            plan.do(action)

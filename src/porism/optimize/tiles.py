@@ -1,0 +1,272 @@
+"""Tiles: which part of a contraction is computed together, chosen by an estimate of its cycles.
+
+A tile has lanes along one loop of the output, and copies along up to two others: rows, for which
+what is read along the lanes is used again, and more vectors, for which what the rows read is. An
+operand that the lanes would jump in, or that is far apart from term to term, is copied for all rows
+first. Where the operands are contiguous along a loop of the reduction, the lanes may be there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from porism.base.target import Target
+from porism.ir.node import UOp
+from porism.optimize.analysis import Contraction, Operand, iterations
+from porism.optimize.plan import size_of
+
+ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
+LANES: Final = (8, 16, 24, 32, 40, 48, 56, 64, 128, 256)
+ROW_LANES: Final = 64
+"""Lanes of a tile with several rows, at most."""
+
+WAYS, PAGE = 8, 4096
+"""Lines of a cache whose addresses differ by multiples of a number of bytes."""
+
+TIMES: Final = (1, 2, 3, 4, 7, 8)
+TERMS: Final = (1, 2, 4)
+"""Vectors of terms that are added together."""
+
+SPARE: Final = 4
+"""Registers that are not for results."""
+
+LATENCY: Final = 4.0
+"""Cycles until a sum can be added to again."""
+
+FAR: Final = 1024
+"""Bytes from one term to the next, from which on reading in place is slow."""
+
+JUMP: Final = 16.0
+"""Cycles to begin to read far away from what was read before."""
+
+FROM_L3: Final = 8.0
+"""Bytes in a cycle from a cache that is shared."""
+
+MEMORY: Final = 1 << 18
+"""Bytes of a cache of which the size is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A way to compute a contraction."""
+
+    cycles: float
+    lane: UOp
+    lanes: int
+    row: UOp | None = None
+    rows: int = 1
+    more: UOp | None = None
+    times: int = 1
+    staged: tuple[Operand, ...] = ()
+    within: bool = False
+    """Whether the lanes are terms of the reduction."""
+
+
+def best(found: Contraction, target: Target) -> Tile | None:
+    """The tile with the fewest cycles by the estimate."""
+    return min(_tiles(found, target), key=lambda tile: tile.cycles, default=None)
+
+
+def _tiles(found: Contraction, target: Target) -> Iterator[Tile]:
+    width = target.vector_bits[-1] // found.bits if target.vector_bits else 1
+    if width < 2:
+        return
+    for lane in found.outputs:
+        if found.is_stored_along(lane):
+            yield from _along_output(found, lane, width, target)
+    for lane in found.terms:
+        if all(o.step(lane) in (0, 1) for o in found.operands):
+            yield from _along_terms(found, lane, width, target)
+
+
+def _size(counter: UOp | None) -> int:
+    return 1 if counter is None else size_of(counter)
+
+
+def covering(size: int, part: int) -> float:
+    """How much more is computed in parts of some size."""
+    return -(-size // part) * part / size
+
+
+def _along_output(found: Contraction, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
+    along = [o for o in found.operands if lane in o.ranges]
+    others = [o for o in found.operands if lane not in o.ranges]
+    if not along:
+        return
+    rows = [
+        r
+        for r in found.outputs
+        if r is not lane
+        and not any(r in o.ranges for o in along)
+        and any(r in o.ranges for o in others)
+    ]
+    more = [
+        r
+        for r in found.outputs
+        if r is not lane
+        and any(r in o.ranges for o in along)
+        and not any(r in o.ranges for o in others)
+    ]
+    most = (target.memory.registers - SPARE) // found.reductions
+    choices: list[UOp | None] = [*rows] or [None]
+    for lanes in _lane_counts(size_of(lane), width):
+        vector = min(math.gcd(lanes, 4 * width), width)
+        vectors = lanes // vector
+        for row in choices:
+            for extra in [None, *more]:
+                for times in TIMES:
+                    if (extra is None and times > 1) or vectors * times > most:
+                        break
+                    if extra is not None and (times < 2 or size_of(extra) % times):
+                        continue
+                    for count in ROWS:
+                        if count * vectors * times > most or count > _size(row):
+                            break
+                        if lanes > ROW_LANES * width // 16 and count > 1:
+                            break
+                        yield _estimate(
+                            found, target, lane, lanes, vector, row, count, extra, times,
+                            along, others,
+                        )  # fmt: skip
+
+
+def _lane_counts(size: int, width: int) -> list[int]:
+    """How many lanes there may be: some vectors, or one that is a little longer than the loop."""
+    counts = [n * width // 16 for n in LANES if n * width // 16 >= 4]
+    fitting = [n for n in counts if n <= size]
+    longer = [n for n in counts if size < n <= size * 4 / 3]
+    if not fitting and not longer:
+        power = 1 << (size - 1).bit_length()
+        longer = [power] if size >= 2 and power * 3 <= size * 4 else []
+    return fitting + longer[:1]
+
+
+def _estimate(
+    found: Contraction, target: Target, lane: UOp, lanes: int, vector: int, row: UOp | None,
+    rows: int, more: UOp | None, times: int, along: list[Operand], others: list[Operand],
+) -> Tile:  # fmt: skip
+    """The cycles of all cores together, about."""
+    width = target.vector_bits[-1] // found.bits
+    vectors = lanes // vector
+    share = max(vector / width, 0.5)
+    sums = vectors * times * rows * found.reductions * share
+    staged, copying, slow, again_and_again = [], 0.0, 0.0, 0.0
+    reads = 0.0
+    limit = max(target.memory.l2, MEMORY) // 2
+    for o in along:
+        copies = vectors * (times if more in o.ranges else 1)
+        step = o.step(lane)
+        window = o.window(lane, found.terms)
+        again = size_of(window[0]) if window is not None and window[1] == 1 else 1
+        terms = iterations(r for r in found.terms if r in o.ranges)
+        panel = (lanes + again - 1) * times * terms // again * o.item
+        needed = step != 1 or o.is_masked
+        far = abs(o.step(found.terms[-1]) or 0) * o.item >= FAR and panel > target.memory.l1 // 2
+        if (needed or far) and panel <= limit:
+            whole = [r for r in o.ranges if r is not lane]
+            elements = iterations(whole) * size_of(lane) * covering(size_of(lane), lanes) / again
+            price = _copy_price(o, step, found) * (0.5 + 0.5 * max(width / lanes, 0.5))
+            if needed or elements * price < 0.25 * found.work / width:
+                staged.append(o)
+                copying += elements * price
+                over = (
+                    again > 1 or panel > target.memory.l1 // 2
+                )  # two cache lines, or the L2 cache
+                reads += copies * share * (2.0 if over else 1.0)
+                continue
+        if step == 1:
+            reads += copies * share * (1.5 if o.is_masked else 1.0)
+            large = iterations(o.ranges) * o.item > target.memory.l2
+            slow += (0.3 * sums + (JUMP if large else 0.0)) if far else 0.0
+        elif step is None or not -4 <= step <= 4:
+            reads += copies * vector * 1.5
+        else:
+            reads += copies * 4.0
+    results = vectors * times * rows * found.reductions
+    held = results + min(rows, vectors * times) < target.memory.registers
+    for o in others:
+        copies = (rows if row in o.ranges else 1) * (times if more in o.ranges else 1)
+        if not held:  # read again for each result
+            copies = max(copies, results)
+        bytes_read = iterations(o.ranges) * o.item
+        if bytes_read > target.memory.l2:  # read again for each panel
+            panels = -(-size_of(lane) // lanes) * _size(more) / times
+            again_and_again += bytes_read * panels / FROM_L3
+        crowded = row is not None and rows * _alike(o.step(row), o.item) > WAYS / 2
+        reads += copies * (2.0 if o.is_masked else 1.5 if crowded else 0.5)
+    short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
+    each = max(sums, reads, LATENCY) + 0.1 * reads + slow + 1.0 + (2.0 if short else 0.0)
+    waste = covering(size_of(lane), lanes) * covering(_size(row), rows)
+    tiles = iterations(found.outputs) * waste / (lanes * rows * times)
+    cycles = tiles * (iterations(found.terms) * each + 10 + 2 * vectors * rows * times)
+    cycles += copying + again_and_again
+    return Tile(cycles, lane, lanes, row, rows, more, times, tuple(staged))
+
+
+def _alike(step: int | None, item: int) -> float:
+    """Which part of the rows of an operand is in the same place of a cache."""
+    return math.gcd((step or 1) * item, PAGE) / PAGE
+
+
+def _copy_price(o: Operand, step: int | None, found: Contraction) -> float:
+    """Cycles to copy an element."""
+    if step == 1:
+        return 0.8 if o.is_masked else 0.2
+    if any(o.step(r) == 1 for r in found.terms):
+        return 0.6
+    return 0.8 if step is not None and 1 < step <= 4 else 1.6
+
+
+def _in_one(found: Contraction, staged: list[Operand]) -> bool:
+    """Whether all loops of the reduction can be one, without divisions."""
+    return all(o in staged or counts_on(o, found) for o in found.operands)
+
+
+def counts_on(o: Operand, found: Contraction) -> bool:
+    """Whether an operand is read on and on in the loops of the reduction."""
+    for outer, inner in zip(found.terms, found.terms[1:], strict=False):
+        step = o.step(inner)
+        if step is None or o.step(outer) != step * size_of(inner) or o.is_masked:
+            return False
+    return True
+
+
+def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
+    size = size_of(lane)
+    if size < width:
+        return
+    most = (target.memory.registers - SPARE) // found.reductions
+    loops = [r for r in found.outputs if len({r in o.ranges for o in found.operands}) > 1]
+    pairs: list[tuple[UOp | None, UOp | None]] = [(None, None), *((r, None) for r in loops)]
+    pairs += [
+        (r, c)
+        for r in loops
+        for c in loops
+        if r is not c and not any({r, c} <= o.ranges for o in found.operands)
+    ]
+    for row, more in pairs:
+        for rows in (1, 2, 3, 4, 5, 6) if row is not None else (1,):
+            for times in (1, 2, 3, 4, 6) if more is not None else (1,):
+                tile = rows * times
+                if _size(row) < rows or _size(more) < times or tile > most:
+                    continue
+                for vectors in TERMS:
+                    if size < vectors * width or (vectors > 1 and tile * vectors > 8):
+                        continue
+                    reads = sum(
+                        (rows if row in o.ranges else 1) * (times if more in o.ranges else 1)
+                        for o in found.operands
+                    )
+                    sums = tile * vectors * (1 if vectors == 1 else 2) * found.reductions
+                    masks = 2.0 * reads if size % (vectors * width) else 0.0
+                    each = max(sums, reads * vectors, LATENCY) + 1.0 + masks
+                    waste = covering(size, vectors * width)
+                    waste *= covering(_size(row), rows)
+                    waste *= covering(_size(more), times)
+                    steps = iterations(found.terms) / (vectors * width)
+                    tiles = iterations(found.outputs) * waste / tile
+                    cycles = tiles * (steps * each + 12 + 12 * tile * found.reductions)
+                    yield Tile(cycles, lane, vectors * width, row, rows, more, times, (), True)

@@ -1,0 +1,36 @@
+"""Which of the loops that go side by side become lanes: where neighbours are accessed most."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.lower.expand import expand
+from porism.optimize.actions import Upcast, apply_all
+from porism.pipeline import to_loops
+
+
+def accesses(kernel: UOp, *, wide: bool) -> int:
+    """Accesses of vectors by one index, or by an index for each lane."""
+    found = [n for n in toposort(expand(kernel, 8)) if n.op is ops.INDEX and n.dtype.count > 1]
+    return sum((n.src[1].dtype.count == 1) is wide for n in found)
+
+
+@pytest.mark.parametrize("order", ["rows first", "lanes first"])
+def test_numbers_of_rows_do_not_make_rows_lanes(order: str) -> None:
+    """Three vectors with a number for each row are read once, and the operand in every step."""
+    a, b = (porism.asarray(np.ones(s, np.float32)) for s in ((32, 64), (64, 48)))
+    offset, scale, shift = (porism.asarray(np.ones((32, 1), np.float32)) for _ in range(3))
+    (kernel,) = porism.kernels((a @ b - offset) * scale + shift)
+    actions = [Upcast("r0", 8), Upcast("r1", 8)]
+    if order == "lanes first":
+        actions.reverse()
+    loops = to_loops(kernel.node, GENERIC_CPU, arrange=False)
+    tiled = apply_all(loops, actions, GENERIC_CPU)
+    assert accesses(tiled, wide=True) > 0
+    assert accesses(tiled, wide=False) == 0

@@ -1,0 +1,114 @@
+"""Shuffles: lanes that are not neighbours in memory, out of wide loads."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.dtypes import index
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.lower.shuffles import Windows, transposed
+
+
+def numbers(node: UOp) -> list[int]:
+    """The lanes of vectors of numbers."""
+    if node.op is ops.GEP:
+        lanes = numbers(node.src[0])
+        return [lanes[k] for k in node.arg]
+    if node.op is ops.CAT:
+        return [n for s in node.src for n in numbers(s)]
+    assert node.op is ops.VCONST
+    return list(node.arg)
+
+
+def vector(values: list[int]) -> UOp:
+    return UOp(ops.VCONST, index.vec(len(values)), (), tuple(values))
+
+
+@pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4, 7])
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+def test_windows_have_every_lane_and_nothing_beyond(step: int, width: int) -> None:
+    windows = Windows(step, width)
+    wanted = [100 + lane * step for lane in range(width)]
+    first = 100 + windows.begin
+    loads = [list(range(first + s, first + s + width)) for s in windows.starts]
+    assert numbers(windows.put_together([vector(load) for load in loads])) == wanted
+    assert min(map(min, loads)) == min(wanted)
+    assert max(map(max, loads)) == max(wanted)
+    for start, load in zip(windows.starts, loads, strict=True):
+        for lane, number in zip(windows.lanes_of(start), load, strict=True):
+            assert lane is None or wanted[lane] == number
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), list(itertools.product((2, 4, 8, 16, 32), (2, 4, 8, 16)))
+)
+def test_tiles_are_transposed(rows: int, columns: int) -> None:
+    matrix = np.arange(rows * columns).reshape(rows, columns)
+    found = transposed([vector([int(n) for n in row]) for row in matrix])
+    assert [numbers(column) for column in found] == matrix.T.tolist()
+
+
+def kernel_of(tensor: Any) -> Any:
+    (kernel,) = porism.kernels(tensor)
+    return kernel
+
+
+def some(*shape: int, dtype: str = "float32") -> Any:
+    values = np.random.default_rng(0).integers(-90, 90, shape)
+    return porism.asarray((values > 0) if dtype == "bool" else values.astype(dtype))
+
+
+TILES = [
+    [porism.Upcast("r1", 16), porism.Upcast("r0", 16)],
+    [porism.Upcast("r1", 16), porism.Upcast("r0", 8)],
+    [porism.Upcast("r1", 4), porism.Upcast("r0", 16)],
+    [porism.Upcast("r0", 4), porism.Upcast("r1", 4)],
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
+@pytest.mark.parametrize("actions", TILES, ids=str)
+def test_transposed_tile(dtype: str, actions: list[Any]) -> None:
+    x = some(48, 32, dtype=dtype)
+    arranged = porism.opt(kernel_of(~x.T if dtype == "bool" else x.T + x.T), actions)
+    assert arranged.check() == 0
+
+
+def test_transposed_tile_at_the_edges() -> None:
+    kernel = kernel_of(some(29, 37).T * 2)
+    pad = [porism.PadTo("r1", 16), porism.PadTo("r0", 8)]
+    arranged = porism.opt(kernel, [*pad, porism.Upcast("r1", 16), porism.Upcast("r0", 8)])
+    assert arranged.check() == 0
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+def test_windows_of_a_pool(lanes: int, stride: int) -> None:
+    """Distances, with padding, and odd ends."""
+    x = some(2, 9, 16 * stride + 1)
+    kernel = kernel_of(porism.max_pool1d(x, 3, stride, 1))
+    name = kernel.text.split("output0[")[1].split("]")[0]
+    along = next(n for n in ("r1", "r2", "r0") if n in name and f"{n} *" not in name)
+    actions = [porism.PadTo(along, lanes), porism.Upcast(along, lanes)]
+    if porism.opt(kernel, []).text.count(f"{along} < 16:"):
+        actions = actions[1:]
+    assert porism.opt(kernel, actions).check() == 0
+
+
+def test_backwards() -> None:
+    kernel = kernel_of(porism.flip(some(64), 0) * 2)
+    assert porism.opt(kernel, [porism.Upcast("r0", 16)]).check() == 0
+
+
+@pytest.mark.parametrize("shape", [(30, 50), (7, 64, 5), (3, 20, 17, 16)])
+def test_permutations_by_the_heuristic(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for order in itertools.permutations(range(len(shape))):
+        found = (porism.asarray(values).permute(*order) * 2).numpy()
+        np.testing.assert_array_equal(found, values.transpose(order) * 2)

@@ -1,0 +1,109 @@
+"""Tiles: what the heuristic makes of contractions, by its shape and not by its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.table import native
+from porism.base.target import GENERIC_CPU
+from porism.optimize import contractions, heuristic
+from porism.optimize.actions import Action, Cover, PadTo, apply_all
+from porism.optimize.analysis import contraction
+from porism.optimize.staging import Stage
+from porism.optimize.tiles import best, covering
+from porism.pipeline import to_loops
+
+
+def ones(*shape: int) -> Any:
+    return porism.asarray(np.ones(shape, np.float32))
+
+
+def loops_of(tensor: Any) -> Any:
+    (kernel,) = porism.kernels(tensor)
+    return to_loops(kernel.node, GENERIC_CPU, arrange=False)
+
+
+def convolution(channels: int, size: int, kernel: int, **more: Any) -> Any:
+    x, w = ones(1, channels, size, size), ones(channels, channels, kernel, kernel)
+    return porism.conv2d(x, w, padding=kernel // 2, **more)
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "square": lambda: ones(64, 48) @ ones(48, 64),
+    "odd": lambda: ones(37, 29) @ ones(29, 53),
+    "transposed": lambda: porism.linear(ones(40, 70), ones(90, 70)),
+    "both": lambda: ones(30, 33).T @ ones(30, 41),
+    "batch": lambda: ones(3, 17, 20) @ ones(3, 20, 19),
+    "vector": lambda: ones(100, 130) @ ones(130),
+    "row": lambda: ones(130) @ ones(130, 100),
+    "tiny": lambda: ones(3, 65) @ ones(65, 2),
+    "bias": lambda: (ones(20, 64) @ ones(64, 30) + ones(30)).relu(),
+    "window": lambda: convolution(8, 12, 3),
+    "small window": lambda: convolution(8, 7, 3),
+    "large window": lambda: convolution(4, 9, 5),
+    "steps": lambda: convolution(8, 13, 3, stride=2),
+    "points": lambda: convolution(16, 9, 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_chosen_computes_the_same(name: str) -> None:
+    (kernel,) = porism.kernels(PROGRAMS[name]())
+    assert kernel.actions
+    assert porism.opt(kernel, kernel.actions).check() < 1e-5
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_kernel_gets_the_same_actions(name: str) -> None:
+    target = native().target()
+    first, second = (heuristic.chosen(loops_of(PROGRAMS[name]()), target) for _ in range(2))
+    assert first == second
+
+
+def chosen(tensor: Any) -> tuple[Action, ...]:
+    kernel = loops_of(tensor)
+    actions = heuristic.chosen(kernel, GENERIC_CPU)
+    assert heuristic.arranged(kernel, GENERIC_CPU) is apply_all(kernel, actions, GENERIC_CPU)
+    return actions
+
+
+def test_sizes_that_do_not_fit_are_covered_and_not_masked() -> None:
+    actions = chosen(ones(67, 64) @ ones(64, 71))
+    assert any(isinstance(a, Cover) for a in actions)
+    assert not any(isinstance(a, PadTo) for a in actions)
+
+
+def test_what_windows_share_is_copied_once() -> None:
+    stages = [a for a in chosen(convolution(16, 16, 3)) if isinstance(a, Stage)]
+    assert any("+" in axis for stage in stages for axis in stage.axes)
+
+
+def test_what_jumps_from_lane_to_lane_is_copied() -> None:
+    assert any(isinstance(a, Stage) for a in chosen(porism.linear(ones(256, 64), ones(64, 64))))
+
+
+def test_a_tile_fits_the_registers() -> None:
+    for make in PROGRAMS.values():
+        found = contraction(loops_of(make()))
+        assert found is not None
+        tile = best(found, GENERIC_CPU)
+        assert tile is not None
+        width = GENERIC_CPU.vector_bits[-1] // 32
+        vectors = 1 if tile.within else -(-tile.lanes // width)
+        assert tile.rows * tile.times * vectors < GENERIC_CPU.memory.registers
+
+
+def test_what_is_computed_twice_counts() -> None:
+    assert covering(64, 8) == 1
+    assert covering(9, 8) == pytest.approx(16 / 9)
+
+
+def test_no_contraction_without_reuse() -> None:
+    x = ones(64, 64)
+    assert not contractions.has_one(loops_of((x * x).sum(axis=1)))
+    assert contractions.has_one(loops_of(x @ x))
