@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import sys
 import threading
 import types
@@ -110,9 +111,17 @@ class Jitted(Generic[Parameters, Result]):
         self._replays: dict[tuple[Any, ...], Replay] = {}
         self._told: dict[str, str] = {}
         self._tunings: list[Background] = []
+        self.state: Any
+        """Held by calls that update state."""
+        self.renew_locks()
+        _all.add(self)
+
+    def renew_locks(self) -> None:
+        """Take locks that nobody holds: at the beginning, and in a forked child."""
         self._lock = threading.RLock()
         self.state = threading.RLock()
-        """Held by calls that update state."""
+        for each in self._replays.values():
+            each.lock = self.state
 
     def __repr__(self) -> str:
         return f"<jitted {_name(self.function)}, {len(self._replays)} signatures>"
@@ -199,6 +208,20 @@ class Jitted(Generic[Parameters, Result]):
         return {
             path: told(leaf) for name, value in named.items() for path, leaf in leaves(value, name)
         }
+
+
+_all: weakref.WeakSet[Jitted[Any, Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # Threads that held the locks are not in this process. A fork does not wait for them: one may be
+    # inside of a user's function, which may take long, or wait for the fork itself.
+    for each in list(_all):
+        each.renew_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _name(function: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 from porism.backends.table import chosen
 from porism.base.dtypes import DType, index
+from porism.base.forking import held_while_forking
 from porism.engine import memory
 from porism.engine.realize import bound, realize, request, schedule_of
 from porism.engine.runners import Runner, renewed, runner
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from porism.engine.background import Background
 
 _BUFFER: Final = ops.BUFFER
+
+_assigning = held_while_forking(threading.RLock())
+"""Held while tensors get their new values: a forked child has those of one call, and all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +178,11 @@ class Replay:
         nodes = []
         for value in self.values:
             nodes.append(_node(value, inputs, outputs, variables))
-        for target, number in self.assigned:
-            tensor = tensors[target] if isinstance(target, int) else target
-            tensor._node = nodes[number]
+        if self.assigned:
+            with _assigning:
+                for target, number in self.assigned:
+                    tensor = tensors[target] if isinstance(target, int) else target
+                    tensor._node = nodes[number]
         result = self.result
         if result.__class__ is Slot:
             return _tensor(nodes[result.number])
