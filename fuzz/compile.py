@@ -6,10 +6,11 @@ change, or a function is approximated, a difference counts if it is larger than 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_type_hints
 
 import numpy as np
 from hypothesis import note
@@ -21,6 +22,7 @@ from porism.backends.table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import PorismError, TypeMismatch
+from porism.base.target import H200, Target
 from porism.engine.realize import request
 from porism.engine.sizes import size_of
 from porism.engine.storage import held, realized
@@ -32,25 +34,16 @@ from porism.ir.expression import show
 from porism.ir.node import UOp, raw
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
-from porism.optimize.actions import (
-    Action,
-    Cover,
-    Move,
-    NoLocals,
-    PadTo,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-)
-from porism.optimize.blocking import Block
+from porism.optimize.actions import Action, PadTo, apply_all
+from porism.optimize.block_actions import BlockAction
+from porism.optimize.known_actions import ACTIONS
 from porism.optimize.loops import ranges_of
-from porism.optimize.merging import Merge
-from porism.optimize.staging import Stage
-from porism.pipeline import to_loops, to_schedule
+from porism.optimize.tensor_cores import TC
+from porism.pipeline import to_lines, to_loops, to_schedule
 from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.verification import kernel as verification
 from tests.backends.running import random_data, small_numbers
+from tests.block_kernels import SMALL, TINY, matrix_product
 from tests.tensor import test_programs
 from tests.tensor.functions import FUNCTIONS, SIZES
 from tests.tensors import Tensors
@@ -62,53 +55,79 @@ VALUES: Final = tuple(t for t in dtypes.scalars() if t.kind not in (Kind.INDEX, 
 APPROXIMATE: Final = frozenset({ops.EXP2, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL})
 """Functions with an error bound instead of one right answer."""
 
-MOST_ACTIONS: Final = 5
+MOST_ACTIONS: Final = 8
 MOST_WORK: Final = 200_000
 """Iterations of a kernel: more take the evaluator too long."""
+MOST_IN_THREADS: Final = 4_000
+"""The same where it runs all threads of all blocks, one after another."""
+MOST_TWICE: Final = 1_000
+"""The same where it runs them in order and in reverse; those of larger kernels in one of these."""
+
+AMOUNTS: Final = (2, 3, 4, 5, 7, 8, 16)
+NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
+"""What fields of actions are that are no amounts."""
+
+GPUS: Final = (TINY, SMALL, H200)
+
+COMPILED_BY_C: Final = 12
+IN_THREADS: Final = 4
+VERIFIED: Final = 40
+"""One of so many cases: the compiler of the system is slow, and so are threads one after another,
+and proofs."""
 
 
 # -- actions ---------------------------------------------------------------------------------------
 
 
-def random_action(data: st.DataObject, names: Sequence[str]) -> Action:
+@functools.cache
+def fields_of(kind: type[Action]) -> dict[str, Any]:
+    """The fields of an action and their types."""
+    types = get_type_hints(kind)
+    return {f.name: types[f.name] for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+
+def random_action(data: st.DataObject, names: Sequence[str], target: Target) -> Action:
     """An action on loops with these names, legal or not."""
-    name = data.draw(st.sampled_from(names))
-    amount = data.draw(st.sampled_from((2, 3, 4, 5, 7, 8, 16)))
-    kind = data.draw(st.integers(0, 9))
-    if kind < 2:
-        return Upcast(name, amount, top=data.draw(st.booleans()))
-    if kind < 4:
-        return Unroll(name, amount, top=data.draw(st.booleans()))
-    if kind == 4:
-        return PadTo(name, amount)
-    if kind == 5:
-        return Swap(name, data.draw(st.sampled_from(names)))
-    if kind == 6:
-        return data.draw(st.sampled_from((Split(name, amount), Cover(name, amount))))
-    if kind == 7:
-        other = data.draw(st.sampled_from(names))
-        return data.draw(st.sampled_from((Move(name, other), Merge(name, other))))
-    if kind == 8:
-        axes = st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)
-        stage = Stage(data.draw(st.integers(1, 2)), tuple(data.draw(axes)))
-        block = Block(name, amount // 2, data.draw(st.sampled_from(names)))
-        return data.draw(st.sampled_from((stage, block)))
-    return data.draw(st.sampled_from((Thread(name), NoLocals())))
+    kinds = [k for k in ACTIONS.values() if target.block or not issubclass(k, BlockAction)]
+    kind = data.draw(st.sampled_from(kinds))
+    values = {name: random_field(data, name, type_, names)
+              for name, type_ in fields_of(kind).items()}  # fmt: skip
+    return kind(**values)
 
 
-def arranged(kernel: UOp, data: st.DataObject) -> tuple[UOp, list[Action]]:
+def random_field(data: st.DataObject, name: str, type_: Any, names: Sequence[str]) -> Any:
+    """A value for a field of an action: by its type, and of a number also by its name."""
+    loop = st.sampled_from(names)
+    if type_ is str:
+        return data.draw(loop)
+    if type_ is bool:
+        return data.draw(st.booleans())
+    if type_ is int:
+        return data.draw(st.sampled_from(NUMBERS.get(name, AMOUNTS)))
+    assert type_ == tuple[str, ...], "a new type of field needs a line here"
+    sums = st.lists(loop, min_size=1, max_size=2, unique=True).map("+".join)
+    axes = st.lists(loop | sums, min_size=1, max_size=3, unique=True)
+    return tuple(data.draw(axes))
+
+
+def arranged(
+    kernel: UOp, data: st.DataObject, target: Target, first: Sequence[Action] = ()
+) -> tuple[UOp, list[Action]]:
     """A kernel after some legal actions, and these."""
-    target = LLVM.target()
-    done: list[Action] = []
-    kernel = to_loops(kernel, target, arrange=False)
+    if not first and data.draw(st.integers(0, 4)) == 0:
+        note("arranged by the heuristic")
+        return to_loops(kernel, target), []
+    done = list(first)
+    kernel = apply_all(to_loops(kernel, target, arrange=False), first, target)
     for _ in range(data.draw(st.integers(0, MOST_ACTIONS))):
         names = [show(r) for r in ranges_of(kernel)]
         if not names:
             break
-        action = random_action(data, names)
+        action = random_action(data, names, target)
         if action.is_legal(kernel, target):
             kernel = action.apply(kernel, target)
             done.append(action)
+    note(f"for {target.name}: {done}")
     return kernel, done
 
 
@@ -217,50 +236,103 @@ def has_compiler() -> bool:
     return True
 
 
-def in_c(data: st.DataObject) -> bool:
-    """Whether a kernel is compiled by the compiler of the system: a few are, since that is slow."""
-    return data.draw(st.integers(0, 11)) == 11 and has_compiler()
+def seldom(data: st.DataObject, share: int) -> bool:
+    """Whether something slow is done to this one of so many cases."""
+    return data.draw(st.integers(1, share)) == share
 
 
 def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
           data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
     """Compare a kernel, whose loops are arranged at random, with the evaluator."""
-    changed, actions = arranged(kernel, data)
-    if data.draw(st.integers(0, 4)) == 0:
-        changed, actions = to_loops(kernel, LLVM.target()), []
-        note("arranged by the heuristic")
-    signs = not has_extremes(kernel)
-    trial = Trial(changed, BACKENDS["c"] if in_c(data) else LLVM)
+    changed, actions = arranged(kernel, data, LLVM.target())
+    if seldom(data, VERIFIED):
+        verify_actions(kernel, changed, LLVM.target())
+    backend = BACKENDS["c"] if seldom(data, COMPILED_BY_C) and has_compiler() else LLVM
+    trial = Trial(changed, backend)
     found = {**buffers, 0: buffers[0].copy()}
     trial.run(found, variables)
-    if order_matters(kernel) and (may_overflow(kernel) or not tame):
+    if order_is_all(kernel, tame):
         wanted = {**buffers, 0: buffers[0].copy()}
         stepped(trial.lines, wanted, variables)
-        wrong = differences(wanted[0], found[0], signs=signs)
-    else:
-        wanted = {0: expected(kernel, buffers, variables)}
-        wrong = differences(wanted[0], found[0], signs=signs)
-        if wrong.any() and not is_exact(kernel):
-            wrong = unexplained(kernel, buffers, variables, wanted[0], found[0])
+        wrong = differences(wanted[0], found[0], signs=not has_extremes(kernel))
+        need_none(wrong, kernel, buffers, wanted[0], found[0], actions)
+        return
+    compare(kernel, buffers, variables, found[0], actions)
+    if work(kernel) <= MOST_IN_THREADS and seldom(data, IN_THREADS):
+        check_threads(kernel, buffers, variables, data)
+
+
+def check_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
+                  data: st.DataObject) -> None:  # fmt: skip
+    """Compare a kernel in blocks of threads, which the evaluator runs in order and in reverse.
+
+    It refuses races, barriers that not all threads reach, and reads of what was never written.
+    """
+    run_threads(kernel, buffers, variables, data, data.draw(st.sampled_from(GPUS)), ())
+
+
+def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
+                data: st.DataObject, target: Target, first: Sequence[Action]) -> None:  # fmt: skip
+    """The same for one target, with some actions before those by chance."""
+    changed, actions = arranged(kernel, data, target, first)
+    if seldom(data, VERIFIED):
+        verify_actions(kernel, changed, target)
+    lines = to_lines(changed, target, arranged=True)
+    for reverse in (False, True) if work(kernel) <= MOST_TWICE else (data.draw(st.booleans()),):
+        found = {**buffers, 0: buffers[0].copy()}
+        stepped(lines, found, variables, reverse=reverse)
+        compare(kernel, buffers, variables, found[0], actions)
+
+
+def verify_actions(kernel: UOp, changed: UOp, target: Target) -> None:
+    """Check a kernel with its actions in verify mode: a fault, or a false alarm, is an error."""
+    verification.arranged(to_loops(kernel, target, arrange=False), changed, target, {})
+
+
+def verify_graph(graph: UOp, data: st.DataObject) -> None:
+    """The same for all kernels of a graph and all stages, seldom."""
+    if seldom(data, VERIFIED):
+        verification.verified(graph, LLVM.target())
+
+
+def order_is_all(kernel: UOp, tame: bool) -> bool:
+    """Whether a result is right only if everything is added up in the same order."""
+    return order_matters(kernel) and (may_overflow(kernel) or not tame)
+
+
+def compare(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
+            found: Array, actions: Sequence[Action]) -> None:  # fmt: skip
+    """Compare a result with that of the evaluator for the kernel as it was."""
+    wanted = expected(kernel, buffers, variables)
+    wrong = differences(wanted, found, signs=not has_extremes(kernel))
+    if wrong.any() and not is_exact(kernel):
+        wrong = unexplained(kernel, buffers, variables, wanted, found)
+    need_none(wrong, kernel, buffers, wanted, found, actions)
+
+
+def need_none(wrong: Array, kernel: UOp, buffers: Mapping[int, Array], wanted: Array,
+              found: Array, actions: Sequence[Action]) -> None:  # fmt: skip
+    """An error if anything is wrong."""
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         note(f"kernel: {show(kernel, limit=5000)}")
         note(f"inputs: { {k: v.tolist() for k, v in buffers.items() if k} }")
         raise AssertionError(
-            f"element {at} is {found[0][at]}, not {wanted[0][at]}; "
+            f"element {at} is {found[at]}, not {wanted[at]}; "
             f"{int(wrong.sum())} of {len(wrong)} differ after {actions}"
         )
 
 
-def stepped(lines: Sequence[UOp], buffers: dict[int, Array], variables: Mapping[str, int]) -> None:
+def stepped(lines: Sequence[UOp], buffers: dict[int, Array], variables: Mapping[str, int],
+            *, reverse: bool = False) -> None:  # fmt: skip
     """Let the evaluator do what the machine does, step by step."""
     types = {int(n.arg): n.dtype.element.element for n in lines if n.op is ops.PARAM}
     memories = [
         Memory(buffers[k].view(types[k].numpy) if k in types else np.zeros(0))
-        for k in range(max(types) + 1)
+        for k in range(max(types, default=-1) + 1)
     ]
     with np.errstate(all="ignore"):
-        run_list(lines, memories, variables)
+        run_list(lines, memories, variables, reverse=reverse)
 
 
 def check_schedule(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int],
@@ -318,6 +390,7 @@ def graphs(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 10))):
         tensors.step()
     root = tensors.pool[-1][0]
+    verify_graph(ops.SINK(root), data)
     schedule = to_schedule(ops.SINK(root))
     seed = data.draw(st.integers(0, 99))
     make = small_numbers if tame else random_data
@@ -337,6 +410,7 @@ def check_tensor(tensor: Any, data: st.DataObject, *, tame: bool = True) -> None
         return
     wanted = request([tensor.node])
     inputs = [held(buffer)[0] for buffer in wanted.buffers]
+    verify_graph(wanted.graph, data)
     check_schedule(to_schedule(wanted.graph), inputs, wanted.variables, data, tame=tame)
 
 
@@ -363,7 +437,37 @@ def functions(data: st.DataObject) -> None:
     check_tensor(made, data)
 
 
-PROPERTIES = {"graphs": graphs, "programs": programs, "functions": functions}
+CORES: Final = ((dtypes.f16, dtypes.f32), (dtypes.f16, dtypes.f16), (dtypes.i8, dtypes.i32))
+
+
+def tensor_cores(data: st.DataObject) -> None:
+    """Matrix products by tensor cores, of sizes that are multiples of theirs or padded to be."""
+    of, to = data.draw(st.sampled_from(CORES))
+    tiles = (16, 8, 32 if of is dtypes.i8 else 16)
+    sizes = list(tiles)
+    sizes[data.draw(st.integers(0, 2))] *= data.draw(st.integers(1, 2))
+    short = data.draw(st.lists(st.integers(0, 2), max_size=2, unique=True))
+    names = ("r0", "r1", "r2")
+    pads = [PadTo(names[k], tiles[k]) for k in short]
+    for k in short:
+        sizes[k] -= data.draw(st.integers(1, 5))
+    m, n, terms = sizes
+    kernel = matrix_product(m, n, terms, of, to)
+    note(f"{m}×{terms} times {terms}×{n} of {of} to {to}")
+    buffers = {
+        0: np.zeros(m * n, to.numpy),
+        1: small_numbers(of, m * terms, 1),
+        2: small_numbers(of, terms * n, 2),
+    }
+    run_threads(kernel, buffers, {}, data, H200, [*pads, TC(*names)])
+
+
+PROPERTIES = {
+    "graphs": graphs,
+    "programs": programs,
+    "functions": functions,
+    "tensor cores": tensor_cores,
+}
 
 if __name__ == "__main__":
     search("compile", PROPERTIES, __doc__ or "")

@@ -6,10 +6,13 @@ speed, the work is counted.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -22,14 +25,17 @@ import porism
 from porism.backends.table import BACKENDS
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE, settings
-from porism.engine import memory, storage
+from porism.engine import cache, memory, program, tuned, tuning
+from porism.engine.crew import Crew
 from porism.engine.realize import request
 from porism.ir import ops
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
 from porism.pipeline import to_lines, to_schedule
+from porism.rules import catalogue
 
 ROOT: Final = Path(__file__).parents[1]
+DYING: Final = "tests.engine.dying_worker"
 
 
 def floats(*shape: int, seed: int = 0) -> Array:
@@ -38,11 +44,12 @@ def floats(*shape: int, seed: int = 0) -> Array:
 
 def iterations(tensor: Any) -> int:
     """How often the innermost bodies of the kernels of a tensor are run."""
-    total = 0
-    for kernel in porism.kernels(tensor):
-        nests = {frozenset(n.ranges) for n in toposort(kernel.node) if n.op is not ops.SINK}
-        total += sum(math.prod(int(r.vmax) + 1 for r in nest) for nest in nests)
-    return total
+    return sum(iterations_of(kernel) for kernel in porism.kernels(tensor))
+
+
+def iterations_of(kernel: Any) -> int:
+    nests = {frozenset(n.ranges) for n in toposort(kernel.node) if n.op is not ops.SINK}
+    return sum(math.prod(int(r.vmax) + 1 for r in nest) for nest in nests)
 
 
 def fresh_process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -63,6 +70,7 @@ def fresh_process(code: str, **environment: str) -> subprocess.CompletedProcess[
 def calls(blocks: int) -> int:
     """The functions that are called to compile a network of so many equal blocks."""
     x, w = porism.asarray(floats(8, 16)), porism.asarray(floats(16, 16))
+    x = x * blocks  # so that no two of these networks have a part in common
     for _ in range(blocks):
         x = porism.layer_norm(porism.relu(x @ w) + x, axis=-1)
     graph = request([x.node]).graph
@@ -85,8 +93,9 @@ def calls(blocks: int) -> int:
 
 def test_compiling_is_linear_in_the_size_of_the_graph() -> None:
     """Compile in a tenth of the time; linear in the size of the graph."""
-    few, many = calls(4), calls(16)
-    assert many <= 5 * few
+    calls(2)
+    few, many = calls(8), calls(32)
+    assert many <= 4.3 * few
 
 
 def test_a_deep_graph_is_no_problem() -> None:
@@ -122,6 +131,13 @@ def test_ten_thousand_inputs() -> None:
         np.testing.assert_array_equal(many.numpy(), np.arange(10_000))
 
 
+def test_every_rule_is_proved_or_tried() -> None:
+    """Each rule is established as it stands now: proved for all inputs, or all small ones tried."""
+    found = Counter(row["established"] for row in catalogue.rows() if row["kind"] == "rule")
+    assert set(found) <= {"proved", "exhaustive"}
+    assert found["proved"] > 0.9 * found.total()
+
+
 @pytest.mark.parametrize("count", [111, 1000])
 def test_indices_are_folded_right(count: int) -> None:
     """Every rule is proved: divisions of indices are what integers say."""
@@ -135,12 +151,65 @@ def test_indices_are_folded_right(count: int) -> None:
     np.testing.assert_array_equal(rows.numpy(), expected)
 
 
-def test_all_cores_are_used() -> None:
-    """All cores, in vectors: a matrix product is shared among threads."""
-    x = porism.asarray(floats(256, 256))
-    (kernel,) = porism.kernels(x @ x)
-    assert "# thread" in kernel.arranged
-    assert "# upcast" in kernel.arranged
+BUSY: Final[dict[str, Callable[[], Any]]] = {
+    "product": lambda: porism.asarray(floats(256, 256)) @ porism.asarray(floats(256, 256)),
+    "convolution": lambda: porism.conv2d(
+        porism.asarray(floats(1, 32, 30, 30)), porism.asarray(floats(64, 32, 3, 3)), padding=1
+    ),
+    "elements": lambda: porism.exp(porism.asarray(floats(1024, 1024))) + 1,
+    "rows": lambda: porism.asarray(floats(1024, 1024)).softmax(-1),
+    "total": lambda: porism.asarray(floats(1024, 1024)).sum(),
+}
+
+
+def _has_lanes(arranged: str) -> bool:
+    return "# upcast" in arranged or "# unroll" in arranged
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_all_cores_are_used(name: str) -> None:
+    """All cores, in vectors: nearly all of the work is shared among as many threads as there are.
+
+    That the threads are there, and are run, is another matter: see the next test.
+    """
+    kernels = porism.kernels(BUSY[name]())
+    work = [iterations_of(kernel) for kernel in kernels]
+    shared = [k for k in kernels if "# thread" in k.arranged and _has_lanes(k.arranged)]
+    assert sum(iterations_of(kernel) for kernel in shared) >= 0.9 * sum(work)
+
+
+def test_threads_are_as_many_as_cores() -> None:
+    """By default; and what they share among them is done once."""
+    with settings.override(threads=0):
+        assert len(program.pool().threads) + 1 == (os.cpu_count() or 1)
+    for threads in (1, 2, 3):
+        with settings.override(threads=threads):
+            assert len(program.pool().threads) + 1 == threads
+            x = porism.asarray(np.ones((300, 301), np.float32))
+            assert (x @ x.T + 1).sum().item() == 300 * 300 * 302
+
+
+# -- searching -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms")
+def test_a_search_ends_though_its_workers_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every worker dies at its first job: the search ends, and the heuristic's kernel is used.
+
+    That the best so far is kept, if some candidates crash or hang, is tested in test_tuning.py.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(tuning, "Crew", functools.partial(Crew, command=DYING))
+    monkeypatch.setattr(tuning, "_considered", set())
+    tuned.forget()
+    data = floats(24, 32), floats(32, 48, seed=1)
+    with settings.override(cache=False, check=False, beam_seconds=4):
+        a, b = map(porism.asarray, data)
+        result = (a @ b).realize(beam=4)
+        report = tuning.reports[-1]
+        np.testing.assert_allclose(result.numpy(), data[0] @ data[1], rtol=1e-4, atol=1e-5)
+    tuned.forget()
+    assert "crashed" in report.trouble
 
 
 # -- jitted functions ------------------------------------------------------------------------------
@@ -159,6 +228,22 @@ def test_results_of_jitted_calls_stay_what_they_were() -> None:
     assert [float(a[0]) for a in arrays] == [0, 0, 2, 1, 4, 2, 6, 3, 8, 4]
     assert all(not np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[i + 1 :])
     assert double.traces == 1
+
+
+def test_results_of_jitted_calls_are_not_their_arguments() -> None:
+    """A result that equals an argument has memory of its own: neither changes with the other."""
+
+    @porism.jit
+    def same(x: Any) -> Any:
+        return x, x + 0, x.reshape(2, 2)
+
+    for k in range(4):
+        x = porism.asarray(np.full(4, k, np.float32)).realize()
+        results = same(x)
+        x.assign(x + 100).realize()
+        assert [result.reshape(4).tolist() for result in results] == [[k] * 4] * 3
+        results[1].assign(results[1] - 100).realize()
+        assert x.tolist() == [k + 100] * 4
 
 
 def test_state_is_updated_on_every_call() -> None:
@@ -189,7 +274,9 @@ def test_symbolic_sizes_are_right_on_replay() -> None:
         return part * 2, part.sum(0)
 
     for n in (1, 2, 3, 8, 4):
+        compiled = cache.counts.compiled
         doubled, total = means(size.bind(n))
+        assert n == 1 or cache.counts.compiled == compiled
         assert doubled.numpy().shape == (n, 3)
         np.testing.assert_array_equal(doubled.numpy(), data[:n] * 2)
         np.testing.assert_allclose(total.numpy(), data[:n].sum(0), rtol=1e-5)
@@ -200,9 +287,9 @@ def test_a_symbolic_shape_prints_as_a_shape() -> None:
     """A shape prints as a shape, with the names of what is not a number."""
     n = porism.Variable("n", 1, 8).bind(3)
     part = porism.ones(8, 2)[:n]
-    assert "n" in repr(part)
-    assert "UOp" not in repr(part)
-    assert "object at" not in repr(part)
+    assert repr(part.shape) == str(part.shape) == "(n=3, 2)"
+    assert repr(part) == "Tensor((n=3, 2), float32)"
+    assert repr(part.reshape(part.shape[0] * 2).shape) == "(n * 2,)"
 
 
 # -- fusion and explanations -----------------------------------------------------------------------
@@ -299,8 +386,35 @@ def test_an_assigned_slice_is_one_pass() -> None:
 def test_assigning_by_indices_costs_what_it_touches() -> None:
     """`x[indices] = values` costs the size of x and that of the values, not their product."""
     x = porism.asarray(np.zeros((TABLE_ROWS, 8), np.float32))
-    x[porism.arange(1000) * 3] = porism.asarray(floats(1000, 8))
+    values = floats(1000, 8)
+    x[porism.arange(1000) * 3] = porism.asarray(values)
     assert iterations(x) <= 10 * (TABLE_ROWS + 1000) * 8
+    expected = np.zeros((TABLE_ROWS, 8), np.float32)
+    expected[np.arange(1000) * 3] = values
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+SUMMED: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
+    "index_add": lambda table, at, values: porism.index_add(table, 0, at, values),
+    "scatter_add": lambda table, at, values: porism.scatter_add(
+        table, 0, porism.broadcast_to(at.reshape(-1, 1), values.shape), values
+    ),
+    "bincount": lambda table, at, values: table[:, 0] * 0 + porism.bincount(at, length=TABLE_ROWS),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_adding_by_indices_costs_what_it_touches(name: str) -> None:
+    """The same where values are added up, also if several go to one element."""
+    data, values = floats(TABLE_ROWS, 8), floats(1000, 8, seed=1)
+    at = np.arange(1000) * 7 % 300
+    result = SUMMED[name](*map(porism.asarray, (data, at, values)))
+    assert iterations(result) <= 10 * (TABLE_ROWS + 1000) * 8
+    expected = data.astype(np.float64)
+    np.add.at(expected, at, values)
+    counts = np.bincount(at, minlength=TABLE_ROWS)
+    wanted = counts if name == "bincount" else expected
+    np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -328,9 +442,8 @@ def test_the_pool_has_a_limit_and_nothing_leaks() -> None:
     with settings.override(pool_megabytes=16):
         for _ in range(200):
             x = (x * 0.5 + 1).realize()
-            assert memory.figures().in_use - begin <= storage.SWEEP_AFTER + 4 * each
+            assert memory.figures().in_use - begin <= 2 * each
             assert memory.figures().pooled <= memory.figures().limit == 16 << 20
-    assert 200 * each > 2 * storage.SWEEP_AFTER
     assert "MB in use" in str(porism.memory())
 
 
@@ -427,6 +540,8 @@ from porism.engine import cache
 print(porism.ones(3, 4).softmax().sum().item(), cache.counts.found, cache.counts.compiled)
 """
 
+INFO: Final = "from porism.cli import main; main(['cache', 'info'])"
+
 
 def test_a_warm_start_is_the_default(tmp_path: Path) -> None:
     """A second process finds what the first has compiled, without any setting."""
@@ -438,3 +553,5 @@ def test_a_warm_start_is_the_default(tmp_path: Path) -> None:
     assert (first[1], second[2]) == ("0", "0")
     assert first[2] == second[1] != "0"
     assert {setting.name: setting.default for setting in TABLE}["cache"] is True
+    said = fresh_process(INFO, PORISM_CACHE="1", PORISM_CACHE_DIR=str(tmp_path)).stdout
+    assert f"{second[1]} kernels found and {first[2]} compiled" in said

@@ -34,7 +34,7 @@ _OF_IMAGE = (
 )
 _CHANNELS, _INSTANCE = _OF_IMAGE.format("(0, 2, 3)"), _OF_IMAGE.format("(2, 3)")
 _ATTENTION = "einsum('ij,jk->ik', exp({0}) / sum(exp({0}), -1, keepdims=True), y)".format(
-    "(x @ y.T / 2)"
+    "(x @ y.T / x.shape[1] ** 0.5)"
 )
 
 ROWS: Final[dict[str, list[Row]]] = {
@@ -90,9 +90,9 @@ ROWS: Final[dict[str, list[Row]]] = {
     "softplus": [Row("softplus(x)", "log1p(exp(x))")],
     "gelu": [Row("gelu(x)", "x * 0.5 * (1 + erf_(x / sqrt(2)))", close=4)],
     # -- movement ----------------------------------------------------------------------------------
-    "reshape": [Row("reshape(x, (2, 6))", kinds="fib")],
+    "reshape": [Row("reshape(x, (2, -1))", kinds="fib")],
     "flatten": [Row("flatten(x)", "x.reshape(-1)", "fib")],
-    "unflatten": [Row("unflatten(x, 1, (2, 2))", "x.reshape(3, 2, 2)", "fib")],
+    "unflatten": [Row("unflatten(x, 1, (2, -1))", "x.reshape(3, 2, -1)", "fib")],
     "expand_dims": [Row("expand_dims(x, 1)", kinds="fib")],
     "unsqueeze": [Row("unsqueeze(x, 0)", "x[None]", "fib")],
     "squeeze": [Row("squeeze(x[None], 0)", kinds="fib")],
@@ -103,8 +103,8 @@ ROWS: Final[dict[str, list[Row]]] = {
     "moveaxis": [Row("moveaxis(image, 1, 3)", kinds="fib")],
     "matrix_transpose": [Row("matrix_transpose(image)", kinds="fib")],
     "flip": [Row("flip(x, 1)", kinds="fib")],
-    "broadcast_to": [Row("broadcast_to(row, (5, 4))", kinds="fib")],
-    "expand": [Row("expand(row, 5, 4)", "broadcast_to(row, (5, 4))", "fib")],
+    "broadcast_to": [Row("broadcast_to(row, (5, row.shape[0]))", kinds="fib")],
+    "expand": [Row("expand(row, 5, -1)", "broadcast_to(row, (5, row.shape[0]))", "fib")],
     "broadcast_arrays": [Row("broadcast_arrays(x, row)[1]", kinds="fib")],
     "diagonal": [Row("diagonal(x, 1)", kinds="fib")],
     "pixel_shuffle": [
@@ -131,8 +131,8 @@ ROWS: Final[dict[str, list[Row]]] = {
     "gather": [Row("gather(x, 1, order)", "take_along_axis(x, order, axis=1)", "fib")],
     "concat": [Row("concat([x, y, x], axis=1)", kinds="fib")],
     "stack": [Row("stack([x, y], axis=1)", kinds="fib")],
-    "split": [Row("split(x, 2, axis=1)[1]", kinds="fib")],
-    "chunk": [Row("chunk(x, 2, axis=1)[0]", "x[:, :2]", "fib")],
+    "split": [Row("split(x, 2, axis=1)[1]", "x[:, 2:4]", "fib")],
+    "chunk": [Row("chunk(x, 2, axis=1)[0]", "x[:, :x.shape[1] // 2]", "fib")],
     "unstack": [Row("unstack(x)[2]", "x[2]", "fib")],
     "roll": [Row("roll(x, 2, 1)", kinds="fib")],
     "meshgrid": [Row("meshgrid(row, row[:3])[0]", kinds="fi")],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,76 @@ def test_results_give_their_memory_back() -> None:
     assert porism.memory().in_use - before <= memory.room_size(4 << 16)
     del y
     assert porism.memory().in_use == before
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Python's collector does not help: what goes, goes by reference counts."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+SIZE: Any = 1 << 20
+"""Elements of the tensors below, in 4 MB."""
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_loop_takes_no_more_memory_than_a_step() -> None:
+    """A tensor that nobody has any more gives its memory back at once."""
+    x = porism.asarray(np.zeros(SIZE, np.float32)) + 0
+    x.realize()
+    memory.clear()
+    before = porism.memory().in_use
+    for _ in range(200):
+        x = (x * 0.5 + 1).realize()
+    found = porism.memory()
+    assert found.peak - before <= 2 * 4 * SIZE
+    assert found.in_use <= before
+    np.testing.assert_allclose(x.numpy()[:3], 2, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_is_computed_on_the_way_gives_its_memory_back() -> None:
+    """Views, scalars and values that nobody asks for do not keep what they are made of."""
+    x = ones(SIZE)
+    memory.clear()
+    before = porism.memory().in_use
+    for _ in range(50):
+        y = x.reshape(1024, -1).reshape(-1) * 2
+        scale = (y.realize().mean() * 0.5 + 0).realize()
+        _unused = (y - scale).exp().sum() + y[3]
+        x = (y * 0.5 / scale + 0 * y).realize()
+    del y, scale, _unused
+    assert porism.memory().in_use <= before
+    assert porism.memory().peak - before <= 4 * 4 * SIZE
+    assert x.numpy()[:2].tolist() == [1, 1]
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_long_chains_go_without_recursion() -> None:
+    x = ones(4)
+    node = x
+    for _ in range(100_000):
+        node = node + 1
+    count = sweep.live()
+    del node
+    assert sweep.live() <= count - 100_000
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_values_that_are_still_needed_stay() -> None:
+    x = ones(1000)
+    later = (x + 1) * 3
+    again = (x + 1) * 3
+    assert later.node is again.node
+    x = (x * 0).realize()
+    del again
+    for _ in range(10):
+        (ones(1000) * 7).realize()
+    assert later.numpy()[:2].tolist() == [6, 6]
+    assert x.numpy()[:2].tolist() == [0, 0]
 
 
 def test_the_pool_has_a_limit() -> None:

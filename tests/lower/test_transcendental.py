@@ -16,6 +16,7 @@ from porism.base.dtypes import DType, f32, f64
 from porism.ir import ops, semantics
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.walk import toposort
 from porism.lower import coefficients
 from porism.lower.decompose import decompose
 from tests.lower.arrays import MACHINES, Array, missing, operands, safe, same, values
@@ -77,6 +78,23 @@ def test_special_values(op: Op, kind: DType, machine: str) -> None:
     assert not missing(after, MACHINES[machine].target)
     assert near(values(after, [data]), values(op(x), [data]))
     safe(after, [data])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("kind", [f32, f64])
+def test_powers_of_magnitudes_are_shorter(kind: DType, machine: str) -> None:
+    data = special(kind)
+    (x,) = operands(len(data), kind)
+    size = (x <= 0).where(x.lift(0.0) - x, x)
+    before = ops.EXP2(size * 2.5)
+    after = decompose(before, MACHINES[machine])
+    assert near(values(after, [data]), values(before, [data]))
+    safe(after, [data])
+    count = len(toposort(after))
+    for other in (size * -2.5, (x <= 1).where(x.lift(0.0) - x, x) * 2.5):
+        longer = decompose(ops.EXP2(other), MACHINES[machine])
+        assert near(values(longer, [data]), values(ops.EXP2(other), [data]))
+        assert len(toposort(longer)) > count + 4
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -32,9 +32,10 @@ from porism.optimize.actions import (
     apply_all,
 )
 from porism.optimize.blocking import Block
+from porism.optimize.finishing import Finish
 from porism.optimize.loops import ranges_of
 from porism.optimize.merging import Merge
-from porism.optimize.staging import Stage, loads_of
+from porism.optimize.staging import ROOM_BYTES, Stage, loads_of
 
 
 def pointer(number: int, size: int, dtype: DType = i32) -> UOp:
@@ -46,6 +47,14 @@ def matrix_product(m: int, n: int, k: int) -> UOp:
     product = pointer(1, m * k).index(i * k + r) * pointer(2, k * n).index(r * n + j)
     total = product.reduce(ops.ADD, r)
     return ops.SINK(pointer(0, m * n).index(i * n + j).store(total).end(i, j))
+
+
+def squared_product(m: int, n: int, k: int) -> UOp:
+    (end,) = matrix_product(m, n, k).src
+    place, total = end.src[0].src
+    return ops.SINK(
+        place.store(total * total + pointer(1, m * k).index(end.src[1])).end(*end.src[1:])
+    )
 
 
 def largest(m: int, n: int) -> UOp:
@@ -64,6 +73,7 @@ def shifted(n: int) -> UOp:
 KERNELS = {
     "product": (matrix_product(6, 8, 12), (48, 72, 96)),
     "odd product": (matrix_product(5, 7, 3), (35, 15, 21)),
+    "squared product": (squared_product(4, 6, 3), (24, 12, 18)),
     "largest": (largest(6, 10), (6, 60)),
     "shifted": (shifted(12), (12, 12)),
 }
@@ -93,6 +103,7 @@ def possible(kernel: UOp) -> list[Action]:
     found += [Move(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Merge(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Block(a, n, b) for a, b in itertools.permutations(names, 2) for n in (1, 2, 4)]
+    found += [Finish(n) for n in (1, 2, 3, 4)]
     for buffer in (1, 2):
         found += [Stage(buffer, (name,)) for name in names]
         found += [Stage(buffer, pair) for pair in itertools.permutations(names, 2)]
@@ -122,6 +133,16 @@ def test_pairs_of_actions_keep_the_result(name: str) -> None:
             np.testing.assert_array_equal(
                 run(changed, sizes), expected, err_msg=f"{first}, {second}"
             )
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 6])
+def test_what_follows_a_tile_is_done_in_loops(lanes: int) -> None:
+    kernel, sizes = KERNELS["squared product"]
+    tile = [Upcast("r0", 2), Upcast("r1", 6)]
+    changed = apply_all(kernel, [*tile, Finish(lanes), Thread("r0_0")], GENERIC_CPU)
+    np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
+    side = [r for r in changed.src[0].src[1:] if r.arg[1] is Axis.UPCAST]
+    assert [int(r.vmax) + 1 for r in side] == [lanes]
 
 
 PRODUCT = KERNELS["product"][0]
@@ -167,6 +188,7 @@ REFUSED = [
     (Block("r2", 5, "r1"), "r2 has 12 iterations", "no blocks of 5"),
     (Block("r1", 2, "r0"), "a loop of the kind loop", "must be of the kind reduce"),
     (Block("r2", 2, "r2"), "a loop of the kind reduce", "must be of the kind loop"),
+    (Finish(4), "1 reductions are followed by something", "leave it out"),
     (PadTo("r0", 3), "a multiple of 3 already", "nothing needs"),
     (PadTo("r0", 64), "64 iterations instead of 6", "smaller multiple"),
 ]
@@ -283,5 +305,5 @@ def test_rows_of_a_copy_begin_on_whole_lines() -> None:
     kernel = matrix_product(6, 8, 12)
     changed = Stage(2, ("r2", "r1"), row=1).apply(kernel, GENERIC_CPU)
     (memory,) = {n for n in toposort(changed) if n.op is ops.DEFINE_LOCAL}
-    assert memory.dtype.size == 12 * 16
+    assert memory.dtype.size == 12 * 8 + ROOM_BYTES // 4
     np.testing.assert_array_equal(run(changed, (48, 72, 96)), run(kernel, (48, 72, 96)))

@@ -10,7 +10,9 @@ import pytest
 
 import porism
 from porism.base.target import GENERIC_CPU, H200, Target
+from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.walk import substitute, toposort
 from porism.optimize import heuristic
 from porism.optimize.actions import Action, Thread, Unroll, Upcast, apply_all
 from porism.optimize.candidates import ON_CPU, ON_GPU, neighbours, possible
@@ -81,7 +83,8 @@ def test_neighbours_are_the_same_every_time() -> None:
 def test_every_action_is_proposed_where_it_can_be_done() -> None:
     assert {**ON_CPU, **ON_GPU}.keys() == set(ACTIONS.values())
     lanes = Upcast("r1", 16)
-    kernels = [product(20, 32, 46), lanes.apply(product(), CPU)]
+    squared = substitute(product(), {n: n * n for n in toposort(product()) if n.op is ops.REDUCE})
+    kernels = [product(20, 32, 46), lanes.apply(product(), CPU), lanes.apply(squared, CPU)]
     assert {type(a) for kernel in kernels for a, _ in possible(kernel, CPU)} == set(ON_CPU)
     gpu = {type(action) for action, _ in possible(product(20, 32, 48, H200), H200)}
     assert gpu >= {Upcast, Unroll, *(ACTIONS[n] for n in ("Local", "Group", "GroupTop"))}

@@ -89,4 +89,22 @@ def test_only_results_that_exceed_the_cache() -> None:
     assert Stream(0) in heuristic.chosen(kernel, cached(1 << 14))
     assert Stream(0) not in heuristic.chosen(kernel, cached(1 << 20))
     odd = rows(64, 63)
-    assert Stream(0) not in streams.chosen(odd, cached(1 << 10))
+    assert Stream(0) not in heuristic.chosen(odd, cached(1 << 10))
+
+
+def halves(m: int, n: int, first: int) -> UOp:
+    """Rows that are put together of two parts, the first of so many elements."""
+    i, j = UOp.range(m, 0), UOp.range(n, 1)
+    one, other = (pointer(k, m * n).index(i * n + j) for k in (1, 2))
+    value = (j < first).where(one + one, other * other)
+    return ops.SINK(pointer(0, m * n).index(i * n + j).store(value).end(i, j))
+
+
+def test_no_loop_where_vectors_are_computed_in_other_ways() -> None:
+    width = streams._widest(halves(64, 64, 32), GENERIC_CPU)
+    size = 12 * width
+    assert Upcast("r1", size) in heuristic.chosen(halves(64, size, 3 * width), GENERIC_CPU)
+    assert Upcast("r1", size) not in heuristic.chosen(halves(64, size, 3 * width + 1), GENERIC_CPU)
+    assert Upcast("r1", size) not in heuristic.chosen(rows(64, size), GENERIC_CPU)
+    long = 64 * width
+    assert Upcast("r1", long) not in heuristic.chosen(halves(64, long, 3 * width), GENERIC_CPU)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,19 @@ import pytest
 import porism
 from porism.backends.table import native
 from porism.base.target import GENERIC_CPU
+from porism.ir import ops
+from porism.ir.walk import toposort
 from porism.optimize import contractions, heuristic
 from porism.optimize.actions import Action, Cover, PadTo, apply_all
 from porism.optimize.analysis import contraction
+from porism.optimize.flat import best_flat
+from porism.optimize.merging import Merge
+from porism.optimize.plan import Plan
 from porism.optimize.staging import Stage
-from porism.optimize.tiles import best, covering
+from porism.optimize.tiles import best, covering, shared
+from porism.optimize.tiling import tiled
 from porism.pipeline import to_loops
+from porism.rules.invalid import is_masked
 
 
 def ones(*shape: int) -> Any:
@@ -31,6 +39,11 @@ def loops_of(tensor: Any) -> Any:
 def convolution(channels: int, size: int, kernel: int, **more: Any) -> Any:
     x, w = ones(1, channels, size, size), ones(channels, channels, kernel, kernel)
     return porism.conv2d(x, w, padding=kernel // 2, **more)
+
+
+def channels(count: int, size: int, images: int = 1, **more: Any) -> Any:
+    x, w = ones(images, 6, size, size), ones(count, 6, 3, 3)
+    return porism.conv2d(x, w, padding=1, **more).relu()
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
@@ -48,6 +61,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "large window": lambda: convolution(4, 9, 5),
     "steps": lambda: convolution(8, 13, 3, stride=2),
     "points": lambda: convolution(16, 9, 1),
+    "many channels": lambda: channels(64, 17),
+    "many channels, steps": lambda: channels(50, 14, stride=2),
+    "many images": lambda: channels(40, 7, images=3),
 }
 
 
@@ -107,3 +123,53 @@ def test_no_contraction_without_reuse() -> None:
     x = ones(64, 64)
     assert not contractions.has_one(loops_of((x * x).sum(axis=1)))
     assert contractions.has_one(loops_of(x @ x))
+
+
+def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
+    found = contraction(loops_of(channels(64, 17)))
+    assert found is not None
+    tile = best_flat(found, GENERIC_CPU)
+    assert tile is not None
+    assert tile.flat is found.outputs[-2]
+    plan = Plan(loops_of(channels(64, 17)), GENERIC_CPU)
+    tiled(plan, found, tile)
+    assert next(a for a in plan.actions if isinstance(a, Stage)).row == 2
+    assert any(isinstance(a, Merge) for a in plan.actions)
+    (kernel,) = porism.kernels(channels(64, 17))
+    assert porism.opt(kernel, plan.actions).check() < 1e-5
+
+
+def test_rows_are_flat_only_where_they_are_stored_on() -> None:
+    found = contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
+    assert found is not None
+    assert best_flat(found, GENERIC_CPU) is None
+
+
+def test_lanes_beyond_a_row_of_a_copy_need_no_mask() -> None:
+    kernel = loops_of(convolution(16, 14, 3))
+    arranged = heuristic.arranged(kernel, GENERIC_CPU)
+    reads = [n for n in toposort(arranged) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
+    assert reads
+    assert not any(is_masked(n.src[1]) for n in reads)
+
+
+def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:
+    cycles, copying, rows = 1000.0, 10.0, 4
+    assert shared(cycles, copying, [5], 64, rows, 2) == (1020.0, True)
+    assert shared(cycles, copying, [6], 64, rows, 2) == (1010.0, False)
+    assert shared(cycles, copying, [5], 64, rows, 1) == (1010.0, False)
+    assert shared(cycles, 10 * copying, [25], 64, rows, 8)[1] is False
+
+
+def test_parts_of_the_rows_may_overlap() -> None:
+    target = dataclasses.replace(GENERIC_CPU, cores=2)
+    kernel = loops_of(ones(515, 64) @ ones(64, 40))
+    found = contraction(kernel)
+    assert found is not None
+    tile = best(found, target)
+    assert tile is not None
+    plan = Plan(kernel, target)
+    tiled(plan, found, dataclasses.replace(tile, divided=True))
+    (plain,) = porism.kernels(ones(515, 64) @ ones(64, 40))
+    assert isinstance(plan.actions[0], Cover)
+    assert porism.opt(plain, plan.actions).check() < 1e-5

@@ -109,6 +109,25 @@ def indexed(data: st.DataObject, dtype: DType) -> Any:
     return y
 
 
+def scattered(data: st.DataObject, dtype: DType) -> Any:
+    """Indices and elements, many enough of both that stores go to the elements named."""
+    rows, columns, many = 30 + size(data, 9), size(data, 5), 30 + size(data, 9)
+    values, kind = tensor(data, dtype, many, columns), data.draw(st.integers(0, 4))
+    if kind == 0:
+        return porism.bincount(indices(data, rows, many), length=rows)
+    x = tensor(data, dtype, rows, columns)
+    if kind == 1:
+        y = porism.Tensor(x.node)
+        y[indices(data, rows, many)] = values
+        return y
+    if kind == 2:
+        return porism.index_add(x, 0, indices(data, rows, many), values)
+    named = indices(data, rows, many, columns)
+    if kind == 3:
+        return porism.scatter_max(x, 0, named, values)
+    return porism.scatter_add(x, 0, named, values)
+
+
 def sorted_rows(data: st.DataObject, dtype: DType) -> Any:
     x = tensor(data, dtype, size(data, 5), size(data, 33))
     name = data.draw(st.sampled_from(("sort", "argsort")))
@@ -169,7 +188,7 @@ def symbolic(data: st.DataObject, dtype: DType) -> Any:
 FUNCTIONS: Final[dict[str, Maker]] = {
     f.__name__: f
     for f in (
-        matmul, product_of_batches, reduction, long_sum, normalized, scan, indexed, sorted_rows,
-        convolution, pooled, elementwise, moved, symbolic,
+        matmul, product_of_batches, reduction, long_sum, normalized, scan, indexed, scattered,
+        sorted_rows, convolution, pooled, elementwise, moved, symbolic,
     )
 }  # fmt: skip

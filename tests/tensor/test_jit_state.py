@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import threading
 from typing import Any
 
@@ -487,6 +488,47 @@ def test_a_child_process_goes_on() -> None:
         os._exit(0 if found == [2000, 2000] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert step(x).item() == 2000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_does_not_wait_for_threads_that_it_lacks() -> None:
+    """One thread is inside of the function, another in the middle of an update, at the fork."""
+    total = porism.zeros(1)
+    inside, go_on = threading.Event(), threading.Event()
+
+    @porism.jit
+    def step(x: Any) -> Any:
+        if x.shape == (3,):
+            inside.set()
+            assert go_on.wait(60)
+        total.assign(total + x.sum())
+        return total
+
+    assert step(ones(2)).item() == 2
+    tracing = threading.Thread(target=lambda: step(ones(3)))
+    tracing.start()
+    assert inside.wait(60)
+    updating = threading.Event()
+
+    def hold() -> None:
+        with step.state:
+            updating.set()
+            assert go_on.wait(60)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert updating.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # rather than hang
+        found = [step(ones(2)).item(), step(ones(5)).item()]
+        os._exit(0 if found == [4, 9] else 1)
+    ended = os.waitpid(child, 0)[1]
+    go_on.set()
+    tracing.join()
+    holding.join()
+    assert ended == 0
+    assert step(ones(2)).item() == 7
 
 
 @pytest.mark.parametrize("backend", ["llvm", "reference"])

@@ -19,6 +19,7 @@ from porism.ir.node import UOp
 from porism.ir.walk import rebuild, substitute, toposort
 from porism.optimize import loops
 from porism.tensor.tensor import Tensor
+from porism.verification import places
 from porism.verification.kernel import arranged, lowered
 from porism.verification.report import How
 from tests.block_kernels import SMALL
@@ -150,6 +151,129 @@ def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the stage 'index dtype' changed what a kernel" in text
 
 
+# -- stores at indices -----------------------------------------------------------------------------
+
+
+def counted() -> Any:
+    return porism.bincount(porism.asarray(np.arange(100) % 40), length=40)
+
+
+def added() -> Any:
+    at = porism.asarray(np.arange(64) % 40)
+    return porism.index_add(some(3, 40, 5), 1, at, some(3, 64, 5))
+
+
+def place_changed(change: Callable[[UOp, UOp], UOp]) -> Change:
+    """Another index for stores at indices, made of the mask and the index that it is of."""
+
+    def changed(node: UOp) -> UOp | None:
+        if node.src[0].op is not ops.AFTER:
+            return None
+        condition, at, _ = node.src[1].src
+        return node.src[0].index(change(condition, at), dtype=node.dtype)
+
+    return accesses_changed(changed)
+
+
+def half(condition: UOp, at: UOp, place: int) -> UOp:
+    return ops.WHERE(condition.src[place], at, NOWHERE)
+
+
+NOWHERE = ops.INVALID(dtype=index)
+WRONG_PLACES: dict[str, Callable[[UOp, UOp], UOp]] = {
+    "a neighbour": lambda condition, at: ops.WHERE(
+        condition, (at + 1) % 40, ops.INVALID(dtype=index)
+    ),
+    "always the first": lambda condition, at: ops.WHERE(
+        condition, at * 0, ops.INVALID(dtype=index)
+    ),
+    "without a guard": lambda condition, at: at,
+    "half a guard": lambda condition, at: half(condition, at, 0),
+    "the other half": lambda condition, at: half(condition, at, 1),
+    "a guard that is too strong": lambda condition, at: ops.WHERE(
+        condition & (at < 39), at, NOWHERE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PLACES)
+@pytest.mark.parametrize("make", [counted, added])
+def test_stores_at_other_places_than_indices_name(
+    make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = fails(make(), monkeypatch, "scatter", place_changed(WRONG_PLACES[name]))
+    assert "the stage 'scatter' changed what a kernel writes" in text
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_scattered_kernel_that_reads_something_else(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The indices are one of the inputs, the values the other."""
+    text = fails(added(), monkeypatch, "scatter", moved(number))
+    assert "the stage 'scatter' changed what a kernel" in text
+
+
+def first_changed(change: Callable[[UOp], UOp]) -> Change:
+    """Another store before those at indices."""
+
+    def changed(graph: UOp) -> UOp:
+        first = next(n for n in toposort(graph) if n.op is ops.STORE and n.src[1].op is ops.CONST)
+        return substitute(graph, {first: change(first)})
+
+    return changed
+
+
+def test_elements_that_begin_with_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = first_changed(lambda store: store.src[0].store(store.src[1] + 1))
+    assert "the stage 'scatter'" in fails(counted(), monkeypatch, "scatter", change)
+
+
+def test_elements_that_are_not_all_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(store: UOp) -> UOp:
+        place = store.src[0]
+        return place.src[0].index(place.src[1] // 2 * 2, dtype=place.dtype).store(store.src[1])
+
+    assert "the stage 'scatter'" in fails(counted(), monkeypatch, "scatter", first_changed(change))
+
+
+def of_kind(kind: Axis) -> Change:
+    """The loop over the indices as one of another kind."""
+
+    def changed(graph: UOp) -> UOp:
+        r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.ORDERED)
+        return substitute(graph, {r: UOp.range(r.src[0], r.arg[0], kind)})
+
+    return changed
+
+
+def test_stores_at_indices_are_not_made_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two indices may name one element: threads would lose what the other has stored."""
+    text = fails(counted(), monkeypatch, "arrange loops", of_kind(Axis.THREAD))
+    assert "parallel iterations write the same element" in text
+
+
+def test_stores_at_indices_are_not_made_lanes() -> None:
+    """The same for lanes; where each has an element of its own, it is right."""
+
+    def kernel(kind: Axis, at: Callable[[UOp, UOp], UOp]) -> UOp:
+        j, k = UOp.range(8, 0, kind), UOp.range(4, 1)
+        out, named = (UOp(ops.PARAM, i32.pointer(size=32), (), n) for n in (0, 1))
+        there = out.index(at(j, named.index(j).cast(index) % 8) * 4 + k)
+        return ops.SINK(there.store(there + 1).end(j, k))
+
+    assert list(places.writes(kernel(Axis.ORDERED, lambda j, i: i))) == []
+    (found,) = places.writes(kernel(Axis.UPCAST, lambda j, i: i))
+    assert not found.answer.holds
+    (found,) = places.writes(kernel(Axis.UPCAST, lambda j, i: j))
+    assert found.answer.holds
+
+
+def test_a_scattered_kernel_has_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = fails(counted(), monkeypatch, "scatter", of_kind(Axis.LOOP))
+    assert "the stage 'scatter' changed what a kernel writes" in text
+
+
 # -- parallel iterations ---------------------------------------------------------------------------
 
 
@@ -199,8 +323,9 @@ def test_a_gate_keeps_threads_apart() -> None:
         lowered(kernel(2), GENERIC_CPU, arranged=True)
 
 
-def test_a_loop_is_not_parallel() -> None:
-    assert lowered(shared(Axis.LOOP, lambda r, k: k), GENERIC_CPU, arranged=True)
+@pytest.mark.parametrize("kind", [Axis.LOOP, Axis.ORDERED])
+def test_a_loop_is_not_parallel(kind: Axis) -> None:
+    assert lowered(shared(kind, lambda r, k: k), GENERIC_CPU, arranged=True)
 
 
 # -- data ------------------------------------------------------------------------------------------

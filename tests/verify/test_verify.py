@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 import porism
+from porism.base.dtypes import f16, f32
 from porism.base.settings import settings
-from porism.optimize.actions import Action
+from porism.base.target import H200
+from porism.optimize.actions import Action, apply_all
+from porism.optimize.tensor_cores import TC
 from porism.tensor.tensor import Tensor
-from porism.verification import claims, kernel
+from porism.verification import claims, kernel, stages
 from porism.verification.report import Check, How, Report
+from tests.block_kernels import product_case
 
 N = porism.Variable("n", 1, 6)
 
@@ -22,6 +26,17 @@ N = porism.Variable("n", 1, 6)
 def some(*dims: int) -> Any:
     count = int(np.prod(dims))
     return porism.asarray((np.arange(count) % 7).astype(np.float32).reshape(dims))
+
+
+def named(most: int, *dims: int) -> Any:
+    """Indices, several of which are the same."""
+    return porism.asarray((np.arange(int(np.prod(dims))) * 5 % most).reshape(dims))
+
+
+def assigned(rows: int, columns: int, many: int) -> Any:
+    x = porism.zeros(rows, columns).realize()
+    x[named(rows, many)] = some(many, columns)
+    return x
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
@@ -44,6 +59,13 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "transpose": lambda: some(64, 48).T + some(48, 64),
     "argmax": lambda: some(37, 20).argmax(axis=1),
     "sort": lambda: some(37).sort(),
+    "assigned by indices": lambda: assigned(60, 8, 40),
+    "scatter_add": lambda: porism.scatter_add(some(50, 4), 0, named(50, 40, 4), some(40, 4)),
+    "scatter_max": lambda: porism.scatter_max(some(4, 50), 1, named(50, 4, 40), some(4, 40)),
+    "bincount": lambda: porism.bincount(named(40, 100), length=40),
+    "weighted bincount": lambda: porism.bincount(named(40, 100), some(100), length=40),
+    "index_add": lambda: porism.index_add(some(5, 40, 3), 1, named(40, 64), some(5, 64, 3)),
+    "one-hot product": lambda: porism.one_hot(named(40, 50), 40).astype("float32").T @ some(50, 8),
     "symbolic slice": lambda: some(6, 4)[: N.bind(3)] * 2,
     "symbolic product": lambda: some(6, 4)[: N.bind(3)] @ some(4, 6),
     "large sum": lambda: some(100_000).sum(),
@@ -59,6 +81,17 @@ def test_right_programs_pass(name: str) -> None:
     assert sure >= (0.6 if name == "gather" else 0.95), str(report)
     assert {row.check for row in report.rows} >= {Check.BOUNDS}
     assert not report.note
+
+
+SCATTERED = ("assigned by indices", "scatter_add", "scatter_max", "bincount", "index_add")
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_stores_at_indices_are_compared_with_the_reduction(name: str) -> None:
+    report = porism.verify(PROGRAMS[name]())
+    rows = [row for row in report.rows if row.stage == "scatter"]
+    assert len(rows) >= 3  # the first stores, those at the indices, and what is read
+    assert all(row.how is How.PROVED for row in rows), str(report)
 
 
 def test_nothing_to_compile_is_nothing_to_verify() -> None:
@@ -122,6 +155,17 @@ def test_kernels_after_actions(name: str) -> None:
     (found,) = porism.kernels(some(12, 32) @ some(32, 64))
     report = porism.opt(found, ACTIONS[name]).verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
+
+
+def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
+    case = product_case(32, 8, 16, f16, f32)
+    actions = [TC("r0", "r1", "r2"), porism.Local("r0_0", 2)]
+    changed = apply_all(case.kernel, actions, H200)
+    report = kernel.arranged(case.kernel, changed, H200, {})
+    unseen = [row for row in report.rows if row.detail == stages.FRAGMENTS]
+    assert {row.stage for row in unseen} == {"tensor cores"}
+    assert all(row.text.startswith(("p1[", "p2[")) for row in unseen)
+    assert {row.check for row in report.rows} == set(Check)
 
 
 # -- without a solver ------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from porism.base.errors import TypeMismatch
+from porism.base.forking import held_while_forking
 
 Scalar = bool | int | float
 """A Python value that a constant can hold."""
@@ -239,7 +240,7 @@ class DType:
         return found
 
 
-_lock = threading.Lock()
+_lock = held_while_forking(threading.Lock())
 _table: dict[str, DType] = {}
 _NUMPY: dict[str, np.dtype[Any]] = {}
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from porism.base.forking import held_while_forking
 from porism.base.settings import settings
 
 KINDS: Final = ("kernels", "modules", "objects", "schedules")
@@ -93,6 +94,10 @@ def name_of(*parts: str | bytes) -> str:
     return state.hexdigest()
 
 
+_counting = held_while_forking(threading.Lock())
+"""Held while entries are counted, and some are removed."""
+
+
 class Store:
     """A folder with entries. Several processes and threads may use it at the same time."""
 
@@ -100,7 +105,6 @@ class Store:
         self.folder = folder
         self.limit = limit
         self.kinds = kinds
-        self._lock = threading.Lock()
         self._taken: int | None = None
         """What all entries took when they were last counted, and what was added since."""
 
@@ -211,7 +215,7 @@ class Store:
 
     def _count(self, added: int) -> None:
         """Remember what was added; see that the limit is kept."""
-        with self._lock:
+        with _counting:
             if self._taken is not None:
                 self._taken += added
             if self._taken is None or self._taken > self.limit:

@@ -74,6 +74,8 @@ class Target:
     """Names of the arithmetic ops with an instruction of their own."""
     dtypes: frozenset[str]
     """Names of the dtypes with arithmetic of their own."""
+    converts: frozenset[str] = frozenset()
+    """Names of the other dtypes that it converts from and to f32, as IEEE 754 says."""
     index_bits: int = 64
     """Width of the integers that address memory."""
     vector_bits: tuple[int, ...] = ()
@@ -100,7 +102,7 @@ class Target:
         _need(self.name.isidentifier(), "the name is no identifier", where, "letters, digits and _")
         for op in self.ops:
             _need(op.isidentifier(), f"the op {op!r} is no name", where, "the name of an op")
-        _need_dtypes(self.dtypes, where)
+        _need_dtypes(self.dtypes | self.converts, where)
         _need(
             self.index_bits in (32, 64),
             f"index_bits is {self.index_bits}",

@@ -140,8 +140,8 @@ def target_text(target: Target) -> str:
     """A target as text, the same in every process.
 
     >>> from porism.base.target import GENERIC_CPU
-    >>> target_text(GENERIC_CPU)[:45]
-    "block=() block_threads=1 cores=1 dtypes=['boo"
+    >>> target_text(GENERIC_CPU)[:57]
+    "block=() block_threads=1 converts=[] cores=1 dtypes=['boo"
     """
     rows = {field.name: getattr(target, field.name) for field in dataclasses.fields(target)}
     ordered = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in rows.items()}

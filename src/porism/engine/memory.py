@@ -154,6 +154,12 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def is_own(array: Array) -> bool:
+    """Whether an array is all of a room of the pool, and not a view of something else."""
+    lease = _leases.get(address_of(array))
+    return lease is not None and array.base is not None and lease() is array.base
+
+
 def figures() -> Figures:
     """What is used, and what is kept, at this moment."""
     with _lock:

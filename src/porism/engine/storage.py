@@ -1,8 +1,7 @@
 """Storage: the arrays behind BUFFER nodes, and the nodes whose value is already in one.
 
-An array lives as long as its BUFFER node, and a node lives as long as a graph uses it. Nodes that
-nobody uses are dropped by `porism.ir.sweep`; `new_buffer` asks for a sweep when much memory was
-taken since the last one, so that arrays go when their tensors do.
+An array lives as long as its BUFFER node, and that as long as a tensor or a graph uses it: no table
+holds nodes on memory, so arrays go when their tensors do.
 
 A *placeholder* is a BUFFER without an array: it stands for data in a function that is traced.
 """
@@ -19,12 +18,9 @@ import numpy as np
 from porism.base.dtypes import DType, index
 from porism.base.errors import PorismError
 from porism.engine import memory
-from porism.ir import buffer, ops, sweep
+from porism.ir import buffer, ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
-
-SWEEP_AFTER: Final = 1 << 28
-"""Bytes that may be taken before nodes that nobody uses are looked for."""
 
 PLACEHOLDER: Final = "traced"
 """The device of placeholders."""
@@ -37,8 +33,6 @@ _held: dict[ref[UOp], Held] = {}
 _taken_out: Final = _held.pop
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
 _numbers = itertools.count()
-_taken = 0
-_in_use = 0  # after the last sweep
 
 
 class NoValue(PorismError):  # noqa: N818 - the name says it all
@@ -55,22 +49,15 @@ def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "c
     flat = array.reshape(-1)
     assert array.size == 0 or np.shares_memory(flat, array), "the array is not laid out row by row"
     sizes = tuple(UOp.const(index, int(n)) for n in dims)
-    return hold(dtype, sizes, flat, memory.address_of(flat), device, from_pool=False)
+    return hold(dtype, sizes, flat, memory.address_of(flat), device)
 
 
 def hold(
-    dtype: DType,
-    dims: tuple[UOp, ...],
-    array: Array,
-    address: int,
-    device: str = "cpu",
-    *,
-    from_pool: bool = True,
+    dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
 ) -> UOp:
     """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
     node = buffer.new_buffer(dtype, dims, next(_numbers), device)
     _held[ref(node, _taken_out)] = (array, address)
-    _count(array.nbytes, from_pool=from_pool)
     return node
 
 
@@ -111,16 +98,3 @@ def remember(node: UOp, place: UOp) -> None:
 def realized(node: UOp) -> UOp | None:
     """The BUFFER that holds the value of a node, if there is one."""
     return node if node.op is ops.BUFFER else _realized.get(node)
-
-
-def _count(size: int, *, from_pool: bool) -> None:
-    """Sweep when much memory was taken, and did not come back by itself."""
-    global _taken, _in_use
-    _taken += size
-    if _taken <= SWEEP_AFTER:
-        return
-    _taken = 0
-    if from_pool and memory.figures().in_use - _in_use < SWEEP_AFTER // 2:
-        return
-    sweep.sweep()
-    _in_use = memory.figures().in_use

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from porism.base import debug
+from porism.base.forking import held_while_forking
 from porism.base.settings import loud
 from porism.engine.work import Speed, Work, name_of, work_of
 from porism.ir.node import UOp
@@ -43,7 +44,7 @@ Listener = Callable[[Run], None]
 
 listeners: tuple[Listener, ...] = ()
 """Those who want to know, from whichever thread a kernel is run."""
-_lock = threading.Lock()
+_lock = held_while_forking(threading.Lock())
 
 
 def wanted() -> bool:

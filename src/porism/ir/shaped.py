@@ -32,4 +32,4 @@ def is_shaped(op: Op, src: tuple[UOp, ...]) -> bool:
 
 def is_on_memory(src: tuple[UOp, ...]) -> bool:
     """Whether a node with these sources has a BUFFER below it."""
-    return any(s.on_memory for s in src)
+    return True in [s.on_memory for s in src]

@@ -20,23 +20,50 @@ _LEAST_BITS = {"f32": 0x3F320000, "f64": 0x3FE6400000000000}
 
 def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:
     """2**(x + low), where low is small beside the last bit of x."""
-    # Far below, everything is 0. A result below the normal numbers is made as a larger one
-    # first, so that it is rounded once, by the last product.
-    lift = 64.0 if a.width == 32 else 512.0
-    least = a.number(float(-(a.bias + a.fraction + 2)))
-    below = x < least
-    bounded = below.where(least, x)
-    small = x < float(-(a.bias - 2))
-    near = small.where(bounded + lift, bounded)
-    whole, shifted = a.nearest(near)
-    f = near - whole
+    if _is_not_negative(x):
+        result = _normal_exp2(a, x, low)
+    else:
+        # Far below, everything is 0. A result below the normal numbers is made as a larger one
+        # first, so that it is rounded once, by the last product.
+        lift = 64.0 if a.width == 32 else 512.0
+        least = a.number(float(-(a.bias + a.fraction + 2)))
+        below = x < least
+        bounded = below.where(least, x)
+        small = x < float(-(a.bias - 2))
+        near = small.where(bounded + lift, bounded)
+        scaled = _normal_exp2(a, near, None if low is None else below.where(a.number(0.0), low))
+        result = scaled * small.where(a.number(2.0**-lift), a.number(1.0))
+    return (x < float(a.bias + 1)).where(result, x + INFINITY)  # also NaN
+
+
+def _normal_exp2(a: Floats, x: UOp, low: UOp | None) -> UOp:
+    """2**(x + low) where that is a normal number."""
+    whole, shifted = a.nearest(x)
+    f = x - whole
     if low is not None:
-        f = f + below.where(a.number(0.0), low)
+        f = f + low
     p = a.fused_sum(f, a.polynomial(f, coefficients.EXP2[a.name]), a.number(1.0))
     # the integer is in the lowest bits of `shifted`: there it goes straight into the exponent
-    scaled = a.of_bits(a.bits(p) + (a.bits(shifted) << a.fraction))
-    result = scaled * small.where(a.number(2.0**-lift), a.number(1.0))
-    return (x < float(a.bias + 1)).where(result, x + INFINITY)  # also NaN
+    return a.of_bits(a.bits(p) + (a.bits(shifted) << a.fraction))
+
+
+def _is_not_negative(x: UOp) -> bool:
+    """Whether a number is a magnitude, perhaps times constants; it may be NaN."""
+    while x.op is ops.MUL and x.src[1].op is ops.CONST and x.src[1].arg > 0:
+        x = x.src[0]
+    if x.op is not ops.WHERE or x.src[0].op is not ops.LE:
+        return False
+    condition, negated, value = x.src
+    return (
+        negated.op is ops.SUB
+        and condition.src[0] is negated.src[1] is value
+        and _is_zero(condition.src[1])
+        and _is_zero(negated.src[0])
+    )
+
+
+def _is_zero(x: UOp) -> bool:
+    return x.op is ops.CONST and bool(x.arg == 0)
 
 
 def _taken_apart(a: Floats, x: UOp) -> Pair:

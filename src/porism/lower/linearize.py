@@ -40,6 +40,7 @@ class _Linearizer:
         self.kernel = kernel
         self.fused = fused
         self.scope = _scopes(kernel)
+        self.effects = _effects(self.scope)
         self.lines: dict[UOp, None] = {}
         self.new: dict[UOp, UOp] = {}  # what a node has become
         self.numbers = itertools.count()
@@ -85,7 +86,7 @@ class _Linearizer:
         """
         found: dict[UOp, int] = {}
         inside: dict[UOp, int] = {}
-        new, scope = self.new, self.scope
+        new, scope, effects = self.new, self.scope, self.effects
         for target in targets:
             if target in found or target in new:
                 continue
@@ -93,9 +94,7 @@ class _Linearizer:
             while stack:
                 visit = stack[-1]
                 for node in visit.sources:
-                    is_inside = visit.in_loop and (
-                        node.op is ops.STORE or not scope[node] <= open_loops
-                    )
+                    is_inside = visit.in_loop and (node in effects or not scope[node] <= open_loops)
                     if is_inside:
                         level = inside.get(node)
                     elif node in new:
@@ -125,7 +124,7 @@ class _Linearizer:
             if node in seen:
                 continue
             seen.add(node)
-            if self.scope[node] <= open_loops and node.op is not ops.STORE:
+            if self.scope[node] <= open_loops and node not in self.effects:
                 found[node] = None
             else:
                 stack += reversed(_inputs(node))
@@ -236,6 +235,13 @@ def _inputs(node: UOp) -> Sequence[UOp]:
     if node.op is ops.STORE:
         return [*node.src[0].src, node.src[1]]
     return node.src
+
+
+def _effects(nodes: Iterable[UOp]) -> set[UOp]:
+    """The stores that are done in loops; others come before what is AFTER them."""
+    ends = [n.src[0] for n in nodes if n.op is ops.END]
+    found = {s for effect in ends for s in (effect.src if effect.op is ops.GROUP else (effect,))}
+    return {s for s in found if s.op is ops.STORE}
 
 
 def _closed(node: UOp) -> tuple[UOp, ...]:

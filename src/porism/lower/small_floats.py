@@ -2,7 +2,8 @@
 
 `widen` lets their arithmetic happen in f32, rounded once; then `as_bits` lets each value be the
 integer that has its bits, so that memory keeps them as they are, and only conversions from and to
-f32 are left, which are integer arithmetic.
+f32 are left, which are integer arithmetic, or the machine's own where it has them. The two differ
+in nothing but the bits of NaNs, which IEEE 754 leaves open.
 
     a + b                    CAST(CAST(a, f32) + CAST(b, f32), bf16)
     LOAD(bf16 pointer)       LOAD(u16 pointer)
@@ -81,23 +82,33 @@ def decoded(code: UOp, layout: Layout) -> UOp:
     return (found | ((word ^ size) << (31 - layout.sign))).bitcast(result)
 
 
+def _encoded_upper(x: UOp, layout: Layout) -> UOp:
+    """f32 as its upper half, rounded; the sign needs no care, for no sum reaches it."""
+    wide = u32.vec(x.dtype.count)
+    word = x.bitcast(wide)
+    top = word >> 16
+    rounded = (word + 0x7FFF + (top & 1)) >> 16
+    code = x.ne(x).where((top & 0x8000) | layout.nan, rounded)
+    return code.cast(layout.bits.vec(x.dtype.count))
+
+
 def encoded(x: UOp, layout: Layout) -> UOp:
     """f32 as the bits of the nearest small float, ties to even."""
+    if layout.exponent == 8:
+        return _encoded_upper(x, layout)
     count = x.dtype.count
     wide = u32.vec(count)
     word = x.bitcast(wide)
     size = word & 0x7FFFFFFF
     drop = 23 - layout.fraction
     rounded = (size + ((1 << (drop - 1)) - 1) + ((size >> drop) & 1)) >> drop
-    code = rounded
-    if layout.exponent < 8:
-        # adding a number whose last bit is worth the smallest one rounds what is below the normal
-        shift = 2.0 ** (24 - layout.bias - layout.fraction)
-        shifted = size.bitcast(x.dtype) + shift
-        tiny = shifted.bitcast(wide) - UOp.const(x.dtype, shift).bitcast(wide)
-        code = rounded - ((127 - layout.bias) << layout.fraction)
-        code = (size < ((128 - layout.bias) << 23)).where(tiny, code)
-        code = (code > layout.largest).where(word.lift(layout.largest), code)
+    # adding a number whose last bit is worth the smallest one rounds what is below the normal
+    shift = 2.0 ** (24 - layout.bias - layout.fraction)
+    shifted = size.bitcast(x.dtype) + shift
+    tiny = shifted.bitcast(wide) - UOp.const(x.dtype, shift).bitcast(wide)
+    code = rounded - ((127 - layout.bias) << layout.fraction)
+    code = (size < ((128 - layout.bias) << 23)).where(tiny, code)
+    code = (code > layout.largest).where(word.lift(layout.largest), code)
     code = (size > _INFINITY_BITS).where(word.lift(layout.nan), code)
     code = code | ((word >> 31) << layout.sign)
     return code.cast(layout.bits.vec(count))
@@ -216,7 +227,7 @@ def as_bits(root: UOp, machine: Machine) -> UOp:
         elif node.op in (ops.CONST, ops.VCONST):
             done[node] = _constant_bits(node, kind)
         elif node.op is ops.CAST:
-            done[node] = _converted(node, src[0])
+            done[node] = _converted(node, src[0], machine)
         elif node.op is ops.BITCAST:
             done[node] = src[0] if src[0].dtype is kind else src[0].bitcast(kind)
         elif node.op in _PASSED:
@@ -232,11 +243,15 @@ def as_bits(root: UOp, machine: Machine) -> UOp:
     return done[root]
 
 
-def _converted(node: UOp, source: UOp) -> UOp:
+def _converted(node: UOp, source: UOp, machine: Machine) -> UOp:
     """A conversion from or to f32, or of a pointer."""
     kind, given = node.dtype, node.src[0].dtype
     if Kind.POINTER in (kind.kind, given.kind):
         return source
+    if kind.element.name in machine.target.converts:
+        return source.cast(kind).bitcast(_bits_of(kind, machine))
+    if given.element.name in machine.target.converts:
+        return source.bitcast(given).cast(kind)
     if kind.element in LAYOUTS:
         return encoded(source, LAYOUTS[kind.element])
     return decoded(source, LAYOUTS[given.element])

@@ -14,8 +14,8 @@ after `r0` was split.
     PadTo("r1", 8)     a loop made longer, to a multiple; what is beyond its end has no effect
     NoLocals()         no threads of a block from here on
 
-Copies of what is read are in `staging`, sums in blocks in `blocking`, threads of a block in `block_actions`, tensor cores in
-`tensor_cores`.
+Copies of what is read are in `staging`, reductions in blocks in `blocking`, threads of a block in
+`block_actions`, tensor cores in `tensor_cores`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
-from porism.optimize.loops import CLOSERS, covered, moved_before, padded, ranges_of, retyped, split
+from porism.optimize.loops import (
+    CLOSERS,
+    covered,
+    moved_before,
+    named_ranges,
+    padded,
+    ranges_of,
+    retyped,
+    split,
+)
 from porism.rules.places import problem
 
 MOST_SIDE_BY_SIDE = 2048
@@ -73,7 +82,7 @@ class Action(ABC):
 
     def loop(self, kernel: UOp, name: str) -> UOp:
         """The loop of a kernel with this name."""
-        found = {show(r): r for r in ranges_of(kernel)}
+        found = named_ranges(kernel)
         if name not in found:
             raise self.refuse(
                 f"there is no loop {name}",

@@ -35,6 +35,11 @@ class Operand:
         return frozenset(self.value.ranges)
 
     @cached_property
+    def elements(self) -> int:
+        """How often it is read, if once for each iteration of the loops it depends on."""
+        return iterations(self.ranges)
+
+    @cached_property
     def item(self) -> int:
         """Bytes of an element."""
         return int(self.value.dtype.numpy.itemsize)
@@ -61,7 +66,7 @@ class Operand:
         step = self.step(counter)
         for term in terms:
             other = self.step(term)
-            if step and other and step % other == 0 and 1 <= step // other <= size_of(term):
+            if step and other and step % other == 0 and 1 <= step // other < size_of(term):
                 return term, step // other
         return None
 
@@ -84,10 +89,25 @@ class Contraction:
         """Whether neighbouring iterations of a loop store neighbouring elements."""
         return {_step(store.src[0].src[1], counter) for store in self.stores} == {1}
 
-    @property
+    def is_stored_on(self, outer: UOp, inner: UOp) -> bool:
+        """Whether an iteration of a loop stores where the one before, of another inside, ended."""
+        steps = {_step(store.src[0].src[1], outer) for store in self.stores}
+        return self.is_stored_along(inner) and steps == {size_of(inner)}
+
+    @cached_property
     def work(self) -> int:
         """Terms of all reductions."""
-        return iterations(self.outputs) * iterations(self.terms) * self.reductions
+        return self.results * self.length * self.reductions
+
+    @cached_property
+    def results(self) -> int:
+        """Elements that are stored."""
+        return iterations(self.outputs)
+
+    @cached_property
+    def length(self) -> int:
+        """Terms of one reduction."""
+        return iterations(self.terms)
 
 
 def _step(at: UOp, counter: UOp) -> int | None:

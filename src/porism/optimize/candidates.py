@@ -35,6 +35,7 @@ from porism.optimize.actions import (
 )
 from porism.optimize.block_actions import Group, GroupTop, Local
 from porism.optimize.blocking import Block
+from porism.optimize.finishing import Finish
 from porism.optimize.known_actions import Actions
 from porism.optimize.loops import CLOSERS, ranges_of
 from porism.optimize.merging import Merge
@@ -128,6 +129,10 @@ def _blocks(view: View) -> Iterator[Action]:
             for around in view.outputs():
                 if amount < int(terms.src[0].arg):
                     yield Block(show(terms), amount, show(around))
+
+
+def _finishes(view: View) -> Iterator[Action]:
+    yield from (Finish(lanes) for lanes in (8, 16, 32))
 
 
 def _threads(view: View) -> Iterator[Action]:
@@ -224,6 +229,7 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     Merge: _merges,
     PadTo: _pads,
     Stage: _stages,
+    Finish: _finishes,
     Stream: _streams,
 }
 """What is proposed for a CPU, by action."""

@@ -8,7 +8,7 @@ in memory from lane to lane is copied first, if it is used often enough.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from porism.base.errors import ActionError
@@ -18,12 +18,13 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
-from porism.optimize import streams
-from porism.optimize.actions import Action, Move, Upcast
-from porism.optimize.analysis import contraction
+from porism.optimize import streams, strips
+from porism.optimize.actions import Move, Upcast
+from porism.optimize.analysis import Contraction, contraction
+from porism.optimize.flat import best_flat
 from porism.optimize.plan import Plan, is_plain, size_of
 from porism.optimize.staging import SPREAD, Stage, loads_of
-from porism.optimize.tiles import best
+from porism.optimize.tiles import Tile, best
 from porism.optimize.tiling import tiled
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
@@ -60,22 +61,36 @@ def has_one(kernel: UOp) -> bool:
     return False
 
 
-def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
+def planned(kernel: UOp, target: Target) -> Plan:
     """The actions for a kernel with a contraction."""
-    plan = Plan(kernel, target)
-    found = contraction(kernel)
-    tile = None if found is None or target.block else best(found, target)
-    if found is not None and tile is not None:
+    found = None if target.block else contraction(kernel)
+    for way in _ways(found, target) if found is not None else ():
+        plan = Plan(kernel, target)
         try:
-            tiled(plan, found, tile)
-        except ActionError:  # the tile has more in it than the estimate knows of
-            plan = Plan(kernel, target)
-        else:
-            return tuple(plan.actions)
-    plan = _in_vectors(plan)
+            way(plan)
+        except ActionError:  # there is more in it than the estimate knows of
+            continue
+        return plan
+    plan = _in_vectors(Plan(kernel, target))
     streams.reductions(plan)
     streams.in_parallel(plan)
-    return tuple(plan.actions)
+    return plan
+
+
+def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
+    """What may be done with a contraction, the best first."""
+    strip = strips.best(found, target)
+    if strip is not None:
+        yield lambda plan: strips.in_strips(plan, found, strip)
+    tile = _best(found, target)
+    if tile is not None:
+        yield lambda plan: tiled(plan, found, tile)
+
+
+def _best(found: Contraction, target: Target) -> Tile | None:
+    """The tile with the fewest cycles, flat or not."""
+    both = [tile for tile in (best(found, target), best_flat(found, target)) if tile is not None]
+    return min(both, key=lambda tile: tile.cycles, default=None)
 
 
 def _loads(value: UOp) -> list[UOp]:

@@ -9,16 +9,21 @@ from __future__ import annotations
 from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize import contractions, streams
-from porism.optimize.actions import Action, apply_all
+from porism.optimize.actions import Action
+from porism.optimize.plan import Plan
 
 
 def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
     """The actions for a kernel on a target."""
-    if contractions.has_one(kernel):
-        return contractions.chosen(kernel, target)
-    return streams.chosen(kernel, target)
+    return tuple(_plan(kernel, target).actions)
 
 
 def arranged(kernel: UOp, target: Target) -> UOp:
     """The kernel with its loops arranged for a target."""
-    return apply_all(kernel, chosen(kernel, target), target)
+    return _plan(kernel, target).kernel
+
+
+def _plan(kernel: UOp, target: Target) -> Plan:
+    if contractions.has_one(kernel):
+        return contractions.planned(kernel, target)
+    return streams.planned(kernel, target)

@@ -31,6 +31,7 @@ from porism.optimize.actions import (
 )
 from porism.optimize.block_actions import Group, GroupTop, Local
 from porism.optimize.blocking import Block
+from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
 from porism.optimize.staging import Stage
 from porism.optimize.stream_actions import Stream
@@ -41,8 +42,8 @@ Actions = tuple[Action, ...]
 ACTIONS: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
-        Upcast, Unroll, Split, Cover, Block, Thread, Swap, Move, Merge, PadTo, Stage, Stream,
-        NoLocals, Local, Group, GroupTop, TC,
+        Upcast, Unroll, Split, Cover, Block, Thread, Swap, Move, Merge, PadTo, Stage, Finish,
+        Stream, NoLocals, Local, Group, GroupTop, TC,
     )
 }  # fmt: skip
 

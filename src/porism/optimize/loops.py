@@ -12,6 +12,7 @@ from porism.base.dtypes import Kind
 from porism.evaluate.compute import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.rules.invalid import is_masked, masked
@@ -23,6 +24,19 @@ CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
 def ranges_of(kernel: UOp) -> list[UOp]:
     """The ranges of a kernel, by axis."""
     return sorted((n for n in toposort(kernel) if n.op is ops.RANGE), key=lambda r: r.arg[0])
+
+
+_latest: tuple[UOp, dict[str, UOp]] | None = None
+"""The kernel whose loops were asked for last: one action asks several times."""
+
+
+def named_ranges(kernel: UOp) -> dict[str, UOp]:
+    """The ranges of a kernel by the names that listings show."""
+    global _latest
+    latest = _latest
+    if latest is None or latest[0] is not kernel:
+        latest = _latest = (kernel, {show(r): r for r in ranges_of(kernel)})
+    return latest[1]
 
 
 def with_kind(counter: UOp, kind: Axis) -> UOp:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize.actions import Action, PadTo
-from porism.optimize.loops import ranges_of
+from porism.optimize.loops import named_ranges
 
 
 class Plan:
@@ -38,7 +37,7 @@ class Plan:
 
     def loops(self) -> dict[str, UOp]:
         """The loops by name."""
-        return {show(r): r for r in ranges_of(self.kernel)}
+        return named_ranges(self.kernel)
 
     def loop(self, axis: str) -> UOp:
         return self.loops()[axis]
@@ -50,7 +49,8 @@ class Plan:
 
 def size_of(counter: UOp) -> int:
     """The iterations of a loop, at most."""
-    return int(counter.vmax) + 1
+    size = counter.src[0]
+    return int(size.arg) if size.op is ops.CONST else int(counter.vmax) + 1
 
 
 def is_plain(counter: UOp) -> bool:

@@ -202,14 +202,21 @@ def staged(kernel: UOp, value: UOp, sums: Sequence[Sum], row: int = 0) -> UOp | 
     return substitute(kernel, {value: filled.index(at, dtype=value.dtype)})
 
 
+def row_length(size: int, item: int) -> int:
+    """From one row of a copy to the next: whole lines, or half of one if that is enough."""
+    line = max(ROW_BYTES // item, 1)
+    if line % 2 == 0 and size <= line // 2:
+        line //= 2
+    return -(-size // line) * line
+
+
 def _steps(sizes: Sequence[int], row: int, item: int) -> list[int]:
     """How far apart neighbours are in a copy, by axis; rows of `row` axes begin on whole lines."""
     steps = [1]
     for number, size in enumerate(reversed(sizes[1:]), 1):
         step = steps[0] * size
         if number == row:
-            line = max(ROW_BYTES // item, 1)
-            step = -(-step // line) * line
+            step = row_length(step, item)
         steps.insert(0, step)
     return steps
 

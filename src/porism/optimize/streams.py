@@ -4,6 +4,7 @@ What they take is the time to read and write memory. It looks at how far apart i
 goes from one iteration of a loop to the next:
 
 - what is stored along neighbouring elements is computed in vectors along that loop;
+- a short loop, along which some vectors are computed in another way than others, is none any more;
 - where that jumps in what is read, but another loop reads neighbours, a tile of both is loaded and
   transposed in registers;
 - a reduction that does not depend on such a loop is done in vectors of its own, along a loop in
@@ -24,10 +25,9 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import (
     MOST_SIDE_BY_SIDE,
-    Action,
     Move,
     Split,
     Thread,
@@ -60,11 +60,14 @@ SHORT: Final = 32
 SIMPLE: Final = 24
 """Operations on an element, up to which several vectors of them are computed together."""
 
+DECIDED: Final = 16
+"""Vectors of a loop that becomes none, so that it is known what is chosen in each; at most."""
+
 CACHE: Final = 1 << 24
 """Bytes of the last cache where its size is not known."""
 
 
-def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
+def planned(kernel: UOp, target: Target) -> Plan:
     """The actions for a kernel in which no operand of a reduction is used again."""
     plan = Plan(kernel, target)
     in_vectors(plan)
@@ -72,7 +75,7 @@ def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
     reductions(plan)
     in_parallel(plan)
     past_the_caches(plan)
-    return tuple(plan.actions)
+    return plan
 
 
 def _loads(value: UOp) -> list[UOp]:
@@ -163,6 +166,8 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
         wider = [4, 2]
     else:
         wider = []
+    if size in range(width, DECIDED * width + 1, width) and _is_decided(end, counter, width):
+        wider = [size // width, *wider]
     most = target.memory.registers * 3 // 4  # for results; the rest is for operands
     kept = _kept(plan.kernel) * width
     if kept:  # which every lane has for itself
@@ -177,6 +182,22 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
         outer = f"{show(counter)}_0"
         if row is not None and outer in plan.loops():
             plan.do(Move(outer, show(row)))
+
+
+def _is_decided(end: UOp, counter: UOp, width: int) -> bool:
+    """Whether something is chosen by a loop, for all lanes of a vector alike.
+
+    As in the two halves of a row that were put together.
+    """
+    start = {counter: UOp.const(counter.dtype, 0)}
+    for node in _inside(end):
+        if node.op in (ops.LT, ops.GE) and tuple(node.ranges) == (counter,):
+            at, bound = node.src
+            if bound.op is ops.CONST and stride(at, counter) == 1:
+                first = substitute(at, start)
+                if first.vmin == first.vmax and (bound.arg - int(first.vmin)) % width == 0:
+                    return True
+    return False
 
 
 def _repeated(end: UOp, counter: UOp) -> UOp | None:

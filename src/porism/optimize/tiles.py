@@ -17,11 +17,15 @@ from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.analysis import Contraction, Operand, iterations
 from porism.optimize.plan import size_of
+from porism.optimize.staging import row_length
 
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
 LANES: Final = (8, 16, 24, 32, 40, 48, 56, 64, 128, 256)
 ROW_LANES: Final = 64
 """Lanes of a tile with several rows, at most."""
+
+STREAMS: Final = 8
+"""Rows that are fetched ahead of being read, if they come from beyond the first cache."""
 
 WAYS, PAGE = 8, 4096
 """Lines of a cache whose addresses differ by multiples of a number of bytes."""
@@ -29,6 +33,18 @@ WAYS, PAGE = 8, 4096
 TIMES: Final = (1, 2, 3, 4, 7, 8)
 TERMS: Final = (1, 2, 4)
 """Vectors of terms that are added together."""
+
+FEW: Final = 128
+"""Terms of a reduction up to which storing its results takes longer than reading again."""
+
+PAGES: Final = 64
+"""Pages of memory that can be read in turn without looking up where they are."""
+
+UNEVEN: Final = 0.1
+"""How much longer than the others a core may work, in proportion."""
+
+PARTS: Final = 4
+"""Of a loop for each core: a core that is done takes the next."""
 
 SPARE: Final = 4
 """Registers that are not for results."""
@@ -42,8 +58,14 @@ FAR: Final = 1024
 JUMP: Final = 16.0
 """Cycles to begin to read far away from what was read before."""
 
+FROM_L2: Final = 20.0
+"""Bytes in a cycle from the second cache of a core."""
+
 FROM_L3: Final = 8.0
 """Bytes in a cycle from a cache that is shared."""
+
+LAST_CACHE: Final = 1 << 25
+"""Bytes of the last cache, at least."""
 
 MEMORY: Final = 1 << 18
 """Bytes of a cache of which the size is not known."""
@@ -63,6 +85,12 @@ class Tile:
     staged: tuple[Operand, ...] = ()
     within: bool = False
     """Whether the lanes are terms of the reduction."""
+    divided: bool = False
+    """Whether the loop of the rows, and no other, is divided among the cores."""
+    flat: UOp | None = None
+    """A loop around that of the lanes, of which some iterations are lanes as well."""
+    height: int = 1
+    """How many."""
 
 
 def best(found: Contraction, target: Target) -> Tile | None:
@@ -154,7 +182,7 @@ def _estimate(
     share = max(vector / width, 0.5)
     sums = vectors * times * rows * found.reductions * share
     staged, copying, slow, again_and_again = [], 0.0, 0.0, 0.0
-    reads = 0.0
+    reads, fetched = 0.0, 0.0
     limit = max(target.memory.l2, MEMORY) // 2
     for o in along:
         copies = vectors * (times if more in o.ranges else 1)
@@ -162,16 +190,26 @@ def _estimate(
         window = o.window(lane, found.terms)
         again = size_of(window[0]) if window is not None and window[1] == 1 else 1
         terms = iterations(r for r in found.terms if r in o.ranges)
-        panel = (lanes + again - 1) * times * terms // again * o.item
+        tall = o.window(more, found.terms) if more is not None and more in o.ranges else None
+        taps = 1 if tall is None else size_of(tall[0])  # rows that windows share
+        span = times if tall is None else (times - 1) * tall[1] + taps
+        length = row_length(lanes + again - 1, o.item) if again * taps > 1 else lanes
+        panel = length * span * terms // (again * taps) * o.item
         needed = step != 1 or o.is_masked
-        far = abs(o.step(found.terms[-1]) or 0) * o.item >= FAR and panel > target.memory.l1 // 2
-        if (needed or far) and panel <= limit:
+        apart = abs(o.step(found.terms[-1]) or 0) * o.item
+        spread = apart * terms > PAGES * PAGE and apart >= 2 * lanes * o.item
+        far = (apart >= FAR or spread) and panel > target.memory.l1 // 2
+        if (needed or far) and panel <= (limit * 3 // 2 if needed else limit):
             whole = [r for r in o.ranges if r is not lane]
             elements = iterations(whole) * size_of(lane) * covering(size_of(lane), lanes) / again
+            elements *= span / (times * taps)
             price = _copy_price(o, step, found) * (0.5 + 0.5 * max(width / lanes, 0.5))
             if needed or elements * price < 0.25 * found.work / width:
                 staged.append(o)
                 copying += elements * price
+                if panel > target.memory.l1 * 7 // 8:
+                    distinct = copies * vector * span / (times * taps * again)
+                    fetched += distinct * o.item / FROM_L2
                 over = (
                     again > 1 or panel > target.memory.l1 // 2
                 )  # two cache lines, or the L2 cache
@@ -179,7 +217,7 @@ def _estimate(
                 continue
         if step == 1:
             reads += copies * share * (1.5 if o.is_masked else 1.0)
-            large = iterations(o.ranges) * o.item > target.memory.l2
+            large = o.elements * o.item > target.memory.l2
             slow += (0.3 * sums + (JUMP if large else 0.0)) if far else 0.0
         elif step is None or not -4 <= step <= 4:
             reads += copies * vector * 1.5
@@ -191,22 +229,85 @@ def _estimate(
         copies = (rows if row in o.ranges else 1) * (times if more in o.ranges else 1)
         if not held:  # read again for each result
             copies = max(copies, results)
-        bytes_read = iterations(o.ranges) * o.item
+        bytes_read = o.elements * o.item
         if bytes_read > target.memory.l2:  # read again for each panel
             panels = -(-size_of(lane) // lanes) * _size(more) / times
             again_and_again += bytes_read * panels / FROM_L3
-        crowded = row is not None and rows * _alike(o.step(row), o.item) > WAYS / 2
+        if copies > STREAMS and bytes_read > target.memory.l2 // 4:
+            slow += 0.1 * sums
+        crowded = row is not None and rows * alike(o.step(row), o.item) > WAYS / 2
         reads += copies * (2.0 if o.is_masked else 1.5 if crowded else 0.5)
+    by_rows = not staged and is_by_rows(found, along, lane, more, target)
+    stored = found.results * found.bits // 8
+    if by_rows and stored > max(target.memory.l3, LAST_CACHE) // 2:  # what is read is driven out
+        slow += 0.4 * sums
     short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
-    each = max(sums, reads, LATENCY) + 0.1 * reads + slow + 1.0 + (2.0 if short else 0.0)
+    each = max(sums, reads, fetched, LATENCY) + 0.1 * reads + slow + 1.0 + (2.0 if short else 0.0)
     waste = covering(size_of(lane), lanes) * covering(_size(row), rows)
-    tiles = iterations(found.outputs) * waste / (lanes * rows * times)
-    cycles = tiles * (iterations(found.terms) * each + 10 + 2 * vectors * rows * times)
-    cycles += copying + again_and_again
-    return Tile(cycles, lane, lanes, row, rows, more, times, tuple(staged))
+    tiles = found.results * waste / (lanes * rows * times)
+    stores = 10.0 + 2 * vectors * rows * times
+    if stored > target.memory.l2 and not by_rows:
+        stores += JUMP * rows * times
+    cycles = tiles * (found.length * each + stores)
+    outer = _around(found, along, lane, lanes, more, times)
+    cycles, divided = shared(
+        cycles + again_and_again, copying, outer, _size(row), rows, target.cores
+    )
+    return Tile(cycles, lane, lanes, row, rows, more, times, tuple(staged), divided=divided)
 
 
-def _alike(step: int | None, item: int) -> float:
+def is_by_rows(
+    found: Contraction, along: list[Operand], lane: UOp, more: UOp | None, target: Target
+) -> bool:
+    """Whether it is the result that takes time, and is better stored row by row."""
+    if found.length > FEW:
+        return False
+    inside = [[r for r in o.ranges if r in found.terms or r in (lane, more)] for o in along]
+    read = sum(iterations(loops) * o.item for loops, o in zip(inside, along, strict=True))
+    return read <= 2 * target.memory.l2
+
+
+def _around(
+    found: Contraction, along: list[Operand], lane: UOp, lanes: int, more: UOp | None, times: int
+) -> list[int]:
+    """The sizes of the loops around the rows of a tile, the outermost first."""
+    parts = {lane: lanes, more: times}
+    return [
+        -(-size_of(r) // parts.get(r, 1))
+        for r in found.outputs
+        if size_of(r) > parts.get(r, 1) and any(r in o.ranges for o in along)
+    ]
+
+
+def shared(
+    cycles: float, copying: float, outer: list[int], size: int, rows: int, cores: int
+) -> tuple[float, bool]:
+    """The cycles of all cores, and whether it is better to divide the loop of the rows among them.
+
+    If the outermost loop is divided, some cores may wait; if that of the rows is, each core makes
+    its own copies.
+    """
+    chunk = -(-size // (cores * rows)) * rows
+    divided = cycles * chunk * cores / (-(-size // rows) * rows) + copying * cores
+    if outer:
+        late = unevenness(outer[0], cores)
+        if late >= UNEVEN:
+            late = min(unevenness(n, cores) for n in outer)
+        plain = (cycles + copying) * (1 + late)
+    else:
+        tiles = -(-size // rows)
+        copies = min(PARTS * cores, tiles)
+        plain = cycles * (1 + unevenness(tiles, cores)) + copying * copies
+    gain = 0.98 if outer else 1.0  # small parts are shared better if a core is held up
+    return (divided, True) if divided < plain * gain and cores > 1 else (plain, False)
+
+
+def unevenness(size: int, cores: int) -> float:
+    """How much longer the last core works, in proportion."""
+    return -(-size // cores) * cores / size - 1
+
+
+def alike(step: int | None, item: int) -> float:
     """Which part of the rows of an operand is in the same place of a cache."""
     return math.gcd((step or 1) * item, PAGE) / PAGE
 
@@ -266,7 +367,7 @@ def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> I
                     waste = covering(size, vectors * width)
                     waste *= covering(_size(row), rows)
                     waste *= covering(_size(more), times)
-                    steps = iterations(found.terms) / (vectors * width)
-                    tiles = iterations(found.outputs) * waste / tile
+                    steps = found.length / (vectors * width)
+                    tiles = found.results * waste / tile
                     cycles = tiles * (steps * each + 12 + 12 * tile * found.reductions)
                     yield Tile(cycles, lane, vectors * width, row, rows, more, times, (), True)

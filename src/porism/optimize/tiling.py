@@ -8,12 +8,14 @@ from typing import Final
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.optimize.actions import Cover, Move, PadTo, Thread, Unroll, Upcast
+from porism.optimize.actions import Cover, Move, PadTo, Split, Thread, Unroll, Upcast
 from porism.optimize.analysis import Contraction, Operand, iterations
+from porism.optimize.finishing import Finish, instructions, side_by_side
+from porism.optimize.flat import flat_lanes, flat_rows, is_inside
 from porism.optimize.merging import Merge
 from porism.optimize.plan import Plan, size_of
 from porism.optimize.staging import Stage, load_of, loads_of, prepared
-from porism.optimize.tiles import Tile, counts_on
+from porism.optimize.tiles import UNEVEN, Tile, counts_on, is_by_rows, unevenness
 
 PARALLEL_WORK: Final = 1 << 15
 """Terms from which on several cores are worth their starting."""
@@ -21,17 +23,14 @@ PARALLEL_WORK: Final = 1 << 15
 SHORT: Final = 4
 """Terms of a loop that is not worth being one."""
 
-FEW: Final = 128
-"""Terms of a reduction up to which storing its results takes longer than reading again."""
-
-UNEVEN: Final = 0.2
-"""How much longer than the others a core may work, in proportion."""
-
 WIDEST: Final = 64
 """Lanes of a copy."""
 
 NEAR: Final = 4
 """Elements from lane to lane, up to which vectors are made of wide loads."""
+
+WRITTEN_OUT: Final = 256
+"""Instructions that may follow the sums of a tile without a loop, in all."""
 
 COPIED: Final = 16
 """Elements that are copied together."""
@@ -39,31 +38,53 @@ COPIED: Final = 16
 
 def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
     """Do what a tile takes."""
-    _together(plan, tile.row, tile.rows)
-    _together(plan, tile.more, tile.times)
+    if tile.divided and found.work >= PARALLEL_WORK:
+        _divided(plan, tile)
+    else:
+        together(plan, tile.row, tile.rows)
+    together(plan, tile.more, tile.times)
     if tile.within:
         axis = show(tile.lane)
         plan.pad(axis, tile.lanes)
         plan.do(Unroll(axis, tile.lanes))
         _order(plan, found, tile)
+    elif tile.flat is not None:
+        flat_rows(plan, tile)
+        _order(plan, found, tile)
+        axis = show(flat_lanes(plan, found, tile))
+        plan.pad(axis, tile.lanes)
+        plan.do(Upcast(axis, tile.lanes))
+        if all(o in tile.staged or counts_on(o, found) for o in found.operands):
+            _one_loop(plan, found)
     else:
         whole = size_of(tile.lane) < tile.lanes  # beyond the end a copy needs no mask
         if not whole:
-            _together(plan, tile.lane, tile.lanes)
+            together(plan, tile.lane, tile.lanes)
         _order(plan, found, tile)
         shared = [_stage(plan, found, tile, o) for o in tile.staged]
         if whole:
-            _together(plan, tile.lane, tile.lanes)
+            together(plan, tile.lane, tile.lanes)
         one = all(o in tile.staged or counts_on(o, found) for o in found.operands)
         if one and not any(shared):
             _one_loop(plan, found)
         elif 1 < size_of(found.terms[-1]) <= SHORT and len(found.terms) > 1:
             plan.do(Unroll(show(found.terms[-1]), size_of(found.terms[-1])))
+    _finish(plan, found)
     if found.work >= PARALLEL_WORK:
-        _share(plan)
+        share(plan)
 
 
-def _share(plan: Plan) -> None:
+def _finish(plan: Plan, found: Contraction) -> None:
+    """What follows the sums in a loop, where it would be too much to be written out for each."""
+    end = plan.kernel.src[0]
+    width = plan.target.vector_bits[-1] // found.bits
+    vectors = side_by_side(end) // width
+    finish = Finish(width)
+    if vectors * instructions(end) > WRITTEN_OUT and finish.is_legal(plan.kernel, plan.target):
+        plan.do(finish)
+
+
+def share(plan: Plan) -> None:
     """The outermost loop shared among the cores."""
     ranges = plan.kernel.src[0].src[1:]
     loops = [r for r in ranges if r.arg[1] is Axis.LOOP]
@@ -73,7 +94,20 @@ def _share(plan: Plan) -> None:
         plan.do(Thread(show(loops[0])))
 
 
-def _together(plan: Plan, counter: UOp | None, amount: int) -> None:
+def _divided(plan: Plan, tile: Tile) -> None:
+    """The loop of the rows in a part for each core."""
+    assert tile.row is not None, "a loop that is divided"
+    axis, size = show(tile.row), size_of(tile.row)
+    chunk = -(-size // (plan.target.cores * tile.rows)) * tile.rows
+    if chunk >= size:
+        together(plan, tile.row, tile.rows)
+        return
+    plan.do(Cover(axis, chunk) if size % chunk else Split(axis, chunk))
+    if tile.rows > 1:
+        plan.do(Upcast(f"{axis}_1", tile.rows))
+
+
+def together(plan: Plan, counter: UOp | None, amount: int) -> None:
     """Some iterations of a loop side by side."""
     if counter is None or amount < 2:
         return
@@ -90,12 +124,19 @@ def _together(plan: Plan, counter: UOp | None, amount: int) -> None:
 
 def _order(plan: Plan, found: Contraction, tile: Tile) -> None:
     """The loops of rows inside of the others; one that all cores can share outermost."""
-    loops = [r for r in plan.kernel.src[0].src[1:] if r.arg[1] is Axis.LOOP and r is not tile.lane]
+    loops = [
+        r
+        for r in plan.kernel.src[0].src[1:]
+        if r.arg[1] is Axis.LOOP and r is not tile.lane and not is_inside(r, tile)
+    ]
     wanted = _nested(plan, found, tile, loops)
     cores = plan.target.cores
-    if wanted and _unevenness(size_of(wanted[0]), cores) >= UNEVEN:
-        even = [r for r in wanted if _unevenness(size_of(r), cores) < UNEVEN]
-        first = even[0] if even else min(wanted, key=lambda r: _unevenness(size_of(r), cores))
+    parts = [r for r in loops if tile.row is not None and r.arg[0] == (*tile.row.arg[0], 0)]
+    if tile.divided and parts:
+        wanted = [*parts, *(r for r in wanted if r not in parts)]
+    elif wanted and unevenness(size_of(wanted[0]), cores) >= UNEVEN:
+        even = [r for r in wanted if unevenness(size_of(r), cores) < UNEVEN]
+        first = even[0] if even else min(wanted, key=lambda r: unevenness(size_of(r), cores))
         wanted = [first, *(r for r in wanted if r is not first)]
     for place, counter in enumerate(wanted):
         if loops[place] is not counter:
@@ -114,15 +155,10 @@ def _nested(plan: Plan, found: Contraction, tile: Tile, loops: list[UOp]) -> lis
     rows = [r for r in loops if not any(origin[r] in o.ranges for o in along)]
     each = [r for r in loops if all(origin[r] in o.ranges for o in found.operands)]
     rest = [r for r in loops if r not in rows and r not in each]
-    small = sum(iterations(o.ranges) * o.item for o in along) <= 2 * plan.target.memory.l2
-    if not tile.staged and small and iterations(found.terms) <= FEW:
-        return [*each, *rows, *rest]  # it is the result that takes time: row by row
+    if not tile.staged and is_by_rows(found, along, tile.lane, tile.more, plan.target):
+        apart = [r for r in rest if origin[r] is not tile.lane and origin[r] is not tile.more]
+        return [*each, *apart, *rows, *(r for r in rest if r not in apart)]
     return [*each, *rest, *rows]
-
-
-def _unevenness(size: int, cores: int) -> float:
-    """How much longer the last core works, in proportion."""
-    return -(-size // cores) * cores / size - 1
 
 
 def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool:
@@ -155,7 +191,7 @@ def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool
         if shared and not used:
             continue
         axes = [*(show(r) for r in terms if r not in used), *names]
-        stage = Stage(operand.buffer, tuple(axes), which, row=int(shared))
+        stage = Stage(operand.buffer, tuple(axes), which, row=int(shared or lane is tile.lane))
         if shared and not stage.is_legal(plan.kernel, plan.target):
             continue
         before = set(plan.loops())

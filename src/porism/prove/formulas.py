@@ -37,6 +37,8 @@ class Formulas:
         """What must hold so that words do not wrap."""
         self.data = False
         """Whether elements of buffers were asked for."""
+        self.fitting: list[Any] = []
+        """What holds where data does not wrap."""
 
     def constant(self, dtype: DType, value: bool | int | float) -> Any:
         if dtype.kind is Kind.BOOL:
@@ -98,17 +100,19 @@ class Formulas:
             self.wanted += fits
             return value
         # Data may be anything, and wrap: to something of which only the limits are said.
+        self.fitting += fits
         wrapped = z3.Function(f"wrapped to {dtype}", z3.IntSort(), z3.IntSort())(value)
         self.known += [wrapped >= int(dtype.min), wrapped <= int(dtype.max)]
         return z3.If(z3.And(*fits), value, wrapped)
 
 
 def decide(
-    make: Callable[[Formulas], Any], milliseconds: int
+    make: Callable[[Formulas], Any], milliseconds: int, *, any_data: bool = False
 ) -> tuple[bool | None, dict[Symbol, int], bool]:
     """Whether a claim holds for all values; if not, values for which it does not.
 
-    None if the solver does not know. The last part says whether elements of buffers matter.
+    None if the solver does not know. The last part says whether elements of buffers matter. With
+    `any_data` values also count if it is some data with which the claim is false.
     """
     world = Formulas()
     try:
@@ -123,7 +127,9 @@ def decide(
     answer, model = ask([*known, z3.Not(claim)], milliseconds=milliseconds)
     if answer is Answer.NO:
         return True, {}, world.data
-    if answer is Answer.YES and world.integers.faithful and not world.data:
+    if answer is Answer.YES and world.data and any_data and world.fitting:
+        answer, model = ask([*known, *world.fitting, z3.Not(claim)], milliseconds=milliseconds)
+    if answer is Answer.YES and world.integers.faithful and (any_data or not world.data):
         point = {s: int(value_in(model, value)) for s, value in world.symbols.items()}
         return False, point, world.data
     return None, {}, world.data

@@ -1,8 +1,9 @@
 """Assignment: `x[key] = value` gives x a new value; tensors made of the old one keep it.
 
-Ints and slices are undone by movement ops: the value is spread over the shape of x, beside a mask
-of where it goes. With index arrays each element takes the value of the last index that means it;
-the compiler finds that by going over the indices once (`porism.schedule.scattering`).
+Where there are none, ints and slices are written over (`porism.tensor.in_place`). Else they are
+undone by movement ops: the value is spread over the shape of x, beside a mask of where it goes.
+With index arrays each element takes the value of the last index that means it; the compiler finds
+that by going over the indices once (`porism.schedule.scattering`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import broadcast, from_array, node_of
+from porism.tensor.in_place import overwrite
 from porism.tensor.indexing import Layout, counted, layout, sliced
 from porism.tensor.known import known
 from porism.tensor.movement import broadcast_to
@@ -49,7 +51,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     parts = read(key, x.shape)
     if any(part.index is not None for part in parts):
         x.node = _by_arrays(x.node, parts, node)
-    else:
+    elif not _overwritten(x, parts, node):
         x.node = _by_slices(x.node, parts, node)
 
 
@@ -87,6 +89,13 @@ def _spread(value: UOp, sizes: Sizes) -> UOp:
 
 
 # -- ints and slices -------------------------------------------------------------------------------
+
+
+def _overwritten(x: Tensor, parts: Sequence[Part], value: UOp) -> bool:
+    own = [part for part in parts if not part.new]
+    result = _result_sizes(parts, sizes_of(sliced(x.node, own)))
+    _spread(value, result)  # which refuses what does not fit
+    return overwrite(x, own, result, value)
 
 
 def _by_slices(x: UOp, parts: Sequence[Part], value: UOp) -> UOp:

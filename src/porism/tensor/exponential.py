@@ -148,7 +148,8 @@ def tanh_node(x: UOp) -> UOp:
     else:
         squared = x * x
         near = ops.MULACC(squared, polynomial(squared, _TANH), x.lift(1.0)) * x
-    far = x.lift(1.0) - x.lift(2.0) / (exp_node(size * 2.0) + 1.0)
+    # e^2|x| need not be exact: the larger it is, the less of its error is left
+    far = x.lift(1.0) - x.lift(2.0) / (ops.EXP2(size * (2 * LOG2_E)) + 1.0)
     return choose(size < _TANH_SMALL, near, x < 0.0, -far, far)
 
 

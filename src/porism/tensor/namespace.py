@@ -72,9 +72,8 @@ MODULES: Final[dict[str, str]] = {
     "explain": "kernels explain",
     "profile": "profile",
     "opt": (
-        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Stage Block Stream NoLocals Local"
-        " Group GroupTop"
-        " TC"
+        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Stage Block Finish Stream"
+        " NoLocals Local Group GroupTop TC"
     ),
     "verification": "verify",
     "values": "realize memory",

@@ -40,6 +40,7 @@ from porism.optimize.actions import (
 )
 from porism.optimize.block_actions import Group, GroupTop, Local
 from porism.optimize.blocking import Block
+from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
 from porism.optimize.staging import Stage
 from porism.optimize.stream_actions import Stream
@@ -52,8 +53,8 @@ from porism.verification.kernel import arranged
 from porism.verification.report import Report
 
 __all__ = [
-    "TC", "Arranged", "Block", "Cover", "Group", "GroupTop", "Local", "Merge", "Move", "NoLocals", "PadTo",
-    "Split", "Stage", "Stream", "Swap", "Thread", "Unroll", "Upcast", "opt",
+    "TC", "Arranged", "Block", "Cover", "Finish", "Group", "GroupTop", "Local", "Merge", "Move",
+    "NoLocals", "PadTo", "Split", "Stage", "Stream", "Swap", "Thread", "Unroll", "Upcast", "opt",
 ]  # fmt: skip
 
 RUNS: Final = 7

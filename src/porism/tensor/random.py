@@ -15,6 +15,7 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
+from porism.base.forking import held_while_forking
 from porism.engine.storage import new_buffer, new_placeholder
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -29,7 +30,7 @@ from porism.tensor.tensor import Tensor, method
 from porism.tensor.tracing import Supply, current
 
 WORD: Final = 1 << 32
-_lock = threading.Lock()
+_lock = held_while_forking(threading.Lock())
 _key = 0
 _counter = 0
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _BUFFER: Final = ops.BUFFER
 
 _assigning = held_while_forking(threading.RLock())
-"""Held while tensors get their new values: a forked child has those of one call, and all of them."""
+"""Held while tensors get their new values, so that a forked child has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)

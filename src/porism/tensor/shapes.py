@@ -21,6 +21,15 @@ from porism.tensor.primitive import Dim, as_dim
 Sizes = tuple[Dim, ...]
 
 
+class SymbolicShape(tuple[Dim, ...]):
+    """The sizes of a tensor of which some are symbolic: it prints as people write a shape."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+
 class OutOfRange(ShapeError, IndexError):  # noqa: N818 - the name says it all
     """An index that is outside of its axis; also an IndexError, as Python would raise."""
 
@@ -37,7 +46,8 @@ def sizes_of(x: UOp) -> Sizes:
     >>> sizes_of(iota((2, 3), 0))
     (2, 3)
     """
-    return tuple(map(plain, shape(x)))
+    sizes = tuple(map(plain, shape(x)))
+    return SymbolicShape(sizes) if UOp in map(type, sizes) else sizes
 
 
 def plain(size: Dim) -> Dim:

@@ -38,6 +38,8 @@ class Claim:
     """How far from 0 indices go, for what is read from buffers."""
     at_sight: Callable[[Sums], bool] | None = None
     """Another way to see it in the world of sums."""
+    any_data: bool = False
+    """Whether it holds whatever buffers hold, so that the solver may choose that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def _solved(claim: Claim) -> Answer | None:
     if by_solver is None:
         return None
     try:
-        truth, point, data = by_solver(claim.make, settings.verify_ms)
+        truth, point, data = by_solver(claim.make, settings.verify_ms, any_data=claim.any_data)
     except Unknown:
         return None
     if truth:

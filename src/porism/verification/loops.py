@@ -170,6 +170,8 @@ def _sums(axis: tuple[int, ...], parts: Sequence[UOp]) -> Iterator[tuple[UOp, in
     groups: dict[int, list[UOp]] = {}
     for n in parts:
         groups.setdefault(n.arg[0][depth] if len(n.arg[0]) > depth else -1, []).append(n)
+    if len(groups.get(-1, ())) > 1:
+        return  # loops of the same name, one after the other, are no parts of one
     inner = [
         list(_sums((*axis, place), group)) if len(group) > 1 else [(group[0], _size(group[0]) or 1)]
         for place, group in groups.items()

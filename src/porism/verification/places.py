@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from porism.base.dtypes import boolean, index
 from porism.evaluate.scope import BLOCKS, THREADS, enclosing, scopes
 from porism.ir import ops
+from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort, users
 from porism.verification.accesses import Access, accesses
@@ -16,6 +18,9 @@ from porism.verification.claims import Answer, Claim, decide, symbols_of
 from porism.verification.reading import Buffer, Reading, Value, World
 from porism.verification.report import How
 from porism.verification.sums import Sums, counts_apart
+
+LANES: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+"""Iterations side by side: one that changes an element must not read it before another has."""
 
 Sizes = Mapping[int, Sequence[UOp]]
 """The dims of a kernel's buffers, by number, where they are not numbers."""
@@ -99,6 +104,8 @@ def writes(kernel: UOp) -> Iterator[Placed]:
             loops = [r for r in both if r.op is ops.RANGE and r.arg[1] in BLOCKS | THREADS]
             if kind == ops.PARAM.name:
                 parallel, shared = [*loops, *specials], frozenset[UOp]()
+                if all(s.src[0] in toposort(s.src[1]) for s in stores):
+                    parallel += [r for r in both if r.op is ops.RANGE and r.arg[1] in LANES]
             else:
                 parallel = [r for r in loops if r.arg[1] in THREADS]
                 parallel += [s for s in specials if s.arg.startswith("thread")]

@@ -70,8 +70,12 @@ class _Scattered:
 
 def compared(before: UOp, after: UOp) -> list[Compared] | None:
     """The accesses of a kernel whose reduction was scattered; None if it was not."""
-    old, new = _reduced(before), _scattered(after)
-    if old is None or new is None or not _alike(old, new):
+    new = _scattered(after)
+    if new is None:
+        return None
+    before = _with_other_loops(before, after)
+    old = _reduced(before)
+    if old is None or not _alike(old, new):
         return None
     best: list[Compared] | None = None
     for free in itertools.combinations(old.loops, len(new.free)):
@@ -82,6 +86,14 @@ def compared(before: UOp, after: UOp) -> list[Compared] | None:
             return found
         best = best or found
     return best
+
+
+def _with_other_loops(before: UOp, after: UOp) -> UOp:
+    """The kernel with loops that the other does not have: equal ones would count as the same."""
+    loops = ranges_in(before)
+    beyond = max((r.arg[0][0] for r in (*loops, *ranges_in(after))), default=0) + 1
+    other = {r: UOp.range(r.src[0], beyond + k, r.arg[1]) for k, r in enumerate(loops)}
+    return substitute(before, other, exactly=True)
 
 
 def _reduced(kernel: UOp) -> _Reduced | None:
@@ -164,17 +176,12 @@ class _Comparing:
         yield from paired(*self.reads, Guess(self.kept), self.before, self.after)
 
     def _nothing_lost(self) -> Compared:
-        known = [r.arg[0][0] for kernel in (self.before, self.after) for r in ranges_in(kernel)]
-        beyond = max(known) + 1
-        own = {r: UOp.range(r.src[0], beyond + k) for k, r in enumerate(self.named)}
-        meaning = {**self.kept, **own}
-
         def make(world: World) -> Value:
-            then, now = Reading(world, meaning), Reading(world)
+            then, now = Reading(world, self.kept), Reading(world)
             same = _same(self.chosen, then, self.changed, now)
             return _implied(now, self.chosen.happens(then), self.changed.happens(now), same)
 
-        return self._decided(make, meaning)
+        return self._decided(make, self.kept)
 
     def _nothing_new(self) -> Compared:
         said = self._said_by_the_element()
@@ -202,7 +209,7 @@ class _Comparing:
         symbols = dict.fromkeys(
             [*symbols_of(self.chosen.roots(), meaning), *symbols_of(self.changed.roots())]
         )
-        answer = decide(Claim(make, tuple(symbols), self.stored.size))
+        answer = decide(Claim(make, tuple(symbols), self.stored.size, any_data=True))
         return Compared(self.changed, self.chosen, answer, meaning)
 
 

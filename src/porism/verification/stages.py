@@ -40,6 +40,10 @@ NEW: Final = "not compared: memory that is new here"
 OWN: Final = "not compared: it has loops of its own"
 THREADS: Final = "not compared: loops have become threads; bounds and writes are checked"
 
+FRAGMENTS: Final = (
+    "not compared: threads read it for each other, for a tensor core; bounds are checked"
+)
+
 NOWHERE: Final = -1
 """The address of an access that does not happen."""
 
@@ -84,6 +88,10 @@ def compared(before: UOp, after: UOp, *, needs: bool) -> Iterator[Compared]:
     old, new = accesses(before, needs=needs), accesses(after, needs=needs)
     known, still = set(old), set(new)
     fresh = [a for a in new if a not in known]
+    spread = _fragments(after) if not _fragments(before) else set()
+    for access in (a for a in fresh if a.node in spread):
+        yield Compared(access, None, Answer(How.OPEN, FRAGMENTS))
+    fresh = [a for a in fresh if a.node not in spread]
     if not fresh and all(a in still for a in old if a.store):
         return
     best: _Pairing | None = None
@@ -304,6 +312,12 @@ def _idle(access: Access) -> Claim:
         return world.apply(ops.NOT, boolean, matters)
 
     return Claim(make, tuple(symbols_of(access.roots())), access.size)
+
+
+def _fragments(kernel: UOp) -> set[UOp]:
+    """What goes into matrix products of tensor cores."""
+    factors = [s for n in toposort(kernel) if n.op is ops.WMMA for s in n.src[:2]]
+    return set(toposort(*factors)) if factors else set()
 
 
 def _specials(kernel: UOp) -> set[UOp]:

@@ -23,11 +23,14 @@ def host() -> Target:
     more = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
     if "fma" in features or "neon" in features:
         more.add("MULACC")
+    # AVX-512's conversions to bf16 are not used: they take small numbers for 0.
+    converts = {"f16"} if features & {"f16c", "neon"} else set()
     registers = 32 if "avx512f" in features or "neon" in features else 16
     return dataclasses.replace(
         GENERIC_CPU,
         name="host",
         ops=GENERIC_CPU.ops | more,
+        converts=frozenset(converts),
         vector_bits=tuple(widths) or (128,),
         memory=Memory(
             l1=_cache(1, "Data", 32 << 10),
