@@ -15,7 +15,9 @@ from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Rea
 def error_function(x: Array) -> Array:
     """By scipy, or one by one where there is none."""
     try:
-        from scipy.special import erf  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        from scipy.special import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+            erf,
+        )
     except ImportError:
         return np.vectorize(math.erf, otypes=[x.dtype])(x)
     return erf(x)

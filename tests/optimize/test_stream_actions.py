@@ -16,7 +16,9 @@ from porism.engine import memory
 from porism.engine.trial import Trial
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.optimize import heuristic, streams
+from porism.ir.walk import toposort
+from porism.optimize import heuristic
+from porism.optimize.accesses import widest
 from porism.optimize.actions import Action, PadTo, Upcast, apply_all
 from porism.optimize.stream_actions import Stream
 
@@ -101,7 +103,7 @@ def halves(m: int, n: int, first: int) -> UOp:
 
 
 def test_no_loop_where_vectors_are_computed_in_other_ways() -> None:
-    width = streams._widest(halves(64, 64, 32), GENERIC_CPU)
+    width = widest(toposort(halves(64, 64, 32)), GENERIC_CPU)
     size = 12 * width
     assert Upcast("r1", size) in heuristic.chosen(halves(64, size, 3 * width), GENERIC_CPU)
     assert Upcast("r1", size) not in heuristic.chosen(halves(64, size, 3 * width + 1), GENERIC_CPU)

@@ -5,7 +5,6 @@ A contraction here is a kernel of one nest of output loops around reductions ove
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +13,10 @@ from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
+from porism.optimize.accesses import iterations, step
 from porism.optimize.plan import is_plain, size_of
 from porism.optimize.staging import loads_of, prepared
 from porism.rules.invalid import is_masked
-from porism.rules.strides import stride
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Operand:
         if counter not in self.ranges:
             return 0
         if counter not in self._steps:
-            self._steps[counter] = _step(self.load.src[1], counter)
+            self._steps[counter] = step(self.load.src[1], counter)
         return self._steps[counter]
 
     @cached_property
@@ -87,11 +86,11 @@ class Contraction:
 
     def is_stored_along(self, counter: UOp) -> bool:
         """Whether neighbouring iterations of a loop store neighbouring elements."""
-        return {_step(store.src[0].src[1], counter) for store in self.stores} == {1}
+        return {step(store.src[0].src[1], counter) for store in self.stores} == {1}
 
     def is_stored_on(self, outer: UOp, inner: UOp) -> bool:
         """Whether an iteration of a loop stores where the one before, of another inside, ended."""
-        steps = {_step(store.src[0].src[1], outer) for store in self.stores}
+        steps = {step(store.src[0].src[1], outer) for store in self.stores}
         return self.is_stored_along(inner) and steps == {size_of(inner)}
 
     @cached_property
@@ -108,14 +107,6 @@ class Contraction:
     def length(self) -> int:
         """Terms of one reduction."""
         return iterations(self.terms)
-
-
-def _step(at: UOp, counter: UOp) -> int | None:
-    return stride(at.src[1] if is_masked(at) else at, counter)
-
-
-def iterations(loops: Iterable[UOp]) -> int:
-    return math.prod(size_of(r) for r in loops)
 
 
 def contraction(kernel: UOp) -> Contraction | None:

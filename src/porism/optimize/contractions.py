@@ -19,6 +19,16 @@ from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize import streams, strips
+from porism.optimize.accesses import (
+    copies_of,
+    is_reduced,
+    iterations,
+    reads,
+    reads_neighbours,
+    step,
+    stores,
+    widest,
+)
 from porism.optimize.actions import Move, Upcast
 from porism.optimize.analysis import Contraction, contraction
 from porism.optimize.flat import best_flat
@@ -26,8 +36,6 @@ from porism.optimize.plan import Plan, is_plain, size_of
 from porism.optimize.staging import SPREAD, Stage, loads_of
 from porism.optimize.tiles import Tile, best
 from porism.optimize.tiling import tiled
-from porism.rules.invalid import is_masked
-from porism.rules.strides import stride
 
 ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
 """Numbers of rows that are computed together, the best first."""
@@ -54,9 +62,9 @@ def has_one(kernel: UOp) -> bool:
     for node in toposort(kernel):
         if node.op is not ops.REDUCE:
             continue
-        along = [set(load.ranges) & set(node.ranges) for load in _loads(node.src[0])]
+        along = [set(load.ranges) & set(node.ranges) for load in reads(node.src[0])]
         for one, other in itertools.permutations(along, 2):
-            if one - other and (other - one or _iterations(node.src[1:]) >= LONG):
+            if one - other and (other - one or iterations(node.src[1:]) >= LONG):
                 return True
     return False
 
@@ -93,37 +101,9 @@ def _best(found: Contraction, target: Target) -> Tile | None:
     return min(both, key=lambda tile: tile.cycles, default=None)
 
 
-def _loads(value: UOp) -> list[UOp]:
-    """What is read for a value, but not for what was kept before."""
-    within = toposort(value, within=lambda n: n.op is not ops.END)
-    return [n for n in within if n.op is ops.INDEX]
-
-
-def _widest(kernel: UOp, target: Target) -> int:
-    """The lanes of a vector of the widest type that is computed with."""
-    if not target.vector_bits:
-        return 1
-    bits = [
-        n.dtype.bits
-        for n in toposort(kernel)
-        if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
-    ]
-    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
-
-
-def _step(at: UOp, counter: UOp) -> int | None:
-    """How far an index goes in one iteration."""
-    return stride(at.src[1] if is_masked(at) else at, counter)
-
-
-def _stores(end: UOp) -> Iterator[UOp]:
-    effect = end.src[0]
-    yield from effect.src if effect.op is ops.GROUP else (effect,)
-
-
 def _in_vectors(plan: Plan) -> Plan:
     """Stores along neighbouring elements, in vectors."""
-    width = _widest(plan.kernel, plan.target)
+    width = widest(toposort(plan.kernel), plan.target)
     if width < 2:
         return plan
     place = 0
@@ -131,7 +111,7 @@ def _in_vectors(plan: Plan) -> Plan:
         place += 1
         end = plan.ends()[-place]
         for counter in end.src[1:]:
-            steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
+            steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
             if not is_plain(counter) or steps != {1}:
                 continue
             if not _is_better_inside(end, counter):
@@ -180,17 +160,10 @@ def _staging(kernel: UOp, load: UOp, lane: UOp) -> tuple[Stage, int, float] | No
     if not inner or any(r.src[0].op is not ops.CONST for r in every):
         return None
     inner.sort(key=lambda r: (r is lane, r.arg[1] is not Axis.REDUCE))
-    gain = _iterations(every) / (_iterations(around) * _iterations(inner))
+    gain = iterations(every) / (iterations(around) * iterations(inner))
     place = loads_of(kernel, number).index(load)
     stage = Stage(number, tuple(show(r) for r in inner), place)
-    return stage, _iterations(inner), gain
-
-
-def _iterations(ranges: Sequence[UOp]) -> int:
-    total = 1
-    for r in ranges:
-        total *= size_of(r)
-    return total
+    return stage, iterations(inner), gain
 
 
 def _others(kernel: UOp, load: UOp) -> list[UOp]:
@@ -211,8 +184,8 @@ def _jumping(kernel: UOp, lane: UOp) -> list[UOp]:
     found: dict[UOp, None] = {}
     for node in toposort(kernel):
         if node.op is ops.REDUCE and lane in node.ranges:
-            for load in _loads(node.src[0]):
-                if lane in load.ranges and _step(load.src[1], lane) not in (0, 1):
+            for load in reads(node.src[0]):
+                if lane in load.ranges and step(load.src[1], lane) not in (0, 1):
                     found[load] = None
     return list(found)
 
@@ -221,9 +194,9 @@ def _is_better_inside(end: UOp, counter: UOp) -> bool:
     """Whether a reduction jumps in memory along a loop, but reads neighbours along its own."""
     for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
         if node.op is ops.REDUCE and counter in node.ranges:
-            loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
-            jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
-            if jumps and any(_reads_neighbours(node, r) for r in node.src[1:]):
+            loads = [n for n in reads(node.src[0]) if counter in n.ranges]
+            jumps = any(step(n.src[1], counter) not in (0, 1) for n in loads)
+            if jumps and any(reads_neighbours(node, r) for r in node.src[1:]):
                 return True
     return False
 
@@ -232,11 +205,11 @@ def _tile(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     """Lanes along a loop, and rows along another where loads are shared between them."""
     rows = _shared_rows(end, counter)
     size = int(counter.src[0].arg)
-    copies = _copies(end)
+    copies = copies_of(end)
     wider: list[int] = []
     if rows is not None:
         wider = [2]
-    elif _is_reduced(end, counter):  # a few cache lines of each row, and not one
+    elif is_reduced(end, counter):  # a few cache lines of each row, and not one
         wider = [8, 4, 2] if size >= 32 * width * plan.target.cores else [4, 2]
     most = plan.target.memory.registers * 3 // 4  # for results; the rest is for operands
     lanes = _lanes(size, width, [n for n in wider if n * copies <= most or rows is not None])
@@ -258,15 +231,6 @@ def _tile(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
             plan.do(move)
 
 
-def _copies(end: UOp) -> int:
-    """How many iterations of the loops around go side by side already."""
-    total = 1
-    for counter in end.ranges:
-        if counter.arg[1] is Axis.UPCAST:
-            total *= int(counter.vmax) + 1
-    return total
-
-
 def _rows_together(plan: Plan, rows: UOp) -> None:
     size = size_of(rows)
     amount = next((n for n in ROWS if size % n == 0), None)
@@ -274,12 +238,6 @@ def _rows_together(plan: Plan, rows: UOp) -> None:
         amount = 4
         plan.pad(show(rows), amount)
     plan.do(Upcast(show(rows), amount))
-
-
-def _is_reduced(end: UOp, counter: UOp) -> bool:
-    """Whether a reduction depends on a loop."""
-    inside = toposort(end.src[0], within=lambda n: n.op is not ops.END)
-    return any(n.op is ops.REDUCE and counter in n.ranges for n in inside)
 
 
 def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
@@ -298,7 +256,7 @@ def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
     for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
         if node.op is not ops.REDUCE or counter not in node.ranges:
             continue
-        loads = _loads(node.src[0])
+        loads = reads(node.src[0])
         along = [n for n in loads if counter in n.ranges]
         for row in end.src[1:]:
             if row is counter or not is_plain(row) or row not in node.ranges:
@@ -306,8 +264,3 @@ def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
             if any(row not in n.ranges for n in along) and any(row in n.ranges for n in loads):
                 return row
     return None
-
-
-def _reads_neighbours(node: UOp, counter: UOp) -> bool:
-    loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
-    return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)

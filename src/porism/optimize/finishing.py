@@ -20,6 +20,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.shape import flat
 from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import Action
 from porism.optimize.loops import ranges_of
@@ -86,7 +87,8 @@ def finished(kernel: UOp, whole: UOp, side: Sequence[UOp], lanes: int) -> UOp:
     memory = UOp(ops.DEFINE_LOCAL, dtype, (), max(numbers, default=-1) + 1)
     outer = [r for r in end.src[1:] if r not in side]
     room = memory.after(*outer) if outer else memory
-    kept = room.index(_flat(side, sizes), dtype=whole.dtype).store(whole).end(*side)
+    dims = [r.src[0] for r in side]
+    kept = room.index(flat(side, dims), dtype=whole.dtype).store(whole).end(*side)
     loops = [UOp.range(size, first + k) for k, size in enumerate(sizes[:-1])]
     values = list(loops)
     axis = first + len(loops)
@@ -96,7 +98,7 @@ def finished(kernel: UOp, whole: UOp, side: Sequence[UOp], lanes: int) -> UOp:
         values.append(loops[-1] * lanes + last)
     else:
         values.append(last)
-    sum_again = memory.after(kept).index(_flat(values, sizes), dtype=whole.dtype)
+    sum_again = memory.after(kept).index(flat(values, dims), dtype=whole.dtype)
     new = {whole: sum_again, **dict(zip(side, values, strict=True))}
     return ops.SINK(substitute(end.src[0], new).end(*outer, *loops, last), arg=kernel.arg)
 
@@ -141,10 +143,3 @@ def _lane(store: UOp, side: Sequence[UOp]) -> UOp:
     at = store.src[0].src[1]
     at = at.src[1] if is_masked(at) else at
     return next((r for r in side if stride(at, r) == 1), side[-1])
-
-
-def _flat(values: Sequence[UOp], sizes: Sequence[int]) -> UOp:
-    number = UOp.const(index, 0)
-    for value, size in zip(values, sizes, strict=True):
-        number = number * size + value
-    return number

@@ -1,7 +1,7 @@
 """Flat tiles: lanes along two loops of the output that count on, where one of them fits no vectors.
 
-    for y < 28: for x < 28: … w[y + k, x + l] …        for y_0 < 7: copy of the windows of 4 rows
-                                                            for t < 112: … copy[k, l, t] …
+    for y < 28: for x < 28: … w[y + k, x + l] …    for y_0 < 7: copy of the windows of 4 rows
+                                                        for t < 112: … copy[k, l, t] …
 
 What is read for some rows is copied, each window on its own, so that the lanes do not see where a
 row ends. That pays if each element of the copy is read for many rows of the other operand.
@@ -17,8 +17,9 @@ from porism.base.target import Target
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
+from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Split, Upcast
-from porism.optimize.analysis import Contraction, Operand, iterations
+from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.merging import Merge
 from porism.optimize.plan import Plan, size_of
 from porism.optimize.staging import ROW_BYTES, Stage, loads_of, prepared

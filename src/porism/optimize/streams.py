@@ -16,7 +16,7 @@ goes from one iteration of a loop to the next:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from porism.base.target import Target
@@ -26,6 +26,17 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
+from porism.optimize.accesses import (
+    copies_of,
+    inside,
+    is_reduced,
+    iterations,
+    reads,
+    reads_neighbours,
+    step,
+    stores,
+    widest,
+)
 from porism.optimize.actions import (
     MOST_SIDE_BY_SIDE,
     Move,
@@ -36,7 +47,6 @@ from porism.optimize.actions import (
 )
 from porism.optimize.plan import Plan, is_plain, size_of
 from porism.optimize.stream_actions import Stream
-from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
 PARALLEL_WORK: Final = 1 << 15
@@ -78,39 +88,9 @@ def planned(kernel: UOp, target: Target) -> Plan:
     return plan
 
 
-def _loads(value: UOp) -> list[UOp]:
-    """What is read for a value, but not for what was kept before."""
-    within = toposort(value, within=lambda n: n.op is not ops.END)
-    return [n for n in within if n.op is ops.INDEX]
-
-
-def _widest(kernel: UOp, target: Target) -> int:
-    """The lanes of a vector of the widest type that is computed with."""
-    return _lanes_for(toposort(kernel), target)
-
-
-def _lanes_for(nodes: Sequence[UOp], target: Target) -> int:
-    if not target.vector_bits:
-        return 1
-    bits = [
-        n.dtype.bits for n in nodes if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
-    ]
-    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
-
-
-def _step(at: UOp, counter: UOp) -> int | None:
-    """How far an index goes in one iteration."""
-    return stride(at.src[1] if is_masked(at) else at, counter)
-
-
 def _is_near(step: int | None) -> bool:
     """Whether lanes that are so far apart are loaded together."""
     return step is not None and (step == -1 or 0 <= step <= NEAR)
-
-
-def _stores(end: UOp) -> Iterator[UOp]:
-    effect = end.src[0]
-    yield from effect.src if effect.op is ops.GROUP else (effect,)
 
 
 # -- vectors along what is stored ------------------------------------------------------------------
@@ -118,13 +98,13 @@ def _stores(end: UOp) -> Iterator[UOp]:
 
 def in_vectors(plan: Plan) -> None:
     """Stores along neighbouring elements, in vectors."""
-    width = _widest(plan.kernel, plan.target)
+    width = widest(toposort(plan.kernel), plan.target)
     if width < 2:
         return
     for place in range(1, len(plan.ends()) + 1):  # from the last
         end = plan.ends()[-place]
         for counter in end.src[1:]:
-            steps = {_step(s.src[0].src[1], counter) for s in _stores(end) if s.op is ops.STORE}
+            steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
             if is_plain(counter) and steps == {1}:
                 if not _is_better_inside(end, counter, width):
                     _vectors_along(plan, end, counter, width)
@@ -133,23 +113,18 @@ def in_vectors(plan: Plan) -> None:
 
 def _is_better_inside(end: UOp, counter: UOp, width: int) -> bool:
     """Whether what is read jumps in memory along a loop, but not along another in vectors."""
-    if _copies(end) > 1 and any(
-        counter in n.ranges and not _is_near(_step(n.src[1], counter)) for n in _loads(end.src[0])
+    if copies_of(end) > 1 and any(
+        counter in n.ranges and not _is_near(step(n.src[1], counter)) for n in reads(end.src[0])
     ):
         return True
-    for node in _inside(end):
+    for node in inside(end):
         if node.op is ops.REDUCE and counter in node.ranges:
-            loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
-            jumps = any(_step(n.src[1], counter) not in (0, 1) for n in loads)
+            loads = [n for n in reads(node.src[0]) if counter in n.ranges]
+            jumps = any(step(n.src[1], counter) not in (0, 1) for n in loads)
             along = (r for r in node.src[1:] if size_of(r) >= width)
-            if jumps and any(_reads_neighbours(node, r) for r in along):
+            if jumps and any(reads_neighbours(node, r) for r in along):
                 return True
     return False
-
-
-def _inside(end: UOp) -> list[UOp]:
-    """What is computed for the stores of an END, but not for what was kept before."""
-    return toposort(end.src[0], within=lambda n: n.op is not ops.END)
 
 
 def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
@@ -160,7 +135,7 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
         return
     target = plan.target
     size = size_of(counter)
-    if _is_reduced(end, counter):  # a few cache lines of each row, and not one
+    if is_reduced(end, counter):  # a few cache lines of each row, and not one
         wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= 4 * n * width * target.cores]
     elif _operations(end) <= SIMPLE:
         wider = [4, 2]
@@ -173,7 +148,7 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     if kept:  # which every lane has for itself
         most = min(most, max(target.memory.l2, 1 << 18) // 2 // kept)
     most = min(most, MOST_SIDE_BY_SIDE // (_unrolled(end) * width))
-    copies = _copies(end)
+    copies = copies_of(end)
     lanes = _lanes(size, width, [n for n in wider if n * copies <= most])
     if lanes > 1:
         row = _repeated(end, counter)
@@ -190,7 +165,7 @@ def _is_decided(end: UOp, counter: UOp, width: int) -> bool:
     As in the two halves of a row that were put together.
     """
     start = {counter: UOp.const(counter.dtype, 0)}
-    for node in _inside(end):
+    for node in inside(end):
         if node.op in (ops.LT, ops.GE) and tuple(node.ranges) == (counter,):
             at, bound = node.src
             if bound.op is ops.CONST and stride(at, counter) == 1:
@@ -203,22 +178,22 @@ def _is_decided(end: UOp, counter: UOp, width: int) -> bool:
 def _repeated(end: UOp, counter: UOp) -> UOp | None:
     """A loop around another for whose iterations a reduction reads the same elements."""
     for row in end.src[1 : end.src.index(counter, 1)]:
-        for node in _inside(end):
+        for node in inside(end):
             both = node.op is ops.REDUCE and row in node.ranges and counter in node.ranges
-            if both and not any(row in load.ranges for load in _loads(node.src[0])):
+            if both and not any(row in load.ranges for load in reads(node.src[0])):
                 return row
     return None
 
 
 def _across(end: UOp, counter: UOp) -> UOp | None:
     """A loop that reads neighbours where another, which is stored along, jumps in memory."""
-    if any(n.op is ops.REDUCE for n in _inside(end)):
+    if any(n.op is ops.REDUCE for n in inside(end)):
         return None
-    for load in _loads(end.src[0]):
-        if counter not in load.ranges or _is_near(_step(load.src[1], counter)):
+    for load in reads(end.src[0]):
+        if counter not in load.ranges or _is_near(step(load.src[1], counter)):
             continue
         for other in end.src[1:]:
-            if other is not counter and is_plain(other) and _step(load.src[1], other) == 1:
+            if other is not counter and is_plain(other) and step(load.src[1], other) == 1:
                 return other
     return None
 
@@ -250,21 +225,13 @@ def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
 
 def _operations(end: UOp) -> int:
     """Operations on an element, about."""
-    return sum(n.op.elementwise and n.dtype.is_float for n in _inside(end))
+    return sum(n.op.elementwise and n.dtype.is_float for n in inside(end))
 
 
 def _unrolled(end: UOp) -> int:
     """Iterations of the longest reduction that will have no loop."""
-    found = [_total(n.src[1:]) for n in _inside(end) if n.op is ops.REDUCE]
+    found = [iterations(n.src[1:]) for n in inside(end) if n.op is ops.REDUCE]
     return max((n for n in found if n <= SHORT), default=1)
-
-
-def _total(counters: Sequence[UOp]) -> int:
-    """The iterations of loops in each other."""
-    total = 1
-    for counter in counters:
-        total *= size_of(counter)
-    return total
 
 
 def _kept(kernel: UOp) -> int:
@@ -274,16 +241,6 @@ def _kept(kernel: UOp) -> int:
         for n in toposort(kernel)
         if n.op is ops.DEFINE_LOCAL
     )
-
-
-def _copies(end: UOp) -> int:
-    """How many iterations of the loops around go side by side already."""
-    return _total([r for r in end.ranges if r.arg[1] is Axis.UPCAST])
-
-
-def _is_reduced(end: UOp, counter: UOp) -> bool:
-    """Whether a reduction depends on a loop."""
-    return any(n.op is ops.REDUCE and counter in n.ranges for n in _inside(end))
 
 
 def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
@@ -315,7 +272,7 @@ def _short(plan: Plan) -> Unroll | None:
     for node in toposort(plan.kernel):
         if node.op is not ops.REDUCE or not any(r.arg[1] is Axis.UPCAST for r in node.ranges):
             continue
-        short = _total(node.src[1:]) <= SHORT
+        short = iterations(node.src[1:]) <= SHORT
         for counter in reversed(node.src[1:]):
             action = Unroll(show(counter), size_of(counter))
             if (
@@ -341,11 +298,11 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
         if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
             continue
         rows = [r for r in node.ranges if r.arg[1] is Axis.UPCAST]
-        if any(_step(n.src[1], r) == 1 for n in _loads(node.src[0]) for r in rows):
+        if any(step(n.src[1], r) == 1 for n in reads(node.src[0]) for r in rows):
             continue  # in vectors along what is stored
-        width = _lanes_for(toposort(node, within=lambda n: n.op is not ops.END), target)
+        width = widest(toposort(node, within=lambda n: n.op is not ops.END), target)
         for counter in node.src[1:]:
-            if not is_plain(counter) or not _reads_neighbours(node, counter):
+            if not is_plain(counter) or not reads_neighbours(node, counter):
                 continue
             size = size_of(counter)
             if size < width or width < 2:
@@ -356,11 +313,6 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
                     amount = wider
             return show(counter), amount
     return None
-
-
-def _reads_neighbours(node: UOp, counter: UOp) -> bool:
-    loads = [n for n in _loads(node.src[0]) if counter in n.ranges]
-    return bool(loads) and all(_step(n.src[1], counter) == 1 for n in loads)
 
 
 # -- the whole kernel ------------------------------------------------------------------------------
@@ -380,7 +332,7 @@ def _work(kernel: UOp) -> int:
     most = 0
     for node in toposort(kernel):
         if node.op in (ops.INDEX, ops.STORE) and node.ranges:
-            most = max(most, _total(node.ranges))
+            most = max(most, iterations(node.ranges))
     return most
 
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.analysis import Contraction, Operand, iterations
+from porism.optimize.accesses import iterations
+from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.plan import size_of
 from porism.optimize.staging import row_length
 

@@ -8,8 +8,9 @@ from typing import Final
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
+from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Move, PadTo, Split, Thread, Unroll, Upcast
-from porism.optimize.analysis import Contraction, Operand, iterations
+from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish, instructions, side_by_side
 from porism.optimize.flat import flat_lanes, flat_rows, is_inside
 from porism.optimize.merging import Merge

@@ -372,7 +372,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """What `conv2d` with these arguments does to gradients: weight is (in, out / groups, taps…)."""
+    """What `conv2d` with these arguments does to gradients: weight is (in, out / groups, taps)."""
     return _transposed_convolution(
         2, x, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -389,7 +389,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """What `conv3d` with these arguments does to gradients: weight is (in, out / groups, taps…)."""
+    """What `conv3d` with these arguments does to gradients: weight is (in, out / groups, taps)."""
     return _transposed_convolution(
         3, x, weight, bias, stride, padding, output_padding, groups, dilation
     )

@@ -68,7 +68,7 @@ class Scope:
         return True if high <= 0 else False if low > 0 else None
 
     def bucket(self, constant: int, terms: Terms, size: int) -> int | None:
-        """The k with k·size <= form < (k+1)·size, if there is one; looks no deeper than needed."""
+        """The k with k*size <= form < (k+1)*size, if there is one; looks no deeper than needed."""
         low, high = self._plain(terms)
         for depth in range(1, DEEPEST + 2):
             if low != -inf and high != inf:
