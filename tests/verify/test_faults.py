@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,21 @@ def test_a_padded_loop_without_its_mask(monkeypatch: pytest.MonkeyPatch) -> None
 
     text = fails(product(), monkeypatch, "symbolic", longer)
     assert "nothing before" in text
+
+
+def test_a_loop_in_three_parts_that_count_differently_for_reads_and_writes() -> None:
+    """Any order of the parts is right, and each only if all accesses agree on it."""
+    i, a, b, c = UOp.range(24, 0), *(UOp.range(n, (0, k)) for k, n in enumerate((2, 3, 4)))
+    x, y = (UOp(ops.PARAM, f32.pointer(size=24), (), n) for n in (1, 0))
+    before = ops.SINK(y.index(i).store(x.index(i)).end(i))
+    orders = [a * 12 + c * 3 + b, b * 8 + a * 4 + c, c * 6 + b * 2 + a, a * 12 + b * 4 + c]
+    for to, of in itertools.product(orders, repeat=2):
+        after = ops.SINK(y.index(to).store(x.index(of)).end(a, b, c))
+        if to is of:
+            assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+        else:
+            with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel"):
+                arranged(before, after, GENERIC_CPU, {})
 
 
 def test_a_wrong_copy_into_local_memory() -> None:

@@ -168,6 +168,27 @@ def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
     assert {row.check for row in report.rows} == set(Check)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "more"),
+    [
+        ((16, 8, 16), []),
+        ((16, 16, 16), []),
+        ((32, 24, 32), []),
+        ((16, 32, 16), [porism.Local("r1_0", 2)]),
+        ((32, 16, 48), [porism.Local("r0_0", 2), porism.Local("r1_0", 2)]),
+    ],
+)
+def test_tiles_of_tensor_cores_count_in_an_order_of_their_own(
+    sizes: tuple[int, int, int], more: list[Action]
+) -> None:
+    case = product_case(*sizes, f16, f32)
+    changed = apply_all(case.kernel, [TC("r0", "r1", "r2"), *more], H200)
+    report = kernel.arranged(case.kernel, changed, H200, {})
+    at_once = [row for row in report.rows if row.stage == "actions" and row.check is Check.INDEX]
+    assert {row.text.split("[")[0] for row in at_once} == {"p0", "p1", "p2"}
+    assert all(row.how is not How.OPEN for row in at_once), str(report)
+
+
 # -- without a solver ------------------------------------------------------------------------------
 
 

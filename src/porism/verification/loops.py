@@ -5,13 +5,15 @@ from the names that its parts have, and from sizes:
 
     r0 -> r0_0 * 4 + r0_1       split
     r0 -> r0_1 * 8 + r0_0       split the other way
+    r0 -> r0_0 * 8 + r0_3 * 2 + r0_1    in more than two parts, in any order
     r0, r1 -> r0 // 8, r0 % 8   merged
     r0 -> r0 + 2                shortened
     r0 -> r0, where r0 < 10     lengthened
     r0 -> min(r0_0 * 8, 5) + r0_1, where that is at least r0_0 * 8     split, the last part early
 
 A wrong guess cannot make a wrong stage look right: each is a one-to-one map between iterations, and
-accesses are compared under it. Where several guesses are possible, all are tried.
+accesses are compared under it. Where several guesses are possible, many are tried, those first that
+differ least from the likeliest.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from porism.ir.walk import toposort
 MOST_GUESSES: Final = 256
 LONGEST_SHIFT: Final = 64
 """Starts of a shortened range that are tried."""
+MOST_ORDERED: Final = 4
+"""Parts of a range of which all orders are tried, and not two only."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class _Part:
     cut: tuple[tuple[UOp, int, int], ...] = ()
 
 
+_Option = tuple[UOp, _Part]
+"""A range of before, and what it may have become."""
+
+
 def ranges_in(kernel: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op is ops.RANGE]
 
@@ -66,7 +74,7 @@ def guesses(before: UOp, after: UOp) -> Iterator[Guess]:
     if not gone or not come:
         yield Guess(renamed)
         return
-    options: list[list[tuple[UOp, _Part]]] = []
+    options: list[list[_Option]] = []
     merged = dict(_merges(gone, come))
     for r in gone:
         if r in merged:
@@ -75,13 +83,29 @@ def guesses(before: UOp, after: UOp) -> Iterator[Guess]:
             found = [(r, part) for part in _becomes(r, come)]
             if found:
                 options.append(found)
-    for chosen in itertools.islice(itertools.product(*options), MOST_GUESSES):
+    for chosen in itertools.islice(_likeliest_first(options), MOST_GUESSES):
         yield Guess(
             {r: part.value for r, part in chosen} | renamed,
             {r: part.inside for r, part in chosen if part.inside is not None},
             {r: part.once for r, part in chosen if part.once is not None},
             tuple(c for _, part in chosen for c in part.cut),
         )
+
+
+def _likeliest_first(options: Sequence[Sequence[_Option]]) -> Iterator[tuple[_Option, ...]]:
+    """One of each list, in all ways; those first that take the early ones of all lists."""
+
+    def chosen(at: int, steps: int) -> Iterator[tuple[_Option, ...]]:
+        if at == len(options):
+            yield ()
+            return
+        most = sum(len(each) - 1 for each in options[at + 1 :])
+        for k in range(max(steps - most, 0), min(steps, len(options[at]) - 1) + 1):
+            for rest in chosen(at + 1, steps - k):
+                yield (options[at][k], *rest)
+
+    for steps in range(sum(len(each) - 1 for each in options) + 1):
+        yield from chosen(0, steps)
 
 
 def _renamed(before: UOp, after: UOp) -> dict[UOp, UOp]:
@@ -162,7 +186,7 @@ def _overlapping(axis: tuple[int, ...], size: int, parts: Sequence[UOp]) -> Iter
 
 
 def _sums(axis: tuple[int, ...], parts: Sequence[UOp]) -> Iterator[tuple[UOp, int]]:
-    """The numbers that parts of a range make up, in either order at each level."""
+    """The numbers that parts of a range make up, in any order at each level."""
     if len(parts) == 1:
         yield parts[0], _size(parts[0]) or 1
         return
@@ -177,12 +201,16 @@ def _sums(axis: tuple[int, ...], parts: Sequence[UOp]) -> Iterator[tuple[UOp, in
         for place, group in groups.items()
     ]
     for chosen in itertools.product(*inner):
-        for order in dict.fromkeys((chosen, chosen[::-1])):
+        for order in dict.fromkeys((chosen, chosen[::-1], *_orders(chosen))):
             value, total = order[-1]
             for part, count in order[-2::-1]:
                 value = UOp(ops.ADD, None, (_raw(ops.MUL, part, total), value))
                 total *= count
             yield value, total
+
+
+def _orders(parts: tuple[tuple[UOp, int], ...]) -> Iterator[tuple[tuple[UOp, int], ...]]:
+    return itertools.permutations(parts) if len(parts) <= MOST_ORDERED else iter(())
 
 
 def _raw(op: ops.Op, a: UOp, number: int) -> UOp:

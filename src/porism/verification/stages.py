@@ -201,11 +201,12 @@ class _Pairing:
                 if taken is not None:
                     row.setdefault(taken, []).append(copy)
         for access in fresh:
-            row = self.table.get((access.buffer, access.store), {})
+            known = self.table.get((access.buffer, access.store))
             taken = self._taken(access, {}, then=False)
-            copies = [] if taken is None else row.get(taken, [])
+            copies = [] if taken is None or known is None else known.get(taken, [])
             self.pairs.append((access, copies))
-            self.missed += not copies and taken is not None
+            # Memory that is new here has no accesses of before, whatever the guess is.
+            self.missed += not copies and taken is not None and known is not None
 
     def _copies(self, access: Access) -> Iterator[_Copy]:
         own = {r for root in access.roots() for r in root.ranges}
