@@ -94,6 +94,16 @@ def test_stores_at_indices_are_compared_with_the_reduction(name: str) -> None:
     assert all(row.how is How.PROVED for row in rows), str(report)
 
 
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("step", [2, 3, -1, -2])
+def test_elements_between_those_that_are_wanted_are_no_accesses(size: int, step: int) -> None:
+    """Lanes with a distance come out of wide loads, of which not all lanes are taken."""
+    x = porism.asarray(np.arange(size * size, dtype=np.int32).reshape(size, size))
+    for y in (x[:, ::step], x[::step].permute_dims((1, 0)), x.permute_dims((1, 0))[:, ::step]):
+        report = porism.verify(y)
+        assert report.counts[How.OPEN] == 0
+
+
 def test_nothing_to_compile_is_nothing_to_verify() -> None:
     assert porism.verify(porism.asarray([1.0])).rows == ()
     with pytest.raises(porism.base.errors.PorismError, match="a float is not compiled"):

@@ -7,7 +7,7 @@ stage must keep: `WHERE(c, x[i], 0)` and `x[WHERE(c, i, INVALID)]` read the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +60,11 @@ class Access:
         lane = self.lane or self.beyond
         by = f" through {self.copied.read.text}" if self.copied else ""
         return f"{shown}[{show(self.at, limit=200)}{where}]{f' in lane {lane}' * bool(lane)}{by}"
+
+    @property
+    def number(self) -> tuple[UOp, int]:
+        """Which lane of which access it is."""
+        return self.node, self.lane + self.beyond
 
     def ranges(self) -> set[UOp]:
         """The ranges that its place depends on."""
@@ -153,7 +158,7 @@ def _one_index(node: UOp) -> bool:
 
 def _lanes(node: UOp, buffer: Buffer, store: bool, needs: Needs) -> list[Access]:
     at, *gates = node.src[1:]
-    count = 1 if node.dtype.kind is Kind.POINTER else node.dtype.count
+    count = _count(node)
     size = base_of(node).dtype.size
     return [
         Access(
@@ -218,6 +223,45 @@ def taken_apart(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, UOp] | N
         found[r] = UOp(ops.IDIV, None, (number, size))
         number = UOp(ops.MOD, None, (number, size))
     return found
+
+
+# -- lanes -----------------------------------------------------------------------------------------
+
+
+def idle_lanes(kernel: UOp) -> set[tuple[UOp, int]]:
+    """The lanes of wide reads that nobody takes: elements between those that are wanted.
+
+    Every second element comes out of wide loads. What lies between is read, so that it has to be
+    inside of its buffer, but it is no access of the program.
+    """
+    order = toposort(kernel)
+    if not any(n.op is ops.GEP and n.src[0].dtype.count > 1 for n in order):
+        return set()
+    taken: dict[UOp, set[int]] = {}
+    for node in reversed(order):
+        own = taken.get(node, set())
+        before = 0
+        for s in node.src:
+            count = _count(s)
+            lanes: Iterable[int] = range(count)
+            if node.op is ops.GEP:
+                lanes = [node.arg[k] for k in own]
+            elif node.op is ops.CAT:
+                lanes = [k - before for k in own if before <= k < before + count]
+                before += count
+            elif _lane_by_lane(node) and count == _count(node):
+                lanes = own
+            taken.setdefault(s, set()).update(lanes)
+    reads = (n for n in order if n.op is ops.INDEX and _count(n) > 1)
+    return {(n, k) for n in reads for k in range(_count(n)) if k not in taken[n]}
+
+
+def _lane_by_lane(node: UOp) -> bool:
+    return node.op.elementwise or node.op in (ops.LOAD, ops.CAST, ops.BITCAST)
+
+
+def _count(node: UOp) -> int:
+    return 1 if node.dtype.kind is Kind.POINTER else node.dtype.count
 
 
 # -- needs -----------------------------------------------------------------------------------------

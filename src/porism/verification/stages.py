@@ -20,7 +20,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
-from porism.verification.accesses import Access, accesses
+from porism.verification.accesses import Access, accesses, idle_lanes
 from porism.verification.claims import Answer, Claim, decide, symbols_of
 from porism.verification.loops import Guess, guesses, ranges_in
 from porism.verification.points import Points
@@ -87,7 +87,8 @@ def compared(before: UOp, after: UOp, *, needs: bool) -> Iterator[Compared]:
     """Every access that is new after a stage, compared with those before."""
     old, new = accesses(before, needs=needs), accesses(after, needs=needs)
     known, still = set(old), set(new)
-    fresh = [a for a in new if a not in known]
+    idle = idle_lanes(after)
+    fresh = [a for a in new if a not in known and a.number not in idle]
     spread = _fragments(after) if not _fragments(before) else set()
     for access in (a for a in fresh if a.node in spread):
         yield Compared(access, None, Answer(How.OPEN, FRAGMENTS))
