@@ -137,6 +137,25 @@ def test_a_loop_in_three_parts_that_count_differently_for_reads_and_writes() -> 
                 arranged(before, after, GENERIC_CPU, {})
 
 
+@pytest.mark.parametrize("shift", [0, 1, 4])
+def test_a_kept_sum_that_is_read_elsewhere(shift: int) -> None:
+    """The loops behind a tile are those that the index of the kept sum says."""
+    i, j, k, a, b = (UOp.range(n, number) for number, n in enumerate((8, 4, 4, 8, 4)))
+    y, x, z = (UOp(ops.PARAM, f32.pointer(size=32), (), n) for n in range(3))
+    whole = ops.REDUCE(x.index((i + k) % 8 * 4 + j), k, arg=ops.ADD)
+    before = ops.SINK(y.index(i * 4 + j).store(whole * z.index(i * 4 + j)).end(i, j))
+    memory = UOp(ops.DEFINE_LOCAL, f32.pointer(Space.LOCAL, 32), (), 0)
+    kept = memory.index(i * 4 + j).store(whole).end(i, j)
+    at = a * 4 + b
+    again = memory.after(kept).index((at + shift) % 32 if shift else at)
+    after = ops.SINK(y.index(at).store(again * z.index(at)).end(a, b))
+    if shift:
+        with pytest.raises(VerifyError):
+            arranged(before, after, GENERIC_CPU, {})
+    else:
+        assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+
+
 def test_a_wrong_copy_into_local_memory() -> None:
     """What is read through local memory is compared with what was read before."""
     i, j, k = UOp.range(8, 0), UOp.range(4, 1), UOp.range(4, 2)

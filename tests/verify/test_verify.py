@@ -48,6 +48,13 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "strided convolution": lambda: porism.conv2d(
         some(2, 4, 9, 9), some(8, 4, 3, 3), padding=1, stride=2
     ),
+    "convolution in flat tiles": lambda: porism.conv2d(
+        some(1, 32, 28, 28), some(40, 32, 3, 3), padding=1, stride=2
+    ),
+    "convolution of large windows": lambda: porism.conv2d(
+        some(1, 3, 112, 112), some(16, 3, 7, 7), padding=3, stride=2
+    ),
+    "matmul and what follows": lambda: porism.tanh(some(160, 256) @ some(256, 192) + some(192)),
     "softmax": lambda: some(64, 100).softmax(),
     "attention": lambda: porism.scaled_dot_product_attention(*[some(1, 4, 32, 16)] * 3),
     "cumulative sum": lambda: some(8, 100).cumsum(axis=1),
@@ -156,6 +163,15 @@ ACTIONS: dict[str, list[Action]] = {
     "swapped": [porism.Swap("r0", "r1"), porism.Upcast("r1", 8)],
     "split twice": [porism.Upcast("r1", 16), porism.Upcast("r1_0", 2)],
     "staged": [porism.Upcast("r1", 16), porism.Stage(2, ("r2", "r1_1"))],
+    "merged": [porism.Merge("r0", "r1"), porism.Upcast("r3", 16)],
+    "covered twice": [
+        porism.Cover("r0", 5),
+        porism.Cover("r1", 24),
+        porism.Upcast("r1_1", 24),
+        porism.Upcast("r0_1", 5),
+        porism.Move("r1_0", "r0_0"),
+        porism.Stage(2, ("r2", "r1_1_1")),
+    ],
     "staged and padded": [porism.PadTo("r0", 8), porism.Stage(1, ("r0", "r2"))],
 }
 
@@ -164,6 +180,16 @@ ACTIONS: dict[str, list[Action]] = {
 def test_kernels_after_actions(name: str) -> None:
     (found,) = porism.kernels(some(12, 32) @ some(32, 64))
     report = porism.opt(found, ACTIONS[name]).verify()
+    assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
+
+
+def test_a_finished_tile() -> None:
+    """What follows the sums has loops of its own, and reads kept sums by them."""
+    (found,) = porism.kernels(porism.exp(some(13, 32) @ some(32, 64)) * some(64))
+    tile = [porism.Cover("r0", 4), porism.Upcast("r0_1", 4), porism.Upcast("r1", 32)]
+    changed = porism.opt(found, [*tile, porism.Finish(16), porism.Thread("r0_0")])
+    assert changed.check() < 1e-6
+    report = changed.verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
 
 

@@ -194,9 +194,12 @@ def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
             continue
         around = set(read.node.src[0].ranges)
         loops = [r for r in toposort(place.src[1], element) if r.op is ops.RANGE]
-        meaning = taken_apart(place.src[1], [r for r in loops if r not in around], read.at)
+        loops = [r for r in loops if r not in around]
+        meaning = taken_apart(place.src[1], loops, read.at)
         buffer = buffer_of(element)
         if meaning is None or buffer is None or not _one_index(element):
+            continue
+        if not _each_elsewhere(place.src[1], loops):
             continue
         copied = Copied(read, place.src[1], meaning)
         at, *own = element.src[1:]
@@ -204,6 +207,18 @@ def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
             element, buffer, base_of(element).dtype.size, at, 0, 0,
             tuple((gate, 0) for gate in (*own, *gates)), False, read.needs, copied,
         )  # fmt: skip
+
+
+def _each_elsewhere(total: UOp, loops: Sequence[UOp]) -> bool:
+    """Whether no iteration overwrites what another has written; masks are taken to see to it."""
+    if total.op is ops.WHERE and total.src[2].op is ops.INVALID:
+        return True
+    reach = 0
+    for step, last in sorted((stride(total, r) or 0, int(r.vmax)) for r in loops):
+        if last and step <= reach:
+            return False
+        reach += step * last
+    return True
 
 
 def taken_apart(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, UOp] | None:
@@ -318,7 +333,17 @@ def _written(store: UOp, pure: set[UOp]) -> Needs:
 
 
 def _under(needs: Needs, condition: UOp, holds: bool) -> Needs:
-    return frozenset(need | {(condition, holds)} for need in needs)
+    parts = list(_parts(condition, holds))
+    return frozenset(need.union(parts) for need in needs)
+
+
+def _parts(condition: UOp, holds: bool) -> Iterator[tuple[UOp, bool]]:
+    """Conditions that hold together where one does, each about as few loops as can be."""
+    if condition.op is (ops.AND if holds else ops.OR):
+        for s in condition.src:
+            yield from _parts(s, holds)
+    else:
+        yield condition, holds
 
 
 def _either(a: Needs, b: Needs) -> Needs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from porism.base.errors import VerifyError
@@ -19,9 +19,11 @@ from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.levels import KERNEL, THREADS, WORDS, Level
 from porism.ir.node import UOp
+from porism.optimize import heuristic
+from porism.optimize.actions import Action
 from porism.pipeline import to_lines, to_schedule, watched
 from porism.schedule.listing import listing
-from porism.verification import claims, places, scattering, stages
+from porism.verification import claims, finished, places, scattering, stages
 from porism.verification.accesses import Access
 from porism.verification.claims import Answer
 from porism.verification.points import named
@@ -32,6 +34,9 @@ from porism.verification.sums import Sum, Sums
 
 MADE: Final = "kernels"
 """The stage that makes kernels."""
+
+ARRANGING: Final = "arrange loops"
+"""The stage that is a row of actions, each of which is compared for itself."""
 
 _FIX: Final = "this is a fault of Porism: report it with this message"
 
@@ -80,7 +85,7 @@ def lowered(
     arranged: bool = False,
 ) -> list[Row]:
     """The rows of a kernel from its loops to what a machine does."""
-    checking = _Checking(names)
+    checking = _Checking(names, target)
     checking.begin(kernel)
     with watched(checking.stage):
         to_lines(kernel, target, arranged=arranged)
@@ -88,12 +93,14 @@ def lowered(
     return checking.rows
 
 
-def arranged(before: UOp, after: UOp, target: Target, names: Names) -> Report:
+def arranged(
+    before: UOp, after: UOp, target: Target, names: Names, actions: Sequence[Action] = ()
+) -> Report:
     """The loops of a kernel before and after some actions, and what is compiled from there."""
     begin = time.perf_counter()
-    checking = _Checking(names)
+    checking = _Checking(names, target)
     checking.begin(before)
-    checking.stage("actions", KERNEL, after)
+    checking.actions("actions", after, actions)
     rows = [*checking.rows, *lowered(after, target, names=names, arranged=True)]
     return Report(tuple(rows), _note(), 1, time.perf_counter() - begin)
 
@@ -105,8 +112,9 @@ def _note() -> str:
 class _Checking:
     """One kernel on its way through the stages."""
 
-    def __init__(self, names: Names | None = None) -> None:
+    def __init__(self, names: Names | None = None, target: Target | None = None) -> None:
         self.names = names or {}
+        self.target = target
         self.rows: list[Row] = []
 
     def begin(self, kernel: UOp) -> None:
@@ -118,6 +126,26 @@ class _Checking:
 
     def stage(self, name: str, level: Level, kernel: UOp) -> None:
         """Compare a graph with the one before; to be given to `porism.pipeline.watched`."""
+        if name == ARRANGING and self.target is not None and kernel is not self.last:
+            self.actions(name, kernel, heuristic.chosen(self.last, self.target))
+        else:
+            self._stage(name, level, kernel)
+
+    def actions(self, name: str, kernel: UOp, actions: Sequence[Action]) -> None:
+        """Compare a graph with the one before, action by action.
+
+        What each does to loops can be guessed; what all of them do together, seldom.
+        """
+        assert self.target is not None
+        steps = [self.last]
+        for action in actions:
+            steps.append(action.apply(steps[-1], self.target))
+        if steps[-1] is kernel:
+            for step in steps[1:-1]:
+                self._stage(name, KERNEL, step)
+        self._stage(name, KERNEL, kernel)
+
+    def _stage(self, name: str, level: Level, kernel: UOp) -> None:
         if kernel is not self.last:
             found = self._compared(level, kernel)
             self._note(name, Check.INDEX, (self._index(name, c) for c in found))
@@ -126,9 +154,10 @@ class _Checking:
             self.loops, self.loops_name = kernel, name
 
     def _compared(self, level: Level, kernel: UOp) -> Iterator[Compared]:
-        scattered = scattering.compared(self.last, kernel)
-        if scattered is not None:
-            return iter(scattered)
+        for known in (scattering, finished):
+            found = known.compared(self.last, kernel)
+            if found is not None:
+                return iter(found)
         return stages.compared(self.last, kernel, needs=level in (KERNEL, THREADS))
 
     def ending(self, sizes: places.Sizes) -> None:

@@ -7,6 +7,7 @@ from the names that its parts have, and from sizes:
     r0 -> r0_1 * 8 + r0_0       split the other way
     r0 -> r0_0 * 8 + r0_3 * 2 + r0_1    in more than two parts, in any order
     r0, r1 -> r0 // 8, r0 % 8   merged
+    r0, r1 -> r2 // 8, r2 % 8   merged under a new name
     r0 -> r0 + 2                shortened
     r0 -> r0, where r0 < 10     lengthened
     r0 -> min(r0_0 * 8, 5) + r0_1, where that is at least r0_0 * 8     split, the last part early
@@ -74,6 +75,7 @@ def guesses(before: UOp, after: UOp) -> Iterator[Guess]:
     if not gone or not come:
         yield Guess(renamed)
         return
+    yield from _in_a_new_one(gone, come, renamed)
     options: list[list[_Option]] = []
     merged = dict(_merges(gone, come))
     for r in gone:
@@ -141,6 +143,21 @@ def _merges(gone: Sequence[UOp], come: Sequence[UOp]) -> Iterator[tuple[UOp, UOp
                 step //= count
                 value = _raw(ops.IDIV, whole, step) if step > 1 else whole
                 yield r, _raw(ops.MOD, value, count)
+
+
+def _in_a_new_one(
+    gone: Sequence[UOp], come: Sequence[UOp], renamed: Mapping[UOp, UOp]
+) -> Iterator[Guess]:
+    """Two ranges that have become one with a name of its own."""
+    if len(gone) != 2 or len(come) != 1 or any(r.arg[0] == come[0].arg[0] for r in gone):
+        return
+    sizes = [_size(r) for r in (*gone, *come)]
+    if None in sizes or sizes[2] != (sizes[0] or 0) * (sizes[1] or 0):
+        return
+    for outer, inner in itertools.permutations(gone):
+        count = _size(inner) or 1
+        meaning = {outer: _raw(ops.IDIV, come[0], count), inner: _raw(ops.MOD, come[0], count)}
+        yield Guess(meaning | dict(renamed))
 
 
 def _becomes(r: UOp, come: Sequence[UOp]) -> Iterator[_Part]:

@@ -129,9 +129,9 @@ def limits_of(access: Access, guess: Guess) -> tuple[list[UOp], list[UOp]]:
     """What holds in the iterations that there were before: of the ranges of an access, of others.
 
     Beyond the end of a range of its own it must not matter; beyond that of another range there is
-    nothing to compare it with.
+    nothing to compare it with. Nor is there in local memory, which may have room for more.
     """
-    own = access.ranges()
+    own = access.ranges() if access.buffer[0] != ops.DEFINE_LOCAL.name else set()
     inner = [condition for r, condition in guess.inside.items() if r in own]
     outer = [condition for r, condition in guess.inside.items() if r not in own]
     for r, condition in guess.once.items():
