@@ -87,11 +87,27 @@ def boxes(dtype: DType, name: str, seed: random.Random) -> Iterator[Box]:
 DTYPES: Final = (dtypes.index, dtypes.i8, dtypes.u8, dtypes.boolean)
 
 
+FLOAT_OPS: Final = (
+    *(
+        ops.SQRT,
+        ops.EXP,
+        ops.EXP2,
+        ops.EXPM1,
+        ops.LOG2,
+        ops.SIN,
+        ops.RECIPROCAL,
+        ops.FDIV,
+        ops.LDEXP,
+    ),
+    ops.THREEFRY,
+)
+
+
 def accepts(op: Op, dtype: DType) -> bool:
     """Whether the op works on such operands."""
     if dtype.kind is Kind.BOOL:
         return op in (*graphs.arithmetic_ops(dtype), ops.LT, ops.LE, ops.GT, ops.GE, ops.EQ, ops.NE)
-    return op not in (ops.SQRT, ops.EXP2, ops.LOG2, ops.SIN, ops.RECIPROCAL, ops.FDIV, ops.THREEFRY)
+    return op not in FLOAT_OPS
 
 
 ELEMENTWISE: Final = [

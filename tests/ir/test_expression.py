@@ -105,6 +105,12 @@ def test_repr_shows_op_and_dtype() -> None:
     assert repr(make(ops.ADD, A, B)) == "UOp(ADD index a + b)"
 
 
+def test_repr_of_a_size_with_a_bound_variable() -> None:
+    """Which users meet in shapes."""
+    n = ops.BIND(A, UOp.const(dtypes.index, 3))
+    assert (repr(n), repr(make(ops.ADD, n, n))) == ("a=3", "a + a")
+
+
 # -- reading the text with Python's own parser -----------------------------------------------------
 
 SYMBOLS: Final[dict[type[ast.AST], str]] = {

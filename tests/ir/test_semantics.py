@@ -88,9 +88,9 @@ BINARY: Final = tuple(binary_oracles(8))
 
 
 def test_every_meaning_has_an_oracle() -> None:
-    unary_floats = {ops.SQRT, ops.EXP2, ops.LOG2, ops.SIN, ops.RECIPROCAL}
+    unary_floats = {ops.SQRT, ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.RECIPROCAL}
     roundings = {ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND}
-    others = {ops.NEG, ops.NOT, ops.FDIV, ops.WHERE, ops.MULACC, ops.THREEFRY}
+    others = {ops.NEG, ops.NOT, ops.FDIV, ops.LDEXP, ops.WHERE, ops.MULACC, ops.THREEFRY}
     tested = {*BINARY, *unary_floats, *roundings, *others}
     assert tested == {op for op in ops.table() if op.meaning is not None}
     assert tested == {op for op in ops.table() if op.elementwise}
@@ -300,7 +300,13 @@ def test_special_values(dtype: DType) -> None:
     assert same(run(ops.SQRT, -0.0), -0.0)
     assert same(run(ops.SQRT, -1.0), math.nan)
     assert same(run(ops.SQRT, 4.0), 2.0)
+    assert same(run(ops.EXP, 0.0), 1.0)
     assert same(run(ops.EXP2, 3.0), 8.0)
+    assert same(run(ops.LDEXP, 1.5, 2.0), 6.0)
+    assert same(run(ops.LDEXP, 8.0, -1.5), 2.0)
+    assert same(run(ops.LDEXP, -0.0, 1.0), -0.0)
+    assert same(run(ops.LDEXP, 1.0, math.nan), math.nan)
+    assert same(run(ops.LDEXP, math.nan, 1.0), math.nan)
     assert same(run(ops.LOG2, 8.0), 3.0)
     assert same(run(ops.LOG2, -1.0), math.nan)
     assert same(run(ops.SIN, 0.0), 0.0)
@@ -345,12 +351,16 @@ def test_whole_numbers(dtype: DType) -> None:
     assert math.copysign(1, float(apply(ops.CEIL, dtype, x)[3])) == -1
 
 
-@pytest.mark.parametrize("op", [ops.EXP2, ops.LOG2, ops.SIN, ops.SQRT, ops.RECIPROCAL])
+@pytest.mark.parametrize(
+    "op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.SQRT, ops.RECIPROCAL]
+)
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.f32, dtypes.bf16], ids=str)
 def test_functions_are_within_half_an_ulp(op: Op, dtype: DType) -> None:
     """A double is exact enough to decide all but a few of these."""
     functions: dict[Op, Callable[[float], float]] = {
+        ops.EXP: math.exp,
         ops.EXP2: lambda v: 2.0**v,
+        ops.EXPM1: math.expm1,
         ops.LOG2: math.log2,
         ops.SIN: math.sin,
         ops.SQRT: math.sqrt,

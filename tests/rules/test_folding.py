@@ -27,10 +27,19 @@ INTEGERS = [t for t in dtypes.scalars() if t.is_integer]
 FLOATS = [t for t in dtypes.scalars() if t.is_float]
 FLOAT_VALUES = (0.0, -0.0, 1.0, -1.5, 0.1, 3.0, math.inf, -math.inf, math.nan, 240.0, 1e-3)
 
+
+def ldexp(x: float, n: float) -> float:
+    if not math.isfinite(n):
+        power = 0.0 if n < 0 else n
+        return power if math.isnan(x) else x * power
+    return float(np.ldexp(x, math.floor(n)))
+
+
 # On f64 these are exact or rounded once; a second rounding, to a shorter type, does no harm then.
 FLOAT_OPS: dict[Op, Callable[..., Any]] = {
-    ops.NEG: np.negative, ops.SQRT: np.sqrt, ops.EXP2: np.exp2, ops.LOG2: np.log2, ops.SIN: np.sin,
-    ops.RECIPROCAL: np.reciprocal, ops.TRUNC: np.trunc, ops.FLOOR: np.floor, ops.CEIL: np.ceil,
+    ops.NEG: np.negative, ops.SQRT: np.sqrt, ops.EXP: np.exp, ops.EXP2: np.exp2,
+    ops.EXPM1: np.expm1, ops.LOG2: np.log2, ops.SIN: np.sin, ops.RECIPROCAL: np.reciprocal,
+    ops.TRUNC: np.trunc, ops.FLOOR: np.floor, ops.CEIL: np.ceil, ops.LDEXP: ldexp,
     ops.ROUND: np.rint, ops.ADD: np.add, ops.SUB: np.subtract, ops.MUL: np.multiply,
     ops.FDIV: np.divide, ops.MAX: np.maximum, ops.MIN: np.minimum, ops.POW: np.power,
 }  # fmt: skip
@@ -150,6 +159,20 @@ def test_vectors_lane_by_lane() -> None:
     assert ops.NEG(a).arg == (-1, -2, -100, -128)
     # exactly the operands: no rule puts i8 in order, and both orders fold
     assert ops.SUB(two, a).arg == (1, 0, -98, -126)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_in_lanes_are_those_of_scalars(dtype: DType) -> None:
+    numbers = values(dtype)
+    vector = UOp(ops.VCONST, dtype.vec(len(numbers)), (), numbers)
+    for op in (op for op in INTEGER_OPS if op.arity <= 2 and op not in (ops.SHL, ops.SHR)):
+        for other in [n for n in numbers if n > 0] if op.arity == 2 else [None]:
+            rest = [] if other is None else [UOp.const(vector.dtype, other)]
+            made = op(vector, *rest)
+            lanes = made.arg if made.op is ops.VCONST else (made.arg,) * len(numbers)
+            given = [] if other is None else [other]
+            assert made.op in (ops.CONST, ops.VCONST)
+            assert list(lanes) == [folded(op, dtype, n, *given) for n in numbers]
 
 
 def test_a_vector_of_equal_lanes_is_one_constant() -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from porism.base.errors import TypeMismatch
 from porism.base.forking import held_while_forking
+from porism.base.members import quick
 
 Scalar = bool | int | float
 """A Python value that a constant can hold."""
@@ -31,6 +32,7 @@ MOST_ELEMENTS: Final = 10**20
 """Vectors and pointers stay below these, so that every name can be read back."""
 
 
+@quick
 class Kind(enum.Enum):
     """What sort of values a dtype has."""
 
@@ -44,6 +46,7 @@ class Kind(enum.Enum):
     SCHEMA = "schema"
 
 
+@quick
 class Theory(enum.Enum):
     """Which laws of arithmetic hold: the mathematics a rule is proved in."""
 
@@ -54,6 +57,7 @@ class Theory(enum.Enum):
     STRUCTURE = "structure"  # memory, loops, vectors: meaning given by the evaluator
 
 
+@quick
 class Space(enum.Enum):
     """Where a pointer points to."""
 

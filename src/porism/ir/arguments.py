@@ -91,11 +91,12 @@ def key(arg: Any) -> Any:
         return (float, "nan" if arg != arg else arg.hex())
     if kind is bool:
         return (bool, arg)
-    if kind is tuple:
-        for a in arg:
-            if type(a) in (float, bool, tuple):
-                return tuple([key(a) for a in arg])
+    if kind is tuple and not _MARKED.isdisjoint(map(type, arg)):
+        return tuple([key(a) for a in arg])
     return arg
+
+
+_MARKED: Final = frozenset({float, bool, tuple})
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import enum
 
+from porism.base.members import quick
 
+
+@quick
 class Axis(enum.Enum):
     """The kind of a range."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from porism.base.dtypes import INFINITY, DType
 from porism.ir import ops, stable
-from porism.ir.node import UOp, _Draft
+from porism.ir.draft import Draft
+from porism.ir.node import UOp
 
 
 def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) -> UOp:
@@ -19,7 +20,7 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) ->
     >>> node.op.name, node.arg, node.shaped
     ('BUFFER', (7, 'cpu'), False)
     """
-    node = _Draft()
+    node = Draft()
     node.op = ops.BUFFER
     node.dtype = dtype
     node.src = dims
@@ -31,5 +32,6 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) ->
     node.order = hash((ops.BUFFER.code, number)) & stable.MASK
     node.shaped = bool(dims)
     node.on_memory = True
+    node.ranges = ()
     node.__class__ = UOp
     return node  # type: ignore[return-value]

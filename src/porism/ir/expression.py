@@ -8,9 +8,12 @@ shared makes a difference to the time this takes.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from porism.base.dtypes import index
 from porism.ir import arguments, ops
 from porism.ir.ops import Op
 
@@ -62,6 +65,25 @@ def show(node: UOp, limit: int = 500, names: Mapping[UOp, str] | None = None) ->
         if len(text) <= limit:
             return text
     return text[: limit - 1] + ELISION if limit > 0 else ""
+
+
+def size_text(node: UOp) -> str | None:
+    """A size as people write it, with variables that have a value by their names; None of others.
+
+    >>> from porism.ir.node import UOp
+    >>> n = ops.BIND(UOp.variable("n", 1, 8), UOp.const(index, 5))
+    >>> size_text(n), size_text(n * 2 - 1)
+    ('n=5', 'n * 2 - 1')
+    """
+    if node.dtype is not index:
+        return None
+    if node.op is ops.BIND:
+        return f"{node.src[0].arg[0]}={show(node.src[1], limit=40)}"
+    text = show(node, limit=200)
+    return _BOUND.sub(r"\1", text).replace(" + -", " - ") if "BIND(" in text else None
+
+
+_BOUND: Final = re.compile(r"BIND\((\w+), \d+\)")
 
 
 def _write(node: UOp, limit: int, depth: int, names: Mapping[UOp, str]) -> str:
@@ -123,13 +145,23 @@ def _operands(own: int) -> tuple[int, int]:
     return own, own + 1
 
 
+@functools.lru_cache(maxsize=10_000)
+def name_of_axis(axis: tuple[int, ...]) -> str:
+    """What a range on this axis is called.
+
+    >>> name_of_axis((3, 0, 1))
+    'r3_0_1'
+    """
+    return "r" + "_".join(str(i).replace("-", "m") for i in axis)
+
+
 def _leaf(node: UOp) -> str | None:
     """The text of a node that shows no sources."""
     op, arg = node.op, node.arg
     if op is ops.CONST:
         return str(arg) if isinstance(arg, bool) else arguments.to_text(arg)
     if op is ops.RANGE:
-        return "r" + "_".join(str(i).replace("-", "m") for i in arg[0])
+        return name_of_axis(arg[0])
     if op is ops.VARIABLE:
         return str(arg[0])
     if op is ops.SPECIAL or op is ops.HOLE:

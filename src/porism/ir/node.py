@@ -14,6 +14,7 @@ memory goes back as soon as the last tensor that needs it is gone.
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from typing import Any, Final, NoReturn
@@ -24,9 +25,10 @@ from porism.base.errors import TypeMismatch
 from porism.base.forking import held_while_forking
 from porism.ir import arguments, operators, ops, residues, stable
 from porism.ir.axis import Axis
-from porism.ir.bounds import Bound
 from porism.ir.dispatch import signature_of, slot_of
+from porism.ir.draft import Draft
 from porism.ir.ops import ANY_NUMBER, Op
+from porism.ir.scope import in_order, left_open, united
 from porism.ir.shaped import is_on_memory, is_shaped
 from porism.ir.signatures import Misfit
 
@@ -36,42 +38,7 @@ _INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
 _BOOL_SLOT: Final = dtypes.boolean.slot
 
 
-class _Draft:
-    """A node being made; it becomes a UOp, which cannot be changed."""
-
-    __slots__ = (
-        "__weakref__",
-        "_key",
-        "_ranges",
-        "_residue",
-        "_shape",
-        "arg",
-        "dtype",
-        "on_memory",
-        "op",
-        "order",
-        "shaped",
-        "src",
-        "vmax",
-        "vmin",
-    )
-
-    op: Op
-    dtype: DType
-    src: tuple[UOp, ...]
-    arg: Any
-    vmin: Bound
-    vmax: Bound
-    order: int
-    shaped: bool  # a tensor with dims, and not the value of one iteration
-    on_memory: bool  # there is a BUFFER below it, or it is one
-    _key: bytes
-    _ranges: tuple[UOp, ...]
-    _residue: residues.Residue
-    _shape: tuple[UOp, ...] | None
-
-
-class UOp(_Draft, operators.Operators):
+class UOp(Draft, operators.Operators):
     """One operation on other nodes.
 
     >>> i = UOp.variable("i", 0, 9)
@@ -102,9 +69,9 @@ class UOp(_Draft, operators.Operators):
         raise TypeError("nodes are not pickled; use porism.ir.text to write and read graphs")
 
     def __repr__(self) -> str:
-        from porism.ir.expression import show
+        from porism.ir.expression import show, size_text
 
-        return f"UOp({self.op.name} {self.dtype} {show(self, limit=120)})"
+        return size_text(self) or f"UOp({self.op.name} {self.dtype} {show(self, limit=120)})"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -216,16 +183,6 @@ class UOp(_Draft, operators.Operators):
         except AttributeError:
             return residues.of(self)
 
-    @property
-    def ranges(self) -> tuple[UOp, ...]:
-        """The ranges in scope: those that the value depends on and that no END or REDUCE closed."""
-        try:
-            return self._ranges
-        except AttributeError:
-            from porism.ir.walk import ranges_of
-
-            return ranges_of(self)
-
     # -- operators; those on two values are in operators.py ----------------------------------------
 
     def __neg__(self) -> UOp:
@@ -241,15 +198,16 @@ lock = held_while_forking(threading.Lock())
 careful = not getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether a node may only be added under the lock, as while a sweep takes nodes out of the tables.
 
-Otherwise `binary` adds a node with one `setdefault`. Under the global interpreter lock no other
-thread runs between its look at this flag and the end of that call, so two threads that make the
-same node get the same object. Without that lock every addition takes ours.
+Otherwise a node is added with one `setdefault`. Under the global interpreter lock no other thread
+runs between the look at this flag and at the raw nodes and the end of that call, as keys are hashed
+without a call of Python's; so two threads that make the same node get the same object. Without that
+lock every addition takes ours.
 """
 
 
-def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> UOp:
     """A new node, with all that is known of it; not in any table yet."""
-    node = _Draft()
+    node = Draft()
     node.op = op
     node.dtype = dtype
     node.src = src
@@ -259,15 +217,61 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
         node.vmin, node.vmax = op.bounds(dtype, src, arg)
     else:
         node.vmin, node.vmax = _ANYTHING
-    node.order = stable.order(op, dtype, src, arg)
-    node.shaped = is_shaped(op, src)
-    node.on_memory = op is ops.BUFFER or is_on_memory(src)
+    node.order = stable.order(op, dtype, src, arg, key)
+    on_shapes = on_memory = False
+    ranges: tuple[UOp, ...] = ()
+    for s in src:
+        if s.shaped:
+            on_shapes = True
+        if s.on_memory:
+            on_memory = True
+        others = s.ranges
+        if others is not ranges and others:
+            ranges = united(ranges, others) if ranges else others
+    node.shaped = is_shaped(op, src, on_shapes)
+    node.on_memory = on_memory or op is ops.BUFFER
+    node.ranges = left_open(op, src, ranges) if ranges else ranges
     node.__class__ = UOp
+    if op is ops.RANGE:
+        _set_ranges(node, in_order((*ranges, node)))  # type: ignore[arg-type]
     return node  # type: ignore[return-value]
 
 
+_set_ranges: Final = vars(Draft)["ranges"].__set__
+
+
+_BY_MORE_THAN_TYPES: Final = frozenset(
+    {op for op in ops.table() if op.group is ops.LEAF} | {ops.ENDIF, ops.CALL}
+)
+"""Ops that do not only ask for the types of their sources, or that have many arguments."""
+_MOST_TYPED: Final = 10_000
+_MOST_SOURCES: Final = 64
+
+
 def checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
-    """The dtype of a node that is about to be made, or an error that says what does not fit."""
+    """The dtype of a node that is about to be made, or an error that says what does not fit.
+
+    What fitted once is remembered by the types of the sources.
+    """
+    if op in _BY_MORE_THAN_TYPES or len(src) > _MOST_SOURCES:
+        return _checked(op, dtype, src, arg)
+    try:
+        key = (dtype, arguments.key(arg), *map(_dtype_of, src))
+        found: DType | None = op.typed.get(key)
+    except (AttributeError, TypeError):  # a source is no node, or the argument none that may be
+        return _checked(op, dtype, src, arg)
+    if found is None:
+        found = _checked(op, dtype, src, arg)
+        if len(op.typed) >= _MOST_TYPED:
+            op.typed.clear()
+        op.typed[key] = found
+    return found
+
+
+_dtype_of: Final = operator.attrgetter("dtype")
+
+
+def _checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
     try:
         if len(src) != op.arity and (op.arity != ANY_NUMBER or len(src) < op.least):
             many = f"at least {op.least}" if op.arity == ANY_NUMBER else f"{op.arity}"
@@ -318,7 +322,7 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
         found = op.raw.get(key)
         if found is not None:
             return found
-    new = _create(op, dtype, src, arg)
+    new = _create(op, dtype, src, arg, key)
     with lock:
         if new.on_memory:
             return op.loose.setdefault(key, new)
@@ -349,15 +353,15 @@ small_constants: dict[tuple[DType, int], UOp] = {}
 
 def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
     """The node with this key, which no rule rewrites."""
-    with lock:
-        found = op.nodes.get(key)
-        if found is None:
-            found = op.raw.pop(key, None) if op.raw else None
-            if found is None:
-                found = _create(op, dtype, src, arg)
-            table = op.loose if found.on_memory else op.nodes
-            found = table.setdefault(key, found)
-        return found
+    found = op.nodes.get(key)
+    return _added(op, key, dtype, src, arg) if found is None else found
+
+
+def _added(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    new = _create(op, dtype, src, arg, key)
+    if new.on_memory or careful or (op.raw and key in op.raw):
+        return _add_carefully(op, key, new)
+    return op.nodes.setdefault(key, new)
 
 
 def binary(op: Op, a: UOp, b: UOp) -> UOp:
@@ -400,7 +404,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
                 if not on_memory:
                     op.nodes[src] = found
                 return found
-    node = _Draft()
+    node = Draft()
     node.op = op
     node.dtype = dtype
     node.src = src
@@ -412,8 +416,12 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
     node.order = hash((op.code, a.order, b.order)) & stable.MASK
     node.shaped = shaped
     node.on_memory = on_memory
+    ranges, others = a.ranges, b.ranges
+    if ranges is not others and others:
+        ranges = united(ranges, others) if ranges else others
+    node.ranges = ranges
     node.__class__ = UOp
-    if on_memory or op.raw or careful:
+    if on_memory or careful or (op.raw and src in op.raw):
         return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
     return op.nodes.setdefault(src, node)  # type: ignore[arg-type]
 
@@ -457,7 +465,7 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
         node = op.nodes.get(key)
         if node is not None:
             return node
-    rules = op.rules[slot_of(op, dtype, src)]
+    rules = op.rules[slot_of(op, dtype, src)] if op.ruled else None
     if rules is not None:
         function = rules[signature_of(op, src)]
         if function is not None:
@@ -473,7 +481,7 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
                 if not is_on_memory(src):
                     op.nodes[key] = node
                 return node
-    return interned(op, key, dtype, src, arg)
+    return _added(op, key, dtype, src, arg)
 
 
 DEEPEST: Final = 60  # rules that fire inside one another on Python's stack

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
+from porism.base.members import quick
 from porism.ir import bounds as b
 from porism.ir import lane_signatures as v
 from porism.ir import residues as r
@@ -29,6 +30,7 @@ ANY_NUMBER: Final = -1
 """The arity of an op that takes any number of sources, or a few optional ones."""
 
 
+@quick
 class Group(enum.Enum):
     """What sort of thing an op is; the table is ordered by it."""
 
@@ -69,6 +71,7 @@ class Op:
         "nodes",
         "raw",
         "residue",
+        "ruled",
         "rules",
         "signature",
         "symbol",
@@ -108,7 +111,8 @@ class Op:
         self.nodes: dict[Any, UOp] = {}  # key -> the node in normal form; see node.py
         self.raw: dict[Any, UOp] = {}  # key -> a node that is not in normal form
         self.loose: WeakValueDictionary[Any, UOp] = WeakValueDictionary()  # key -> on memory
-        self.typed: dict[Any, Any] = {}  # operand dtype -> dtype, where the signature agreed
+        self.typed: dict[Any, Any] = {}  # types of sources -> dtype, where the signature agreed
+        self.ruled = False  # whether there are rules for any of its types
         self.rules: list[Any] = [None] * SLOTS  # construction-time rules by dtype.slot
         _TABLE[name] = self
 
@@ -198,7 +202,9 @@ NEG = Op("NEG", UNARY, 1, t.numeric, "-x; integers wrap", symbol="-",
 NOT = Op("NOT", UNARY, 1, t.logical, "logical not of a bool, all bits of an integer", symbol="~",
          bounds=b.bit_not, meaning=s.bit_not)
 SQRT = Op("SQRT", UNARY, 1, t.floating, "square root", meaning=s.sqrt)
+EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp)
 EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2)
+EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, less 1", meaning=s.expm1)
 LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2)
 SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin)
 RECIPROCAL = Op("RECIPROCAL", UNARY, 1, t.floating, "1/x", meaning=s.reciprocal)
@@ -233,6 +239,8 @@ MIN = Op("MIN", BINARY, 2, t.valued, "the smaller; NaN if either is", symbol="mi
          commutative=True, bounds=b.minimum, residue=r.hull, meaning=s.minimum)
 POW = Op("POW", BINARY, 2, t.numeric, "power; exact and wrapping on integers", symbol="**",
          meaning=s.power)
+LDEXP = Op("LDEXP", BINARY, 2, t.floating, "x times 2 to the power of a whole number",
+           meaning=s.ldexp)
 AND = Op("AND", BINARY, 2, t.logical, "and, bit by bit", symbol="&", commutative=True,
          bounds=b.bit_and, meaning=s.bit_and)
 OR = Op("OR", BINARY, 2, t.logical, "or, bit by bit", symbol="|", commutative=True,

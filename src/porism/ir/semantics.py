@@ -82,7 +82,9 @@ bit_or = arithmetic(np.bitwise_or)
 bit_xor = arithmetic(np.bitwise_xor)
 sqrt = arithmetic(np.sqrt)
 reciprocal = arithmetic(lambda x: np.divide(np.ones_like(x), x))
+exp = transcendental(np.exp)
 exp2 = transcendental(np.exp2)
+expm1 = transcendental(np.expm1)
 log2 = transcendental(np.log2)
 sin = transcendental(np.sin)
 trunc = rounding(np.trunc)
@@ -236,6 +238,24 @@ def _fused(a: float, b: float, c: float) -> float:
         return float(exact)
     except OverflowError:
         return float(np.copysign(np.inf, 1 if exact > 0 else -1))
+
+
+def ldexp(dtype: DType, x: Array, n: Array) -> Array:
+    """x times 2 to the power of the whole number below n, rounded once.
+
+    Of an infinite n the power is 0 or infinite; then it is the result even where x is NaN.
+    """
+    with np.errstate(all="ignore"):
+        wide, whole = np.asarray(x).astype(np.float64), np.floor(np.asarray(n).astype(np.float64))
+        steps = np.clip(np.nan_to_num(whole), -_FAR, _FAR).astype(np.int64)
+        power = np.where(whole < 0, 0.0, whole)
+        beyond = np.where(np.isnan(wide), power, wide * power)
+        scaled = np.where(np.isfinite(whole), np.ldexp(wide, steps), beyond)
+        return dtypes.round_floats(dtype, scaled)
+
+
+_FAR = 5000
+"""A power of two beyond all floats."""
 
 
 # -- conversions -----------------------------------------------------------------------------------

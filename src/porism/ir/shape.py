@@ -18,14 +18,15 @@ from porism.base import dtypes
 from porism.base.dtypes import Kind
 from porism.base.errors import ShapeError
 from porism.ir import ops
+from porism.ir.draft import Draft
 from porism.ir.expression import show
-from porism.ir.node import UOp, _Draft, const
+from porism.ir.node import UOp, const
 from porism.ir.ops import Group, Op
 from porism.ir.walk import toposort
 
 Shape = tuple[UOp, ...]
 
-_set_shape = _Draft.__dict__["_shape"].__set__
+_set_shape = Draft.__dict__["_shape"].__set__
 
 
 def shape(root: UOp) -> Shape:
@@ -109,10 +110,35 @@ def _settled(dim: UOp) -> UOp:
 def _sum(*parts: UOp) -> UOp:
     """A sum of dims without the zeros."""
     kept = [p for p in parts if not p.vmin == p.vmax == 0]
+    if len(kept) > 1 and not all(p.op is ops.CONST for p in kept):
+        kept = _collected(kept)
     total = kept[0] if kept else parts[0]
     for part in kept[1:]:
         total = _settled(total + part)
     return total
+
+
+def _collected(parts: Sequence[UOp]) -> list[UOp]:
+    """The terms of a sum, each once: of n + 6 + n those of n * 2 + 6."""
+    times: dict[UOp, int] = {}
+    rest = 0
+    waiting = [(part, 1) for part in reversed(parts)]
+    while waiting:
+        part, count = waiting.pop()
+        if part.op is ops.ADD:
+            waiting += [(s, count) for s in reversed(part.src)]
+        elif part.op is ops.SUB:
+            waiting += [(part.src[1], -count), (part.src[0], count)]
+        elif part.op is ops.MUL and part.src[1].op is ops.CONST:
+            waiting.append((part.src[0], count * int(part.src[1].arg)))
+        elif part.op is ops.CONST:
+            rest += count * int(part.arg)
+        else:
+            times[part] = times.get(part, 0) + count
+    # in one order, whichever the parts came in: equal dims are then one node
+    terms = sorted(times.items(), key=lambda term: show(term[0], limit=200))
+    found = [part if count == 1 else part * count for part, count in terms if count]
+    return [*found, const(dtypes.index, rest)] if rest or not found else found
 
 
 def _refuse(node: UOp, what: str, why: str, fix: str) -> ShapeError:

@@ -25,6 +25,10 @@ SCHEMA = Kind.SCHEMA
 STREAM = "stream"
 """The argument of a STORE that goes past the caches."""
 
+PREFETCH = "prefetch"
+"""The argument of a SINK begins with it where it says (buffer, elements): with each load from a
+buffer, what is so many elements further is fetched into the caches."""
+
 
 class Misfit(Exception):  # noqa: N818 - turned into a TypeMismatch that names the op
     """Why a node cannot be made."""

@@ -7,6 +7,7 @@ collide are told apart by their digest. The digest is what caches are keyed by.
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.dtypes import DType
@@ -23,30 +24,33 @@ _MOST_REMEMBERED: Final = 100_000
 _remembered: dict[Any, int] = {}
 
 
-def order(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> int:
+def order(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int:
     """The order of a node; constants come after everything else.
 
-    Tuples of ints hash alike in every process; strings would not.
+    Tuples of ints hash alike in every process; strings would not. The key is that of the tables.
     """
     if not op.keyed:
-        return hash((op.code, *[s.order for s in src])) & MASK
+        return hash((op.code, *map(_order_of, src))) & MASK
     if op is ops.CONST and arg.__class__ is int:
         # hash() alone would not tell -1 from -2
         return hash((op.code, dtype.code, arg < 0, abs(arg))) & MASK | CONST_LAST
-    found = hash((op.code, _hash(op, dtype, arg), *[s.order for s in src])) & MASK
-    return found | CONST_LAST if op in (ops.CONST, ops.VCONST) else found
+    number = _remembered.get((op, dtype, key[1]))
+    if number is None:
+        number = _hash(op, dtype, arg, key[1])
+    found = hash((op.code, number, *map(_order_of, src))) & MASK
+    return found | CONST_LAST if op is ops.CONST or op is ops.VCONST else found
 
 
-def _hash(op: Op, dtype: DType, arg: Any) -> int:
-    """A number for what is not a source."""
-    key = (op, dtype, arguments.key(arg))
-    found = _remembered.get(key)
-    if found is None:
-        text = f"{op.name}:{dtype.name}:{arguments.to_text(arg)}".encode()
-        found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
-        if len(_remembered) > _MOST_REMEMBERED:
-            _remembered.clear()
-        _remembered[key] = found
+_order_of: Final = operator.attrgetter("order")
+
+
+def _hash(op: Op, dtype: DType, arg: Any, key: Any) -> int:
+    """A number for what is not a source, which is remembered."""
+    text = f"{op.name}:{dtype.name}:{arguments.to_text(arg)}".encode()
+    found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
+    if len(_remembered) > _MOST_REMEMBERED:
+        _remembered.clear()
+    _remembered[op, dtype, key] = found
     return found
 
 

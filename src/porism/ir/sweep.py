@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from porism.base.forking import held_while_forking
-from porism.ir import node, ops
+from porism.ir import node, ops, scope, walk
 from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
 from porism.ir.ops import Op
 
@@ -53,6 +53,8 @@ _IN_SOURCES: Final = 4  # the table, the counter of uses, the variable, the call
 
 def _sweep() -> int:
     small_constants.clear()
+    scope.forget()
+    walk.forget()
     for op in ops.table():
         _forget_normal_forms(op)
     return sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw))
@@ -143,6 +145,7 @@ gc.callbacks.append(_on_collection)
 _quiet = held_while_forking(threading.Lock())
 _inside = 0  # how many threads are inside `quiet_collector`
 _usual: tuple[int, int, int] = gc.get_threshold()
+_passed_over = 0  # objects that no collection has looked at, about
 _SELDOM: Final = 200_000
 
 
@@ -150,8 +153,8 @@ _SELDOM: Final = 200_000
 def quiet_collector() -> Iterator[None]:
     """Keep Python's garbage collector from walking a growing graph again and again.
 
-    Nodes are never part of a cycle, so while many are made a collection finds nothing, and can cost
-    more than making them.
+    A collection finds nothing in graphs, so while many nodes are made it can cost more than making
+    them; and so it can afterwards.
     """
     global _inside, _usual
     with _quiet:
@@ -166,4 +169,24 @@ def quiet_collector() -> Iterator[None]:
         with _quiet:
             _inside -= 1
             if _inside == 0:
+                walk.forget()
+                _pass_over()
                 gc.set_threshold(*_usual)
+
+
+def _pass_over() -> None:
+    """Where a collection is due, let all that is there count as old, without looking at it.
+
+    Otherwise it would go through the new graphs at once. After many objects it is let happen.
+    """
+    global _passed_over
+    young = gc.get_count()[0]
+    if not 0 < _usual[0] < young or not gc.isenabled():
+        return
+    _passed_over += young
+    if _passed_over >= _SELDOM:
+        _passed_over = 0
+        gc.collect()
+    elif not gc.get_freeze_count():  # what a user has frozen stays so
+        gc.freeze()
+        gc.unfreeze()

@@ -1,12 +1,11 @@
-"""Walks over graphs: order, search, substitution, the ranges in scope. None of them recurses."""
+"""Walks over graphs: order, search, substitution. None of them recurses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from porism.ir import ops
-from porism.ir.node import UOp, _Draft, construct, raw
+from porism.ir.node import UOp, construct, raw
 
 
 def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[UOp]:
@@ -14,17 +13,60 @@ def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[U
 
     `within` limits the walk: nodes for which it is false, and what is only below them, stay out.
     """
+    if within is not None:
+        return _limited(roots, within)
+    known = _known.get(roots[0]) if len(roots) == 1 else None  # another thread may forget it
+    if known is not None:
+        return known.copy()
     order: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
-        if root in seen or (within is not None and not within(root)):
+        if root in seen:
             continue
         seen.add(root)
         stack = [(root, iter(root.src))]
         while stack:
             node, sources = stack[-1]
             for s in sources:
-                if s not in seen and (within is None or within(s)):
+                if s not in seen:
+                    seen.add(s)
+                    if s.src:
+                        stack.append((s, iter(s.src)))
+                        break
+                    order.append(s)
+            else:
+                stack.pop()
+                order.append(node)
+    if len(roots) == 1 and len(order) >= _LARGE and not roots[0].on_memory:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[roots[0]] = order.copy()
+    return order
+
+
+_known: Final[dict[UOp, list[UOp]]] = {}
+"""The latest large graphs in order: passes walk the same graph one after the other."""
+_LARGE: Final = 16
+_MOST_KNOWN: Final = 16
+
+
+def forget() -> None:
+    """Let go of the graphs whose order is known."""
+    _known.clear()
+
+
+def _limited(roots: tuple[UOp, ...], within: Callable[[UOp], bool]) -> list[UOp]:
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    for root in roots:
+        if root in seen or not within(root):
+            continue
+        seen.add(root)
+        stack = [(root, iter(root.src))]
+        while stack:
+            node, sources = stack[-1]
+            for s in sources:
+                if s not in seen and within(s):
                     seen.add(s)
                     if s.src:
                         stack.append((s, iter(s.src)))
@@ -62,7 +104,7 @@ def rebuild(root: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
     """The graph with every node replaced by `change(node, new sources)`, sources first."""
     new: dict[UOp, UOp] = {}
     for node in toposort(root):
-        new[node] = change(node, tuple(new[s] for s in node.src))
+        new[node] = change(node, tuple([new[s] for s in node.src]))
     return new[root]
 
 
@@ -72,69 +114,12 @@ def substitute(root: UOp, replacements: Mapping[UOp, UOp], *, exactly: bool = Fa
     Nodes above a replacement are made anew, in normal form, or `exactly` as they were.
     """
 
-    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
-        found = replacements.get(node)
-        if found is not None:
-            return found
-        if src == node.src:
-            return node
-        if exactly:
-            return raw(node.op, node.dtype_given, src, node.arg)
-        return construct(node.op, node.dtype_given, src, node.arg)
-
-    return rebuild(root, change)
-
-
-CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
-"""Ops that close the ranges among their later sources."""
-
-_set_ranges: Final = vars(_Draft)["_ranges"].__set__
-
-
-def ranges_of(root: UOp) -> tuple[UOp, ...]:
-    """The ranges that a node depends on and that nothing below it closed, ordered by axis.
-
-    >>> from porism.ir import ops
-    >>> i, k = UOp.range(4, 0), UOp.range(8, 1)
-    >>> [r.arg[0] for r in (i + (i * k).reduce(ops.ADD, k)).ranges]
-    [(0,)]
-    """
-    try:
-        return root._ranges
-    except AttributeError:
-        pass
-    try:
-        found = _ranges_from_sources(root)
-    except AttributeError:  # of a source they are not known yet
-        for node in toposort(root, within=lambda n: not hasattr(n, "_ranges")):
-            _set_ranges(node, _ranges_from_sources(node))
-        return root._ranges
-    _set_ranges(root, found)
-    return found
-
-
-def _ranges_from_sources(node: UOp) -> tuple[UOp, ...]:
-    if node.op is ops.RANGE:
-        below = _union(s._ranges for s in node.src)
-        return _sorted({*below, node})
-    if node.op in CLOSERS:
-        closed = {s for s in node.src[1:] if s.op is ops.RANGE}
-        ended = [r for s in node.src for r in s._ranges]
-        return _sorted({r for r in ended if r not in closed})
-    return _union(s._ranges for s in node.src)
-
-
-def _union(parts: Iterable[tuple[UOp, ...]]) -> tuple[UOp, ...]:
-    """The ranges of all parts; the same tuple again where one part has them all."""
-    whole: tuple[UOp, ...] = ()
-    for part in parts:
-        if part is not whole and part:
-            if not whole:
-                whole = part
-            elif not set(part) <= set(whole):
-                whole = _sorted({*whole, *part})
-    return whole
-
-
-def _sorted(ranges: Iterable[UOp]) -> tuple[UOp, ...]:
-    return tuple(sorted(ranges, key=lambda r: (r.arg[0], r.arg[1].value, r.key)))
+    make = raw if exactly else construct
+    new = dict(replacements)  # what has none of them below it stays
+    changed = new.keys()
+    for node in toposort(root):
+        if node not in new and not changed.isdisjoint(node.src):
+            src = tuple([new.get(s, s) for s in node.src])
+            if src != node.src:
+                new[node] = make(node.op, node.dtype_given, src, node.arg)
+    return new.get(root, root)

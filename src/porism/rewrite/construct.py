@@ -22,7 +22,7 @@ from porism.ir.dispatch import signature_of, slot_of
 from porism.ir.node import UOp, construct, make2, raw
 from porism.ir.ops import Op
 from porism.rewrite.generate import Candidate, Flavour, candidates, compile_function
-from porism.rewrite.rule import RuleSet
+from porism.rewrite.rule import Procedure, Rule, RuleSet
 from porism.rewrite.trace import Trace
 from porism.rewrite.variants import SORTED_SLOTS
 
@@ -60,6 +60,10 @@ class Compiled:
         self._dispatch: dict[tuple[Op, int], Dispatch | None] = {}
         self._functions: dict[Any, Function] = {}
         self._concerned: dict[Op, bool] = {}
+        self._by_op: dict[Op, list[Rule | Procedure]] = {}
+        for item in rules:
+            for op in item.ops if isinstance(item, Procedure) else (item.op,):
+                self._by_op.setdefault(op, []).append(item)
 
     def concerns(self, op: Op) -> bool:
         """Whether there is anything to try on nodes of an op, of some type."""
@@ -74,7 +78,8 @@ class Compiled:
         key = (op, slot)
         if key not in self._dispatch:
             ordered = self.flavour.sorted_operands
-            found = candidates(self.rules, op, slot, sorted_operands=ordered) if slot else ()
+            about = self._by_op.get(op, []) if slot else []
+            found = candidates(about, op, slot, sorted_operands=ordered)
             made = Dispatch(self, op, slot, found)
             self._dispatch[key] = made if found or (made.sorts and len(self.rules)) else None
         return self._dispatch[key]
@@ -129,6 +134,7 @@ def install(rules: RuleSet) -> RuleSet | None:
             op.nodes.clear()
             op.nodes.update(kept)
             op.rules[:] = dispatch
+            op.ruled = any(found is not None for found in dispatch)
         nodes.small_constants.clear()
         _machine = _Machine(rules)
         nodes.deep = _machine.build

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import linecache
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,21 +44,24 @@ class Candidate:
 
     item: Rule | Procedure
     before: UOp | None  # None for a procedure
+    wanted: tuple[Op | None, ...] = ()  # the ops of its sources, as far as the pattern says
 
     def fits(self, signature: tuple[Op | bool | None, ...]) -> bool:
         """Whether it can match a node with this signature, by `porism.ir.dispatch.signature_of`."""
-        ops_of_sources = tuple(s for s in signature if not isinstance(s, bool))
         if self.before is None:
             assert isinstance(self.item, Procedure)
-            return self.item.only is None or self.item.only(ops_of_sources)
+            only = self.item.only
+            return only is None or only(tuple(s for s in signature if not isinstance(s, bool)))
+        for wanted, found in zip(self.wanted, signature, strict=False):
+            if wanted is not None and wanted is not found:
+                return False
         src = self.before.src
-        if len(src) == 2 and src[0] is src[1] and True not in signature:
-            return False
-        wanted = [_required(s) for s in src]
-        return all(w is None or w is s for w, s in zip(wanted, ops_of_sources, strict=False))
+        return len(src) != 2 or src[0] is not src[1] or True in signature
 
 
-def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple[Candidate, ...]:
+def candidates(
+    rules: Iterable[Rule | Procedure], op: Op, slot: int, *, sorted_operands: bool
+) -> tuple[Candidate, ...]:
     """What can be tried on a node with this op and type, in order."""
     theory = THEORY_OF_SLOT[slot]
     found: list[Candidate] = []
@@ -75,7 +78,8 @@ def candidates(rules: Any, op: Op, slot: int, *, sorted_operands: bool) -> tuple
                 shape = _up_to_names(before, item.when)
                 if shape not in seen:
                     seen.add(shape)
-                    found.append(Candidate(item, before))
+                    wanted = tuple([_required(s) for s in before.src])
+                    found.append(Candidate(item, before, wanted))
     return tuple(found)
 
 

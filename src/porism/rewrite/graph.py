@@ -20,6 +20,7 @@ from porism.base.settings import settings
 from porism.ir import text
 from porism.ir.expression import show
 from porism.ir.node import UOp, construct, key_of, make2, raw
+from porism.ir.ops import Op
 from porism.ir.sweep import quiet_collector
 from porism.ir.walk import toposort
 from porism.rewrite.construct import Compiled, Tracer
@@ -125,6 +126,8 @@ class _Run:
         if self.trace:
             return False
         op = node.op
+        if not op.raw and not node.on_memory:  # all that there are of this op
+            return True
         key = key_of(op, node.dtype, node.src, node.arg) if op.keyed else node.src
         return op.nodes.get(key) is node
 
@@ -132,23 +135,33 @@ class _Run:
         """Sources first: rules see rewritten sources."""
         self.root = root
         done, remake, apply = self.done, self._remake, self._apply
-        concerns = self.compiled.concerns
+        concerned: dict[Op, bool] = {}
+        moved: set[UOp] = set()  # what is another node afterwards
         nothing_to_try = not len(self.rules)
         for node in toposort(root):
             if node in done:
+                if done[node] is not node:
+                    moved.add(node)
                 continue
-            after = remake(node)
+            kept = moved.isdisjoint(node.src) and (self.exactly or self._is_normal(node))
+            after = node if kept else remake(node)
             if nothing_to_try:  # what the constructors make is final
                 done[node] = done[after] = after
-                continue
-            if after is node:
-                found = apply(node) if concerns(node.op) else None
-                if found is None:
-                    done[node] = node
-                    continue
-                after = found
-            self.becomes[node] = after
-            done[node] = done[after] if after in done else self._finished(after)
+            else:
+                if after is node:
+                    op = node.op
+                    concerns = concerned.get(op)
+                    if concerns is None:
+                        concerns = concerned[op] = self.compiled.concerns(op)
+                    found = apply(node) if concerns else None
+                    if found is None:
+                        done[node] = node
+                        continue
+                    after = found
+                self.becomes[node] = after
+                after = done[node] = done[after] if after in done else self._finished(after)
+            if after is not node:
+                moved.add(node)
         return done[root]
 
     def _finished(self, root: UOp) -> UOp:

@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 from porism.base.dtypes import Kind, Space, Theory
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import CLOSERS, rebuild, toposort
+from porism.ir.scope import CLOSERS
+from porism.ir.walk import rebuild, toposort
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rules.invalid import is_masked, masked
 from porism.rules.where_on_load import clauses

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 from porism.base.dtypes import DType, Kind, boolean, index
 from porism.ir import ops
 from porism.ir.node import UOp, construct
-from porism.ir.walk import CLOSERS, toposort
+from porism.ir.scope import CLOSERS
+from porism.ir.walk import toposort
 from porism.rules.invalid import is_masked, masked, may_be_invalid
 from porism.rules.iterations import ZERO, Iterations, may_fail, negated, solved
 from porism.rules.opaque import simplified

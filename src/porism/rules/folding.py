@@ -65,7 +65,20 @@ def fold(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
         if dtype.bits > 1:
             value = wrap(dtype, value)
         return _if_sensible(dtype, value)
+    if src[0].dtype.is_integer and op in _ON_INTEGERS and op not in _DIVISIONS:
+        return _in_lanes(op, dtype, src)
     return _by_meaning(op, dtype, src)
+
+
+def _in_lanes(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp:
+    """The same of vectors, lane by lane."""
+    lanes = [s.arg if s.op is ops.VCONST else (s.arg,) * dtype.count for s in src]
+    values = list(map(_ON_INTEGERS[op], *lanes))
+    if dtype.bits > 1:
+        values = [wrap(dtype.element, value) for value in values]
+    if values.count(values[0]) == len(values):
+        return UOp.const(dtype, values[0])
+    return ops.VCONST(dtype=dtype, arg=tuple(values))
 
 
 def _converted(dtype: DType, source: UOp) -> UOp | None:
