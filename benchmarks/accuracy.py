@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import localcontext
 from fractions import Fraction
 from functools import cache
@@ -40,14 +40,24 @@ Array = npt.NDArray[Any]
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "accuracy.md"
 MACHINES = {
     "fused": Machine(target=H200, total_division=True, total_shifts=True, saturating_casts=True),
+    "scaling": Machine(
+        target=replace(H200, ops=H200.ops | {"LDEXP"}),
+        total_division=True,
+        total_shifts=True,
+        saturating_casts=True,
+    ),
     "plain": Machine(target=GENERIC_CPU, total_shifts=True, saturating_casts=True),
 }
 FUNCTIONS: dict[Op, Callable[..., Any]] = {
+    ops.EXP: np.exp,
     ops.EXP2: np.exp2,
+    ops.EXPM1: np.expm1,
     ops.LOG2: np.log2,
     ops.SIN: np.sin,
     ops.POW: np.power,
 }
+SCALED = (ops.EXP, ops.EXP2, ops.EXPM1, ops.POW)
+"""What differs on a machine with LDEXP."""
 LEAVES = frozenset((ops.CONST, ops.PARAM))
 
 
@@ -80,8 +90,16 @@ def samples(op: Op, kind: DType, count: int) -> list[Array]:
         return found.astype(f"uint{kind.bits}").view(kind.numpy)
 
     uniform = chance.uniform
-    if op is ops.EXP2:
-        parts = [bits(), uniform(low - 3, high + 1, 2 * part), uniform(-1, 1, part)]
+    if op in (ops.EXP, ops.EXP2):
+        unit = math.log(2) if op is ops.EXP else 1.0
+        parts = [
+            bits(),
+            uniform((low - 3) * unit, (high + 1) * unit, 2 * part),
+            uniform(-1, 1, part),
+        ]
+    elif op is ops.EXPM1:
+        small = uniform(-1, 1, part) * 10.0 ** -uniform(0, 16, part)
+        parts = [bits(), uniform(-40, (high + 1) * math.log(2), part), uniform(-3, 3, part), small]
     elif op is ops.LOG2:
         near = 1 + uniform(-1, 1, part) * 10.0 ** -uniform(0, 16, part)
         parts = [np.abs(bits()), bits(), uniform(0.3, 3, part), near]
@@ -175,8 +193,9 @@ def rows(count: int) -> Iterator[Row]:
         for kind in (f32, f64):
             arrays = samples(op, kind, count)
             for machine in MACHINES:
-                yield measure(op, kind, machine, arrays)
-    for op in (ops.EXP2, ops.LOG2, ops.SIN):
+                if machine != "scaling" or op in SCALED:
+                    yield measure(op, kind, machine, arrays)
+    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN):
         for kind in (dtypes.f16, dtypes.bf16):
             yield measure(op, kind, "fused", [every(kind)])
 
@@ -191,10 +210,10 @@ page.
 
 - Errors are in ulp, the distance of neighbouring numbers of the type around the exact result; the
   best possible is 0.5. The reference is f64 for f32 and narrower types, long double for f64.
-- *fused* is a machine with MULACC, *plain* one without.
+- *fused* is a machine with MULACC, *scaling* one with LDEXP too (AVX-512), *plain* one without.
 - The samples are random bits, ordinary numbers, and numbers where the function is hard: next to 1
-  for LOG2, as near to multiples of pi/2 as any for SIN, results at the limits of the type for EXP2
-  and POW. For f16 and bf16, which are computed in f32, it is all 65536 values.
+  for LOG2, to 0 for EXPM1, as near to multiples of pi/2 as any for SIN, results at the limits of
+  the type for EXP, EXP2 and POW. For f16 and bf16, computed in f32, it is all 65536 values.
 - The largest error that was found is no bound: among more numbers there may be a little more.
 - *wrong* counts results that are infinite or NaN and should not be, or the other way round.
 - *nodes* is how many operations the function takes, constants not counted.

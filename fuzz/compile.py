@@ -52,7 +52,9 @@ LLVM: Final = BACKENDS["llvm"]
 
 VALUES: Final = tuple(t for t in dtypes.scalars() if t.kind not in (Kind.INDEX, Kind.VOID))
 
-APPROXIMATE: Final = frozenset({ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL})
+APPROXIMATE: Final = frozenset(
+    {ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL}
+)
 """Functions with an error bound instead of one right answer."""
 
 MOST_ACTIONS: Final = 8
@@ -246,7 +248,7 @@ def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int
     """Compare a kernel, whose loops are arranged at random, with the evaluator."""
     changed, actions = arranged(kernel, data, LLVM.target())
     if seldom(data, VERIFIED):
-        verify_actions(kernel, changed, LLVM.target())
+        verify_actions(kernel, changed, LLVM.target(), actions)
     backend = BACKENDS["c"] if seldom(data, COMPILED_BY_C) and has_compiler() else LLVM
     trial = Trial(changed, backend)
     found = {**buffers, 0: buffers[0].copy()}
@@ -276,7 +278,7 @@ def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[st
     """The same for one target, with some actions before those by chance."""
     changed, actions = arranged(kernel, data, target, first)
     if seldom(data, VERIFIED):
-        verify_actions(kernel, changed, target)
+        verify_actions(kernel, changed, target, actions)
     lines = to_lines(changed, target, arranged=True)
     for reverse in (False, True) if work(kernel) <= MOST_TWICE else (data.draw(st.booleans()),):
         found = {**buffers, 0: buffers[0].copy()}
@@ -284,9 +286,10 @@ def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[st
         compare(kernel, buffers, variables, found[0], actions)
 
 
-def verify_actions(kernel: UOp, changed: UOp, target: Target) -> None:
+def verify_actions(kernel: UOp, changed: UOp, target: Target, actions: Sequence[Action]) -> None:
     """Check a kernel with its actions in verify mode: a fault, or a false alarm, is an error."""
-    verification.arranged(to_loops(kernel, target, arrange=False), changed, target, {})
+    before = to_loops(kernel, target, arrange=False)
+    verification.arranged(before, changed, target, {}, actions)
 
 
 def verify_graph(graph: UOp, data: st.DataObject) -> None:

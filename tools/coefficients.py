@@ -59,6 +59,11 @@ def power_rest(f: Decimal) -> Decimal:
     return series(LN2, lambda term, k: term * t / (k + 1))
 
 
+def exponential_rest(r: Decimal) -> Decimal:
+    """(e**r - 1 - r) / r**2"""
+    return series(HALF, lambda term, k: term * r / (k + 2))
+
+
 def logarithm_rest(f: Decimal) -> Decimal:
     """(log2(1 + f) - f/ln 2) / f**2"""
     if abs(f) > Decimal("0.02"):
@@ -199,6 +204,10 @@ FITS: dict[str, tuple[str, Function, Decimal, Decimal, dict[str, int], Function]
         "(2**f - 1) / f for f from -1/2 to 1/2",
         power_rest, -HALF, HALF, {"f32": 5, "f64": 10}, lambda f: abs(f),
     ),
+    "EXP": (
+        "(e**r - 1 - r) / r**2 for r from -ln 2 / 2 to ln 2 / 2",
+        exponential_rest, -LN2 / 2, LN2 / 2, {"f32": 4, "f64": 9}, lambda r: r * r,
+    ),
     "LOG2": (
         "(log2(1 + f) - f/ln 2) / f**2 for 1 + f from 89/128 to 89/64; f32 alone",
         logarithm_rest, LEAST - 1, 2 * LEAST - 1, {"f32": 9}, lambda f: abs(f),
@@ -222,6 +231,14 @@ FITS: dict[str, tuple[str, Function, Decimal, Decimal, dict[str, int], Function]
 }  # fmt: skip
 
 CONSTANTS: dict[str, tuple[str, dict[str, tuple[float, ...]]]] = {
+    "LN_2": (
+        "ln 2: so many bits that its product with an exponent is exact, and the rest",
+        {"f32": parts(LN2, 16, 24), "f64": parts(LN2, 42, 53)},
+    ),
+    "LN_2_FULL": (
+        "ln 2 in all bits of a number, and the rest",
+        {"f32": parts(LN2, 24, 24), "f64": parts(LN2, 53, 53)},
+    ),
     "LOG2_E": (
         "1/ln 2: in half of the bits, and the rest",
         {"f32": parts(1 / LN2, 12, 24), "f64": parts(1 / LN2, 26, 53)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ Array = npt.NDArray[Any]
 
 PLAIN = Machine(target=GENERIC_CPU)
 FUSED = Machine(target=H200)
-MACHINES = {"plain": PLAIN, "fused": FUSED}
+SCALING = Machine(target=replace(H200, ops=H200.ops | {"LDEXP"}))
+MACHINES = {"plain": PLAIN, "fused": FUSED, "scaling": SCALING}
 
 
 def operands(count: int, *kinds: DType, lanes: int = 1) -> list[UOp]:

@@ -29,7 +29,7 @@ WORDS = {
 FLOATS = (0.0, -0.0, 1.0, -1.5, 0.1, 3.0, math.inf, -math.inf, math.nan, 6e-8, 65504.0, 2049.0)
 INDICES = (-7, -2, -1, 0, 1, 2, 3, 12)
 ANY_MODEL = ask([], milliseconds=1000)[1]
-UNKNOWN = (ops.POW, ops.THREEFRY)
+UNKNOWN = (ops.POW, ops.LDEXP, ops.THREEFRY)
 """Ops that the solver knows nothing of."""
 
 
@@ -105,7 +105,7 @@ def test_booleans() -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.f32], ids=str)
 def test_floats(dtype: DType) -> None:
-    known = {ops.EXP2, ops.LOG2, ops.SIN, *UNKNOWN}
+    known = {ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, *UNKNOWN}
     tried = set()
     for op in elementwise(dtype):
         if op in known:

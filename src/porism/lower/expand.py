@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from porism.base.dtypes import Kind, index
 from porism.ir import ops
@@ -53,6 +53,22 @@ def expand(kernel: UOp, widest: int) -> UOp:
     return _Expand(order, spread, widest).run(kernel)
 
 
+_NOT_PLAIN: Final = frozenset({ops.INDEX, ops.REDUCE, ops.END})
+"""Ops whose copies are not only made of the copies of their sources."""
+
+
+class _Layout(NamedTuple):
+    """How an access goes through memory from lane to lane."""
+
+    width: int
+    places: list[UOp]
+    conditions: list[UOp]
+    wide: bool
+    """Whether its lanes are neighbours."""
+    moves: bool
+    """Whether not all lanes are at one place."""
+
+
 class _Expand:
     def __init__(self, order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> None:
         self.order = order
@@ -64,16 +80,53 @@ class _Expand:
         """The ranges that a node is copied for."""
         self.tiles: dict[tuple[UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
         """The columns of tiles that were loaded."""
+        self.layouts: dict[UOp, _Layout] = {}
+        self.with_lanes: dict[UOp, list[UOp]] = {}
+        """The parts of an index that are not the same in all lanes, in order."""
 
     def run(self, kernel: UOp) -> UOp:
+        spread, copies = self.spread, self.copies
         for node in self.order:
-            around = tuple([r for r in node.ranges if r in self.spread])
+            around = tuple([r for r in node.ranges if r in spread]) if node.ranges else ()
             self.around[node] = around
-            self.copies[node] = {
-                where: self._copy(node, dict(zip(around, where, strict=True)))
-                for where in self._iterations(around)
-            }
-        return self.copies[kernel][()]
+            if node in spread or node.op in _NOT_PLAIN:
+                copies[node] = {
+                    where: self._copy(node, dict(zip(around, where, strict=True)))
+                    for where in self._iterations(around)
+                }
+            else:
+                copies[node] = self._plain(node, around)
+        return copies[kernel][()]
+
+    def _plain(self, node: UOp, around: tuple[UOp, ...]) -> dict[Where, UOp]:
+        """The copies of a node that is made of the copies of its sources."""
+        width = self._width(node)
+        if not around:
+            src = tuple([self.copies[s][()] for s in node.src])
+            return {(): self._on(node, src, width)}
+        numbers = {r: place for place, r in enumerate(around)}
+        sources = [(self.copies[s], [numbers[r] for r in self.around[s]]) for s in node.src]
+        return {
+            where: self._on(
+                node,
+                tuple([found[tuple([where[k] for k in places])] for found, places in sources]),
+                width,
+            )
+            for where in self._iterations(around)
+        }
+
+    def _on(self, node: UOp, src: tuple[UOp, ...], width: int) -> UOp:
+        """A node on copies of its sources, in as many lanes."""
+        if node.op is ops.STORE:
+            if _is_nowhere(src[0]):
+                return ops.NOOP()
+            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count), arg=node.arg)
+        if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
+            return node.replace(src)
+        assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
+        if node.op in (ops.CAST, ops.BITCAST, ops.INVALID):
+            return node.op(*[_wide(s, width) for s in src], dtype=node.dtype.vec(width))
+        return node.op(*[_wide(s, width) for s in src], arg=node.arg)
 
     # -- which copies there are --------------------------------------------------------------------
 
@@ -106,22 +159,7 @@ class _Expand:
             if node not in self.places and _is_nowhere(access):
                 return UOp.const(access.dtype, 0)
             return access
-        if node.op is ops.REDUCE:
-            return self._reduce(node, values)
-        if node.op is ops.END:
-            return self._end(node, values)
-        src = tuple([self._at(s, values) for s in node.src])
-        width = self._width(node)
-        if node.op is ops.STORE:
-            if _is_nowhere(src[0]):
-                return ops.NOOP()
-            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count), arg=node.arg)
-        if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
-            return node.replace(src)
-        assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
-        if node.op in (ops.CAST, ops.BITCAST, ops.INVALID):
-            return node.op(*(_wide(s, width) for s in src), dtype=node.dtype.vec(width))
-        return node.op(*(_wide(s, width) for s in src), arg=node.arg)
+        return self._reduce(node, values) if node.op is ops.REDUCE else self._end(node, values)
 
     def _counter(self, node: UOp, number: int) -> UOp:
         width = self.lanes.get(node)
@@ -133,20 +171,17 @@ class _Expand:
 
     def _access(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """INDEX: of a vector, one wide access where its elements are neighbours."""
-        buffer, *at = (self._at(s, values) for s in node.src)
-        width = self._width(node)
+        layout = self._layout(node)
+        buffer, width = self._at(node.src[0], values), layout.width
         if width == 1:
+            at = [self._at(s, values) for s in node.src[1:]]
             return buffer.index(*at, dtype=node.dtype)
-        counter = self._lane(node)
-        assert counter is not None
-        places, conditions = _taken_apart(node.src[1:])
-        strides = [stride(place, counter) for place in places]
-        wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
-        if not wide and any(s != 0 for s in strides):
+        places, conditions, wide = layout.places, layout.conditions, layout.wide
+        if not wide and layout.moves:
             shuffled = self._shuffled(node, buffer, places, conditions, values)
             if shuffled is not None:
                 return shuffled
-            at = [_wide(i, width) for i in at]
+            at = [_wide(self._at(s, values), width) for s in node.src[1:]]
             return buffer.index(*at, dtype=node.dtype.vec(width))
         at = [self._first_lane(place, values) for place in places]
         gate: UOp | None = None
@@ -160,6 +195,19 @@ class _Expand:
             return _wide(buffer.index(*at, *gates, dtype=node.dtype), width)
         at = [_wide(i, width) for i in at]
         return buffer.index(*at, gate, dtype=node.dtype.vec(width))
+
+    def _layout(self, node: UOp) -> _Layout:
+        """How an access goes through memory from lane to lane: the same in all copies."""
+        found = self.layouts.get(node)
+        if found is None:
+            places, conditions = _taken_apart(node.src[1:])
+            counter = self._lane(node)
+            strides = [] if counter is None else [stride(place, counter) for place in places]
+            wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
+            moves = any(s != 0 for s in strides)
+            found = _Layout(self._width(node), places, conditions, wide, moves)
+            self.layouts[node] = found
+        return found
 
     # -- loads whose lanes are not neighbours ------------------------------------------------------
 
@@ -276,18 +324,19 @@ class _Expand:
 
     def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
         """An index as it is in the first lane."""
-
-        def has_lanes(node: UOp) -> bool:
-            return any(r in self.lanes for r in node.ranges)
-
-        if not has_lanes(expression):
+        order = self.with_lanes.get(expression)
+        if order is None:
+            lanes = self.lanes.keys()
+            order = toposort(expression, within=lambda n: not lanes.isdisjoint(n.ranges))
+            self.with_lanes[expression] = order
+        if not order:
             return self._at(expression, values)
         new: dict[UOp, UOp] = {}
-        for node in toposort(expression, within=has_lanes):
+        for node in order:
             if node in self.lanes:
                 new[node] = UOp.const(index, values[node] * self.lanes[node])
             else:
-                src = [new[s] if has_lanes(s) else self._at(s, values) for s in node.src]
+                src = [new[s] if s in new else self._at(s, values) for s in node.src]
                 new[node] = node.replace(tuple(src))
         return new[expression]
 
@@ -386,13 +435,18 @@ def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UO
         rank = (-wide, counter.arg[1] is not Axis.UPCAST, not stores)
         ranked.append((rank, place, counter, width))
     chosen: dict[UOp, int] = {}
+    scopes = {n.ranges for n in order}
     for _, _, counter, width in sorted(ranked, key=lambda row: row[:2]):
-        together = {r for n in order if counter in n.ranges for r in n.ranges}
+        together = {r for ranges in scopes if counter in ranges for r in ranges}
         if not together & chosen.keys():
             chosen[counter] = width
     return chosen
 
 
 def _times(access: UOp) -> int:
-    """How often an access is made, at most."""
-    return math.prod(int(min(r.vmax, MOST_TIMES)) + 1 for r in access.ranges)
+    """How often an access is made, at most, in an iteration of the loops around all of them.
+
+    It is made in each, whether it depends on them or not.
+    """
+    inner = [r for r in access.ranges if r.arg[1] not in (Axis.LOOP, Axis.THREAD)]
+    return math.prod(int(min(r.vmax, MOST_TIMES)) + 1 for r in inner)

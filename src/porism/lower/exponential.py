@@ -1,14 +1,19 @@
-"""Exponential: 2**x, log2(x) and x**y as nodes, without branches, from plain arithmetic.
+"""Exponential: e**x, 2**x, log2(x) and x**y as nodes, without branches, from plain arithmetic.
 
+    EXP(x)      2**n * p(r),  where n is the integer nearest to x/ln 2, and r = x - n*ln 2
+    EXPM1(x)    2**n * q(r) + (2**n - 1), where q(r) is e**r - 1
     EXP2(x)     2**n * p(f),  where n is the integer nearest to x, and f = x - n
     LOG2(x)     e + log2(m),  where x = m * 2**e, and m is between the root of 1/2 and that of 2
     POW(x, y)   2**(y * log2 |x|) in twice the precision, and its sign
 
+A machine with LDEXP multiplies by 2**n itself, and rounds results below the normal numbers once.
 All inputs are answered as IEEE 754 and C have it, those and results below the normal numbers too.
 How exact they are is measured; see docs/accuracy.md.
 """
 
 from __future__ import annotations
+
+import math
 
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -18,8 +23,60 @@ from porism.lower.floats import INFINITY, NAN, Floats, Pair
 _LEAST_BITS = {"f32": 0x3F320000, "f64": 0x3FE6400000000000}
 
 
+def exp(a: Floats, x: UOp) -> UOp:
+    """e**x."""
+    if a.scales:
+        # all that is outside of these bounds is 0 or infinite
+        least, most = -(a.bias + a.fraction + 2), a.bias + 2
+        near = a.bounded(x, least * math.log(2), most * math.log(2))
+        whole = ops.ROUND(near * math.log2(math.e))
+        first, second = coefficients.LN_2[a.name]
+        rest = ops.MULACC(whole, a.number(-first), near)
+        rest = ops.MULACC(whole, a.number(-second), rest)
+        return ops.LDEXP(a.polynomial(rest, (1.0, 1.0, *coefficients.EXP[a.name])), whole)
+    # 2**(x * log2 e) alone would multiply the rounding of the product by x; so the rest r of that
+    # product is found, and the result multiplied by e**r = 1 + r
+    scaled = x * math.log2(math.e)
+    power = exp2(a, scaled)
+    first, second = coefficients.LN_2_FULL[a.name]
+    rest = ops.MULACC(scaled, a.number(-first), x)
+    rest = ops.MULACC(scaled, a.number(-second), rest)
+    # 0 and infinity are their own doubles; there the rest means nothing
+    return (power + power).eq(power).where(power, ops.MULACC(power, rest, power))
+
+
+def expm1(a: Floats, x: UOp) -> UOp:
+    """e**x - 1 = 2**n * (e**r - 1) + (2**n - 1): all of it exact near 0, and that of 0 is x."""
+    # below, it is -1; above, infinite
+    near = a.bounded(x, -(a.fraction + 3) * math.log(2), (a.bias + 1.01) * math.log(2))
+    # half of the power is finite where the result is; n is not -0, so that e**-0 - 1 is -0
+    if a.scales:
+        whole = ops.ROUND(ops.MULACC(near, a.number(math.log2(math.e)), a.number(0.0)))
+        half = ops.LDEXP(a.number(0.5), whole)
+    else:
+        whole, shifted = a.nearest(near * math.log2(math.e))
+        half = a.of_bits((a.bits(shifted) << a.fraction) + ((a.bias - 1) << a.fraction))
+    first, second = coefficients.LN_2[a.name]
+    rest = a.fused_sum(whole, a.number(-first), near)
+    rest = a.fused_sum(whole, a.number(-second), rest)
+    if a.width == 32:
+        above = rest * a.polynomial(rest, (1.0, *coefficients.EXP[a.name]))
+    else:  # half an ulp less, for a choice more
+        above = a.fused_sum(rest * rest, a.polynomial(rest, coefficients.EXP[a.name]), rest)
+        above = rest.eq(0.0).where(rest, above)
+    part = a.fused_sum(above, half, -(a.number(0.5) - half))
+    return part + part
+
+
 def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:
     """2**(x + low), where low is small beside the last bit of x."""
+    if a.scales:
+        near = a.bounded(x, float(-(a.bias + a.fraction + 2)), float(a.bias + 1))
+        whole = ops.ROUND(near)
+        f = near - whole
+        if low is not None:
+            f = f + near.eq(x).where(low, a.number(0.0))
+        return ops.LDEXP(_power_of_rest(a, f), whole)
     if _is_not_negative(x):
         result = _normal_exp2(a, x, low)
     else:
@@ -42,9 +99,14 @@ def _normal_exp2(a: Floats, x: UOp, low: UOp | None) -> UOp:
     f = x - whole
     if low is not None:
         f = f + low
-    p = a.fused_sum(f, a.polynomial(f, coefficients.EXP2[a.name]), a.number(1.0))
+    p = _power_of_rest(a, f)
     # the integer is in the lowest bits of `shifted`: there it goes straight into the exponent
     return a.of_bits(a.bits(p) + (a.bits(shifted) << a.fraction))
+
+
+def _power_of_rest(a: Floats, f: UOp) -> UOp:
+    """2**f for f from -1/2 to 1/2."""
+    return a.fused_sum(f, a.polynomial(f, coefficients.EXP2[a.name]), a.number(1.0))
 
 
 def _is_not_negative(x: UOp) -> bool:

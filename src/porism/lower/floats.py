@@ -23,14 +23,15 @@ UNSIGNED: Final = {f32: u32, f64: u64}
 
 
 class Floats:
-    """Nodes of one float type; `fused` says whether MULACC is there, and cheap."""
+    """Nodes of one float type; `fused` says whether MULACC is there, and cheap, `scales` LDEXP."""
 
-    def __init__(self, dtype: DType, fused: bool) -> None:
+    def __init__(self, dtype: DType, fused: bool, scales: bool = False) -> None:
         lane = dtype.element
         self.dtype = dtype
         self.name = lane.name
         self.count = dtype.count
         self.fused = fused
+        self.scales = fused and scales
         self.word = WORDS[lane].vec(dtype.count)
         self.width = lane.bits
         self.fraction = lane.precision - 1  # bits of the significand that are stored
@@ -88,6 +89,11 @@ class Floats:
         cut = (self.fraction + 2) // 2
         high = self.of_bits((self.bits(x) + (1 << (cut - 1))) & -(1 << cut))
         return high, x - high
+
+    def bounded(self, x: UOp, least: float, most: float) -> UOp:
+        """A number brought into bounds; NaN stays."""
+        above = (x < least).where(self.number(least), x)
+        return (above > most).where(self.number(most), above)
 
     # -- rounding ----------------------------------------------------------------------------------
 

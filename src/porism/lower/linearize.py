@@ -11,7 +11,7 @@ and do not need each other share one loop. On the way
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from porism.base.dtypes import Kind, Space, i32
@@ -47,7 +47,8 @@ class _Linearizer:
 
     def run(self) -> list[UOp]:
         self._block(self.kernel.src, frozenset())
-        used = set(toposort(self._add(ops.SINK(*(self.new[s] for s in self.kernel.src)))))
+        sink = ops.SINK(*[self.new[s] for s in self.kernel.src], arg=self.kernel.arg)
+        used = _below(self._add(sink))
         return [line for line in self.lines if line in used]
 
     def _add(self, node: UOp) -> UOp:
@@ -55,8 +56,10 @@ class _Linearizer:
         lines = self.lines
         for s in node.src:
             if s not in lines:
-                for part in toposort(s, within=lambda n: n not in lines):
-                    lines[part] = None
+                if not lines.keys() >= set(s.src):
+                    for part in toposort(s, within=lambda n: n not in lines):
+                        lines[part] = None
+                lines[s] = None
         lines[node] = None
         return node
 
@@ -69,8 +72,9 @@ class _Linearizer:
             while level >= len(levels):
                 levels.append(([], {}))
             plain, loops = levels[level]
-            if node.op in CLOSERS and _closed(node):
-                loops.setdefault(_closed(node), []).append(node)
+            closed = _closed(node) if node.op in CLOSERS else ()
+            if closed:
+                loops.setdefault(closed, []).append(node)
             else:
                 plain.append(node)
         for plain, loops in levels:
@@ -90,29 +94,42 @@ class _Linearizer:
         for target in targets:
             if target in found or target in new:
                 continue
-            stack = [_Visit(target, is_inside=False)]
-            while stack:
-                visit = stack[-1]
-                for node in visit.sources:
-                    is_inside = visit.in_loop and (node in effects or not scope[node] <= open_loops)
-                    if is_inside:
-                        level = inside.get(node)
-                    elif node in new:
-                        level = 0
+            node, level = target, 0
+            is_inside = False  # whether the node belongs to a loop that is yet to be opened
+            in_loop = node.op in CLOSERS  # whether what it needs may be inside of such a loop
+            sources = iter(node.src if in_loop else _inputs(node))
+            stack: list[tuple[UOp, Iterator[UOp], bool, bool, int]] = []
+            while True:
+                for s in sources:
+                    s_inside = in_loop and (s in effects or not scope[s] <= open_loops)
+                    if s_inside:
+                        first = inside.get(s)
+                    elif s in new:
+                        continue
                     else:
-                        level = found.get(node)
-                        if level is not None and node.op in CLOSERS:
-                            level += 1
-                    if level is None:
-                        stack.append(_Visit(node, is_inside=is_inside))
+                        first = found.get(s)
+                        if first is not None and s.op in CLOSERS:
+                            first += 1
+                    if first is None:
+                        if not s.src:
+                            (inside if s_inside else found)[s] = 0
+                            continue
+                        stack.append((node, sources, is_inside, in_loop, level))
+                        node, is_inside, level = s, s_inside, 0
+                        closes = s.op in CLOSERS
+                        in_loop = s_inside or closes
+                        sources = iter(s.src if closes and not s_inside else _inputs(s))
                         break
-                    visit.level = max(visit.level, level)
+                    if first > level:
+                        level = first
                 else:
-                    stack.pop()
-                    (inside if visit.is_inside else found)[visit.node] = visit.level
-                    if stack:
-                        closes = not visit.is_inside and visit.node.op in CLOSERS
-                        stack[-1].level = max(stack[-1].level, visit.level + closes)
+                    (inside if is_inside else found)[node] = level
+                    if not stack:
+                        break
+                    first = level + (not is_inside and node.op in CLOSERS)
+                    node, sources, is_inside, in_loop, level = stack.pop()
+                    if first > level:
+                        level = first
         return found
 
     def _from_outside(self, closers: Sequence[UOp], open_loops: Scope) -> list[UOp]:
@@ -195,12 +212,12 @@ class _Linearizer:
         if node.op is ops.STORE:
             place, value = self._place(node.src[0]), self.new[node.src[1]]
             return self._add(ops.STORE(place, value, arg=node.arg))
-        src = tuple(self.new[s] for s in node.src)
         if node.op is ops.INDEX and node.dtype.kind is not Kind.POINTER:
             return self._element(node)
         if node.op in CLOSERS:  # that closes nothing
-            return src[0]
-        return self._add(node.replace(src))
+            return self.new[node.src[0]]
+        new = self.new
+        return self._add(node.replace(tuple([new[s] for s in node.src])))
 
     def _element(self, node: UOp) -> UOp:
         place = self._place(node)
@@ -214,20 +231,16 @@ class _Linearizer:
         return ops.INDEX(buffer, *at, dtype=buffer.dtype)
 
 
-class _Visit:
-    """A node in a walk, with what it needs that was not looked at yet."""
-
-    __slots__ = ("in_loop", "is_inside", "level", "node", "sources")
-
-    def __init__(self, node: UOp, *, is_inside: bool) -> None:
-        self.node = node
-        self.is_inside = is_inside
-        """Whether it belongs to a loop that is yet to be opened."""
-        self.in_loop = is_inside or node.op in CLOSERS
-        """Whether what it needs may be inside of such a loop."""
-        whole = node.op in CLOSERS and not is_inside
-        self.sources = iter(node.src if whole else _inputs(node))
-        self.level = 0
+def _below(root: UOp) -> set[UOp]:
+    """A node and all that it needs."""
+    found = {root}
+    stack = [root]
+    while stack:
+        for s in stack.pop().src:
+            if s not in found:
+                found.add(s)
+                stack.append(s)
+    return found
 
 
 def _inputs(node: UOp) -> Sequence[UOp]:

@@ -1,4 +1,4 @@
-"""Transcendental functions: EXP2, LOG2, SIN and POW of f32 and f64 as plain arithmetic.
+"""Transcendental functions: EXP, EXPM1, EXP2, LOG2, SIN and POW of f32 and f64 as plain arithmetic.
 
 The formulas are in `exponential` and `sine`; narrower types are computed in f32.
 """
@@ -20,10 +20,24 @@ def _made(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | Non
     kind = node.dtype
     if not kind.is_float:
         return None
+    scales = machine.has("LDEXP")
     if kind.element in (f32, f64):
-        return formula(Floats(kind, machine.fused), *node.src)
+        return formula(Floats(kind, machine.fused, scales), *node.src)
     wide = f32.vec(kind.count)
-    return formula(Floats(wide, machine.fused), *(s.cast(wide) for s in node.src)).cast(kind)
+    sources = [s.cast(wide) for s in node.src]
+    return formula(Floats(wide, machine.fused, scales), *sources).cast(kind)
+
+
+@procedure("exp-polynomial", (ops.EXP,), with_context=True)
+def exp(node: UOp, machine: Machine) -> UOp | None:
+    """e**x: multiples of ln 2 into the exponent, the rest by a polynomial."""
+    return _made(node, machine, exponential.exp)
+
+
+@procedure("expm1-polynomial", (ops.EXPM1,), with_context=True)
+def expm1(node: UOp, machine: Machine) -> UOp | None:
+    """e**x - 1: the same, and what is less than 1 on its own."""
+    return _made(node, machine, exponential.expm1)
 
 
 @procedure("exp2-polynomial", (ops.EXP2,), with_context=True)
@@ -50,4 +64,6 @@ def power(node: UOp, machine: Machine) -> UOp | None:
     return _made(node, machine, exponential.power)
 
 
-TRANSCENDENTAL = RuleSet("transcendental", theory=Theory.FLOATS, rules=(exp2, log2, sin, power))
+TRANSCENDENTAL = RuleSet(
+    "transcendental", theory=Theory.FLOATS, rules=(exp, expm1, exp2, log2, sin, power)
+)
