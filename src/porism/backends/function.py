@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
+from porism.ir.signatures import PREFETCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class Function:
     """The size of the loop that is shared among threads; None if it runs in one."""
     code: object
     """What has to live as long as the function is called."""
+
+
+def fetched(lines: Sequence[UOp]) -> dict[int, int]:
+    """How many elements ahead the buffers of a kernel are fetched, those that are."""
+    arg = lines[-1].arg if lines and lines[-1].op is ops.SINK else None
+    return dict(arg[1:]) if isinstance(arg, tuple) and arg[:1] == (PREFETCH,) else {}
 
 
 def parameters(lines: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:

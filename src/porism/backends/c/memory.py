@@ -9,6 +9,9 @@ from porism.base.dtypes import DType, boolean
 from porism.ir import ops
 from porism.ir.node import UOp
 
+LINE = 64
+"""Bytes that a cache fetches together."""
+
 
 class Memory(Writer):
     """Wide accesses are those of a vector type; others go lane by lane."""
@@ -43,6 +46,8 @@ class Memory(Writer):
         is_truth = node.dtype.element is boolean
         if count > 1:
             self.masks[node] = 8
+        if self.fetched:
+            self._fetch(place, node.dtype)
         if not is_truth and self._is_register(node, place):
             self.values[node] = self.element(place)
             self.registers.add(node)
@@ -63,6 +68,15 @@ class Memory(Writer):
             otherwise = f"({kind}){{0}}" if other is None else self.whole(other)
             read = f"{self.atom(gate)} ? {read} : {otherwise}"
         self.define(node, read)
+
+    def _fetch(self, place: Place, dtype: DType) -> None:
+        """What is some elements ahead, a line of the cache at a time; it need not be in memory."""
+        base = place.base
+        ahead = self.fetched.get(base.arg) if base.op is ops.PARAM else None
+        if ahead is None or place.index.dtype.count > 1 or base.dtype.element.count > 1:
+            return
+        for first in range(0, dtype.count, max(LINE // max(dtype.element.bits // 8, 1), 1)):
+            self.do(f"__builtin_prefetch(&{self.element(place, str(ahead + first))});")
 
     def _is_register(self, node: UOp, place: Place) -> bool:
         """Whether a load of a whole register can stand where its value is used."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.backends.c.dialect import Dialect, is_bits
-from porism.base.dtypes import DType, Kind, boolean, f32, f64, round_float
+from porism.base.dtypes import DType, Kind, boolean, f32, f64, i32, round_float
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -29,7 +29,7 @@ _SIGNS: Final = {
 
 _FUNCTIONS: Final = {
     ops.SQRT: "sqrt", ops.TRUNC: "trunc", ops.FLOOR: "floor", ops.CEIL: "ceil", ops.ROUND: "rint",
-    ops.EXP2: "exp2", ops.LOG2: "log2", ops.SIN: "sin",
+    ops.EXP: "exp", ops.EXP2: "exp2", ops.EXPM1: "expm1", ops.LOG2: "log2", ops.SIN: "sin",
 }  # fmt: skip
 """The ops that are functions of C's library; for f32 with an f at the end."""
 
@@ -182,6 +182,12 @@ class Scalars:
             return f"fma{suffix}({', '.join(texts)})"
         if op in _FUNCTIONS:
             return f"{_FUNCTIONS[op]}{suffix}({texts[0]})"
+        if op is ops.LDEXP:
+            steps = self.converted(lane, i32, f"floor{suffix}(b)")
+            whole = f"ldexp{suffix}(a, {steps})"
+            power = "(b < 0 ? 0 : b)"
+            scaled = f"return b - b == 0 ? {whole} : a != a ? {power} : a * {power};"
+            return self._call(f"ldexp_{lane.name}", lane, lane, scaled, texts)
         if op in (ops.MAX, ops.MIN):
             return self._extreme(op, lane, texts)
         raise self.dialect.missing(node)

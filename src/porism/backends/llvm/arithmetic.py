@@ -38,14 +38,14 @@ def _ring(op: Op, integer: str, floating: str) -> Arithmetic:
     def write(r: Renderer, node: UOp, lane: DType) -> str:
         a, b = node.src
         word = floating if lane.is_float else integer
-        if lane.kind is Kind.SIGNED and _stays(op, a, b, lane):
+        if lane.kind is Kind.SIGNED and stays(op, a, b, lane):
             word = f"{integer} nsw"
         return r.emit(f"{word} {r.typed(a)}, {r.value(b)}")
 
     return write
 
 
-def _stays(op: Op, a: UOp, b: UOp, lane: DType) -> bool:
+def stays(op: Op, a: UOp, b: UOp, lane: DType) -> bool:
     """Whether the result is in the bounds of a type before it would wrap."""
     if op is ops.ADD:
         results = [a.vmin + b.vmin, a.vmax + b.vmax]
@@ -97,6 +97,56 @@ def _reciprocal(r: Renderer, node: UOp, lane: DType) -> str:
     return r.emit(f"fdiv {kind} {literal(node.dtype, 1.0)}, {r.value(node.src[0])}")
 
 
+_SCALED: Final = {("float", 4): "ps.128", ("float", 8): "ps.256", ("float", 16): "ps.512",
+                  ("double", 2): "pd.128", ("double", 4): "pd.256", ("double", 8): "pd.512",
+}  # fmt: skip
+"""The instruction that multiplies by powers of two, by type and lanes."""
+
+
+def _scaled(r: Renderer, node: UOp, lane: DType) -> str:
+    """LDEXP, for which the machine has an instruction; LLVM's own wants integers."""
+    kind, width = type_of(lane), node.dtype.count
+    x, n = map(r.value, node.src)
+    most = 512 // lane.bits
+    if width > most and width % most == 0:
+        return r.in_parts(kind, width, most, lambda a, b: _scale(r, kind, most, a, b), x, n)
+    return _scale(r, kind, width, x, n)
+
+
+def _scale(r: Renderer, lane: str, width: int, x: str, n: str) -> str:
+    kind = f"<{width} x {lane}>" if width > 1 else lane
+    name = _SCALED.get((lane, width))
+    if name is None:
+        words = f"<{width} x i32>" if width > 1 else "i32"
+        whole = r.call(f"llvm.floor.{mangled(kind)}", kind, f"{kind} {n}")
+        convert = f"llvm.fptosi.sat.{mangled(words)}.{mangled(kind)}"
+        steps = r.call(convert, words, f"{kind} {whole}")
+        ldexp = f"llvm.ldexp.{mangled(kind)}.{mangled(words)}"
+        scaled = r.call(ldexp, kind, f"{kind} {x}", f"{words} {steps}")
+        return _unless_infinite(r, kind, width, x, n, scaled)
+    bits = max(width, 8)
+    arguments = [f"{kind} {x}", f"{kind} {n}", f"{kind} zeroinitializer", f"i{bits} -1"]
+    if name.endswith("512"):
+        arguments.append("i32 4")  # rounded as usual
+    return r.call(f"llvm.x86.avx512.mask.scalef.{name}", kind, *arguments)
+
+
+def _unless_infinite(r: Renderer, kind: str, width: int, x: str, n: str, scaled: str) -> str:
+    """What was scaled; for exponents that are no numbers a product with them, or with 0.
+
+    And if x is NaN, that factor: so the instruction has it.
+    """
+    truth = f"<{width} x i1>" if width > 1 else "i1"
+    rest = r.emit(f"fsub {kind} {n}, {n}")
+    finite = r.emit(f"fcmp oeq {kind} {rest}, zeroinitializer")
+    below = r.emit(f"fcmp olt {kind} {n}, zeroinitializer")
+    power = r.emit(f"select {truth} {below}, {kind} zeroinitializer, {kind} {n}")
+    product = r.emit(f"fmul {kind} {x}, {power}")
+    no_number = r.emit(f"fcmp uno {kind} {x}, zeroinitializer")
+    beyond = r.emit(f"select {truth} {no_number}, {kind} {power}, {kind} {product}")
+    return r.emit(f"select {truth} {finite}, {kind} {scaled}, {kind} {beyond}")
+
+
 ARITHMETIC: Final[dict[Op, Arithmetic]] = {
     ops.ADD: _ring(ops.ADD, "add", "fadd"),
     ops.SUB: _ring(ops.SUB, "sub", "fsub"),
@@ -125,7 +175,9 @@ ARITHMETIC: Final[dict[Op, Arithmetic]] = {
     ops.NEG: _negative,
     ops.NOT: _inverted,
     ops.RECIPROCAL: _reciprocal,
+    ops.EXP: _intrinsic("exp"),
     ops.EXP2: _intrinsic("exp2"),
     ops.LOG2: _intrinsic("log2"),
     ops.SIN: _intrinsic("sin"),
+    ops.LDEXP: _scaled,
 }

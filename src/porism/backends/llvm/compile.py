@@ -1,16 +1,26 @@
 """Compile: LLVM IR to machine code in this process.
 
-Of LLVM's passes only a few are used: registers out of memory, and a clean-up. Loops, vectors and
-unrolling are ours already, so the usual pipeline takes ten times as long and finds nothing.
+Of LLVM's passes only a few are used: registers out of memory, and a clean-up. Loops, vectors
+and unrolling are ours already, so the usual pipeline takes ten times as long and finds nothing.
+
+Neither does its reduction of strengths, which looks for better counters of loops: addresses are a
+sum of what is known outside, a counter and a constant. It can only be switched for the whole
+process, so it is off for as long as one of our modules is compiled.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from porism.base.forking import held_while_forking
 
 LEVEL: Final = 2
 """How much LLVM tries when it chooses instructions."""
@@ -38,7 +48,7 @@ def version() -> str:
     found = machine()
     return (
         f"LLVM {number} by llvmlite {llvmlite.__version__} for {llvm.get_host_cpu_name()}, "
-        f"{found.triple}, level {LEVEL}, {llvm.get_host_cpu_features().flatten()}"
+        f"{found.triple}, level {LEVEL} without strengths, {llvm.get_host_cpu_features().flatten()}"
     )
 
 
@@ -79,11 +89,30 @@ def _passes() -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
     return passes, builder
 
 
+held_while_forking(ffi.lib._lock._lock)  # llvmlite's: what LLVM is at is finished first
+_emitting = held_while_forking(threading.Lock())
+"""Held while LLVM's settings are ours; llvmlite's is taken inside of it, so that comes first."""
+
+
+@contextmanager
+def _our_settings() -> Iterator[None]:
+    with _emitting:
+        llvm.set_option("porism", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("porism", "-disable-lsr=false")
+
+
 def object_code(text: str) -> bytes:
     """Machine code as an object file."""
-    return bytes(machine().emit_object(optimized(text)))
+    module = optimized(text)
+    with _our_settings():
+        return bytes(machine().emit_object(module))
 
 
 def assembly(text: str) -> str:
     """Machine code as text, to be read."""
-    return str(machine().emit_assembly(optimized(text)))
+    module = optimized(text)
+    with _our_settings():
+        return str(machine().emit_assembly(module))

@@ -23,6 +23,8 @@ def host() -> Target:
     more = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
     if "fma" in features or "neon" in features:
         more.add("MULACC")
+    if {"avx512f", "avx512vl"} <= features:
+        more.add("LDEXP")
     # AVX-512's conversions to bf16 are not used: they take small numbers for 0.
     converts = {"f16"} if features & {"f16c", "neon"} else set()
     registers = 32 if "avx512f" in features or "neon" in features else 16

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
-from llvmlite.binding import ffi
 
 from porism.backends.llvm.compile import machine, object_code, version
 from porism.base import sources
@@ -26,7 +25,6 @@ class Code:
 
 
 _numbers = itertools.count()
-held_while_forking(ffi.lib._lock._lock)  # llvmlite's: what LLVM is at is finished first
 _lock = held_while_forking(threading.Lock())
 _jit: Any = None
 

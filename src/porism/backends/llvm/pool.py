@@ -3,7 +3,8 @@
 The pool is code of our own, written in LLVM IR, so that starting a loop on all cores takes a
 microsecond and not a round through Python. Its threads are Python threads that stay inside one
 native call; they look for work for a while, and then sleep until there is some. A thread that comes
-too late for a loop is not waited for.
+too late for a loop is not waited for. A free thread takes a part of what is left, ever smaller ones
+towards the end, so that all are done at about the same time.
 
 Whoever finds the pool busy, as a second Python thread may, runs its loop alone.
 """
@@ -21,7 +22,13 @@ from porism.backends.llvm.linking import link
 SPINS: Final = 20_000
 """How often a thread without work looks for some before it sleeps; about 50 microseconds."""
 
-_EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _CHUNK = 0, 64, 72, 80, 88
+PARTS: Final = 2
+"""A thread that is free takes what is left, divided by so many for each thread."""
+
+SMALLEST: Final = 8
+"""It takes no less than all iterations, divided by so many for each thread."""
+
+_EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _PARTS = 0, 64, 72, 80, 88, 96
 _NEXT, _INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 128, 192, 256, 320, 384, 392
 _MUTEX, _CONDITION, _SIZE = 448, 576, 704
 
@@ -53,22 +60,37 @@ define void @porism_pool_begin(ptr %pool) #0 {{
 define private void @share(ptr %pool) #0 {{
 entry:
 {_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
-{_field("chunk.at", _CHUNK)}{_field("next.at", _NEXT)}
+{_field("least.at", _LEAST)}{_field("parts.at", _PARTS)}{_field("next.at", _NEXT)}
   %function = load ptr, ptr %function.at
   %arguments = load ptr, ptr %arguments.at
   %count = load i64, ptr %count.at
-  %chunk = load i64, ptr %chunk.at
+  %least = load i64, ptr %least.at
+  %parts = load i64, ptr %parts.at
+  br label %look
+look:
+  %first = load atomic i64, ptr %next.at monotonic, align 8
   br label %take
 take:
-  %begin = atomicrmw add ptr %next.at, i64 %chunk monotonic
-  %some = icmp slt i64 %begin, %count
-  br i1 %some, label %work, label %done
-work:
+  %begin = phi i64 [ %first, %look ], [ %moved, %size ]
+  %left = sub i64 %count, %begin
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %size, label %done
+size:
+  %rounded = add i64 %left, %parts
+  %fewer = sub i64 %rounded, 1
+  %part = udiv i64 %fewer, %parts
+  %enough = icmp ugt i64 %part, %least
+  %chunk = select i1 %enough, i64 %part, i64 %least
   %after = add i64 %begin, %chunk
   %less = icmp slt i64 %after, %count
   %end = select i1 %less, i64 %after, i64 %count
+  %pair = cmpxchg ptr %next.at, i64 %begin, i64 %end monotonic monotonic
+  %moved = extractvalue {{ i64, i1 }} %pair, 0
+  %ours = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %ours, label %work, label %take
+work:
   call void %function(ptr %arguments, i64 %begin, i64 %end)
-  br label %take
+  br label %look
 done:
   ret void
 }}
@@ -157,8 +179,8 @@ define void @porism_pool_stop(ptr %pool) #0 {{
 define void @porism_pool_run(ptr %pool, ptr %function, ptr %arguments, i64 %count) #0 {{
 entry:
 {_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
-{_field("chunk.at", _CHUNK)}{_field("next.at", _NEXT)}{_field("inside.at", _INSIDE)}
-{_field("busy.at", _BUSY)}{_field("workers.at", _WORKERS)}
+{_field("least.at", _LEAST)}{_field("parts.at", _PARTS)}{_field("next.at", _NEXT)}
+{_field("inside.at", _INSIDE)}{_field("busy.at", _BUSY)}{_field("workers.at", _WORKERS)}
   %workers = load i64, ptr %workers.at
   %alone = icmp eq i64 %workers, 0
   %single = icmp slt i64 %count, 2
@@ -173,14 +195,16 @@ alone.run:
   ret void
 share.it:
   %threads = add i64 %workers, 1
-  %parts = mul i64 %threads, 4
-  %rounded = add i64 %count, %parts
-  %less = sub i64 %rounded, 1
-  %chunk = udiv i64 %less, %parts
+  %parts = mul i64 %threads, {PARTS}
+  %most = mul i64 %threads, {SMALLEST}
+  %few = udiv i64 %count, %most
+  %none = icmp eq i64 %few, 0
+  %least = select i1 %none, i64 1, i64 %few
   store ptr %function, ptr %function.at
   store ptr %arguments, ptr %arguments.at
   store i64 %count, ptr %count.at
-  store i64 %chunk, ptr %chunk.at
+  store i64 %least, ptr %least.at
+  store i64 %parts, ptr %parts.at
   store atomic i64 0, ptr %next.at monotonic, align 8
   store atomic i64 0, ptr %inside.at release, align 8
   call void @wake(ptr %pool)

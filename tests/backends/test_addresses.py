@@ -1,0 +1,102 @@
+"""What kernels compute inside their loops in LLVM IR: addresses, registers, settings of LLVM."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.llvm.addresses import Addresses, Sum
+from porism.backends.llvm.compile import assembly, machine, object_code, optimized
+from porism.backends.llvm.host import host
+from porism.backends.llvm.library import module
+from porism.base.dtypes import Space, f32, i32
+from porism.engine import realize
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.pipeline import to_lines
+
+
+def counter(number: int, size: int) -> UOp:
+    return ops.RANGE(UOp.const(i32, size), arg=((number,), Axis.LOOP))
+
+
+def loaded(at: UOp) -> list[UOp]:
+    """The lines of a kernel that reads an element."""
+    memory = ops.PARAM(arg=0, dtype=f32.pointer(Space.GLOBAL, 1 << 20))
+    place = ops.INDEX(memory, at, dtype=memory.dtype)
+    found: dict[UOp, None] = {}
+
+    def add(node: UOp) -> None:
+        for s in node.src:
+            add(s)
+        found[node] = None
+
+    add(ops.LOAD(place, dtype=f32))
+    return list(found)
+
+
+def test_an_index_is_a_sum_of_counters_and_a_constant() -> None:
+    a, b = counter(0, 10), counter(1, 20)
+    lines = loaded((a * 20 + b) * 3 + 7)
+    addresses = Addresses(lines)
+    (total,) = addresses.sums.values()
+    assert total == Sum({a: 60, b: 3}, 7)
+    assert addresses.counters == {a, b}
+    assert all(addresses.is_idle(n) for n in lines if n.op in (ops.ADD, ops.MUL))
+
+
+def test_a_sum_that_may_wrap_is_a_value_of_its_own() -> None:
+    a = counter(0, 1 << 20)
+    wrapping = a * (1 << 20)
+    addresses = Addresses(loaded(wrapping + 1))
+    (total,) = addresses.sums.values()
+    assert wrapping in total.terms or total.terms.keys() == {wrapping + 1}
+    assert not addresses.is_idle(next(iter(total.terms)))
+
+
+def test_what_is_also_a_value_is_still_computed() -> None:
+    a = counter(0, 10)
+    index = a * 4
+    lines = [*loaded(index), index + 1, ops.STORE(index, index)]
+    assert not Addresses(lines).is_idle(index)
+
+
+def source(tensor: porism.Tensor) -> str:
+    (step,) = realize.schedule_of(realize.request([tensor.node]).graph).steps
+    return module({"kernel": to_lines(step.kernel, host())})
+
+
+def innermost(text: str) -> list[str]:
+    """The lines of the longest block that ends with a jump to itself."""
+    blocks = re.findall(r"^(\w+):\n((?:  .*\n|\n)*)", text, re.M)
+    rounds = [lines.splitlines() for name, lines in blocks if f"label %{name}," in lines]
+    return max(rounds, key=len)
+
+
+@pytest.fixture
+def product() -> str:
+    a, b = (porism.asarray(np.zeros((384, 384), np.float32)) for _ in range(2))
+    return source(porism.matmul(a, b))
+
+
+def test_the_innermost_loop_of_a_product_computes_no_indices(product: str) -> None:
+    inside = innermost(product)
+    assert any("llvm.fma" in line for line in inside)
+    assert not any(re.search(r" (mul|sext|zext|trunc) ", line) for line in inside)
+
+
+def test_sums_of_a_product_are_values_and_no_memory(product: str) -> None:
+    inside = innermost(product)
+    assert any(re.search(r"= phi <\d+ x float>", line) for line in inside)
+    assert not any(" store " in line for line in inside)
+
+
+def test_others_who_use_llvm_find_their_settings(product: str) -> None:
+    before = machine().emit_assembly(optimized(product))
+    object_code(product)
+    assembly(product)
+    assert machine().emit_assembly(optimized(product)) == before

@@ -1,0 +1,77 @@
+"""The pool: every iteration of a loop is done once, by whichever thread."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from porism.backends.llvm.pool import PARTS, SMALLEST, Pool
+
+Part = tuple[int, int]
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 5])
+def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
+    found = Pool(request.param)
+    yield found
+    found.stop()
+
+
+def parts_of(pool: Pool, count: int, seconds: float = 0.0) -> list[Part]:
+    """The parts in which a loop is done, each of which takes some time."""
+    found: list[Part] = []
+
+    def body(_arguments: int, begin: int, end: int) -> None:
+        found.append((begin, end))
+        time.sleep(seconds)
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(body)
+    job = (ctypes.c_int64 * 3)(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, count)
+    pool.run(ctypes.addressof(job), 1)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 10, 14, 33, 100, 1000, 4097])
+def test_every_iteration_is_done_once(pool: Pool, count: int) -> None:
+    parts = parts_of(pool, count)
+    assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == count
+    assert all(begin < end for begin, end in parts)
+
+
+@pytest.mark.parametrize("count", [10, 28, 64, 1000])
+def test_the_last_parts_are_small(pool: Pool, count: int) -> None:
+    threads = len(pool.threads) + 1
+    sizes = [end - begin for begin, end in parts_of(pool, count, 0.001)]
+    if threads == 1:
+        assert sizes == [count]
+        return
+    smallest = max(1, count // (SMALLEST * threads))
+    assert max(sizes) <= -(-count // (PARTS * threads))
+    assert sizes[-1] <= smallest
+    assert len(sizes) <= SMALLEST * threads + 1 or smallest == 1
+
+
+def test_a_second_caller_does_its_loop_alone(pool: Pool) -> None:
+    others: list[list[Part]] = []
+
+    def second() -> None:
+        others.append(parts_of(pool, 20))
+
+    inside = threading.Thread(target=second)
+
+    def body(_arguments: int, begin: int, _end: int) -> None:
+        if begin == 0:
+            inside.start()
+            inside.join()
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(body)
+    job = (ctypes.c_int64 * 3)(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, 4)
+    pool.run(ctypes.addressof(job), 1)
+    assert others == [[(0, 20)]]
