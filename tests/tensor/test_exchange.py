@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -75,6 +76,15 @@ def test_numpy_takes_tensors() -> None:
     agree(got, np.array([2.0, 3.0]))
 
 
+@pytest.mark.parametrize("function", [porism.asarray, porism.from_dlpack])
+def test_a_copy_of_a_tensor_is_another_tensor(function: Any) -> None:
+    x = porism.arange(3).realize()
+    y = function(x, copy=True)
+    y[0] = 7
+    agree(x, np.array([0, 1, 2]))
+    agree(y, np.array([7, 1, 2]))
+
+
 def test_narrow_types_leave_as_ml_dtypes() -> None:
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         values = porism.ones(2, dtype=name).numpy()
@@ -92,6 +102,8 @@ def test_dlpack() -> None:
     values[0, 0] = 7
     agree(shared, values)
     assert porism.from_dlpack(x) is x
+    with pytest.raises(BufferError, match="always copied"):
+        np.from_dlpack(x, copy=False)
     with refuses(TypeMismatch, "__dlpack__ of a tensor of bfloat16"):
         np.from_dlpack(porism.ones(2, dtype="bfloat16"))
     with refuses(TypeMismatch, "from_dlpack of a list"):

@@ -148,6 +148,22 @@ def test_a_name_that_is_another_tensor_later() -> None:
     assert closed(ones(2)).tolist() == [4, 4]
 
 
+def test_a_tensor_from_outside_that_is_only_given() -> None:
+    """It is not used in the function, and is read again at every call."""
+    weight, parts = porism.ones(2), [porism.zeros(2)]
+
+    @porism.jit
+    def both(x: Any) -> Any:
+        return weight, parts[0], x
+
+    given = both(ones(2))
+    weight[0] = 5
+    assert [t.tolist() for t in both(ones(2))] == [[5, 1], [0, 0], [1, 1]]
+    parts[0] = weight
+    assert [t.tolist() for t in both(ones(2))] == [[5, 1], [5, 1], [1, 1]]
+    assert [t.tolist() for t in given] == [[1, 1], [0, 0], [1, 1]]
+
+
 def test_tensors_in_other_places() -> None:
     weight = ones(3)
     total, table = weight.sum, {None: ones(1)}

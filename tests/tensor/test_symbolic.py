@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,25 @@ def test_shapes_are_symbolic() -> None:
         porism.asarray(X)[: N.bind(3) : 2]
     with refuses(ShapeError, "arange with a symbolic end and a step"):
         porism.arange(0, N.bind(3), 2)
+
+
+def test_a_size_prints_as_it_is_written() -> None:
+    part = porism.asarray(X)[: N.bind(3)]
+    size = part.shape[0]
+    assert (repr(size), str(size), f"{size + 3}") == ("n=3", "n=3", "n + 3")
+    assert repr(porism.pad(part, ((1, 2), (0, 0))).shape[0]) == "n + 3"
+
+
+def test_joined_sizes_are_collected() -> None:
+    """However the parts come, the same sum is the same size."""
+    x, m = porism.asarray(X), porism.Variable("m", 1, 6)
+    a, b = x[: N.bind(3)], x[: m.bind(2)]
+    assert repr(porism.concat([a, x, a]).shape) == "(n * 2 + 6, 4)"
+    assert repr(porism.concat([a, b, a])[1:].shape) == "(n * 2 + m - 1, 4)"
+    for order in itertools.permutations([a, b, x, a]):
+        joined = porism.concat(order) + porism.concat([a, a, b, x])
+        expected = np.concatenate([part.numpy() for part in order])
+        same(joined, expected + np.concatenate([X[:3], X[:3], X[:2], X]))
 
 
 def test_a_computed_part_goes_with_others() -> None:

@@ -196,6 +196,11 @@ class Settings:
         64, "Kinds of arguments for which a jitted function keeps its programs; the oldest go.",
         low=1, high=1_000_000,
     )  # fmt: skip
+    constants_megabytes = Integer(
+        2048, "Memory that a program of a jitted function may take for what it computes once, of "
+        "tensors that it finds outside, and for copies of them that its kernels read faster.",
+        low=0, high=1_000_000_000,
+    )  # fmt: skip
     beam = Integer(
         0, "Lists of actions that are kept in each round when new kernels are tuned; 0 for no "
         "tuning.",

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from porism.base.dtypes import DType
+from porism.base.dtypes import DType, index
 from porism.engine import memory
-from porism.engine.storage import new_buffer
+from porism.engine.storage import hold, new_buffer
 from porism.ir import semantics
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -40,7 +40,16 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
         return value if dtype is None else Tensor(primitive.cast(value.node, dtype))
     if is_weak(value):
         return Tensor(constant(result_type(value) if dtype is None else dtype, value))
-    return from_array(memory.copy_of(to_array(value, dtype)), dtype)
+    return from_copy(to_array(value, dtype), dtype)
+
+
+def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
+    """A tensor of an array in any layout, with memory of its own."""
+    found = as_dtype(array.dtype)
+    flat, address = memory.new_array(array.size, array.dtype)
+    flat.reshape(array.shape)[...] = array
+    node = hold(found, tuple(UOp.const(index, size) for size in array.shape), flat, address)
+    return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 
 def from_array(array: Any, dtype: DType | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from porism.base.dtypes import DType
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.conversion import as_tensor, from_array, node_of, to_array
+from porism.tensor.conversion import as_tensor, from_array, from_copy, node_of, to_array
 from porism.tensor.exchange import from_dlpack
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import (
@@ -42,13 +42,14 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
-        return as_tensor(obj, wanted)
+        found = as_tensor(obj, wanted)
+        return Tensor(found.node) if found is obj and copy else found
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
         return as_tensor(from_dlpack(obj, copy=copy), wanted)
     array = to_array(obj, wanted)
     if copy is False:
         return _shared(obj, array, wanted)
-    return from_array(np.array(array, order="C"), wanted)
+    return from_copy(array, wanted)
 
 
 def _is_data(obj: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from porism.ir.semantics import Array
-from porism.tensor.conversion import from_array
+from porism.tensor.conversion import from_array, from_copy
 from porism.tensor.promotion import as_dtype, name_of, refuse
 from porism.tensor.shapes import refuse as refuse_shape
 from porism.tensor.shapes import to_text
@@ -102,6 +102,8 @@ CPU: Final = 1
 @operator("dlpack")
 def _dlpack(x: Tensor, **options: Any) -> Any:
     """The values as a DLPack capsule; a copy, which the consumer may change."""
+    if options.get("copy") is False:
+        raise BufferError("a tensor's values are always copied; leave out copy=False")
     values = x.numpy()
     if values.dtype.kind in "V" or (x.dtype.bits < 16 and x.dtype.is_float):
         raise _no_dlpack(name_of(x.dtype))
@@ -119,7 +121,7 @@ def _dlpack_device(x: Tensor) -> tuple[int, int]:
 def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
     """A tensor of what another library holds in the CPU's memory; shared only with copy=False."""
     if isinstance(x, Tensor):
-        return x
+        return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):
         raise refuse(
             f"from_dlpack of a {type(x).__name__}",
@@ -135,7 +137,7 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
             "move it to the CPU's memory, as a type that NumPy has",
         ) from None
     as_dtype(array.dtype)
-    return from_array(array if copy is False else np.array(array, order="C"))
+    return from_array(array) if copy is False else from_copy(array)
 
 
 def _no_dlpack(name: str) -> Exception:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from porism.backends.table import native
 from porism.engine import work
@@ -24,6 +24,7 @@ from porism.pipeline import to_loops, to_schedule, watched
 from porism.rewrite.trace import Trace
 from porism.schedule.listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.tensor.jit import Jitted
 from porism.tensor.shapes import refuse
 from porism.tensor.tensor import Tensor
 
@@ -109,21 +110,54 @@ def kernels(*tensors: Tensor) -> list[Kernel]:
     return _described(schedule)
 
 
-def explain(*tensors: Tensor, stages: bool = False, source: str | bool = False) -> None:
+def explain(
+    *tensors: Tensor | Jitted[Any, Any], stages: bool = False, source: str | bool = False
+) -> None:
     """Print the kernels that compute some tensors, and with `stages` how they came about.
 
     `source` is "llvm", "assembly" or "c", and prints each kernel as that too; True stands for what
-    the backend compiles.
+    the backend compiles. Of a jitted function, the kernels of each of its programs are printed, and
+    what was computed once.
     """
     kind = kind_of(source) if source is not False else None
-    nodes = _missing(tensors)
+    for function in tensors:
+        if isinstance(function, Jitted):
+            _print_function(function, kind)
+    rest = tuple(tensor for tensor in tensors if not isinstance(tensor, Jitted))
+    if tensors and not rest:
+        return
+    nodes = _missing(rest)
     if not nodes:
         print("nothing is left to be computed: the values are there already")
         return
     graph = request(nodes).graph
     if stages:
         _print_stages(graph)
-    schedule = schedule_of(graph)
+    _print_schedule(schedule_of(graph), kind)
+
+
+def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
+    """The programs of a jitted function, one for each signature."""
+    for number, program in enumerate(function.programs):
+        print(f"program {number} of {function.__name__}")
+        if program.schedule is not None:
+            _print_schedule(program.schedule, kind)
+        lasting = program.lasting
+        if lasting.once is not None:
+            size = _bytes(sum(lasting.once.sizes))
+            print(f"computed once, {size}, until a tensor from outside is assigned to:")
+            _print_schedule(lasting.once.schedule, kind)
+        for copy in () if lasting.program is None else lasting.program.copies:
+            size = _bytes(copy.size * copy.dtype.numpy.itemsize)
+            print(
+                f"laid out once, {size}: input{copy.source}, as kernels read it along "
+                f"{', '.join(copy.axes)}"
+            )
+    if not function.programs:
+        print(f"{function.__name__} was not called yet: it has no programs")
+
+
+def _print_schedule(schedule: Schedule, kind: str | None) -> None:
     for kernel in _described(schedule):
         print(kernel)
         if kind is not None:
@@ -141,7 +175,7 @@ def _missing(tensors: tuple[Tensor, ...]) -> list[UOp]:
             raise refuse(
                 f"a {type(tensor).__name__} has no kernels",
                 "kernels compute tensors",
-                "pass tensors, such as porism.asarray(…).exp()",
+                "pass tensors, such as porism.asarray(…).exp(), or a jitted function",
             )
     return [t.node for t in tensors if realized(t.node) is None]
 

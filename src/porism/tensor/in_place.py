@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from porism.engine import memory
-from porism.engine.storage import array_of, held_if_any, realized
+from porism.engine.storage import array_of, held, held_if_any, hold, realized
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
@@ -48,6 +48,8 @@ def overwrite(x: Tensor, parts: Sequence[Part], result: Sizes, value: UOp) -> bo
     spread = np.broadcast_to(new, _numbers(result)).reshape(view.shape)
     with np.errstate(all="ignore"):  # a number that is too large is infinite
         np.copyto(view, spread, casting="unsafe")
+    array, address = held(x._node)
+    x._node = hold(x._node.dtype, x._node.src, array, address)  # whose number says: a new value
     return True
 
 

@@ -135,6 +135,11 @@ class Jitted(Generic[Parameters, Result]):
         """How many kinds of arguments are kept."""
         return len(self._replays)
 
+    @property
+    def programs(self) -> list[Replay]:
+        """What its traces have become, the oldest first."""
+        return list(self._replays.values())
+
     def clear(self) -> None:
         """Forget all traces."""
         with self._lock:
@@ -289,6 +294,9 @@ def _traced(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay
             result = function(*given[0], **given[1])
             _check_untouched(leaves_before, given)
             _check_arrays(args, kwargs, wrappers, placeholders)
+            for _, leaf in leaves(result):
+                if isinstance(leaf, Tensor):
+                    trace.read(leaf)  # one from outside may be given as it is, and used nowhere
             return replay(
                 wrappers,
                 placeholders,

@@ -72,7 +72,8 @@ MODULES: Final[dict[str, str]] = {
     "explain": "kernels explain",
     "profile": "profile",
     "opt": (
-        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Stage Block Finish Stream"
+        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Peel Stage Block Finish Stream"
+        " Prefetch"
         " NoLocals Local Group GroupTop TC"
     ),
     "verification": "verify",

@@ -42,8 +42,9 @@ from porism.optimize.block_actions import Group, GroupTop, Local
 from porism.optimize.blocking import Block
 from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
+from porism.optimize.peeling import Peel
 from porism.optimize.staging import Stage
-from porism.optimize.stream_actions import Stream
+from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
 from porism.pipeline import to_loops
 from porism.schedule.listing import listing
@@ -54,7 +55,8 @@ from porism.verification.report import Report
 
 __all__ = [
     "TC", "Arranged", "Block", "Cover", "Finish", "Group", "GroupTop", "Local", "Merge", "Move",
-    "NoLocals", "PadTo", "Split", "Stage", "Stream", "Swap", "Thread", "Unroll", "Upcast", "opt",
+    "NoLocals", "PadTo", "Peel", "Prefetch", "Split", "Stage", "Stream", "Swap", "Thread", "Unroll",
+    "Upcast", "opt",
 ]  # fmt: skip
 
 RUNS: Final = 7
@@ -113,7 +115,8 @@ class Arranged:
         """
         target = native().target()
         before = to_loops(self.kernel.node, target, arrange=False)
-        return arranged(before, self.node, target, dict(enumerate(self.kernel.names)))
+        names = dict(enumerate(self.kernel.names))
+        return arranged(before, self.node, target, names, self.actions)
 
     def time(self, runs: int = RUNS) -> float:
         """The seconds of one run in machine code on random data: the median of several."""

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
+from porism.base.forking import held_while_forking
 from porism.engine import watch
 from porism.engine.watch import Run
 from porism.engine.work import Speed, Work
@@ -54,6 +55,10 @@ class _Sum:
     bytes: int = 0
 
 
+_adding = held_while_forking(threading.Lock())
+"""Held while the sums of any profile change or are read."""
+
+
 class Profile:
     """What ran inside of a `with` block, in all threads."""
 
@@ -62,7 +67,6 @@ class Profile:
         self.wall = 0.0
         """Seconds between the begin and the end of the block."""
         self._sums: dict[tuple[UOp, str], _Sum] = {}
-        self._lock = threading.Lock()
         self._listening: AbstractContextManager[None] | None = None
         self._began = 0.0
 
@@ -92,7 +96,7 @@ class Profile:
             print(self)
 
     def _see(self, ran: Run) -> None:
-        with self._lock:
+        with _adding:
             one = self._sums.setdefault((ran.kernel, ran.backend), _Sum(ran.name))
             one.runs += 1
             one.seconds += ran.speed.seconds
@@ -102,13 +106,13 @@ class Profile:
     @property
     def seconds(self) -> float:
         """Of all kernels; more than the wall has seen, if threads ran some at the same time."""
-        with self._lock:
+        with _adding:
             return sum(one.seconds for one in self._sums.values())
 
     @property
     def rows(self) -> list[Row]:
         """A row for each kernel, the one that took longest first."""
-        with self._lock:
+        with _adding:
             found = [(key, one) for key, one in self._sums.items()]
             total = sum(one.seconds for _, one in found)
             rows = [

@@ -209,7 +209,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     tensor = as_tensor(x)
     promotion.need(tensor.dtype, promotion.FLOATS, "dropout", "convert it, with astype")
     if not training or p == 0:
-        return tensor
+        return Tensor(tensor.node)
     if p == 1:
         return Tensor(primitive.full(tensor.dtype, 0, tensor.shape))
     kept = Tensor(_uniform(tensor.shape, dtypes.f32) >= p)

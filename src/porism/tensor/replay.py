@@ -13,16 +13,19 @@ import numpy as np
 from porism.backends.table import chosen
 from porism.base.dtypes import DType, index
 from porism.base.forking import held_while_forking
+from porism.base.settings import settings
 from porism.engine import memory
+from porism.engine.folding import bytes_of, constant_parts
 from porism.engine.realize import bound, realize, request, schedule_of
-from porism.engine.runners import Runner, renewed, runner
+from porism.engine.runners import Runner, prepared, runner
 from porism.engine.storage import (
     Held,
     NoValue,
+    array_of,
     held,
-    held_if_any,
     hold,
     is_placeholder,
+    new_placeholder,
     realized,
     remember,
 )
@@ -34,6 +37,7 @@ from porism.ir.shape import Shape, shape
 from porism.ir.walk import substitute, toposort
 from porism.schedule.schedule import Schedule
 from porism.tensor.holders import Place
+from porism.tensor.lasting import Lasting, Once, held_of, is_own
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import refuse, to_text
 from porism.tensor.structure import Leaf, rebuilt, unbound
@@ -85,16 +89,14 @@ class Size:
 class Replay:
     """A function that was traced."""
 
-    run_program: Runner | None
-    """None if there is nothing to compute."""
     schedule: Schedule | None
-    count: int
-    """Of inputs."""
+    """None if there is nothing to compute."""
     arguments: list[tuple[int, int]]
     """Inputs, and which tensor of the arguments each is."""
     captured: list[tuple[int, Tensor]]
-    """Inputs, and the tensor from outside that each is."""
-    constants: list[tuple[int, Held]]
+    """Inputs, and the tensor from outside that each is, if it is assigned to or given as it is."""
+    lasting: Lasting
+    """All other inputs."""
     supplies: list[tuple[int, Callable[[int], Array], int]]
     """Inputs that go on from call to call, and by how much; -1 for what is not an input."""
     variables: dict[str, int]
@@ -106,6 +108,8 @@ class Replay:
     """Tensors of the arguments or from outside, and the values that they get."""
     outside: list[tuple[Tensor, Leaf]]
     """What the tensors from outside were like."""
+    changing: list[tuple[Tensor, Leaf]]
+    """Those of them that do not last."""
     named: list[tuple[Place, Tensor]]
     """Tensors from outside in dicts and lists."""
     cells: list[tuple[types.CellType, Tensor]]
@@ -118,9 +122,18 @@ class Replay:
     def __post_init__(self) -> None:
         self.ids = frozenset(id(tensor) for tensor, _ in self.outside)
 
+    @property
+    def run_program(self) -> Runner | None:
+        """None if there is nothing to compute."""
+        program = self.lasting.program
+        return None if program is None else program.run
+
     def outdated(self, variables: dict[str, int]) -> str | None:
         """Why the trace does not fit any more, or None; notes the values of variables."""
-        for tensor, (dtype, dims) in self.outside:
+        checked = self.outside
+        if checked and self.lasting.is_known():
+            checked = self.changing
+        for tensor, (dtype, dims) in checked:
             node = tensor._node
             now = node.src if node.op is _BUFFER else unbound(node, variables)
             if now != dims or node.dtype is not dtype:
@@ -156,25 +169,31 @@ class Replay:
         from porism.engine.background import Background
 
         def swap() -> None:
-            self.run_program = renewed(schedule)
+            program = self.lasting.program
+            constants = frozenset() if program is None else program.constants
+            self.lasting.program = prepared(schedule, constants, anew=True)
 
         return Background([step.kernel for step in schedule.steps], backend, seconds, swap)
 
     def _run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
-        inputs: list[Any] = [None] * self.count
+        lasting, buffers = self.lasting, None
+        made = lasting.made
+        if made is None or lasting.tensors or made.program is not lasting.program:
+            made, buffers = lasting.now()
+        inputs = made.inputs.copy()
         for place, which in self.arguments:
-            inputs[place] = _held(tensors[which])
+            inputs[place] = held_of(tensors[which])
         for place, tensor in self.captured:
-            inputs[place] = _held(tensor)
-        for place, constant in self.constants:
-            inputs[place] = constant
+            inputs[place] = held_of(tensor)
         for place, take, amount in self.supplies:
             array = take(amount)
             if place >= 0:
                 inputs[place] = (array, memory.address_of(array))
         if self.variables:
             variables = {**self.variables, **variables}
-        outputs = [] if self.run_program is None else self.run_program(inputs, variables)
+        program = made.program
+        outputs = [] if program is None else program.run(inputs, variables, made.packs)
+        del buffers  # they were in use until here
         nodes = []
         for value in self.values:
             nodes.append(_node(value, inputs, outputs, variables))
@@ -199,20 +218,6 @@ def compute(tensors: Sequence[Tensor]) -> None:
         # A size that is symbolic stays so: it is what this tensor has in common with others.
         if all(dim.op is ops.CONST for dim in shape(tensor._node)):
             tensor._node = buffer
-
-
-def _held(tensor: Tensor) -> Held:
-    """The values of a tensor in memory, computed if need be."""
-    found = held_if_any(tensor._node)
-    if found is not None:
-        return found
-    try:
-        buffer = realize([tensor._node])[0]
-        if all(dim.op is ops.CONST for dim in shape(tensor._node)):
-            tensor._node = buffer
-        return held(buffer)
-    except NoValue:
-        raise no_value() from None
 
 
 def _tensor(node: UOp) -> Tensor:
@@ -348,34 +353,117 @@ def replay(
     for one in outside:
         if one.now is not one.before:
             assigned.append((one.tensor, outputs.add(one.now)))
-    computed = outputs.computed()
+    constants = _constants(outside, outputs.computed())
+    once = {
+        node: new_placeholder(node.dtype, shape(node))
+        for node in _within_limit(constant_parts(outputs.computed(), constants))
+    }
+    computed = substitute(ops.SINK(*outputs.computed()), once).src
     wanted = request(computed) if computed else None
     buffers = dict.fromkeys((*(wanted.buffers if wanted else ()), *outputs.inputs()))
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
     own = {placeholder: k for k, placeholder in enumerate(placeholders)}
     theirs = {one.before: one.tensor for one in outside}
     schedule = schedule_of(wanted.graph) if wanted else None
+    values = outputs.settle(numbers)
+    lasting = {one.before: k for k, one in enumerate(filter(_lasts, outside))}
+    given = {value.input for value in values if value.output is None}
+    told = [(one.tensor, (one.before.dtype, unbound(one.before, {}))) for one in outside]
     found = Replay(
-        run_program=None if schedule is None else runner(schedule),
         schedule=schedule,
-        count=len(numbers),
         arguments=[(n, own[b]) for b, n in numbers.items() if b in own],
-        captured=[(n, theirs[b]) for b, n in numbers.items() if b in theirs],
-        constants=[(n, held(b)) for b, n in numbers.items() if not is_placeholder(b)],
+        captured=[
+            (n, theirs[b])
+            for b, n in numbers.items()
+            if b in theirs and (b not in lasting or n in given)
+        ],
+        lasting=_lasting(list(filter(_lasts, outside)), once, numbers, constants, schedule),
         supplies=[(numbers.get(s.placeholder, -1), s.take, s.amount) for s in supplies],
         variables={**outputs.variables(), **(wanted.variables if wanted else {})},
-        values=outputs.settle(numbers),
+        values=values,
         result=structure,
         assigned=assigned,
-        outside=[(one.tensor, (one.before.dtype, unbound(one.before, {}))) for one in outside],
+        outside=told,
+        changing=[row for row, one in zip(told, outside, strict=True) if not _lasts(one)],
         named=[(place, one) for place, one in places if not isinstance(place[0], types.CellType)],
         cells=[(place[0], one) for place, one in places if isinstance(place[0], types.CellType)],
         lock=lock,
     )
     supplied = {supply.placeholder for supply in supplies}
-    if any(is_placeholder(b) and b not in {*own, *theirs, *supplied} for b in numbers):
+    known = {*own, *theirs, *supplied, *once.values()}
+    if any(is_placeholder(b) and b not in known for b in numbers):
         raise no_value()  # kept from inside of another function
     return found
+
+
+# -- what lasts from call to call ------------------------------------------------------------------
+
+
+def _lasts(one: Outside) -> bool:
+    """Whether a tensor from outside is not assigned to, and has one size for all calls."""
+    return one.now is one.before and all(dim.op is ops.CONST for dim in shape(one.before))
+
+
+def _constants(outside: Sequence[Outside], roots: Sequence[UOp]) -> set[UOp]:
+    """The BUFFERs that only change when somebody assigns to a tensor."""
+    theirs = {one.before for one in outside if _lasts(one) and is_own(one.tensor)}
+    inside = [n for n in toposort(*roots) if n.op is ops.BUFFER and not is_placeholder(n)]
+    return theirs | {buffer for buffer in inside if memory.is_own(array_of(buffer))}
+
+
+def _within_limit(nodes: Sequence[UOp]) -> list[UOp]:
+    """Those that fit into the memory for constants, the smallest first."""
+    room = settings.constants_megabytes << 20
+    found = []
+    for node in sorted(nodes, key=bytes_of):
+        room -= bytes_of(node)
+        if room >= 0:
+            found.append(node)
+    return found
+
+
+def _lasting(
+    tensors: Sequence[Outside],
+    once: Mapping[UOp, UOp],
+    numbers: Mapping[UOp, int],
+    constants: set[UOp],
+    schedule: Schedule | None,
+) -> Lasting:
+    which = {one.before: k for k, one in enumerate(tensors)}
+    parts = _once(once, numbers, which) if once else None
+    fixed = constants | set(once.values())
+    room = (settings.constants_megabytes << 20) - sum(parts.sizes if parts else ())
+    packable = []
+    for buffer in sorted((b for b in numbers if b in fixed), key=bytes_of):
+        room -= bytes_of(buffer)
+        if room >= 0:
+            packable.append(numbers[buffer])
+    program = None if schedule is None else prepared(schedule, frozenset(packable))
+    packed = frozenset() if program is None else program.packed
+    derived = {k for k in (parts.sources if parts else ()) if isinstance(k, int)}
+    derived.update(k for b, k in which.items() if numbers.get(b) in packed)
+    return Lasting(
+        tensors=[one.tensor for one in tensors],
+        count=len(numbers),
+        places=[(n, which[b]) for b, n in numbers.items() if b in which],
+        constants=[(n, held(b)) for b, n in numbers.items() if not is_placeholder(b)],
+        once=parts,
+        program=program,
+        derived=frozenset(derived),
+    )
+
+
+def _once(once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UOp, int]) -> Once:
+    """What is computed of constants alone, as a program."""
+    wanted = request(list(once))
+    schedule = schedule_of(wanted.graph)
+    return Once(
+        schedule,
+        runner(schedule),
+        [which[b] if b in which else held(b) for b in wanted.buffers],
+        [numbers[placeholder] for placeholder in once.values()],
+        [bytes_of(node) for node in once],
+    )
 
 
 def _slot(leaf: Any, outputs: Outputs) -> Any:

@@ -6,13 +6,11 @@ What does not fit is refused here, at the line of the user's program, and not de
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from porism.base.errors import ShapeError
-from porism.ir import ops
-from porism.ir.expression import show
+from porism.ir import expression
 from porism.ir.node import UOp
 from porism.ir.shape import are_equal, shape
 from porism.tensor.place import users_line
@@ -69,18 +67,14 @@ def size_text(size: Dim) -> str:
     """A size as people write it: a bound variable by its name, and with its value if it is alone.
 
     >>> from porism.base.dtypes import index
+    >>> from porism.ir import ops
     >>> n = UOp.variable("n", 1, 8)
     >>> size_text(3), size_text(ops.BIND(n, UOp.const(index, 5))), size_text(n * 2)
     ('3', 'n=5', 'n * 2')
     """
     if isinstance(size, int):
         return str(size)
-    if size.op is ops.BIND:
-        return f"{size.src[0].arg[0]}={show(size.src[1], limit=40)}"
-    return _BOUND.sub(r"\1", show(size, limit=200))
-
-
-_BOUND: Final = re.compile(r"BIND\((\w+), \d+\)")
+    return expression.size_text(size) or expression.show(size, limit=200)
 
 
 def same(a: Dim, b: Dim) -> bool:

@@ -20,7 +20,7 @@ class Variable:
 
     >>> n = Variable("n", 1, 8)
     >>> n, n.bind(5)
-    (Variable('n', 1, 8), UOp(BIND index BIND(n, 5)))
+    (Variable('n', 1, 8), n=5)
     """
 
     __slots__ = ("high", "low", "name")

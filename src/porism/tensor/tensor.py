@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from porism.base.dtypes import DType
 from porism.base.settings import settings
 from porism.engine.realize import realize
-from porism.engine.storage import NoValue, array_of, held, realized
+from porism.engine.storage import NoValue, array_of, held, held_if_any, realized
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.tensor.primitive import Dim, permute
@@ -166,7 +166,7 @@ class Tensor:
 
         With `beam` new kernels are tuned first, as the setting of that name says.
         """
-        if current.get() is not None:
+        if current.get() is not None or held_if_any(self._node) is not None:
             return self
         if beam is None:
             self._buffer()

@@ -1,0 +1,216 @@
+"""Aliasing: random programs of views, assignments and jitted functions with state, beside NumPy.
+
+Whatever shares memory underneath, a tensor has the value that it was given last, and what was made
+of an old value keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+import porism
+
+Array = npt.NDArray[np.int64]
+
+ROWS, COLUMNS = 4, 6
+N: Final = porism.Variable("n", 1, ROWS)
+
+
+@dataclass(eq=False)
+class Pair:
+    """A tensor, and what NumPy has for it."""
+
+    tensor: Any
+    array: Array
+
+
+def shifted(x: Any) -> Any:
+    return porism.concat([x[1:], x[:1]])
+
+
+DERIVED: Final[dict[str, tuple[Callable[..., Any], Callable[..., Any]]]] = {
+    "sum": (lambda a, b: a + b, lambda a, b: a + b),
+    "product": (lambda a, b: a * b % 11, lambda a, b: a * b % 11),
+    "larger": (porism.maximum, np.maximum),
+    "backwards": (lambda a, _: a.flip(0), lambda a, _: a[::-1]),
+    "shifted": (lambda a, _: shifted(a), lambda a, _: np.roll(a, -1, 0)),
+    "turned": (lambda a, _: a.T.reshape(ROWS, COLUMNS), lambda a, _: a.T.reshape(ROWS, COLUMNS)),
+    "totals": (lambda a, b: a + b.sum(0), lambda a, b: a + b.sum(0)),
+    "the same": (lambda a, _: a[:], lambda a, _: a),
+    "a copy": (lambda a, _: porism.asarray(a, copy=True), lambda a, _: a),
+}
+
+PARTS: Final = (slice(None), 0, slice(1, 3), slice(None, None, 2), (slice(None), slice(2, 5)))
+
+
+def read(x: Any, w: Any, v: Any) -> Any:
+    return x + w * 2 - v
+
+
+def folded(x: Any, w: Any, v: Any) -> Any:
+    return x @ (w.T @ v % 7) % 101
+
+
+def counted(x: Any, w: Any, v: Any) -> Any:
+    w.assign((w + x) % 101)
+    return w * 1 + v
+
+
+def written(x: Any, w: Any, v: Any) -> Any:
+    w[1:3] = x[:2]
+    return w + v
+
+
+def argument(x: Any, w: Any, v: Any) -> Any:
+    x[0] = w[1]
+    return x * 2 + v
+
+
+def swapped(x: Any, w: Any, v: Any) -> Any:
+    old = w + 0
+    w.assign(v)
+    v.assign(old)
+    return x + w
+
+
+def given(_x: Any, w: Any, _v: Any) -> Any:
+    return w
+
+
+FUNCTIONS: Final = (read, folded, counted, written, argument, swapped, given)
+
+
+class Assigned(np.ndarray[Any, np.dtype[np.int64]]):
+    """An array that has `assign`, as tensors have."""
+
+    def assign(self, value: Any) -> None:
+        self[...] = np.array(value)
+
+
+def model(function: Callable[..., Any], *pairs: Pair) -> Array:
+    """A function on the arrays of pairs, which it may assign to."""
+    arrays = {id(pair): pair.array.copy().view(Assigned) for pair in pairs}
+    found = np.array(function(*(arrays[id(pair)] for pair in pairs)))
+    for pair in pairs:
+        pair.array = np.array(arrays[id(pair)])
+    return found
+
+
+class Programs(RuleBasedStateMachine):
+    """Tensors and jitted functions, and the same with NumPy."""
+
+    pairs = Bundle("pairs")
+    functions = Bundle("functions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[Pair] = []
+        self.seen: list[tuple[Array, Array]] = []
+
+    def pair(self, tensor: Any, array: Array) -> Pair:
+        self.all.append(Pair(tensor, np.array(array)))
+        return self.all[-1]
+
+    def some(self, seed: int) -> Pair:
+        values = np.random.default_rng(seed).integers(-9, 9, (ROWS, COLUMNS))
+        return self.pair(porism.asarray(values), values)
+
+    @initialize(target=pairs)
+    def first(self) -> Pair:
+        return self.some(1)
+
+    @rule(target=pairs, seed=st.integers(0, 5))
+    def new(self, seed: int) -> Pair:
+        return self.some(seed)
+
+    @rule(target=pairs, a=pairs, b=pairs, name=st.sampled_from(sorted(DERIVED)))
+    def derive(self, a: Pair, b: Pair, name: str) -> Pair:
+        of_tensors, of_arrays = DERIVED[name]
+        return self.pair(of_tensors(a.tensor, b.tensor) % 101, of_arrays(a.array, b.array) % 101)
+
+    @rule(target=pairs, a=pairs)
+    def part(self, a: Pair) -> Pair:
+        """A view that is not changed by arithmetic."""
+        return self.pair(a.tensor.flip(0), a.array[::-1])
+
+    @rule(a=pairs)
+    def realize(self, a: Pair) -> None:
+        a.tensor.realize()
+
+    @rule(a=pairs)
+    def look(self, a: Pair) -> None:
+        values = a.tensor.numpy()
+        np.testing.assert_array_equal(values, a.array)
+        self.seen.append((values, values.copy()))
+
+    @rule(a=pairs, b=pairs, part=st.sampled_from(PARTS))
+    def write(self, a: Pair, b: Pair, part: Any) -> None:
+        new = b.array[part].copy()
+        a.tensor[part] = b.tensor[part]
+        a.array[part] = new
+
+    @rule(a=pairs, part=st.sampled_from(PARTS), number=st.integers(-5, 5))
+    def fill(self, a: Pair, part: Any, number: int) -> None:
+        a.tensor[part] = number
+        a.array[part] = number
+
+    @rule(a=pairs, b=pairs)
+    def assign(self, a: Pair, b: Pair) -> None:
+        a.tensor.assign(b.tensor)
+        a.array = b.array.copy()
+
+    @rule(target=functions, w=pairs, v=pairs, function=st.sampled_from(FUNCTIONS))
+    def jitted(self, w: Pair, v: Pair, function: Callable[..., Any]) -> Any:
+        if w is v:
+            v = self.some(3)
+        inner = porism.jit(lambda x: function(x, w.tensor, v.tensor))
+        return inner, function, w, v
+
+    @rule(target=pairs, made=functions, x=pairs)
+    def call(self, made: Any, x: Pair) -> Pair:
+        jitted, function, w, v = made
+        if x is w or x is v:
+            x = self.pair(x.tensor + 0, x.array)
+        found = jitted(x.tensor)
+        return self.pair(found, model(function, x, w, v))
+
+    @rule(a=pairs, size=st.integers(1, ROWS))
+    def symbolic(self, a: Pair, size: int) -> None:
+        found = (a.tensor[: N.bind(size)] * 2).sum(0).numpy()
+        np.testing.assert_array_equal(found, (a.array[:size] * 2).sum(0))
+
+    @invariant()
+    def arrays_that_were_given_stay(self) -> None:
+        for values, copy in self.seen:
+            np.testing.assert_array_equal(values, copy)
+
+    def teardown(self) -> None:
+        for pair in self.all:
+            np.testing.assert_array_equal(pair.tensor.numpy(), pair.array)
+
+
+def test_random_programs() -> None:
+    run_state_machine_as_test(
+        Programs,
+        settings=settings(
+            max_examples=15,
+            stateful_step_count=12,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
