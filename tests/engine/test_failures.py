@@ -179,6 +179,7 @@ def test_an_interrupted_assignment_has_happened_or_not() -> None:
 
 CTRL_C: Final = """
 import os, signal, threading, porism
+porism.arange(1).item()  # all is imported
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     k = 0
@@ -283,6 +284,43 @@ def test_children_compute(others: int) -> None:
     code = f"import sys\nsys.argv = ['', '{others}']\n" + FORKED
     done = process(code, PORISM_THREADS="3", PYTHONWARNINGS="ignore")
     assert (done.stdout, done.stderr) == (f"{[0] * 6} True\n", "")
+
+
+HOLDING = """
+import os, signal, sys, threading, time
+from importlib import import_module
+
+lock = getattr(import_module(sys.argv[1]), sys.argv[2])
+held = threading.Event()
+
+def hold():
+    with lock:
+        held.set()
+        time.sleep(0.2)
+
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # rather than hang
+    os._exit(0 if lock.acquire(timeout=5) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@forks
+@pytest.mark.parametrize(
+    ("module", "lock"),
+    [
+        ("porism.engine.progress", "_drawing"),
+        ("porism.engine.tuned", "_lock"),
+        ("porism.tensor.profile", "_adding"),
+    ],
+)
+def test_no_lock_is_held_in_a_child_for_ever(module: str, lock: str) -> None:
+    code = f"import sys\nsys.argv = ['', {module!r}, {lock!r}]\n" + HOLDING
+    done = process(code, PYTHONWARNINGS="ignore")
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_threads_compile_and_compute_at_the_same_time() -> None:

@@ -34,7 +34,8 @@ from porism.pipeline import to_lines
 
 WITHOUT_EFFECT: Final = frozenset(
     ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
-     "pool_megabytes", "jit_signatures", "beam", "beam_seconds", "progress", "verify", "verify_ms")
+     "pool_megabytes", "jit_signatures", "constants_megabytes", "beam", "beam_seconds", "progress",
+     "verify", "verify_ms")
 )  # fmt: skip
 """Settings that do not change what is compiled. Of one that is not here, it is assumed that it
 does; `check` is one: what was compiled without checks does not do for one who asks for them."""

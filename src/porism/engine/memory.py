@@ -142,13 +142,6 @@ def new_array(size: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
     return (np.frombuffer(owner, dtype) if size else np.empty(0, dtype)), address
 
 
-def copy_of(array: Array) -> Array:
-    """A copy of an array, laid out row by row, in a room of its own."""
-    copy = new_array(array.size, array.dtype)[0].reshape(array.shape)
-    copy[...] = array
-    return copy
-
-
 def address_of(array: Array) -> int:
     """Where the first element of an array is."""
     return int(array.__array_interface__["data"][0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from porism.backends.llvm.pool import Pool
 from porism.backends.table import BACKENDS, Backend
 from porism.base.settings import loud, settings
 from porism.engine import cache, memory, watch
+from porism.engine.packing import Packing
 from porism.engine.sizes import number_of, size_of
 from porism.engine.storage import Held
 from porism.engine.tuned import known_actions
@@ -83,13 +84,14 @@ class Sizes:
 class Frame:
     """A block of arguments; one run at a time uses it, and finds there what the last one left."""
 
-    __slots__ = ("address", "arena", "inputs", "jobs", "sizes", "words")
+    __slots__ = ("address", "arena", "inputs", "jobs", "packs", "sizes", "words")
 
     def __init__(self, program: Program) -> None:
         self.words = (ctypes.c_int64 * max(program.words, 1))()
         self.jobs = (ctypes.c_int64 * (3 * max(len(program.functions), 1)))()
         self.address = ctypes.addressof(self.jobs)
         self.inputs = [0] * len(program.inputs)
+        self.packs = [0] * len(program.packs)
         self.sizes: Sizes | None = None
         self.arena = 0
         start = ctypes.addressof(self.words)
@@ -101,18 +103,31 @@ class Frame:
 class Program:
     """One schedule, ready to run."""
 
-    def __init__(self, schedule: Schedule, backend: Backend = BACKENDS["llvm"]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        backend: Backend = BACKENDS["llvm"],
+        constants: frozenset[int] = frozenset(),
+    ) -> None:
         self.schedule = schedule
         self.backend = backend
-        self.functions = compiled([step.kernel for step in schedule.steps], backend)
+        if settings.beam:
+            from porism.engine.whole import tune_whole
+
+            tune_whole(schedule, backend, constants)
+        self.packing = Packing(schedule, backend, constants)
+        self.functions, copying = self._compiled()
         self.begins: list[int] = []
         slots: list[list[int]] = [[] for _ in schedule.buffers]
+        packed: list[list[int]] = [[] for _ in copying]
         variables: list[tuple[int, str]] = []
         at = 0
-        for step, function in zip(schedule.steps, self.functions, strict=True):
+        for k, (step, function) in enumerate(zip(schedule.steps, self.functions, strict=True)):
             self.begins.append(at)
             for number in function.buffers:
-                slots[step.buffers[number]].append(at)
+                copy = self.packing.places.get((k, number))
+                where = slots[step.buffers[number]] if copy is None else packed[copy]
+                where.append(at)
                 at += 1
             for name in function.variables:
                 variables.append((at, name))
@@ -137,6 +152,9 @@ class Program:
         self.count = len(self.functions)
         self.names = tuple(sorted(_variables(schedule)))
         self.variables = [(slot, self.names.index(name)) for slot, name in variables]
+        self.packs = packed
+        """The words with the address of each copy of a constant."""
+        self._copying = copying
         self._sizes: dict[tuple[int, ...], Sizes] = {}
         self._idle: list[Frame] = []
 
@@ -145,7 +163,30 @@ class Program:
         held = [(array, memory.address_of(array)) for array in inputs]
         return [array for array, _ in self.call(held, variables)]
 
-    def call(self, inputs: Sequence[Held], variables: Mapping[str, int]) -> list[Held]:
+    def _compiled(self) -> tuple[list[Function], list[Function]]:
+        """The kernels in machine code, and those that make copies of constants for them."""
+        packing = self.packing
+        kernels = [*packing.kernels, *(each.kernel for each in packing.copies)]
+        found = compiled(kernels, self.backend, packing.arranged)
+        count = len(packing.kernels)
+        return found[:count], found[count:]
+
+    def pack(self, inputs: Sequence[Held]) -> list[Held]:
+        """The copies of constants that its kernels read."""
+        found = []
+        for each, function in zip(self.packing.copies, self._copying, strict=True):
+            copy = memory.new_array(each.size, each.dtype.numpy)
+            addresses = (copy[1], inputs[each.source][1])
+            words = (ctypes.c_int64 * 2)(*(addresses[number] for number in function.buffers))
+            size = 1 if function.parallel is None else number_of(function.parallel, {})
+            job = (ctypes.c_int64 * 3)(function.address, ctypes.addressof(words), size)
+            pool().run(ctypes.addressof(job), 1)
+            found.append(copy)
+        return found
+
+    def call(
+        self, inputs: Sequence[Held], variables: Mapping[str, int], packs: Sequence[Held] = ()
+    ) -> list[Held]:
         """The same with addresses, so that nobody has to ask for them."""
         try:
             frame = self._idle.pop()
@@ -164,6 +205,13 @@ class Program:
                 seen[k] = address
                 for slot in slots:
                     words[slot] = address
+        if packs:
+            seen = frame.packs
+            for k, (_, address) in enumerate(packs):
+                if seen[k] != address:
+                    seen[k] = address
+                    for slot in self.packs[k]:
+                        words[slot] = address
         outputs: list[Held] = []
         for size, dtype, slots in sizes.outputs:
             output = memory.new_array(size, dtype)
@@ -231,14 +279,21 @@ def _variables(schedule: Schedule) -> set[str]:
     return {str(n.arg[0]) for n in toposort(*roots, *dims) if n.op is ops.VARIABLE}
 
 
-def compiled(kernels: Sequence[UOp], backend: Backend = BACKENDS["llvm"]) -> list[Function]:
-    """Kernels in machine code; new ones are found on disk, or compiled together."""
+def compiled(
+    kernels: Sequence[UOp],
+    backend: Backend = BACKENDS["llvm"],
+    arranged: Collection[UOp] = frozenset(),
+) -> list[Function]:
+    """Kernels in machine code; new ones are found on disk, or compiled together.
+
+    Those that are `arranged` keep the loops that they have.
+    """
     if settings.beam:
         from porism.engine.tuning import tune_new
 
-        tune_new(kernels, backend)
+        tune_new([kernel for kernel in kernels if kernel not in arranged], backend)
     with _lock:
-        tuned = known_actions(kernels, backend)
+        tuned = {**known_actions(kernels, backend), **dict.fromkeys(arranged, ())}
         keys = [(backend.name, kernel, tuned.get(kernel)) for kernel in kernels]
         missing = [key for key in dict.fromkeys(keys) if key not in _functions]
         if missing:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from porism.base.forking import held_while_forking
 from porism.base.settings import settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ PATIENCE: Final = 1.0
 PAUSE: Final = 0.05
 """Seconds between two tasks that still belong to one wait."""
 
+_drawing = held_while_forking(threading.Lock())
+"""Held while a bar of any thread appears or goes."""
+
 
 class Bar:
     """How far a task is."""
@@ -33,7 +37,6 @@ class Bar:
         self.done = 0
         self._progress: Progress | None = None
         self._over = False
-        self._lock = threading.Lock()
 
     def step(self) -> None:
         """One more part is done."""
@@ -51,7 +54,7 @@ class Bar:
         counted = [MofNCompleteColumn()] if self.total is not None else []
         columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), *counted, Elapsed()]
         made = Progress(*columns, console=Console(file=sys.stderr), transient=True)
-        with self._lock:
+        with _drawing:
             if self._over:
                 return
             made.add_task(self.text, total=self.total, completed=self.done)
@@ -60,7 +63,7 @@ class Bar:
 
     def end(self) -> None:
         """Take the bar away."""
-        with self._lock:
+        with _drawing:
             self._over = True
             if self._progress is not None:
                 self._progress.stop()

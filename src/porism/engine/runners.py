@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from porism.backends.table import Backend, chosen
 from porism.base.forking import held_while_forking
@@ -13,12 +14,13 @@ from porism.engine import reference
 from porism.engine.memory import address_of
 from porism.engine.program import Program
 from porism.engine.storage import Held
+from porism.optimize.packing import Copy
 from porism.schedule.schedule import Schedule
 
 MOST_PROGRAMS: Final = 1000
 """Programs that are kept; the oldest goes first."""
 
-_programs: dict[tuple[int, str], Program] = {}
+_programs: dict[tuple[int, str, frozenset[int]], Program] = {}
 _lock = held_while_forking(threading.Lock())
 
 
@@ -27,7 +29,30 @@ def run(schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]
     return runner(schedule)(inputs, variables)
 
 
-Runner = Callable[[Sequence[Held], Mapping[str, int]], list[Held]]
+class Runner(Protocol):
+    """A schedule as something to call."""
+
+    def __call__(
+        self, inputs: Sequence[Held], variables: Mapping[str, int], packs: Sequence[Held] = ()
+    ) -> list[Held]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A schedule some of whose inputs are constants, which are laid out for its kernels once."""
+
+    run: Runner
+    pack: Callable[[Sequence[Held]], list[Held]]
+    """From the inputs what `run` takes as its packs."""
+    constants: frozenset[int]
+    """The inputs that are constants."""
+    copies: Sequence[Copy]
+    """What is laid out, in the order of the packs."""
+
+    @property
+    def packed(self) -> frozenset[int]:
+        """The inputs that there are packs of."""
+        return frozenset(copy.source for copy in self.copies)
 
 
 def runner(schedule: Schedule) -> Runner:
@@ -38,30 +63,40 @@ def runner(schedule: Schedule) -> Runner:
     return program_of(schedule, backend).call
 
 
-def renewed(schedule: Schedule) -> Runner:
-    """The same, compiled anew: its kernels were tuned."""
+def prepared(
+    schedule: Schedule, constants: frozenset[int] = frozenset(), *, anew: bool = False
+) -> Prepared:
+    """The same with constants among the inputs; compiled anew if its kernels were tuned."""
     backend = chosen()
     if backend.load is None:
-        return runner(schedule)
-    program = Program(schedule, backend)
-    with _lock:
-        _programs[id(schedule), backend.name] = program
-    return program.call
+        run = functools.partial(_evaluated, schedule)
+        return Prepared(run, lambda _: [], constants, ())
+    program = program_of(schedule, backend, constants, anew=anew)
+    return Prepared(program.call, program.pack, constants, program.packing.copies)
 
 
 def _evaluated(
-    schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]
+    schedule: Schedule,
+    inputs: Sequence[Held],
+    variables: Mapping[str, int],
+    packs: Sequence[Held] = (),
 ) -> list[Held]:
     arrays = reference.run(schedule, [array for array, _ in inputs], variables)
     return [(array, address_of(array)) for array in arrays]
 
 
-def program_of(schedule: Schedule, backend: Backend) -> Program:
+def program_of(
+    schedule: Schedule,
+    backend: Backend,
+    constants: frozenset[int] = frozenset(),
+    *,
+    anew: bool = False,
+) -> Program:
     """A schedule in machine code; one that was run before, as it is."""
-    key = (id(schedule), backend.name)
-    found = _programs.get(key)
+    key = (id(schedule), backend.name, constants)
+    found = None if anew else _programs.get(key)
     if found is None or found.schedule is not schedule:
-        found = Program(schedule, backend)
+        found = Program(schedule, backend, constants)
         with _lock:
             while len(_programs) >= MOST_PROGRAMS:
                 del _programs[next(iter(_programs))]

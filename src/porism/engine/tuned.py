@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from porism.backends.table import Backend
 from porism.base.errors import ActionError, PorismError
+from porism.base.forking import held_while_forking
 from porism.base.settings import settings
 from porism.base.store import Store, fault_of, location, name_of
 from porism.engine.cache import made_by, surroundings
@@ -80,7 +81,7 @@ class Tuned:
 
 _memory: dict[tuple[str, int, UOp], Tuned] = {}
 """What was found in this process, also where nothing is kept on disk."""
-_lock = threading.Lock()
+_lock = held_while_forking(threading.Lock())
 
 
 def thread_count() -> int:

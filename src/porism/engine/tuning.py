@@ -7,6 +7,7 @@ the end the best ones meet the heuristic's kernel by turns, and only what is cle
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -19,13 +20,14 @@ from porism.backends.table import Backend
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine import tuned
-from porism.engine.crew import Answer, Crew, Fault
+from porism.engine.crew import Answer, Crew, Fault, Job
 from porism.engine.work import name_of, work_of
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text import to_text
 from porism.ir.walk import toposort
 from porism.optimize import heuristic
+from porism.optimize.alternatives import alternatives
 from porism.optimize.known_actions import Actions, write_actions
 from porism.optimize.search import Found, Result, search
 from porism.pipeline import to_loops
@@ -44,7 +46,7 @@ OPEN_SECONDS: Final = 60.0
 CLEARLY: Final = 0.985
 """The part of the heuristic's time that a candidate takes, at most, to be kept."""
 
-LAST_SECONDS: Final = 3.0
+LAST_SECONDS: Final = 6.0
 """What is left of the time for the best ones to meet, at most."""
 
 SHARE: Final = 0.01
@@ -110,22 +112,20 @@ def tune(
     counts = Counter(k for k in kernels if not (known and known.get(k)))
     if not counts or backend.objects is None:
         return []
-    end = time.monotonic() + seconds
     cores = os.cpu_count() or 1
     made: list[Report] = []
     with Crew(cores, nice=nice) as compilers, Crew(1, nice=nice) as timers:
         tuners = [_Tuner(kernel, backend, compilers, timers) for kernel in counts]
         try:
             _compile_all(tuners, compilers)
-            if len(tuners) > 1:
-                for tuner in tuners:
-                    tuner.open()
-                weights = {id(t): t.before * counts[t.kernel] for t in tuners}
-                total = sum(weights.values())
-                tuners = [t for t in tuners if weights[id(t)] >= SHARE * total]
-                tuners.sort(key=lambda t: -weights[id(t)])
-            else:
-                weights = {id(tuners[0]): 1.0}
+            for tuner in tuners:
+                tuner.open()
+            alone = len(tuners) == 1  # then it is open already
+            weights = {id(t): 1.0 if alone else t.before * counts[t.kernel] for t in tuners}
+            total = sum(weights.values())
+            tuners = [t for t in tuners if weights[id(t)] >= SHARE * total]
+            tuners.sort(key=lambda t: -weights[id(t)])
+            end = time.monotonic() + seconds  # what processes take to start does not count
             for number, tuner in enumerate(tuners):
                 left = end - time.monotonic()
                 if left <= 0:
@@ -133,6 +133,8 @@ def tune(
                 rest = sum(weights[id(t)] for t in tuners[number:]) or 1.0
                 until = time.monotonic() + left * weights[id(tuner)] / rest
                 watch = _watcher(tuner, number, len(tuners), until, listener)
+                if not alone:
+                    tuner.open()
                 report, interrupted = tuner.run(width, until, watch)
                 made.append(report)
                 if interrupted:
@@ -185,7 +187,6 @@ class _Tuner:
 
     def run(self, width: int, until: float, watch: Callable[[Found], None]) -> tuple[Report, bool]:
         """Search, and keep what was found; whether somebody interrupted."""
-        self.open()
         if self.trouble:
             return Report(self.name, self.flops, 0.0, 0.0, (), trouble=self.trouble), False
         base = to_loops(self.kernel, self.target, arrange=False)
@@ -205,6 +206,7 @@ class _Tuner:
             self.measure,
             width=width,
             go_on=go_on,
+            plans=alternatives(base, self.target, start),
             others=[()],
         )
         interrupted, in_time = found.interrupted, time.monotonic() < last
@@ -227,10 +229,7 @@ class _Tuner:
 
     def measure(self, candidates: Sequence[Actions], bar: float) -> Iterator[tuple[int, Result]]:
         """Compile candidates side by side, then time them one after the other."""
-        jobs = [
-            {"job": "compile", "kernel": self.text, "actions": write_actions(actions)}
-            for actions in candidates
-        ]
+        jobs = [self._compiling(actions) for actions in candidates]
         made: dict[int, Answer] = {}
         for number, answer in self.compilers.each(jobs, COMPILE_SECONDS):
             if isinstance(answer, Fault):
@@ -240,7 +239,7 @@ class _Tuner:
             else:
                 made[number] = answer
         for number in sorted(made):
-            job = {"job": "time", "made": made[number], "bar": bar}
+            job = {"job": "time", "made": made[number], "bar": bar / self.before}
             ((_, answer),) = self.timers.each([job], self.limit)
             if isinstance(answer, Fault):
                 yield number, Result(None, f"{answer.what} while it was run")
@@ -249,8 +248,9 @@ class _Tuner:
             elif "error" in answer:
                 yield number, Result(None, "could not be run")
             else:
-                bar = min(bar, float(answer["seconds"]))
-                yield number, Result(float(answer["seconds"]))
+                seconds = self.before * float(answer["ratio"])
+                bar = min(bar, seconds)
+                yield number, Result(seconds)
 
     @property
     def limit(self) -> float:
@@ -258,24 +258,32 @@ class _Tuner:
         return RUN_SECONDS + RUNS * self.before
 
     def decided(self, found: Found, start: Actions) -> tuple[Actions, float, float]:
-        """The best of those that are still ahead when they meet the heuristic's kernel by turns."""
-        best = (start, self.before, self.before)
-        ratio = CLEARLY
-        for seconds, actions in found.good:
-            if actions == start or seconds >= ratio * self.before:
-                continue
-            job = {"job": "compile", "kernel": self.text, "actions": write_actions(actions)}
-            (made,) = [a for _, a in self.compilers.each([job], COMPILE_SECONDS)]
-            if isinstance(made, Fault) or "error" in made:
-                continue
+        """The best of those that are still ahead when they meet the heuristic's kernel by turns.
+
+        It meets it twice: the best of several was also lucky.
+        """
+        bar = CLEARLY * self.before
+        good = [actions for seconds, actions in found.good if actions != start and seconds < bar]
+        jobs = [self._compiling(actions) for actions in good]
+        made = dict(self.compilers.each(jobs, COMPILE_SECONDS))
+        met = [(self._meet(made[n]), n) for n in sorted(made)]
+        for ratio, n in sorted((after / before, n) for (before, after), n in met):
+            if ratio < CLEARLY:
+                before, after = self._meet(made[n])
+                if after < CLEARLY * before:
+                    return good[n], before, after
+        return start, self.before, self.before
+
+    def _meet(self, made: Answer | Fault) -> tuple[float, float]:
+        """The seconds of the heuristic's kernel and of a candidate; without end if it has none."""
+        if not isinstance(made, Fault) and "error" not in made:
             ((_, answer),) = self.timers.each([{"job": "duel", "made": made}], 2 * self.limit)
-            if isinstance(answer, Fault) or "error" in answer:
-                continue
-            before, after = float(answer["before"]), float(answer["after"])
-            if after < ratio * before:
-                ratio = after / before
-                best = (actions, before, after)
-        return best
+            if not isinstance(answer, Fault) and "error" not in answer:
+                return float(answer["before"]), float(answer["after"])
+        return self.before, math.inf
+
+    def _compiling(self, actions: Actions) -> Job:
+        return {"job": "compile", "kernel": self.text, "actions": write_actions(actions)}
 
 
 def _compile_all(tuners: Sequence[_Tuner], compilers: Crew) -> None:
@@ -294,11 +302,11 @@ _considered: set[tuple[str, UOp]] = set()
 """Kernels that were tuned in this process, or found not to be worth it."""
 
 
-def tune_new(kernels: Sequence[UOp], backend: Backend) -> None:
-    """Tune kernels as the settings ask for, before they are first compiled."""
+def tune_new(kernels: Sequence[UOp], backend: Backend) -> list[UOp]:
+    """Tune kernels as the settings ask for, before they are first compiled; those now faster."""
     new = [kernel for kernel in kernels if (backend.name, kernel) not in _considered]
     if not new or not settings.beam or backend.objects is None:
-        return
+        return []
     _considered.update((backend.name, kernel) for kernel in new)
     from porism.engine.tuning_progress import shown
 
@@ -313,3 +321,6 @@ def tune_new(kernels: Sequence[UOp], backend: Backend) -> None:
             )
     except PorismError as error:
         print(f"porism: kernels are not tuned: {error.what}", file=sys.stderr)
+    known = tuned.Tunings(backend)
+    found = {kernel: known.get(kernel) for kernel in new}
+    return [kernel for kernel, each in found.items() if each and each.after < each.before]

@@ -79,16 +79,23 @@ def table(reports: Sequence[Report]) -> Table:
         if each.trouble:
             made.add_row(each.name, "", "", "", "", f"not tuned: {each.trouble}")
             continue
-        dropped = sum(each.faults.values())
         made.add_row(
             each.name,
             duration(each.before),
             duration(each.after),
             f"{each.before / each.after:.2f}",
             f"{each.gflops:.1f}" if each.flops else "",
-            f"{each.tried} tried" + (f", {dropped} dropped" if dropped else ""),
+            _candidates(each),
         )
     return made
+
+
+def _candidates(each: Report) -> str:
+    """How many there were; without actions that a kernel allows there are none."""
+    dropped = sum(each.faults.values())
+    if not each.tried:
+        return f"none tried, {each.pruned} hopeless" if each.pruned else "every action is refused"
+    return f"{each.tried} tried" + (f", {dropped} dropped" if dropped else "")
 
 
 def changes(reports: Sequence[Report]) -> str:

@@ -5,7 +5,7 @@ kernel that crashes or never ends, ends this process and nothing else.
 
     compile    a kernel and actions → its machine code
     open       a kernel and the machine code of the heuristic → data, the wanted result, the time
-    time       machine code → its time, if the result is the wanted one
+    time       machine code → its time beside the heuristic's, if the result is the wanted one
     duel       machine code → its time and that of the heuristic, by turns
     tune       kernels → the best actions for each, with workers of its own
 """
@@ -80,7 +80,7 @@ _benches: list[Bench] = []
 def opened(job: Job) -> Answer:
     """Make data for a kernel, and run it once as the heuristic arranges it."""
     _benches[:] = [Bench(_kernel(job["kernel"]), linked(job["made"]))]
-    return {"seconds": _benches[0].time(_benches[0].wanted_by, None)}
+    return {"seconds": _benches[0].seconds()}
 
 
 def timed(job: Job) -> Answer:
@@ -88,7 +88,7 @@ def timed(job: Job) -> Answer:
     (bench,) = _benches
     candidate = linked(job["made"])
     wrong = bench.fault(candidate)
-    return {"wrong": wrong} if wrong else {"seconds": bench.time(candidate, job["bar"])}
+    return {"wrong": wrong} if wrong else {"ratio": bench.ratio(candidate, job["bar"])}
 
 
 def duelled(job: Job) -> Answer:
@@ -146,8 +146,31 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def limit_memory(size: int) -> None:
+    """Let no more memory than so many bytes be taken by this process: then it fails, and no other.
+
+    A compiler that is given too much to do may want all that the machine has.
+    """
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        size = size if most == resource.RLIM_INFINITY else min(size, most)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (size, most))
+
+
+def memory_of_machine() -> int:
+    """In bytes; without end if nobody says."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
 def main() -> None:
     """Do jobs until there are no more."""
+    limit_memory(memory_of_machine())
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints does not answer
     if len(sys.argv) > 1 and hasattr(os, "nice"):

@@ -1,20 +1,23 @@
 """Search: better actions for a kernel than the heuristic's, by measuring.
 
-It begins with the heuristic's list. In each round every list that is kept is changed in all ways of
-one step; the cost model throws out what is hopeless, the rest is measured, and the best few are
-kept. The heuristic's own list is always among those that are compared, so that the result is never
-worse. How something is measured is the caller's affair.
+It begins with the heuristic's list, and with whole plans that somebody thinks are good as well. The
+best few of all that was measured are changed in all ways of one step; they take turns, a handful of
+candidates each, of which the cost model has thrown out what is hopeless. What is found better takes
+its turn next. The heuristic's own list is always among those that are compared, so that the result
+is never worse. How something is measured is the caller's affair.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from porism.base.target import Target
 from porism.ir.node import UOp
+from porism.optimize.actions import apply_all
 from porism.optimize.candidates import neighbours
 from porism.optimize.cost import Cost, cost_of
 from porism.optimize.known_actions import Actions
@@ -25,11 +28,11 @@ SLACK: Final = 2.5
 MOST_A_ROUND: Final = 256
 """Candidates of one round that are measured, the cheapest by the cost model."""
 
+MEET: Final = 5
+"""How many of the best are remembered, at least."""
+
 TOGETHER: Final = 8
 """Candidates that are handed over to be measured at a time."""
-
-GAIN: Final = 0.99
-"""A round that does not bring the time down to this part of what it was found nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,6 @@ class Found:
     """The best, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    seconds: float
-    actions: Actions
-
-
 def search(
     kernel: UOp,
     target: Target,
@@ -79,84 +76,115 @@ def search(
     *,
     width: int,
     go_on: Callable[[Found], bool],
+    plans: Iterable[tuple[Actions, UOp]] = (),
     others: Sequence[Actions] = (),
 ) -> Found:
     """Look for better actions than `start`, which takes so many seconds.
 
-    When nothing more is found from there, the search begins again with each of the others. `go_on`
-    is asked after every result. An interrupt from the keyboard ends the search with what it has
-    found.
+    Whole plans are measured first. When nothing more is found from these and the start, the search
+    begins again with each of the others. `go_on` is asked after every result. An interrupt from the
+    keyboard ends the search with what it has found.
     """
     found = Found(start, seconds, seconds, good=[(seconds, start)])
+    search = _Search(kernel, target, found, measure, width, go_on)
     try:
-        seen: set[UOp] = set()
-        climb = _Climb(kernel, target, found, measure, width, go_on, seen)
-        climb.run(_State(found.before, start))
-        for other in others:
-            if not go_on(found):
-                break
-            for _, result in measure([other], found.before):
-                found.tried += 1
-                if result.seconds is None:
-                    found.faults[result.fault] += 1
-                else:
-                    climb.run(_State(result.seconds, other))
+        search.run(start, plans, others)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
 
 
-@dataclass(slots=True)
-class _Climb:
-    """A search from one list of actions, in rounds, until these find nothing better."""
+@dataclass(slots=True, eq=False)
+class _State:
+    """A list of actions that was measured, and what is left to try from there."""
 
+    seconds: float
+    actions: Actions
+    batches: Iterator[list[Actions]]
+    over: bool = False
+
+
+@dataclass(slots=True)
+class _Search:
     kernel: UOp
     target: Target
     found: Found
     measure: Measure
     width: int
     go_on: Callable[[Found], bool]
-    seen: set[UOp]
-    """Kernels that were tried, also from other beginnings."""
+    seen: set[UOp] = field(default_factory=set)
+    """Kernels that were tried."""
 
-    def run(self, start: _State) -> None:
+    def run(
+        self, start: Actions, plans: Iterable[tuple[Actions, UOp]], others: Sequence[Actions]
+    ) -> None:
+        """Whole plans, then steps from the best, then steps from other beginnings."""
+        self.seen.add(apply_all(self.kernel, start, self.target))
+        states = [self._state(self.found.before, start)]
+        whole = list(self._new(plans))
+        for begin in range(0, len(whole), TOGETHER):
+            if not self._tried(whole[begin : begin + TOGETHER], states):
+                return
+        self._climb(states)
+        for other in others:
+            beginning: list[_State] = []
+            if not self.go_on(self.found) or not self._tried([other], beginning):
+                return
+            self._climb(beginning)
+
+    def _climb(self, states: list[_State]) -> None:
+        """Steps from the best of some states, and of what is found, until there are none left."""
+        while True:
+            states.sort(key=lambda state: state.seconds)
+            beam = [state for state in states[: self.width] if not state.over]
+            if not beam:
+                return
+            self.found.rounds += 1
+            for state in beam:
+                if not self.go_on(self.found):
+                    return
+                batch = next(state.batches, None)
+                if batch is None:
+                    state.over = True
+                elif not self._tried(batch, states):
+                    return
+
+    def _tried(self, candidates: Sequence[Actions], states: list[_State]) -> bool:
+        """Measure some; whether there is time for more."""
         found = self.found
-        beam = [start]
-        expanded: set[Actions] = set()
-        rounds = 0
-        while self.go_on(found):
-            fresh = [state for state in beam if state.actions not in expanded]
-            if not fresh:
-                return
-            expanded.update(state.actions for state in fresh)
-            found.rounds += 1
-            rounds += 1
-            best = beam[0].seconds
-            results: list[_State] = []
-            for state in fresh:
-                for candidates in self._batches(state.actions):
-                    for number, result in self.measure(candidates, beam[0].seconds):
-                        found.tried += 1
-                        if result.seconds is None:
-                            found.faults[result.fault] += 1
-                        else:
-                            results.append(_State(result.seconds, candidates[number]))
-                            _note(found, results[-1], self.width)
-                        if not self.go_on(found):
-                            return
-            beam = sorted([*beam, *results], key=lambda state: state.seconds)[: self.width]
-            if beam[0].seconds > GAIN * best and rounds > 2:
-                return
+        for number, result in self.measure(candidates, found.seconds):
+            found.tried += 1
+            if result.seconds is None:
+                found.faults[result.fault] += 1
+            else:
+                states.append(self._state(result.seconds, candidates[number]))
+                _note(found, result.seconds, candidates[number], self.width)
+            if not self.go_on(found):
+                return False
+        return True
+
+    def _state(self, seconds: float, actions: Actions) -> _State:
+        return _State(seconds, actions, self._batches(actions))
 
     def _batches(self, actions: Actions) -> Iterator[list[Actions]]:
-        """Candidates that are worth measuring, the cheapest first, a few at a time."""
-        own = self.kernel
-        for action in actions:
-            own = action.apply(own, self.target)
-        self.seen.add(own)
-        limit = SLACK * cost_of(own, self.target).operations
+        """Candidates a step away that are worth measuring, the cheapest first, a few at a time."""
+        chosen = list(self._new(neighbours(self.kernel, actions, self.target), actions))
+        for begin in range(0, len(chosen), TOGETHER):
+            yield chosen[begin : begin + TOGETHER]
+
+    def _new(
+        self, candidates: Iterable[tuple[Actions, UOp]], near: Actions | None = None
+    ) -> Iterator[Actions]:
+        """Of candidates those that were not seen and are not hopeless.
+
+        Steps from somewhere, the cheapest first; whole plans in the order in which they come.
+        """
+        limit = math.inf
+        if near is not None:
+            own = apply_all(self.kernel, near, self.target)
+            limit = SLACK * cost_of(own, self.target).operations
         costs: list[tuple[Cost, Actions]] = []
-        for candidate, after in neighbours(self.kernel, actions, self.target):
+        for candidate, after in candidates:
             if after in self.seen:
                 continue
             self.seen.add(after)
@@ -166,16 +194,16 @@ class _Climb:
             else:
                 self.found.pruned += 1
             if len(costs) % TOGETHER == 0 and not self.go_on(self.found):
-                return
-        costs.sort(key=lambda pair: pair[0].operations)
+                break
+        if near is not None:
+            costs.sort(key=lambda pair: pair[0].operations)
         self.found.pruned += max(len(costs) - MOST_A_ROUND, 0)
-        chosen = [candidate for _, candidate in costs[:MOST_A_ROUND]]
-        for begin in range(0, len(chosen), TOGETHER):
-            yield chosen[begin : begin + TOGETHER]
+        for _, candidate in costs[:MOST_A_ROUND]:
+            yield candidate
 
 
-def _note(found: Found, state: _State, width: int) -> None:
-    found.good = sorted([*found.good, (state.seconds, state.actions)], key=lambda g: g[0])
-    del found.good[max(width, 3) :]
-    if state.seconds < found.seconds:
-        found.seconds, found.actions = state.seconds, state.actions
+def _note(found: Found, seconds: float, actions: Actions, width: int) -> None:
+    found.good = sorted([*found.good, (seconds, actions)], key=lambda good: good[0])
+    del found.good[max(width, MEET) :]
+    if seconds < found.seconds:
+        found.seconds, found.actions = seconds, actions

@@ -1,0 +1,128 @@
+"""A program is run with its tuned kernels and without, and is not slower in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.table import BACKENDS
+from porism.base.settings import settings
+from porism.engine import tuned, tuning, whole
+from porism.engine.program import Program
+from porism.engine.realize import request, schedule_of
+from porism.ir.node import UOp
+from porism.optimize import heuristic
+from porism.optimize.known_actions import Actions
+from porism.pipeline import to_loops
+from porism.schedule.schedule import Schedule
+
+LLVM = BACKENDS["llvm"]
+COLUMNS = (40, 56, 32)
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    tuned.forget()
+    with settings.override(cache=False):
+        yield
+    tuned.forget()
+
+
+def products() -> Schedule:
+    """A program of three kernels."""
+    x = porism.asarray(np.ones((16, 24), np.float32))
+    weights = [porism.asarray(np.ones((24, columns), np.float32)) for columns in COLUMNS]
+    schedule = schedule_of(request([(x @ weight).node for weight in weights]).graph)
+    assert len(schedule.steps) == 3
+    return schedule
+
+
+def kernels_of(schedule: Schedule) -> list[UOp]:
+    return [step.kernel for step in schedule.steps]
+
+
+def by_heuristic(kernel: UOp) -> Actions:
+    target = LLVM.target()
+    return heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+
+
+def settled(
+    schedule: Schedule, slower: Sequence[UOp], monkeypatch: pytest.MonkeyPatch
+) -> list[UOp]:
+    """Which kernels are as they were tuned, if some are slow in a program after that."""
+    kernels = kernels_of(schedule)
+    for kernel in kernels:
+        tuned.keep(kernel, LLVM, (), 2.0, 1.0)
+
+    def ratio(self: Any, before: Sequence[UOp], after: Sequence[UOp], inputs: Any) -> float:
+        def seconds(plain: Sequence[UOp]) -> float:
+            found = [k for k in kernels if k not in plain]
+            return 10.0 + sum(2.0 if k in slower else -1.0 for k in found)
+
+        return seconds(after) / seconds(before)
+
+    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
+    monkeypatch.setattr(whole._Whole, "_program", lambda self, plain: list(plain))
+    monkeypatch.setattr(whole._Whole, "_ratio", ratio)
+    whole.tune_whole(schedule, LLVM, frozenset())
+    found = tuned.known_actions(kernels, LLVM)
+    assert all(found[k] in ((), by_heuristic(k)) for k in kernels)
+    return [k for k in kernels if found[k] == ()]
+
+
+def test_kernels_that_make_it_faster_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = products()
+    kernels = kernels_of(schedule)
+    assert settled(schedule, [], monkeypatch) == kernels
+
+
+def test_a_kernel_that_makes_it_slower_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = products()
+    kernels = kernels_of(schedule)
+    assert settled(schedule, kernels[1:], monkeypatch) == kernels[:1]
+    assert settled(schedule, kernels, monkeypatch) == []
+
+
+def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = products()
+    kernels = kernels_of(schedule)
+    for kernel in kernels:
+        tuned.keep(kernel, LLVM, (), 2.0, 1.0)
+    seen: list[Program] = []
+    timed = whole._Whole._ratio
+
+    def ratio(self: Any, before: Program, after: Program, inputs: Any) -> float:
+        seen.extend([before, after])
+        found = timed(self, before, after, inputs)
+        assert 0 < found < float("inf")
+        return 1.0
+
+    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
+    monkeypatch.setattr(whole._Whole, "_ratio", ratio)
+    whole.tune_whole(schedule, LLVM, frozenset())
+    before, after = seen
+    assert not {f.address for f in before.functions} & {f.address for f in after.functions}
+    assert tuned.known_actions(kernels, LLVM) == dict.fromkeys(kernels, ())
+
+
+def test_a_program_of_one_kernel_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = porism.asarray(np.ones((16, 24), np.float32))
+    schedule = schedule_of(request([(x + 1).node]).graph)
+    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
+    monkeypatch.setattr(whole, "_Whole", None)
+    whole.tune_whole(schedule, LLVM, frozenset())
+
+
+def test_a_program_is_tuned_and_right() -> None:
+    generator = np.random.default_rng(0)
+    shapes = [(16, 24), *((24, columns) for columns in COLUMNS)]
+    x, *weights = (generator.normal(size=shape).astype(np.float32) for shape in shapes)
+    tensor, *others = map(porism.asarray, (x, *weights))
+    with settings.override(beam_seconds=1):
+        found = porism.jit(lambda x: [x @ weight for weight in others], beam=2)(tensor)
+    for result, weight in zip(found, weights, strict=True):
+        np.testing.assert_allclose(result.numpy(), x @ weight, rtol=1e-4, atol=1e-4)
