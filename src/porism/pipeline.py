@@ -201,14 +201,21 @@ def to_kernel(kernel: UOp) -> UOp:
 
 
 def to_loops(
-    kernel: UOp, target: Target, *, arrange: bool = True, actions: Sequence[Action] | None = None
+    kernel: UOp,
+    target: Target,
+    *,
+    arrange: bool = True,
+    actions: Sequence[Action] | None = None,
+    constants: frozenset[int] = frozenset(),
 ) -> UOp:
     """A kernel with its loops arranged for a target; if not `arrange`, as actions take it.
 
-    Actions that are given take the place of the heuristic's.
+    Actions that are given take the place of the heuristic's. Constants are the numbers of buffers
+    that can be laid out for the kernel before it is called.
     """
     for stage in TARGET_STAGES[: _ARRANGING + arrange]:
-        kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
+        run = _by_actions(stage, actions, constants)
+        kernel = _seen(stage.name, stage.leaves, run(kernel, target))
     return kernel
 
 
@@ -233,10 +240,14 @@ def to_lines(
 
 
 def _by_actions(
-    stage: TargetStage, actions: Sequence[Action] | None
+    stage: TargetStage,
+    actions: Sequence[Action] | None,
+    constants: frozenset[int] = frozenset(),
 ) -> Callable[[UOp, Target], UOp]:
-    if actions is None or stage is not TARGET_STAGES[_ARRANGING]:
+    if stage is not TARGET_STAGES[_ARRANGING] or (actions is None and not constants):
         return stage.run
+    if actions is None:
+        return lambda kernel, target: heuristic.arranged(kernel, target, constants)
     return lambda kernel, target: apply_all(kernel, actions, target)
 
 

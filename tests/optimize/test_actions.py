@@ -185,7 +185,7 @@ REFUSED = [
     (Stage(1, ("r0",), 1), "buffer 1 has no load 1", "the kernel has 1 of them"),
     (Stage(0, ("r0",)), "buffer 0 is written as well", "copy what is only read"),
     (Stage(3, ("r0",)), "buffer 3 has no load 0", "the kernel has 0 of them"),
-    (Block("r2", 5, "r1"), "r2 has 12 iterations", "no blocks of 5"),
+    (Block("r2", 12, "r1"), "r2 has 12 iterations", "no blocks of 12"),
     (Block("r1", 2, "r0"), "a loop of the kind loop", "must be of the kind reduce"),
     (Block("r2", 2, "r2"), "a loop of the kind reduce", "must be of the kind loop"),
     (Finish(4), "1 reductions are followed by something", "leave it out"),

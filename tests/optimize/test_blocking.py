@@ -45,6 +45,12 @@ PRODUCT = [
     [Move("r1", "r0"), Block("r2", 8, "r0"), Stage(2, ("r2_1",)), Stage(1, ("r2_1",)),
      Thread("r1")],
     [Split("r1", 16), Block("r2", 8, "r1_1"), Upcast("r1_1", 16)],
+    [Block("r2", 5, "r1")],
+    [Upcast("r0", 4), Upcast("r1", 16), Block("r2", 7, "r1_0"), Unroll("r2_1", 7),
+     Unroll("r2_2", 4), Thread("r0_0")],
+    [Block("r2", 31, "r0"), Cover("r1", 24), Upcast("r1_1", 24)],
+    [Upcast("r0", 4), Cover("r1", 48), Upcast("r1_1", 16), Block("r2", 5, "r1_1_0"),
+     Stage(1, ("r0_1", "r2_1")), Thread("r0_0")],
 ]  # fmt: skip
 
 
@@ -110,6 +116,12 @@ def test_sums_may_not_take_much_memory() -> None:
         Block("r2", 4, "r0").apply(kernel, GENERIC_CPU)
 
 
+def test_what_is_copied_before_is_not_left_over() -> None:
+    kernel = kernel_of(values(12, 32) @ values(32, 64))
+    with pytest.raises(ActionError, match=r"what is added up is copied before[\s\S]*divides 32"):
+        porism.opt(kernel, [Stage(2, ("r2",)), Block("r2", 5, "r1")])
+
+
 def test_a_gpu_has_no_such_blocks() -> None:
     with pytest.raises(ActionError, match="the target is a GPU"):
         Block("r1", 2, "r0").apply(chain(), H200)
@@ -128,8 +140,8 @@ def chosen(kernel: Any) -> tuple[Action, ...]:
     return heuristic.chosen(to_loops(kernel.node, target, arrange=False), target)
 
 
-@pytest.mark.parametrize("rows", [None, 1, 3])
-@pytest.mark.parametrize(("terms", "columns"), [(320, 1024), (321, 1100)])
+@pytest.mark.parametrize("rows", [None, 1, 3, 7, 12])
+@pytest.mark.parametrize(("terms", "columns"), [(320, 1024), (321, 1100), (317, 2311)])
 def test_a_few_rows_times_a_large_matrix_are_done_in_strips(
     rows: int | None, terms: int, columns: int
 ) -> None:
@@ -137,7 +149,21 @@ def test_a_few_rows_times_a_large_matrix_are_done_in_strips(
     kernel = kernel_of(left @ values(terms, columns))
     actions = chosen(kernel)
     assert any(isinstance(a, Block) for a in actions)
+    assert any(isinstance(a, Thread) for a in actions)
+    assert any(isinstance(a, Stage) for a in actions) == (rows is not None and rows >= 5)
     assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_several_matrices_are_done_in_strips_each() -> None:
+    kernel = kernel_of(values(3, 1, 320) @ values(3, 320, 1024))
+    actions = chosen(kernel)
+    assert any(isinstance(a, Block) for a in actions)
+    assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_many_rows_are_not_done_in_strips() -> None:
+    actions = chosen(kernel_of(values(64, 320) @ values(320, 1024)))
+    assert not any(isinstance(a, Block) for a in actions)
 
 
 def test_a_small_matrix_is_not_done_in_strips() -> None:

@@ -1,4 +1,4 @@
-"""Stores past the caches: where they are legal, and that they store the same."""
+"""Stores past the caches, and what is fetched ahead: where it is legal, and has the same result."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.table import native
+from porism.backends.table import BACKENDS, native
 from porism.base.dtypes import DType, f32, i8
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Target
 from porism.engine import memory
 from porism.engine.trial import Trial
 from porism.ir import ops
+from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize import heuristic
 from porism.optimize.accesses import widest
 from porism.optimize.actions import Action, PadTo, Upcast, apply_all
-from porism.optimize.stream_actions import Stream
+from porism.optimize.stream_actions import Prefetch, Stream
+from porism.pipeline import to_lines
 
 
 def pointer(number: int, size: int, dtype: DType = f32) -> UOp:
@@ -44,6 +46,13 @@ REFUSED = [
     (rows(6, 15), [PadTo("r1", 16), Upcast("r1", 16), Stream(0)], "a part of the vectors"),
     (rows(6, 16, read=True), [Upcast("r1", 16), Stream(0)], "is read again in the kernel"),
     (rows(6, 16), [Upcast("r1", 16), Stream(0), Stream(0)], "said already"),
+    (rows(6, 16), [Prefetch(2, "r0", 1)], "nothing is read from buffer 2"),
+    (rows(6, 16), [Prefetch(0, "r0", 1)], "nothing is read from buffer 0"),
+    (rows(6, 16), [Prefetch(1, "r2", 1)], "there is no loop r2"),
+    (rows(6, 16), [Prefetch(1, "r0", 0)], "0 iterations ahead"),
+    (rows(6, 16), [Upcast("r1", 16), Prefetch(1, "r1_1", 1)], "of the kind upcast"),
+    (rows(6, 16, read=True), [Prefetch(0, "r0", 1)], "not known where it will be read"),
+    (rows(6, 16), [Prefetch(1, "r0", 1), Prefetch(1, "r1", 1)], "said already"),
 ]
 
 
@@ -56,6 +65,8 @@ def test_refused_with_a_reason(kernel: UOp, actions: list[Action], message: str)
 def test_not_on_a_gpu() -> None:
     with pytest.raises(ActionError, match="the target is a GPU"):
         Stream(0).apply(Upcast("r1", 16).apply(rows(6, 16), H200), H200)
+    with pytest.raises(ActionError, match="the target is a GPU"):
+        Prefetch(1, "r0", 1).apply(rows(6, 16), H200)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
@@ -79,6 +90,42 @@ def test_memory_that_is_not_aligned(offset: int) -> None:
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[:offset] == -1).all()
     assert (whole[offset + 8 * 64 :] == -1).all()
+
+
+@pytest.mark.parametrize("ahead", [1, 7, 1 << 20])
+def test_what_is_fetched_ahead_changes_nothing(ahead: int) -> None:
+    """Also far beyond the end, where there is no memory; and nothing more is accessed."""
+    x = porism.asarray(np.ones((6, 70), np.float32))
+    (kernel,) = porism.kernels(porism.softmax(x, -1))
+    arranged = porism.opt(kernel, [porism.Prefetch(1, "r0", ahead)])
+    assert f"# prefetch input0, {70 * ahead} elements ahead" in arranged.text
+    assert arranged.check() < 1e-6
+    arranged.verify()
+
+
+def test_it_is_said_to_the_machine() -> None:
+    kernel = apply_all(rows(8, 64), [Upcast("r1", 32), Prefetch(1, "r0", 3)], native().target())
+    lines = to_lines(kernel, native().target(), arranged=True)
+    text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
+    assert text.count("call void @llvm.prefetch") == 2  # a line each
+    assert "i64 192" in text
+    assert "i64 208" in text
+    assert "__builtin_prefetch(&" in BACKENDS["c"].source(lines, "kernel")  # type: ignore[misc]
+
+
+def test_the_next_of_rows_that_are_gone_over_several_times() -> None:
+    i, j = UOp.range(256, 0), UOp.range(256, 1)
+    k = UOp.range(256, 2, Axis.REDUCE)
+    x = pointer(1, 256 * 256)
+    total = x.index(i * 256 + k).reduce(ops.ADD, k)
+    store = pointer(0, 256 * 256).index(i * 256 + j).store(x.index(i * 256 + j) - total)
+    known = dataclasses.replace(GENERIC_CPU.memory, l2=1 << 16, l3=1 << 14)
+    small = dataclasses.replace(GENERIC_CPU, memory=known, cores=2)
+    assert Prefetch(1, "r0", 1) in heuristic.chosen(ops.SINK(store.end(i, j)), small)
+    assert not any(isinstance(a, Prefetch) for a in heuristic.chosen(rows(256, 256), small))
+    large = dataclasses.replace(small, memory=dataclasses.replace(known, l3=1 << 20))
+    chosen = heuristic.chosen(ops.SINK(store.end(i, j)), large)
+    assert not any(isinstance(a, Prefetch) for a in chosen)
 
 
 def cached(size: int) -> Target:

@@ -420,7 +420,7 @@ def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
             raise ActionError(
                 f"{action!r} is no action",
                 why="actions are Upcast, Unroll, Split, Cover, Thread, Swap, Move, PadTo, "
-                "Merge, Stage, Block, Stream, NoLocals, Local, Group, GroupTop and TC",
+                "Merge, Stage, Block, Stream, Prefetch, NoLocals, Local, Group, GroupTop and TC",
                 fix="make one, such as porism.Upcast('r0', 4)",
             )
         kernel = action.apply(kernel, target)

@@ -14,6 +14,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize.accesses import iterations, step
+from porism.optimize.finishing import instructions
 from porism.optimize.plan import is_plain, size_of
 from porism.optimize.staging import loads_of, prepared
 from porism.rules.invalid import is_masked
@@ -83,6 +84,10 @@ class Contraction:
     reductions: int
     bits: int
     """Of the widest type that is computed with."""
+    following: int
+    """Instructions that follow the sums, about."""
+    constants: frozenset[int] = frozenset()
+    """Buffers that can be laid out in any way, once before all calls."""
 
     def is_stored_along(self, counter: UOp) -> bool:
         """Whether neighbouring iterations of a loop store neighbouring elements."""
@@ -109,7 +114,7 @@ class Contraction:
         return iterations(self.terms)
 
 
-def contraction(kernel: UOp) -> Contraction | None:
+def contraction(kernel: UOp, constants: frozenset[int] = frozenset()) -> Contraction | None:
     """What a kernel reads, if it is one nest of loops around reductions over the same loops."""
     if len(kernel.src) != 1 or kernel.src[0].op is not ops.END:
         return None
@@ -137,7 +142,7 @@ def contraction(kernel: UOp) -> Contraction | None:
     bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
         tuple(outputs), tuple(terms), tuple(operands), tuple(stores), len(reductions),
-        max([*bits, 8]),
+        max([*bits, 8]), instructions(kernel.src[0]), constants,
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@
                                               for j: y[j] = t[j]
 
 The sums so far are kept in local memory. It pays where the terms of one sum are far apart, or more
-than a cache holds: the terms of a block are used for all sums before those of the next.
+than a cache holds: the terms of a block are used for all sums before those of the next. Terms that
+are left over, fewer than a block has, are added where the sums are used.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class Block(Action):
         self.need_kind(terms, (Axis.REDUCE,))
         self.need_kind(first, (Axis.LOOP, Axis.UPCAST))
         size = self.counted(terms)
-        if not 1 <= self.amount < size or size % self.amount:
+        if not 1 <= self.amount < size:
             raise self.refuse(
                 f"{self.axis} has {size} iterations",
                 f"they are no blocks of {self.amount}",
-                f"use an amount that divides {size}",
+                f"use an amount below {size}",
             )
         end = kernel.src[0]
         if len(kernel.src) != 1 or end.op is not ops.END or first not in end.src[1:]:
@@ -68,6 +69,13 @@ class Block(Action):
                 f"what is added up is the same for all iterations of {self.around}",
                 "it would be added up again for each of them",
                 "name a loop that it depends on",
+            )
+        below = toposort(*(s.src[0] for s in sums))
+        if size % self.amount and any(n.op is ops.END and n.ranges for n in below):
+            raise self.refuse(
+                f"{self.axis} has {size} iterations, and what is added up is copied before",
+                f"{size % self.amount} of them are no block of {self.amount}, and done elsewhere",
+                f"use an amount that divides {size}, or copy it after",
             )
         bytes_kept = sum(s.dtype.numpy.itemsize for s in sums) * _product(slots)
         if bytes_kept > MOST_BYTES:
@@ -119,7 +127,8 @@ def blocked(
     All of them begin anew in each iteration of the outer loops.
     """
     axis, _ = terms.arg
-    blocks = UOp.range(int(terms.src[0].arg) // amount, (*axis, 0), Axis.ORDERED)
+    count, left = divmod(int(terms.src[0].arg), amount)
+    blocks = UOp.range(count, (*axis, 0), Axis.ORDERED)
     within = UOp.range(amount, (*axis, 1), Axis.REDUCE)
     at = UOp.const(index, 0)
     for counter in slots:
@@ -136,17 +145,22 @@ def blocked(
     started = _together(starts).end(*slots)
     for whole, memory in zip(sums, memories, strict=True):
         there = memory.after(started, blocks).index(at, dtype=whole.dtype)
-        value = substitute(whole.src[0], {terms: blocks * amount + within})
-        part = value.reduce(whole.arg, within, *whole.src[2:])
-        steps.append(there.store(whole.arg(there, part)))
+        steps.append(there.store(whole.arg(there, _part(whole, terms, blocks * amount + within))))
     done = _together(steps).end(blocks, *slots)
-    return substitute(
-        kernel,
-        {
-            whole: memory.after(done).index(at, dtype=whole.dtype)
-            for whole, memory in zip(sums, memories, strict=True)
-        },
-    )
+    results = {}
+    for whole, memory in zip(sums, memories, strict=True):
+        results[whole] = memory.after(done).index(at, dtype=whole.dtype)
+        if left:
+            last = UOp.range(left, (*axis, 2), Axis.REDUCE)
+            results[whole] = whole.arg(results[whole], _part(whole, terms, last + count * amount))
+    return substitute(kernel, results)
+
+
+def _part(whole: UOp, terms: UOp, at: UOp) -> UOp:
+    """The same reduction over some of its terms; `at` is on a range over these."""
+    (within,) = (r for r in at.ranges if r.arg[1] is Axis.REDUCE)
+    value = substitute(whole.src[0], {terms: at})
+    return value.reduce(whole.arg, within, *whole.src[2:])
 
 
 def _together(effects: Sequence[UOp]) -> UOp:

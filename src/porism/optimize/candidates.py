@@ -39,8 +39,9 @@ from porism.optimize.finishing import Finish
 from porism.optimize.known_actions import Actions
 from porism.optimize.loops import CLOSERS, ranges_of
 from porism.optimize.merging import Merge
+from porism.optimize.peeling import Peel
 from porism.optimize.staging import Stage, loads_of, prepared
-from porism.optimize.stream_actions import Stream
+from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
 
 SIDE_BY_SIDE: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 64, 128)
@@ -54,6 +55,9 @@ COVERS: Final = (4, 6, 8, 12, 14, 16, 24, 32, 64)
 
 MULTIPLES: Final = (4, 6, 8, 12, 14, 16, 24, 32, 64)
 """What loops are padded to multiples of."""
+
+AHEAD: Final = (1, 4, 16)
+"""Iterations that are fetched ahead."""
 
 SPREAD: Final = (Axis.UPCAST, Axis.UNROLL)
 
@@ -131,6 +135,12 @@ def _blocks(view: View) -> Iterator[Action]:
                     yield Block(show(terms), amount, show(around))
 
 
+def _peels(view: View) -> Iterator[Action]:
+    for terms in view.reduced():
+        size = int(terms.src[0].arg)
+        yield from (Peel(show(terms), n) for n in MULTIPLES if n < size and size % n)
+
+
 def _finishes(view: View) -> Iterator[Action]:
     yield from (Finish(lanes) for lanes in (8, 16, 32))
 
@@ -162,6 +172,17 @@ def _merges(view: View) -> Iterator[Action]:
 
 def _streams(view: View) -> Iterator[Action]:
     yield Stream(0)
+
+
+def _prefetches(view: View) -> Iterator[Action]:
+    """Some lines ahead along the loops that a buffer is read along."""
+    for load in loads_of(view.kernel):
+        place = load
+        while place.op is not ops.PARAM:
+            place = place.src[0]
+        for r in view.loops:
+            if r in load.ranges:
+                yield from (Prefetch(int(place.arg), show(r), ahead) for ahead in AHEAD)
 
 
 def _pads(view: View) -> Iterator[Action]:
@@ -222,6 +243,7 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     Unroll: _unrolls,
     Split: _splits,
     Cover: _covers,
+    Peel: _peels,
     Block: _blocks,
     Thread: _threads,
     Swap: _swaps,
@@ -231,6 +253,7 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     Stage: _stages,
     Finish: _finishes,
     Stream: _streams,
+    Prefetch: _prefetches,
 }
 """What is proposed for a CPU, by action."""
 

@@ -36,6 +36,7 @@ from porism.optimize.plan import Plan, is_plain, size_of
 from porism.optimize.staging import SPREAD, Stage, loads_of
 from porism.optimize.tiles import Tile, best
 from porism.optimize.tiling import tiled
+from porism.optimize.turned import best_turned, turned
 
 ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
 """Numbers of rows that are computed together, the best first."""
@@ -69,9 +70,9 @@ def has_one(kernel: UOp) -> bool:
     return False
 
 
-def planned(kernel: UOp, target: Target) -> Plan:
+def planned(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
     """The actions for a kernel with a contraction."""
-    found = None if target.block else contraction(kernel)
+    found = None if target.block else contraction(kernel, constants)
     for way in _ways(found, target) if found is not None else ():
         plan = Plan(kernel, target)
         try:
@@ -91,6 +92,9 @@ def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan], None]
     if strip is not None:
         yield lambda plan: strips.in_strips(plan, found, strip)
     tile = _best(found, target)
+    lying = best_turned(found, target)
+    if lying is not None and (tile is None or lying.cycles < tile.cycles):
+        yield lambda plan: turned(plan, found, lying)
     if tile is not None:
         yield lambda plan: tiled(plan, found, tile)
 

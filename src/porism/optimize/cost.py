@@ -122,7 +122,7 @@ def _bits(node: UOp) -> int:
 def _weight(node: UOp) -> float:
     if node.op is ops.INDEX:
         return MASK if is_masked(node.src[1]) else 1.0
-    if node.op in (ops.EXP2, ops.LOG2, ops.SIN, ops.POW):
+    if node.op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW):
         return 10.0
     if node.op in (ops.FDIV, ops.SQRT, ops.RECIPROCAL, ops.IDIV, ops.MOD):
         return 5.0

@@ -37,6 +37,7 @@ from porism.optimize.tiles import (
     Tile,
     alike,
     covering,
+    finishing,
     shared,
 )
 
@@ -52,15 +53,15 @@ COPIED: Final = 16
 
 def best_flat(found: Contraction, target: Target) -> Tile | None:
     """The flat tile with the fewest cycles by the estimate."""
+    return min(every_flat(found, target), key=lambda tile: tile.cycles, default=None)
+
+
+def every_flat(found: Contraction, target: Target) -> Iterator[Tile]:
+    """All flat tiles that there are estimates of."""
     width = target.vector_bits[-1] // found.bits if target.vector_bits else 1
-    pairs = zip(found.outputs, found.outputs[1:], strict=False)
-    every = [
-        tile
-        for high, lane in pairs
-        if width >= 2 and found.is_stored_on(high, lane)
-        for tile in _tiles(found, high, lane, width, target)
-    ]
-    return min(every, key=lambda tile: tile.cycles, default=None)
+    for high, lane in zip(found.outputs, found.outputs[1:], strict=False):
+        if width >= 2 and found.is_stored_on(high, lane):
+            yield from _tiles(found, high, lane, width, target)
 
 
 def _tiles(found: Contraction, high: UOp, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
@@ -106,10 +107,9 @@ def _flat(
         loops = [r for r in found.outputs if r in along[0].ranges and r is not lane]
         sizes = [-(-height // together) if r is high else size_of(r) for r in loops]
         outer = [n for n in sizes if n > 1]
-        streamed = sum(
-            iterations(o.ranges) * o.item for o in others
-            if iterations(o.ranges) * o.item > target.memory.l2
-        )  # fmt: skip
+        panel = -(-together * size // line) * ROW_BYTES * terms
+        room = max(target.memory.l2, MEMORY) * 3 // 4 - panel
+        streamed = sum(o.elements * o.item for o in others if o.elements * o.item > room)
         again = streamed * math.prod(outer) / FROM_L3
         bytes_read = sum(lanes * o.item for o in along)
         fetched = bytes_read / FROM_L2 if bytes_read * terms > target.memory.l1 // 2 else 0.0
@@ -129,7 +129,7 @@ def _flat(
             each = max(sums, reads, fetched, LATENCY) + 0.05 * (reads + fetched) + 0.5
             tiles = iterations(found.outputs) * waste * covering(size_of(row), rows)
             tiles /= lanes * rows
-            cycles = tiles * (terms * each + 10 + 2 * vectors * rows) + again
+            cycles = tiles * (terms * each + 10 + finishing(found, vectors * rows, share)) + again
             cycles, divided = shared(cycles, copying, outer, size_of(row), rows, target.cores)
             yield Tile(
                 cycles, lane, lanes, row, rows, staged=tuple(along), divided=divided, flat=high,

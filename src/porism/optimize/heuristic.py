@@ -18,12 +18,12 @@ def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
     return tuple(_plan(kernel, target).actions)
 
 
-def arranged(kernel: UOp, target: Target) -> UOp:
-    """The kernel with its loops arranged for a target."""
-    return _plan(kernel, target).kernel
+def arranged(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> UOp:
+    """The kernel with its loops arranged for a target; constants can be laid out beforehand."""
+    return _plan(kernel, target, constants).kernel
 
 
-def _plan(kernel: UOp, target: Target) -> Plan:
+def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
     if contractions.has_one(kernel):
-        return contractions.planned(kernel, target)
+        return contractions.planned(kernel, target, constants)
     return streams.planned(kernel, target)

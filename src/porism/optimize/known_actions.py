@@ -33,8 +33,9 @@ from porism.optimize.block_actions import Group, GroupTop, Local
 from porism.optimize.blocking import Block
 from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
+from porism.optimize.peeling import Peel
 from porism.optimize.staging import Stage
-from porism.optimize.stream_actions import Stream
+from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
 
 Actions = tuple[Action, ...]
@@ -42,8 +43,8 @@ Actions = tuple[Action, ...]
 ACTIONS: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
-        Upcast, Unroll, Split, Cover, Block, Thread, Swap, Move, Merge, PadTo, Stage, Finish,
-        Stream, NoLocals, Local, Group, GroupTop, TC,
+        Upcast, Unroll, Split, Cover, Peel, Block, Thread, Swap, Move, Merge, PadTo, Stage, Finish,
+        Stream, Prefetch, NoLocals, Local, Group, GroupTop, TC,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from porism.base.dtypes import Kind
 from porism.evaluate.compute import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
+from porism.ir.expression import name_of_axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.rules.invalid import is_masked, masked
@@ -35,7 +35,7 @@ def named_ranges(kernel: UOp) -> dict[str, UOp]:
     global _latest
     latest = _latest
     if latest is None or latest[0] is not kernel:
-        latest = _latest = (kernel, {show(r): r for r in ranges_of(kernel)})
+        latest = _latest = (kernel, {name_of_axis(r.arg[0]): r for r in ranges_of(kernel)})
     return latest[1]
 
 
@@ -46,19 +46,19 @@ def with_kind(counter: UOp, kind: Axis) -> UOp:
 
 def replaced(kernel: UOp, counter: UOp, value: UOp, ranges: Sequence[UOp]) -> UOp:
     """A kernel with a range's value said by other ranges, which are closed where it was."""
-    new: dict[UOp, UOp] = {}
+    new = {counter: value}  # what does not depend on it stays
+    changed = new.keys()
     for node in toposort(kernel):
-        if node is counter:
-            new[node] = value
-        elif node.op in CLOSERS and counter in node.src[1:]:
-            src = [new[node.src[0]]]
+        if changed.isdisjoint(node.src):
+            continue
+        if node.op in CLOSERS and counter in node.src[1:]:
+            src = [new.get(node.src[0], node.src[0])]
             for s in node.src[1:]:
-                src += ranges if s is counter else [new[s]]
-            new[node] = node.replace(tuple(src))
+                src += ranges if s is counter else [new.get(s, s)]
         else:
-            src_new = tuple([new[s] for s in node.src])
-            new[node] = node if src_new == node.src else node.replace(src_new)
-    return new[kernel]
+            src = [new.get(s, s) for s in node.src]
+        new[node] = node.replace(tuple(src))
+    return new.get(kernel, kernel)
 
 
 def retyped(kernel: UOp, counter: UOp, kind: Axis) -> UOp:
@@ -101,19 +101,19 @@ def padded(kernel: UOp, counter: UOp, multiple: int) -> tuple[UOp, UOp]:
     inside = other < size
     order = toposort(kernel)
     places = {n.src[0] for n in order if n.op is ops.STORE}
-    new: dict[UOp, UOp] = {}
+    new = {counter: other}  # what does not depend on it stays
+    changed = new.keys()
     for node in order:
-        if node is counter:
-            new[node] = other
+        if changed.isdisjoint(node.src):
             continue
-        src = tuple([new[s] for s in node.src])
+        src = tuple([new.get(s, s) for s in node.src])
         if node.op is ops.INDEX and counter in node.ranges:
             if not _has_room(node, src[1], other, node in places):
                 src = (src[0], _under(inside, src[1]), *src[2:])
         elif node.op is ops.REDUCE and counter in node.src[1:]:
             src = (inside.where(src[0], UOp.const(node.dtype, _neutral(node))), *src[1:])
-        new[node] = node if src == node.src else node.replace(src)
-    return new[kernel], other
+        new[node] = node.replace(src)
+    return new.get(kernel, kernel), other
 
 
 def _has_room(access: UOp, at: UOp, counter: UOp, is_stored: bool) -> bool:

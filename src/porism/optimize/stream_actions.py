@@ -1,9 +1,12 @@
 """Actions for kernels that are limited by memory.
 
-    Stream(0)    what is stored in a buffer goes past the caches
+    Stream(0)               what is stored in a buffer goes past the caches
+    Prefetch(1, "r1", 8)    what a buffer is read for 8 iterations of a loop later is fetched now
 
 A store that goes past the caches need not read the line that it writes to, and leaves what is there
 to others. It pays where a result is larger than the cache, so that none of it would be found there.
+Fetching ahead pays where a processor does not see by itself what is read next: many streams side by
+side, or jumps. It reads nothing: beyond the end of a buffer it has no effect.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.signatures import STREAM
+from porism.ir.signatures import PREFETCH, STREAM
 from porism.ir.walk import substitute, toposort
+from porism.optimize.accesses import step
 from porism.optimize.actions import Action
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
@@ -57,8 +61,7 @@ class Stream(Action):
         return substitute(kernel, {s: ops.STORE(*s.src, arg=STREAM) for s in stores})
 
     def _is_its(self, access: UOp) -> bool:
-        base = base_of(access)
-        return base.op is ops.PARAM and bool(base.arg == self.buffer)
+        return _is_of(access, self.buffer)
 
     def _need_vectors(self, store: UOp) -> None:
         """Whole vectors, each at a multiple of its size."""
@@ -87,3 +90,56 @@ def lanes_of_store(store: UOp) -> int:
             modulus, remainder = substitute(at, {counter: UOp.const(counter.dtype, 0)}).residue
             return math.gcd(math.gcd(modulus, remainder), count)
     return 1
+
+
+@dataclass(frozen=True)
+class Prefetch(Action):
+    """What a buffer is read for some iterations of a loop later, fetched into the caches now."""
+
+    buffer: int
+    axis: str
+    ahead: int
+    """Iterations."""
+
+    def apply(self, kernel: UOp, target: Target) -> UOp:
+        if target.block:
+            raise self.refuse("the target is a GPU", "it fetches by itself", "leave it out")
+        counter = self.loop(kernel, self.axis)
+        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.REDUCE, Axis.ORDERED))
+        if self.ahead < 1:
+            raise self.refuse(
+                f"it is {self.ahead} iterations ahead", "that is 1 or more", "use a larger number"
+            )
+        elements = self._step(kernel, counter) * self.ahead
+        said = kernel.arg[1:] if isinstance(kernel.arg, tuple) else ()
+        if any(number == self.buffer for number, _ in said):
+            raise self.refuse("it is said already", "once is enough", "leave it out")
+        said = tuple(sorted((*said, (self.buffer, elements))))
+        return ops.SINK(*kernel.src, arg=(PREFETCH, *said))
+
+    def _step(self, kernel: UOp, counter: UOp) -> int:
+        """Elements from one iteration to the next, in all places where the buffer is read."""
+        order = toposort(kernel)
+        stored = {n.src[0] for n in order if n.op is ops.STORE}
+        loads = [n for n in order if n.op is ops.INDEX and n not in stored and len(n.src) == 2]
+        loads = [n for n in loads if _is_of(n, self.buffer)]
+        steps = {step(n.src[1], counter) for n in loads}
+        if not steps:
+            raise self.refuse(
+                f"nothing is read from buffer {self.buffer}",
+                "the buffers that a kernel reads are 1, 2 …",
+                "use the number of one of them",
+            )
+        (found, *others) = steps
+        if others or not found:
+            raise self.refuse(
+                f"it is not known where it will be read in later iterations of {self.axis}",
+                "all that is read goes so many elements further in each",
+                "name a loop along which it does",
+            )
+        return found
+
+
+def _is_of(access: UOp, buffer: int) -> bool:
+    base = base_of(access)
+    return base.op is ops.PARAM and bool(base.arg == buffer)

@@ -11,7 +11,10 @@ goes from one iteration of a loop to the next:
   which it reads neighbours, with several vectors of partial results;
 - a short reduction of vectors has no loop;
 - the outermost loop is shared among the cores, if there is enough to do;
-- a result that is larger than the cache is stored past it.
+- a result that is larger than the cache is stored past it;
+- of rows that are gone over several times, the next is fetched meanwhile.
+
+Reductions whose terms are long rows are in `columns`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
+from porism.optimize import columns
 from porism.optimize.accesses import (
     copies_of,
     inside,
@@ -46,7 +50,7 @@ from porism.optimize.actions import (
     Upcast,
 )
 from porism.optimize.plan import Plan, is_plain, size_of
-from porism.optimize.stream_actions import Stream
+from porism.optimize.stream_actions import Prefetch, Stream
 from porism.rules.strides import stride
 
 PARALLEL_WORK: Final = 1 << 15
@@ -61,8 +65,8 @@ NEAR: Final = 4
 TILE: Final = 16
 """Rows and columns of a tile that is transposed, at most."""
 
-TILES: Final = 16
-"""Tiles that follow each other along what is read: a few lines of each row, and not one."""
+TILES: Final = (64, 32, 16)
+"""Tiles that follow each other along what is read, the best first: many lines of each row."""
 
 SHORT: Final = 32
 """Iterations of a reduction that needs no loop, at most."""
@@ -73,6 +77,9 @@ SIMPLE: Final = 24
 DECIDED: Final = 16
 """Vectors of a loop that becomes none, so that it is known what is chosen in each; at most."""
 
+LINE: Final = 64
+"""Bytes that a cache fetches together."""
+
 CACHE: Final = 1 << 24
 """Bytes of the last cache where its size is not known."""
 
@@ -80,12 +87,17 @@ CACHE: Final = 1 << 24
 def planned(kernel: UOp, target: Target) -> Plan:
     """The actions for a kernel in which no operand of a reduction is used again."""
     plan = Plan(kernel, target)
-    in_vectors(plan)
-    without_loops(plan)
-    reductions(plan)
-    in_parallel(plan)
-    past_the_caches(plan)
-    return plan
+    strips = columns.best(kernel, target)
+    done = columns.in_strips(plan, strips) if strips is not None else None
+    if done is None:
+        done = plan
+        in_vectors(plan)
+        without_loops(plan)
+        reductions(plan)
+    in_parallel(done)
+    past_the_caches(done)
+    next_rows(done)
+    return done
 
 
 def _is_near(step: int | None) -> bool:
@@ -136,7 +148,9 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     target = plan.target
     size = size_of(counter)
     if is_reduced(end, counter):  # a few cache lines of each row, and not one
-        wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= 4 * n * width * target.cores]
+        parallel = iterations(r for r in end.src[1:] if r is not counter and is_plain(r))
+        parts = 4 * target.cores if parallel < 4 * target.cores else 1
+        wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= parts * n * width]
     elif _operations(end) <= SIMPLE:
         wider = [4, 2]
     else:
@@ -213,10 +227,11 @@ def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
     plan.pad(rows, tall)
     plan.do(Upcast(columns, wide))
     before = end.src.index(across, 1) < end.src.index(counter, 1)
-    many = size_of(plan.loop(rows)) // (tall * TILES)
     outer = f"{columns}_0" in plan.loops()
-    if before and outer and many >= plan.target.cores and size_of(across) % (tall * TILES) == 0:
-        plan.do(Split(rows, tall * TILES))
+    size, cores = size_of(across), plan.target.cores
+    runs = [n * tall for n in TILES if size % (n * tall) == 0 and size >= n * tall * cores]
+    if before and outer and runs:
+        plan.do(Split(rows, runs[0]))
         plan.do(Upcast(f"{rows}_1", tall))
         plan.do(Move(f"{columns}_0", f"{rows}_1_0"))
     else:
@@ -345,4 +360,33 @@ def past_the_caches(plan: Plan) -> None:
         if buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache and (
             action.is_legal(plan.kernel, plan.target)
         ):
+            plan.do(action)
+
+
+def next_rows(plan: Plan) -> None:
+    """Rows that are gone over several times: the next one is fetched meanwhile.
+
+    The first pass waits for memory, the others do not use it.
+    """
+    end = plan.kernel.src[0]
+    if end.op is not ops.END or end.src[1].arg[1] is not Axis.THREAD:
+        return
+    outermost = end.src[1]
+    cache = plan.target.memory.l3 or CACHE
+    passes: dict[UOp, list[UOp]] = {}
+    order = toposort(plan.kernel)
+    places = {n.src[0] for n in order if n.op is ops.STORE}
+    for node in order:
+        if node.op is ops.INDEX and node not in places and base_of(node).op is ops.PARAM:
+            passes.setdefault(base_of(node), []).append(node)
+    for buffer, loads in passes.items():
+        item = buffer.dtype.element.numpy.itemsize
+        large = buffer.dtype.size * item * 2 >= cache
+        if not large or len({frozenset(n.ranges) for n in loads}) < 2:
+            continue
+        row = iterations(r for r in loads[0].ranges if r is not outermost)
+        action = Prefetch(buffer.arg, show(outermost), 1)
+        near = LINE <= row * item <= plan.target.memory.l2 // 4
+        contiguous = all(step(n.src[1], outermost) == row for n in loads)
+        if near and contiguous and action.is_legal(plan.kernel, plan.target):
             plan.do(action)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from porism.base.target import Target
 from porism.ir.node import UOp
@@ -50,11 +50,21 @@ PARTS: Final = 4
 SPARE: Final = 4
 """Registers that are not for results."""
 
+HALF: Final = (0.54, 0.5)
+"""What a vector of half the width takes, in whole ones: in a single loop of terms, or in several,
+where none was seen to take longer than half."""
+
 LATENCY: Final = 4.0
 """Cycles until a sum can be added to again."""
 
 FAR: Final = 1024
-"""Bytes from one term to the next, from which on reading in place is slow."""
+"""Bytes from one term to the next, from which on reading in place takes longer."""
+
+CROWDED: Final = 0.3
+"""How much longer, in proportion, if a cache has few places for what is so far apart."""
+
+APART: Final = 0.04
+"""How much longer, in proportion, if it has enough."""
 
 JUMP: Final = 16.0
 """Cycles to begin to read far away from what was read before."""
@@ -67,6 +77,9 @@ FROM_L3: Final = 8.0
 
 LAST_CACHE: Final = 1 << 25
 """Bytes of the last cache, at least."""
+
+HIDDEN: Final = 8
+"""Vectors of results that are finished while the next ones are begun."""
 
 MEMORY: Final = 1 << 18
 """Bytes of a cache of which the size is not known."""
@@ -92,14 +105,18 @@ class Tile:
     """A loop around that of the lanes, of which some iterations are lanes as well."""
     height: int = 1
     """How many."""
+    turned: bool = False
+    """Whether the lanes are along a loop that is not stored along; what `times` iterations of
+    `more` read is copied together then."""
 
 
 def best(found: Contraction, target: Target) -> Tile | None:
     """The tile with the fewest cycles by the estimate."""
-    return min(_tiles(found, target), key=lambda tile: tile.cycles, default=None)
+    return min(every(found, target), key=lambda tile: tile.cycles, default=None)
 
 
-def _tiles(found: Contraction, target: Target) -> Iterator[Tile]:
+def every(found: Contraction, target: Target) -> Iterator[Tile]:
+    """All tiles that there are estimates of."""
     width = target.vector_bits[-1] // found.bits if target.vector_bits else 1
     if width < 2:
         return
@@ -151,6 +168,7 @@ def _along_output(found: Contraction, lane: UOp, width: int, target: Target) -> 
                         break
                     if extra is not None and (times < 2 or size_of(extra) % times):
                         continue
+                    reading = _read_along(found, target, lane, lanes, vector, extra, times, along)
                     for count in ROWS:
                         if count * vectors * times > most or count > _size(row):
                             break
@@ -158,7 +176,7 @@ def _along_output(found: Contraction, lane: UOp, width: int, target: Target) -> 
                             break
                         yield _estimate(
                             found, target, lane, lanes, vector, row, count, extra, times,
-                            along, others,
+                            reading, others,
                         )  # fmt: skip
 
 
@@ -173,17 +191,32 @@ def _lane_counts(size: int, width: int) -> list[int]:
     return fitting + longer[:1]
 
 
-def _estimate(
-    found: Contraction, target: Target, lane: UOp, lanes: int, vector: int, row: UOp | None,
-    rows: int, more: UOp | None, times: int, along: list[Operand], others: list[Operand],
-) -> Tile:  # fmt: skip
-    """The cycles of all cores together, about."""
+class _Reading(NamedTuple):
+    """What a tile reads along its lanes, whatever its rows."""
+
+    staged: tuple[Operand, ...]
+    copying: float
+    """Cycles for copies, all in all."""
+    reads: float
+    fetched: float
+    slow: list[tuple[float, float]]
+    """Of operands that are far apart: how much longer each sum takes, and each step."""
+    by_rows: bool
+    short: bool
+    outer: list[int]
+    """The sizes of the loops around the rows."""
+
+
+def _read_along(
+    found: Contraction, target: Target, lane: UOp, lanes: int, vector: int, more: UOp | None,
+    times: int, along: list[Operand],
+) -> _Reading:  # fmt: skip
     width = target.vector_bits[-1] // found.bits
     vectors = lanes // vector
-    share = max(vector / width, 0.5)
-    sums = vectors * times * rows * found.reductions * share
-    staged, copying, slow, again_and_again = [], 0.0, 0.0, 0.0
-    reads, fetched = 0.0, 0.0
+    share = max(vector / width, HALF[len(found.terms) > 1])
+    staged: list[Operand] = []
+    slow: list[tuple[float, float]] = []
+    copying, reads, fetched = 0.0, 0.0, 0.0
     limit = max(target.memory.l2, MEMORY) // 2
     for o in along:
         copies = vectors * (times if more in o.ranges else 1)
@@ -205,7 +238,10 @@ def _estimate(
             elements = iterations(whole) * size_of(lane) * covering(size_of(lane), lanes) / again
             elements *= span / (times * taps)
             price = _copy_price(o, step, found) * (0.5 + 0.5 * max(width / lanes, 0.5))
-            if needed or elements * price < 0.25 * found.work / width:
+            worse = _in_place(o, apart, terms, found, target)
+            if not needed and worse == APART and o.elements * o.item > target.memory.l2:
+                price += o.item / FROM_L3  # which goes on beside sums, but not beside a copy
+            if needed or elements * price < worse * found.work / width:
                 staged.append(o)
                 copying += elements * price
                 if panel > target.memory.l1 * 7 // 8:
@@ -219,11 +255,34 @@ def _estimate(
         if step == 1:
             reads += copies * share * (1.5 if o.is_masked else 1.0)
             large = o.elements * o.item > target.memory.l2
-            slow += (0.3 * sums + (JUMP if large else 0.0)) if far else 0.0
+            if far:
+                fetched += copies * vector * o.item / (FROM_L3 if panel > limit else FROM_L2)
+            worse = _in_place(o, apart, terms, found, target)
+            if far:
+                slow.append((worse, JUMP if large and worse > APART else 0.0))
         elif step is None or not -4 <= step <= 4:
             reads += copies * vector * 1.5
         else:
             reads += copies * 4.0
+    by_rows = not staged and is_by_rows(found, along, lane, more, target)
+    short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
+    outer = _around(found, along, lane, lanes, more, times)
+    return _Reading(tuple(staged), copying, reads, fetched, slow, by_rows, short, outer)
+
+
+def _estimate(
+    found: Contraction, target: Target, lane: UOp, lanes: int, vector: int, row: UOp | None,
+    rows: int, more: UOp | None, times: int, reading: _Reading, others: list[Operand],
+) -> Tile:  # fmt: skip
+    """The cycles of all cores together, about."""
+    width = target.vector_bits[-1] // found.bits
+    vectors = lanes // vector
+    share = max(vector / width, HALF[len(found.terms) > 1])
+    sums = vectors * times * rows * found.reductions * share
+    slow, again_and_again = 0.0, 0.0
+    for worse, jump in reading.slow:
+        slow += worse * sums + jump
+    reads, by_rows = reading.reads, reading.by_rows
     results = vectors * times * rows * found.reductions
     held = results + min(rows, vectors * times) < target.memory.registers
     for o in others:
@@ -238,23 +297,39 @@ def _estimate(
             slow += 0.1 * sums
         crowded = row is not None and rows * alike(o.step(row), o.item) > WAYS / 2
         reads += copies * (2.0 if o.is_masked else 1.5 if crowded else 0.5)
-    by_rows = not staged and is_by_rows(found, along, lane, more, target)
     stored = found.results * found.bits // 8
     if by_rows and stored > max(target.memory.l3, LAST_CACHE) // 2:  # what is read is driven out
         slow += 0.4 * sums
-    short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
-    each = max(sums, reads, fetched, LATENCY) + 0.1 * reads + slow + 1.0 + (2.0 if short else 0.0)
+    each = max(sums, reads, reading.fetched, LATENCY) + 0.1 * reads + slow + 1.0
+    each += 2.0 if reading.short else 0.0
     waste = covering(size_of(lane), lanes) * covering(_size(row), rows)
     tiles = found.results * waste / (lanes * rows * times)
-    stores = 10.0 + 2 * vectors * rows * times
+    stores = 10.0 + finishing(found, vectors * rows * times, share)
     if stored > target.memory.l2 and not by_rows:
         stores += JUMP * rows * times
     cycles = tiles * (found.length * each + stores)
-    outer = _around(found, along, lane, lanes, more, times)
     cycles, divided = shared(
-        cycles + again_and_again, copying, outer, _size(row), rows, target.cores
+        cycles + again_and_again, reading.copying, reading.outer, _size(row), rows, target.cores
     )
-    return Tile(cycles, lane, lanes, row, rows, more, times, tuple(staged), divided=divided)
+    return Tile(cycles, lane, lanes, row, rows, more, times, reading.staged, divided=divided)
+
+
+def finishing(found: Contraction, vectors: int, share: float) -> float:
+    """The cycles from the sums of a tile to what is stored."""
+    return 2.0 * vectors + found.following * max(vectors * share - HIDDEN, 0)
+
+
+def _in_place(o: Operand, apart: int, terms: int, found: Contraction, target: Target) -> float:
+    """How much longer it takes to read terms that are far apart, in proportion."""
+    bytes_used = o.elements * o.item + found.results * found.bits // 8
+    is_large = bytes_used > max(target.memory.l3, LAST_CACHE) // 2  # it is not in the last cache
+    return CROWDED if is_large or is_crowded(apart, terms, target) else APART
+
+
+def is_crowded(apart: int, terms: int, target: Target) -> bool:
+    """Whether the second cache of a core has few places for terms so many bytes apart."""
+    way = max(target.memory.l2, MEMORY) // WAYS
+    return terms * math.gcd(apart, way) > way * WAYS // 2
 
 
 def is_by_rows(
@@ -336,6 +411,11 @@ def counts_on(o: Operand, found: Contraction) -> bool:
     return True
 
 
+def is_peeled(found: Contraction, lane: UOp, lanes: int) -> bool:
+    """Whether the last terms, fewer than the lanes, are in a loop of their own."""
+    return len(found.terms) == 1 and lanes < size_of(lane) and size_of(lane) % lanes > 0
+
+
 def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
     size = size_of(lane)
     if size < width:
@@ -363,12 +443,14 @@ def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> I
                         for o in found.operands
                     )
                     sums = tile * vectors * (1 if vectors == 1 else 2) * found.reductions
-                    masks = 2.0 * reads if size % (vectors * width) else 0.0
-                    each = max(sums, reads * vectors, LATENCY) + 1.0 + masks
-                    waste = covering(size, vectors * width)
-                    waste *= covering(_size(row), rows)
-                    waste *= covering(_size(more), times)
+                    each = max(sums, reads * vectors, LATENCY) + 1.0
                     steps = found.length / (vectors * width)
-                    tiles = found.results * waste / tile
-                    cycles = tiles * (steps * each + 12 + 12 * tile * found.reductions)
+                    ending = 12.0 + 12 * tile * found.reductions
+                    if is_peeled(found, lane, vectors * width):
+                        ending += 2.0 * reads * vectors + 4
+                    elif size % (vectors * width):
+                        steps *= covering(size, vectors * width)
+                        each += 2.0 * reads
+                    waste = covering(_size(row), rows) * covering(_size(more), times)
+                    cycles = found.results * waste / tile * (steps * each + ending)
                     yield Tile(cycles, lane, vectors * width, row, rows, more, times, (), True)

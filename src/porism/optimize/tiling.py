@@ -14,9 +14,10 @@ from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish, instructions, side_by_side
 from porism.optimize.flat import flat_lanes, flat_rows, is_inside
 from porism.optimize.merging import Merge
+from porism.optimize.peeling import Peel
 from porism.optimize.plan import Plan, size_of
 from porism.optimize.staging import Stage, load_of, loads_of, prepared
-from porism.optimize.tiles import UNEVEN, Tile, counts_on, is_by_rows, unevenness
+from porism.optimize.tiles import UNEVEN, Tile, counts_on, is_by_rows, is_peeled, unevenness
 
 PARALLEL_WORK: Final = 1 << 15
 """Terms from which on several cores are worth their starting."""
@@ -45,9 +46,7 @@ def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
         together(plan, tile.row, tile.rows)
     together(plan, tile.more, tile.times)
     if tile.within:
-        axis = show(tile.lane)
-        plan.pad(axis, tile.lanes)
-        plan.do(Unroll(axis, tile.lanes))
+        _terms_together(plan, found, tile)
         _order(plan, found, tile)
     elif tile.flat is not None:
         flat_rows(plan, tile)
@@ -73,6 +72,23 @@ def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
     _finish(plan, found)
     if found.work >= PARALLEL_WORK:
         share(plan)
+
+
+def _terms_together(plan: Plan, found: Contraction, tile: Tile) -> None:
+    """Lanes along the terms; those that are left over on their own."""
+    axis = show(tile.lane)
+    if not is_peeled(found, tile.lane, tile.lanes):
+        plan.pad(axis, tile.lanes)
+        plan.do(Unroll(axis, tile.lanes))
+        return
+    plan.do(Peel(axis, tile.lanes))
+    plan.do(Unroll(f"{axis}_0", tile.lanes))
+    axis = f"{axis}_1"
+    pad = PadTo(axis, plan.target.vector_bits[-1] // found.bits)
+    if pad.is_legal(plan.kernel, plan.target):
+        plan.do(pad)
+    if size_of(plan.loop(axis)) > 1:
+        plan.do(Unroll(axis, size_of(plan.loop(axis))))
 
 
 def _finish(plan: Plan, found: Contraction) -> None:

@@ -30,7 +30,9 @@ DEAREST: Final = 1e12
 """Costs do not grow beyond this: of more it is only known that it is too much."""
 
 OP_COSTS: Final[dict[Op, float]] = {
+    ops.EXP: 8.0,
     ops.EXP2: 8.0,
+    ops.EXPM1: 8.0,
     ops.LOG2: 8.0,
     ops.SIN: 12.0,
     ops.POW: 24.0,

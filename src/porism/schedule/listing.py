@@ -28,6 +28,7 @@ from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.signatures import PREFETCH
 from porism.ir.walk import toposort
 
 CLOSERS: Final = frozenset({ops.REDUCE, ops.BUFFERIZE, ops.END})
@@ -92,6 +93,10 @@ class _Listing:
                 self.named[node] = self.names.get(node.arg, f"p{node.arg}")
             elif node.op is ops.DEFINE_LOCAL:
                 self.named[node] = self._new("local")
+        if isinstance(kernel.arg, tuple) and kernel.arg[:1] == (PREFETCH,):
+            for number, elements in kernel.arg[1:]:
+                name = self.names.get(number, f"p{number}")
+                self._say(0, f"# {PREFETCH} {name}, {elements} elements ahead")
         for effect in kernel.src:
             self._block([effect], None, frozenset(), 0)
         return self.lines

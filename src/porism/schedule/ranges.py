@@ -29,7 +29,8 @@ from porism.base.dtypes import index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.ir.walk import CLOSERS, rebuild, substitute, toposort
+from porism.ir.scope import CLOSERS
+from porism.ir.walk import rebuild, substitute, toposort
 from porism.rules.index.simplify import divisions
 from porism.schedule.affine import Affine, affine_forms, boundaries, collected
 from porism.schedule.symbolic import simplify_indices

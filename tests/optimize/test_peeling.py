@@ -1,0 +1,94 @@
+"""Peeling: the last terms of reductions on their own, by hand and where the heuristic does it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.errors import ActionError
+from porism.base.target import GENERIC_CPU, Target
+from porism.optimize import heuristic
+from porism.optimize.actions import Action, Split, Thread, Unroll, Upcast
+from porism.optimize.blocking import Block
+from porism.optimize.peeling import Peel
+from porism.optimize.staging import Stage
+from porism.pipeline import to_loops
+
+
+def values(*shape: int) -> Any:
+    generator = np.random.default_rng(0)
+    return porism.asarray(generator.random(shape, np.float32))
+
+
+def kernel_of(tensor: Any) -> Any:
+    (kernel,) = porism.kernels(tensor)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [Peel("r2", 16)],
+        [Peel("r2", 8), Unroll("r2_0", 8), Unroll("r2_1", 5)],
+        [Upcast("r0", 4), Upcast("r1", 16), Peel("r2", 4), Unroll("r2_0", 4), Thread("r0_0")],
+        [Peel("r2", 36)],
+        [Peel("r2", 16), Stage(2, ("r2_0", "r1"))],
+    ],
+    ids=str,
+)
+def test_all_terms_are_there(actions: list[Action]) -> None:
+    kernel = kernel_of((values(12, 37) @ values(37, 64) + 1).exp())
+    assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_several_reductions_over_a_loop_are_peeled_together() -> None:
+    x = values(16, 45)
+    kernel = kernel_of(x.sum(axis=1) / x.max(axis=1))
+    assert porism.opt(kernel, [Peel("r1", 16), Unroll("r1_0", 16)]).check() < 1e-5
+
+
+REFUSED = [
+    ([Peel("r2", 37)], "37 iterations", "nothing is left over"),
+    ([Split("r1", 16), Peel("r2", 1)], "37 iterations", "nothing is left over"),
+    ([Peel("r1", 5)], "a loop of the kind loop", "must be of the kind reduce"),
+    ([Block("r2", 8, "r1"), Peel("r2_0", 3)], "a loop of the kind ordered", "reduce"),
+]
+
+
+@pytest.mark.parametrize(("actions", "what", "why"), REFUSED)
+def test_what_is_refused(actions: list[Action], what: str, why: str) -> None:
+    kernel = kernel_of(values(12, 37) @ values(37, 64))
+    with pytest.raises(ActionError, match=rf"{what}[\s\S]*{why}"):
+        porism.opt(kernel, actions)
+
+
+def test_one_of_two_loops_of_a_reduction_is_refused() -> None:
+    kernel = kernel_of(values(4, 5, 7).sum(axis=(0, 2)))
+    with pytest.raises(ActionError, match="not the only loop"):
+        porism.opt(kernel, [Peel("r2", 2)])
+
+
+# -- where the heuristic does it -------------------------------------------------------------------
+
+
+def wide() -> Target:
+    memory = replace(GENERIC_CPU.memory, registers=32)
+    return replace(GENERIC_CPU, cores=2, vector_bits=(128, 256, 512), memory=memory)
+
+
+@pytest.mark.parametrize("terms", [65, 300, 1000, 1023])
+def test_the_last_terms_of_dot_products_are_peeled(terms: int) -> None:
+    kernel = kernel_of(values(50, terms) @ values(terms))
+    actions = heuristic.chosen(to_loops(kernel.node, wide(), arrange=False), wide())
+    assert any(isinstance(a, Peel) for a in actions)
+    assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_nothing_is_peeled_where_vectors_fit() -> None:
+    kernel = kernel_of(values(50, 512) @ values(512))
+    actions = heuristic.chosen(to_loops(kernel.node, wide(), arrange=False), wide())
+    assert not any(isinstance(a, Peel) for a in actions)

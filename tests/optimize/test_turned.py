@@ -1,0 +1,107 @@
+"""Turned tiles: lanes along what is not stored along, where constants are laid out for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU, Memory, Target
+from porism.ir.node import UOp
+from porism.optimize import heuristic
+from porism.optimize.analysis import contraction
+from porism.optimize.finishing import Finish
+from porism.optimize.packing import packed
+from porism.optimize.plan import Plan
+from porism.optimize.staging import Stage
+from porism.optimize.turned import best_turned, turned
+from porism.pipeline import to_loops
+
+TARGET = dataclasses.replace(
+    GENERIC_CPU,
+    vector_bits=(128, 256, 512),
+    memory=Memory(l1=1 << 15, l2=1 << 20, l3=1 << 25, registers=32),
+    cores=2,
+)
+WEIGHT = frozenset({2})
+
+
+def normal(*shape: int) -> Any:
+    return porism.asarray(np.random.default_rng(0).normal(size=shape).astype(np.float32))
+
+
+def convolution(
+    before: int, size: int, after: int, taps: int = 3, images: int = 1, **more: Any
+) -> Any:
+    x, weight = normal(images, before, size, size), normal(after, before, taps, taps)
+    return porism.conv2d(x, weight, **more).relu()
+
+
+PROGRAMS = {
+    "windows": lambda: convolution(32, 7, 64, padding=1),
+    "two parts": lambda: convolution(40, 6, 32, padding=1),
+    "steps": lambda: convolution(32, 9, 64, padding=1, stride=2),
+    "large images": lambda: convolution(48, 60, 32, padding=1),
+    "large images with steps": lambda: convolution(48, 60, 64, padding=1, stride=2),
+    "no border": lambda: convolution(40, 9, 64),
+    "points": lambda: convolution(512, 7, 64, taps=1),
+    "points with steps": lambda: convolution(512, 9, 32, taps=1, stride=2),
+}
+
+
+def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
+    (kernel,) = porism.kernels(tensor)
+    return kernel, to_loops(kernel.node, target, arrange=False)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_turned_tile_computes_the_same(name: str) -> None:
+    kernel, loops = loops_of(PROGRAMS[name]())
+    found = contraction(loops, WEIGHT)
+    assert found is not None
+    tile = best_turned(found, TARGET)
+    assert tile is not None
+    plan = Plan(loops, TARGET)
+    turned(plan, found, tile)
+    assert porism.opt(kernel, plan.actions).check() < 1e-5
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_weights_are_laid_out_beforehand(name: str) -> None:
+    _, loops = loops_of(PROGRAMS[name]())
+    found = contraction(loops, WEIGHT)
+    assert found is not None
+    tile = best_turned(found, TARGET)
+    assert tile is not None
+    plan = Plan(loops, TARGET)
+    turned(plan, found, tile)
+    assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
+    assert any(isinstance(a, Finish) for a in plan.actions)
+    copies = packed(plan.kernel, WEIGHT)
+    assert copies is not None
+    assert [copy.source for copy in copies.copies] == [2]
+
+
+def test_it_is_for_constants_only() -> None:
+    _, loops = loops_of(PROGRAMS["windows"]())
+    for constants in (frozenset[int](), frozenset({1})):
+        found = contraction(loops, constants)
+        assert found is not None
+        assert best_turned(found, TARGET) is None
+    assert heuristic.arranged(loops, TARGET) is not heuristic.arranged(loops, TARGET, WEIGHT)
+
+
+def test_short_sums_are_not_turned() -> None:
+    _, loops = loops_of(convolution(16, 16, 64, taps=1))
+    assert heuristic.arranged(loops, TARGET) is heuristic.arranged(loops, TARGET, WEIGHT)
+
+
+def test_results_of_functions_with_such_weights() -> None:
+    x, weight = normal(1, 32, 7, 7), normal(64, 32, 3, 3).realize()
+    function = porism.jit(lambda x: porism.conv2d(x, weight, padding=1))
+    wanted = porism.conv2d(x, weight, padding=1).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(function(x).numpy(), wanted, rtol=1e-4, atol=1e-4)
