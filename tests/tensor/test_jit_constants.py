@@ -277,6 +277,15 @@ def test_a_product_reads_weights_as_they_were_laid_out() -> None:
     assert copy.size == weight.size
 
 
+def test_in_verify_mode_weights_are_read_where_they_are() -> None:
+    """What runs is what was verified, and that is the kernel without copies."""
+    weight, x = porism.asarray(array(512, 512)), array(128, 512)
+    with settings.override(verify=1):
+        layer: Any = porism.jit(lambda x: x @ weight)
+        close(layer(x), x.astype(np.float64) @ weight.numpy().astype(np.float64))
+        assert not copies(layer)
+
+
 def test_weights_of_a_convolution() -> None:
     weight = porism.asarray(array(24, 16, 3, 3))
     x = array(1, 16, 14, 14)

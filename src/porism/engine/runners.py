@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from porism.backends.table import Backend, chosen
 from porism.base.forking import held_while_forking
+from porism.base.settings import settings
 from porism.engine import reference
 from porism.engine.memory import address_of
 from porism.engine.program import Program
@@ -71,7 +72,8 @@ def prepared(
     if backend.load is None:
         run = functools.partial(_evaluated, schedule)
         return Prepared(run, lambda _: [], constants, ())
-    program = program_of(schedule, backend, constants, anew=anew)
+    movable = frozenset() if settings.verify else constants  # what was verified is what runs
+    program = program_of(schedule, backend, movable, anew=anew)
     return Prepared(program.call, program.pack, constants, program.packing.copies)
 
 
