@@ -42,6 +42,8 @@ STEPS = {
 """The columns of the table, and the worker's steps in each."""
 UNKEPT = {"PORISM_CACHE": "0", "CCACHE": "0", "CACHELEVEL": "0", "DEV": "CPU"}
 WARM = ("GPT-2 block", "ResNet-50")
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Modules are kept as bytecode, as they are after an installation."""
 
 Figures = dict[str, Any]
 
@@ -173,7 +175,7 @@ def warm(programs: list[str], rounds: int) -> dict[str, Figures]:
     found = {}
     for program in programs:
         with tempfile.TemporaryDirectory() as folder:
-            variables = {"PORISM_CACHE": "1", "PORISM_CACHE_DIR": folder}
+            variables = {"PORISM_CACHE": "1", "PORISM_CACHE_DIR": folder, **BYTECODE}
             worker("fill", program, None, variables)
             runs = [worker("warm", program, None, variables) for _ in range(rounds)]
         figures = middle(runs)

@@ -47,8 +47,8 @@ UNEVEN: Final = 0.1
 PARTS: Final = 4
 """Of a loop for each core: a core that is done takes the next."""
 
-SPARE: Final = 4
-"""Registers that are not for results."""
+SPARE: Final = 8
+"""Registers that are not for results, but for operands, some of them loaded early."""
 
 HALF: Final = (0.54, 0.5)
 """What a vector of half the width takes, in whole ones: in a single loop of terms, or in several,

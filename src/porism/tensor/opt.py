@@ -50,7 +50,6 @@ from porism.pipeline import to_loops
 from porism.schedule.listing import listing
 from porism.tensor.explain import Kernel
 from porism.tensor.place import users_line
-from porism.verification.kernel import arranged
 from porism.verification.report import Report
 
 __all__ = [
@@ -113,6 +112,8 @@ class Arranged:
 
         An error where an index, a bound or a write of parallel iterations is wrong.
         """
+        from porism.verification.kernel import arranged
+
         target = native().target()
         before = to_loops(self.kernel.node, target, arrange=False)
         names = dict(enumerate(self.kernel.names))
