@@ -57,27 +57,27 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
     return kernel, to_loops(kernel.node, target, arrange=False)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_turned_tile_computes_the_same(name: str) -> None:
-    kernel, loops = loops_of(PROGRAMS[name]())
+def turned_plan(loops: UOp) -> Plan:
+    """The loops in the turned tile that the estimate chooses."""
     found = contraction(loops, WEIGHT)
     assert found is not None
     tile = best_turned(found, TARGET)
     assert tile is not None
     plan = Plan(loops, TARGET)
     turned(plan, found, tile)
-    assert porism.opt(kernel, plan.actions).check() < 1e-5
+    return plan
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_turned_tile_computes_the_same(name: str) -> None:
+    kernel, loops = loops_of(PROGRAMS[name]())
+    assert porism.opt(kernel, turned_plan(loops).actions).check() < 1e-5
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_weights_are_laid_out_beforehand(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
-    found = contraction(loops, WEIGHT)
-    assert found is not None
-    tile = best_turned(found, TARGET)
-    assert tile is not None
-    plan = Plan(loops, TARGET)
-    turned(plan, found, tile)
+    plan = turned_plan(loops)
     assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
     assert any(isinstance(a, Finish) for a in plan.actions)
     copies = packed(plan.kernel, WEIGHT)

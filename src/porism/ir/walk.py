@@ -56,6 +56,7 @@ def forget() -> None:
 
 
 def _limited(roots: tuple[UOp, ...], within: Callable[[UOp], bool]) -> list[UOp]:
+    """The same walk with a question at each node, which the common one need not ask."""
     order: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
