@@ -168,3 +168,10 @@ def test_many_rows_are_not_done_in_strips() -> None:
 
 def test_a_small_matrix_is_not_done_in_strips() -> None:
     assert not any(isinstance(a, Block) for a in chosen(kernel_of(values(8) @ values(8, 64))))
+
+
+def test_what_an_index_is_computed_from_keeps_its_bounds() -> None:
+    places = porism.asarray(np.arange(40).reshape(4, 10) * 7 % 50)
+    kernel = kernel_of(values(50)[places.max(axis=1)])
+    with pytest.raises(ActionError, match="an index is computed from what is added up"):
+        porism.opt(kernel, [Block("r1", 2, "r0")])

@@ -25,6 +25,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import Action
+from porism.optimize.loops import says_where
 from porism.optimize.staging import MOST_BYTES, SPREAD
 
 
@@ -76,6 +77,12 @@ class Block(Action):
                 f"{self.axis} has {size} iterations, and what is added up is copied before",
                 f"{size % self.amount} of them are no block of {self.amount}, and done elsewhere",
                 f"use an amount that divides {size}, or copy it after",
+            )
+        if says_where(kernel, sums):
+            raise self.refuse(
+                "an index is computed from what is added up",
+                "how large it may be is not known of what is kept in memory",
+                "leave it out",
             )
         bytes_kept = sum(s.dtype.numpy.itemsize for s in sums) * _product(slots)
         if bytes_kept > MOST_BYTES:

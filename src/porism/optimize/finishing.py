@@ -23,7 +23,7 @@ from porism.ir.ops import Op
 from porism.ir.shape import flat
 from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import Action
-from porism.optimize.loops import ranges_of
+from porism.optimize.loops import ranges_of, says_where
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
@@ -65,6 +65,12 @@ class Finish(Action):
             raise self.refuse(
                 "what follows the sums reads local memory",
                 "it would be filled for each loop anew",
+                "leave it out",
+            )
+        if says_where(kernel, sums):
+            raise self.refuse(
+                "an index is computed from the sums",
+                "how large it may be is not known of what is kept in memory",
                 "leave it out",
             )
         lane = _lane(end.src[0], side)

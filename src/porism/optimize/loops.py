@@ -5,10 +5,10 @@ Each gives a kernel that computes the same. A range is named by its node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from porism.base.dtypes import Kind
+from porism.base.dtypes import Kind, index
 from porism.evaluate.compute import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -191,3 +191,14 @@ def covered(kernel: UOp, counter: UOp, amount: int) -> UOp:
             src = (place.replace(at), *src[1:])
         new[node] = node if src == node.src else node.replace(src)
     return new[changed]
+
+
+def says_where(kernel: UOp, values: Collection[UOp]) -> bool:
+    """Whether an index is computed from some values: their bounds must stay known then."""
+    reached = set(values)
+    for node in toposort(kernel):
+        if not reached.isdisjoint(node.src) and (node.op.elementwise or node.op is ops.CAST):
+            if node.dtype is index:
+                return True
+            reached.add(node)
+    return False
