@@ -20,17 +20,7 @@ from porism.optimize.actions import Action, Cover, Move, Split, Swap, Thread, Un
 from porism.optimize.blocking import Block
 from porism.optimize.staging import Stage
 from porism.pipeline import to_loops
-
-
-def values(*shape: int) -> Any:
-    generator = np.random.default_rng(0)
-    return porism.asarray(generator.random(shape, np.float32))
-
-
-def kernel_of(tensor: Any) -> Any:
-    (kernel,) = porism.kernels(tensor)
-    return kernel
-
+from tests.optimize.programs import kernel_of, values
 
 PRODUCT = [
     [Block("r2", 8, "r1")],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
 import porism
@@ -17,16 +15,7 @@ from porism.optimize.blocking import Block
 from porism.optimize.peeling import Peel
 from porism.optimize.staging import Stage
 from porism.pipeline import to_loops
-
-
-def values(*shape: int) -> Any:
-    generator = np.random.default_rng(0)
-    return porism.asarray(generator.random(shape, np.float32))
-
-
-def kernel_of(tensor: Any) -> Any:
-    (kernel,) = porism.kernels(tensor)
-    return kernel
+from tests.optimize.programs import kernel_of, values
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_a_product_reads_weights_as_they_were_laid_out() -> None:
 
 
 def test_in_verify_mode_weights_are_read_where_they_are() -> None:
-    """What runs is what was verified, and that is the kernel without copies."""
+    """What is verified is the kernel without copies, so that one runs."""
     weight, x = porism.asarray(array(512, 512)), array(128, 512)
     with settings.override(verify=1):
         layer: Any = porism.jit(lambda x: x @ weight)

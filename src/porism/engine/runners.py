@@ -72,7 +72,7 @@ def prepared(
     if backend.load is None:
         run = functools.partial(_evaluated, schedule)
         return Prepared(run, lambda _: [], constants, ())
-    movable = frozenset() if settings.verify else constants  # what was verified is what runs
+    movable = frozenset() if settings.verify else constants  # copies are not verified
     program = program_of(schedule, backend, movable, anew=anew)
     return Prepared(program.call, program.pack, constants, program.packing.copies)
 

@@ -21,7 +21,7 @@ from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Split, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.merging import Merge
-from porism.optimize.plan import Plan, size_of
+from porism.optimize.plan import Plan, copied_together, size_of
 from porism.optimize.staging import ROW_BYTES, Stage, loads_of, prepared
 from porism.optimize.tiles import (
     FROM_L2,
@@ -46,9 +46,6 @@ FEW_ROWS: Final = 32
 
 WASTE: Final = 1.2
 """How much more may be computed because the parts do not fit."""
-
-COPIED: Final = 16
-"""Elements that are copied together."""
 
 
 def best_flat(found: Contraction, target: Target) -> Tile | None:
@@ -164,7 +161,7 @@ def flat_lanes(plan: Plan, found: Contraction, tile: Tile) -> UOp:
         before = set(plan.loops())
         plan.do(Stage(operand.buffer, (*terms, show(rows), show(tile.lane)), which, row=2))
         fresh = max(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-        width = COPIED if size_of(tile.lane) > COPIED // 2 else COPIED // 2
+        width = copied_together(size_of(tile.lane))
         plan.pad(fresh, width)
         plan.do(Upcast(fresh, width))
     before = set(plan.loops())

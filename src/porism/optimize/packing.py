@@ -22,6 +22,7 @@ from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort, users
 from porism.optimize.accesses import iterations
 from porism.optimize.loops import CLOSERS, with_kind
+from porism.optimize.staging import placed
 from porism.optimize.tiles import alike
 from porism.rules.invalid import is_masked, masked
 from porism.rules.strides import stride
@@ -109,7 +110,7 @@ def _copied_inside(kernel: UOp, constants: Collection[int], number: int) -> Iter
         if not _is_worth_it(param, total):
             continue
         new = _param(value.dtype, total, number)
-        first = _flat(around, _steps(around, size))
+        first = placed(around, _steps(around, size))
         copy = Copy(
             number,
             int(param.arg),
@@ -148,7 +149,7 @@ def _apart(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Cha
         total = iterations(axes)
         if not _is_worth_it(param, total) or not _is_crowded(load, axes, lanes):
             continue
-        at = _flat(axes, _steps(axes))
+        at = placed(axes, _steps(axes))
         new = _param(load.dtype, total, number)
         copy = Copy(
             number,
@@ -252,13 +253,6 @@ def _steps(axes: Sequence[UOp], last: int = 1) -> list[int]:
         steps.insert(0, last)
         last *= int(axis.vmax) + 1
     return steps
-
-
-def _flat(axes: Sequence[UOp], steps: Sequence[int]) -> UOp:
-    number = UOp.const(index, 0)
-    for axis, step in zip(axes, steps, strict=True):
-        number = number + axis * step
-    return number
 
 
 def _shifted(at: UOp, first: UOp) -> UOp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -9,6 +11,9 @@ from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize.actions import Action, PadTo
 from porism.optimize.loops import named_ranges
+
+COPIED: Final = 16
+"""Elements that are copied together."""
 
 
 class Plan:
@@ -51,6 +56,11 @@ def size_of(counter: UOp) -> int:
     """The iterations of a loop, at most."""
     size = counter.src[0]
     return int(size.arg) if size.op is ops.CONST else int(counter.vmax) + 1
+
+
+def copied_together(size: int) -> int:
+    """Elements of a row of a copy that are moved by one instruction; the row may be padded."""
+    return COPIED if size > COPIED // 2 else COPIED // 2
 
 
 def is_plain(counter: UOp) -> bool:

@@ -196,9 +196,9 @@ def staged(kernel: UOp, value: UOp, sums: Sequence[Sum], row: int = 0) -> UOp | 
     room = ROOM_BYTES // item if row else 0
     dtype = value.dtype.pointer(Space.LOCAL, sizes[0] * steps[0] + room)
     memory = UOp(ops.DEFINE_LOCAL, dtype, (), max(numbers, default=-1) + 1)
-    place = memory.index(_flat(fresh, steps), dtype=value.dtype)
+    place = memory.index(placed(fresh, steps), dtype=value.dtype)
     filled = memory.after(place.store(source).end(*fresh))
-    at = _flat([total(terms) for terms in sums], steps)
+    at = placed([total(terms) for terms in sums], steps)
     return substitute(kernel, {value: filled.index(at, dtype=value.dtype)})
 
 
@@ -221,7 +221,7 @@ def _steps(sizes: Sequence[int], row: int, item: int) -> list[int]:
     return steps
 
 
-def _flat(indices: Sequence[UOp], steps: Sequence[int]) -> UOp:
+def placed(indices: Sequence[UOp], steps: Sequence[int]) -> UOp:
     """The number of an element of a copy."""
     number = UOp.const(index, 0)
     for at, step in zip(indices, steps, strict=True):

@@ -15,7 +15,7 @@ from porism.optimize.finishing import Finish, instructions, side_by_side
 from porism.optimize.flat import flat_lanes, flat_rows, is_inside
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
-from porism.optimize.plan import Plan, size_of
+from porism.optimize.plan import COPIED, Plan, copied_together, size_of
 from porism.optimize.staging import Stage, load_of, loads_of, prepared
 from porism.optimize.tiles import UNEVEN, Tile, counts_on, is_by_rows, is_peeled, unevenness
 
@@ -33,9 +33,6 @@ NEAR: Final = 4
 
 WRITTEN_OUT: Final = 256
 """Instructions that may follow the sums of a tile without a loop, in all."""
-
-COPIED: Final = 16
-"""Elements that are copied together."""
 
 
 def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
@@ -229,7 +226,7 @@ def _origin(counter: UOp, found: Contraction) -> UOp:
 
 def _copy_rows(plan: Plan, axis: str) -> None:
     """A copy along neighbours, in vectors that may be longer than what is left."""
-    width = COPIED if size_of(plan.loop(axis)) > COPIED // 2 else COPIED // 2
+    width = copied_together(size_of(plan.loop(axis)))
     if size_of(plan.loop(axis)) >= width // 2:
         plan.pad(axis, width)
         plan.do(Upcast(axis, width))

@@ -1,7 +1,7 @@
 """Turned tiles: lanes along a loop that is not stored along, where constants are laid out for them.
 
-    for c < 256: for x < 49: … w[c, k] * v[k, x] …        for c_0 < 4: w', laid out once
-                                                              tile of 64 c, 7 x: … w'[c_0, k, c_1] …
+    for c < 256: for x < 49: … w[c, k] * v[k, x] …    for c_0 < 4: w', laid out once
+                                                          tile of 64 c, 7 x: … w'[c_0, k, c_1] …
 
 What is stored along may fit no vectors, while another loop does. Its operand jumps from lane to
 lane; but a constant is laid out once, before all calls. The sums are turned as they are stored, so
@@ -17,10 +17,10 @@ from typing import Final
 from porism.base.target import Target
 from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.optimize.actions import Move, PadTo, Split, Thread, Upcast
+from porism.optimize.actions import Move, Split, Thread, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish
-from porism.optimize.plan import Plan, size_of
+from porism.optimize.plan import Plan, copied_together, size_of
 from porism.optimize.staging import Stage, loads_of
 from porism.optimize.tiles import (
     FROM_L2,
@@ -43,9 +43,6 @@ IN_ORDER: Final = 10.0
 
 COPYING: Final = 0.8
 """Cycles to copy an element of what windows share."""
-
-COPIED: Final = 16
-"""Elements that are copied together."""
 
 
 def best_turned(found: Contraction, target: Target) -> Tile | None:
@@ -198,7 +195,6 @@ def _copy(plan: Plan, found: Contraction, o: Operand) -> None:
     before = set(plan.loops())
     plan.do(Stage(o.buffer, (*terms, *names), o.which, row=1))
     fresh = max(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-    width = COPIED if size_of(plan.loop(fresh)) > COPIED // 2 else COPIED // 2
-    if size_of(plan.loop(fresh)) % width:
-        plan.do(PadTo(fresh, width))
+    width = copied_together(size_of(plan.loop(fresh)))
+    plan.pad(fresh, width)
     plan.do(Upcast(fresh, width))

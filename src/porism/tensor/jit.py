@@ -355,7 +355,7 @@ def _check_untouched(before: list[Any], given: Any) -> None:
         raise refuse(
             "a jitted function changes a dict, a list or an object that it was given",
             "that would happen once, when it is traced, and not at every call",
-            "return the new one; a tensor is given another value with x.assign(...) or x[...] = …",
+            "return the new one; a tensor gets another value with x.assign(...) or x[...] = …",
         )
 
 
