@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -168,11 +169,14 @@ def work(graph: UOp) -> tuple[int, Schedule]:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.collect()
+    gc.disable()  # else what other tests left behind is counted when it is taken away
     sys.setprofile(see)
     try:
         found = to_schedule(graph, cached=False)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls, found
 
 

@@ -116,6 +116,30 @@ def test_indices_outside_give_zero() -> None:
     agree(porism.asarray([1.0, 2.0, 3.0])[index], singles([1, 0, 3, 0]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
+def test_indices_far_outside_give_zero(dtype: str) -> None:
+    """Also where the places they stand for do not fit 64 bits."""
+    limits = np.iinfo(dtype)
+    index = porism.asarray(np.array([limits.min, 1, limits.max - 1, limits.max], dtype))
+    first = 1.0 if limits.min == 0 else 0.0
+    rows = porism.asarray(singles([[1, 2], [3, 4], [5, 6]]))
+    agree(rows[index], singles([[first, 2 * first], [3, 4], [0, 0], [0, 0]]))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
+def test_elements_by_tensors_of_what_was_padded_and_reshaped(dtype: str) -> None:
+    """The place is divided and compared on its way; a loaded number has no bounds by itself."""
+    index = np.array([3, 0, 5, 1], dtype)
+    padded = np.pad(np.arange(8).reshape(4, 2), ((0, 2), (1, 1)))
+    actual = porism.pad(porism.asarray(np.arange(8).reshape(4, 2)), ((0, 2), (1, 1)))
+    for shape in ((6, 4), (24,), (3, 8)):
+        chosen = index % shape[0]
+        agree(
+            porism.take(actual.T.reshape(shape), porism.asarray(chosen), axis=0),
+            padded.T.reshape(shape)[chosen.astype(int)],
+        )
+
+
 def test_scalars_and_empty_tensors() -> None:
     agree(porism.asarray(5)[...], np.array(5))
     agree(porism.asarray(5)[None], np.array([5]))

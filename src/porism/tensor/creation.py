@@ -262,6 +262,6 @@ def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tens
     classes = as_sizes(num_classes)[0]
     whole = [*sizes[:place], classes, *sizes[place:]]
     lone = primitive.reshape(tensor_.node, [*sizes[:place], 1, *sizes[place:]])
-    chosen = primitive.cast(primitive.expand(lone, whole), dtypes.index)
+    chosen = primitive.place(primitive.expand(lone, whole), classes)
     hit = chosen.eq(primitive.iota(whole, place))
     return Tensor(primitive.cast(hit, DEFAULT_INT if dtype is None else as_dtype(dtype)))

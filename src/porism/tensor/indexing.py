@@ -158,10 +158,10 @@ def counted(index: Array | Tensor, size: Dim) -> UOp:
 def from_front(index: UOp, size: Dim) -> UOp:
     """An index tensor as `index`; those below 0 count from the end."""
     if index.dtype.kind is Kind.UNSIGNED:
-        return primitive.cast(index, dtypes.index)
+        return primitive.place(index, size)
     place = primitive.cast(index, dtypes.i64)
     behind = place + primitive.cast(primitive.as_dim(size), dtypes.i64)
-    return primitive.cast((place < 0).where(behind, place), dtypes.index)
+    return primitive.place((place < 0).where(behind, place), size)
 
 
 # -- functions -------------------------------------------------------------------------------------

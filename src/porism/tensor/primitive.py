@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from porism.base.dtypes import DType, index
+from porism.base.dtypes import DType, i64, index, u64
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -106,6 +106,16 @@ def apply(op: Op, *operands: UOp) -> UOp:
 def cast(x: UOp, dtype: DType) -> UOp:
     """The values in another type."""
     return x if x.dtype is dtype else ops.CAST(x, dtype=dtype)
+
+
+def place(x: UOp, size: Dim) -> UOp:
+    """Integers as places along an axis; what is no place becomes -1 or the size.
+
+    So all that is computed of it has bounds, also where a number was loaded and may be anything.
+    """
+    if x.dtype is u64:  # of which not all are i64, as machines count
+        x = x.minimum(x.lift(i64.max))
+    return cast(x, index).maximum(-1).minimum(as_dim(size))
 
 
 def iota(sizes: Dims, axis: int) -> UOp:

@@ -195,7 +195,7 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
     chosen = primitive.contiguous(order.node) if order.size else order.node
     moved = primitive.expand(primitive.reshape(chosen, line), sizes)
     indices = [
-        primitive.cast(moved, dtypes.index) if k == place else primitive.iota(sizes, k)
+        primitive.place(moved, sizes[place]) if k == place else primitive.iota(sizes, k)
         for k in range(tensor.ndim)
     ]
     return Tensor(primitive.gather(tensor.node, indices))

@@ -100,7 +100,7 @@ def _taken(x: UOp, places: UOp) -> UOp:
     sizes = shapes.sizes_of(places)
     last = len(sizes) - 1
     indices = [primitive.iota(sizes, k) for k in range(last)]
-    return primitive.gather(x, [*indices, primitive.cast(places, dtypes.index)])
+    return primitive.gather(x, [*indices, primitive.place(places, shapes.sizes_of(x)[last])])
 
 
 @method
