@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -89,6 +91,22 @@ def test_narrow_types_leave_as_ml_dtypes() -> None:
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         values = porism.ones(2, dtype=name).numpy()
         assert values.dtype == getattr(ml_dtypes, name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16"])
+def test_pickles(dtype: str) -> None:
+    x = porism.asarray([[1, 0], [3, 2]]).astype(dtype)
+    for tensor in (x, x[:, ::-1], x[:0]):
+        again = pickle.loads(pickle.dumps(tensor))
+        agree(again, tensor.numpy(), dtype)
+
+
+def test_copies() -> None:
+    x = porism.asarray([1, 2, 3])
+    for y in (copy.copy(x), copy.deepcopy(x), copy.deepcopy({"x": [x]})["x"][0]):
+        x[0] = 7
+        assert y.tolist() == [1, 2, 3]
+        x[0] = 1
 
 
 def test_dlpack() -> None:

@@ -1,4 +1,4 @@
-"""Exchange: the values of tensors as Python's numbers and lists, NumPy's arrays, and DLPack."""
+"""Exchange: tensors as Python's numbers and lists, NumPy's arrays, pickles, and DLPack."""
 
 from __future__ import annotations
 
@@ -97,6 +97,22 @@ def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
 
 CPU: Final = 1
 """The number of the CPU among DLPack's devices."""
+
+
+@operator("copy")
+def _copy(x: Tensor) -> Tensor:
+    return Tensor(x.node)  # assigning to one leaves the other alone
+
+
+@operator("deepcopy")
+def _deepcopy(x: Tensor, _memo: object) -> Tensor:
+    return Tensor(x.node)
+
+
+@operator("reduce")
+def _pickled(x: Tensor) -> tuple[Any, ...]:
+    """A tensor is pickled with its values, which are computed if need be."""
+    return from_copy, (x.numpy(),)
 
 
 @operator("dlpack")
