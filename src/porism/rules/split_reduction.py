@@ -4,9 +4,10 @@
     After    REDUCE_AXIS(CONTIGUOUS(REDUCE_AXIS(RESHAPE(x, 256, 256), 1)), 0)
 
 The outer part of an axis stays for the second reduction; the first one does the rest, for as many
-elements at once as the outer part has. An axis along which nothing changes is not split, since
-there is nothing to be read in parallel. Elements are combined in another order than before, which
-floats can tell: a sum of floats is in no promised order.
+elements at once as the outer part has. It is the first axis of what lies between, so that whoever
+computes a part computes it whole and writes it in one piece. An axis along which nothing changes
+is not split, since there is nothing to be read in parallel. Elements are combined in another order
+than before, which floats can tell: a sum of floats is in no promised order.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ LEAST_RATIO: Final = 32768
 
 LARGEST_PART: Final = 256
 SMALLEST_PART: Final = 8
-MOST_BETWEEN: Final = 1 << 22
+MANY_PARTS: Final = 32
+"""Parts of an axis that are enough, if another axis has more of them."""
+
+MOST_BETWEEN: Final = 1 << 17
 """Elements that the first reduction may leave."""
 
 ENOUGH: Final = 1 << 14
@@ -51,9 +55,9 @@ def _split(node: UOp, changing: Varying, left: int) -> UOp | None:
     x, (op, axes) = node.src[0], node.arg
     dims = shape(x)
     best, part = -1, 0
-    for axis in axes:
+    for axis in axes:  # the outer ones first: their parts lie in one piece
         found = _part(dims[axis], left) if axis in changing and dims[axis].op is ops.CONST else 0
-        if found > part:
+        if found > part and part < MANY_PARTS:
             best, part = axis, found
     if best < 0:
         return None
@@ -62,8 +66,11 @@ def _split(node: UOp, changing: Varying, left: int) -> UOp | None:
     parts = ops.RESHAPE(x, *dims[:best], size, inner, *dims[best + 1 :])
     # the axes of the first reduction: the inner part of the split one, and all others
     first = tuple(axis + (axis >= best) for axis in axes)
-    between = ops.CONTIGUOUS(ops.REDUCE_AXIS(parts, arg=(op, first)))
-    second = ops.REDUCE_AXIS(between, arg=(op, (best,)))
+    partial = ops.REDUCE_AXIS(parts, arg=(op, first))
+    if best:
+        others = [axis for axis in range(len(dims) + 1) if axis != best]
+        partial = ops.PERMUTE(partial, arg=(best, *others))
+    second = ops.REDUCE_AXIS(ops.CONTIGUOUS(partial), arg=(op, (0,)))
     return ops.RESHAPE(second, *shape(node))
 
 
