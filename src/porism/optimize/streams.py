@@ -326,7 +326,8 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
             for wider in (2 * width, PARTIAL * width):
                 if not rows and (size % wider == 0 or size > 8 * wider):
                     amount = wider
-            return show(counter), amount
+            if iterations(rows) * amount <= MOST_SIDE_BY_SIDE:
+                return show(counter), amount
     return None
 
 

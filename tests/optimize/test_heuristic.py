@@ -1,0 +1,55 @@
+"""The heuristic: whatever the sizes are, what it chooses is legal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import porism
+from tests.optimize.programs import kernel_of, values
+
+SIZES: Final = (1, 2, 3, 5, 7, 8, 14, 16, 31, 56, 64, 100, 127, 197, 256, 384, 500, 1000, 1024)
+LARGEST: Final = 1 << 24
+
+
+def normalized(x: Any, axis: int) -> Any:
+    return (x - x.mean(axis=axis, keepdims=True)) / porism.sqrt(x.var(axis=axis, keepdims=True))
+
+
+PROGRAMS: Final[dict[str, Callable[[Any, int], Any]]] = {
+    "softmax": lambda x, axis: porism.softmax(x, axis=axis),
+    "log_softmax": lambda x, axis: porism.log_softmax(x, axis=axis),
+    "normalized": normalized,
+    "argmax": lambda x, axis: porism.argmax(x, axis=axis),
+    "sum": lambda x, axis: x.sum(axis=axis),
+    "max of all but one": lambda x, axis: x.max(axis=[k for k in range(x.ndim) if k != axis]),
+    "cumsum": lambda x, axis: porism.cumsum(x, axis=axis),
+    "moved": lambda x, axis: porism.exp(porism.moveaxis(x, axis, 0)) + 1,
+    "concat": lambda x, axis: porism.concat([x, x * 2], axis=axis),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(PROGRAMS)), st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
+       st.data())  # fmt: skip
+def test_what_it_chooses_is_legal(name: str, shape: list[int], data: st.DataObject) -> None:
+    while math.prod(shape) > LARGEST:
+        shape = [size // 2 + 1 for size in shape]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = porism.asarray(np.zeros(shape, np.float32))
+    for kernel in porism.kernels(PROGRAMS[name](x, axis)):
+        _ = kernel.actions
+
+
+@pytest.mark.parametrize("shape", [(64, 100, 256), (3, 40, 512), (2, 33, 1024)])
+def test_a_middle_axis_with_many_columns(shape: tuple[int, ...]) -> None:
+    """The columns are many side by side already, so the sum over what is kept stays a loop."""
+    x = values(*shape)
+    kernel = kernel_of(porism.softmax(x, axis=1))
+    assert porism.opt(kernel, kernel.actions).check() < 1e-5
