@@ -280,8 +280,9 @@ class _Rangeify:
             for condition in (place >= 0, place < dim):
                 if condition.vmin != 1:
                     inside = condition if inside is None else inside & condition
-            # what is outside is masked; said in this way, it is known to fit the machine's words
-            at.append(place.maximum(0).minimum((dim - 1).maximum(0)))
+            if place.vmin < -1 or place.vmax > dim.vmax:  # it may not fit the machine's words
+                place = place.maximum(0).minimum((dim - 1).maximum(0))
+            at.append(place)
         return Element(tuple(at), use.element.valid).under(inside)
 
     def _index_value(self, tensor: UOp, use: Use) -> UOp:
