@@ -97,6 +97,22 @@ def test_memory_is_shared_if_asked() -> None:
         porism.asarray(x, dtype="float32", copy=False)
 
 
+def test_why_memory_is_not_shared() -> None:
+    bytes_between = np.zeros(9, np.uint8)[1:].view(np.float32)
+    for bad, why in ((np.zeros(3, ">f4"), "in another order"), (bytes_between, "not aligned")):
+        with refuses(TypeMismatch, "cannot share the memory of a ndarray") as caught:
+            porism.asarray(bad, copy=False)
+        assert why in str(caught.value)
+        agree(porism.asarray(bad) + 1, np.ones(bad.shape, "float32"))
+        agree(porism.jit(lambda x: x + 1)(bad), np.ones(bad.shape, "float32"))
+
+
+@pytest.mark.parametrize(("values", "dtype"), [([1, 300], "int8"), ([-1], "uint8")])
+def test_numbers_in_lists_fit(values: list[int], dtype: str) -> None:
+    with refuses(TypeMismatch, f"{values[-1]} does not fit into {dtype}"):
+        porism.asarray(values, dtype=dtype)
+
+
 def test_what_is_no_data() -> None:
     for bad in (["a"], [1 + 2j], np.array([1j]), object(), "text", [None]):
         with refuses(TypeMismatch, "as a tensor"):

@@ -31,6 +31,10 @@ def test_numbers() -> None:
     assert porism.asarray([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert porism.asarray([True]).tolist() == [True]
     assert porism.asarray(1.5).tolist() == 1.5
+    assert f"{x:.3f} {porism.asarray(7):04d} {porism.ones(1, dtype='bfloat16'):.1f}" == (
+        "2.500 0007 1.0"
+    )
+    assert f"{x}" == repr(x)
 
 
 def test_what_is_not_one_number() -> None:
@@ -38,6 +42,8 @@ def test_what_is_not_one_number() -> None:
     for function in (bool, int, float, porism.Tensor.item):
         with refuses(ShapeError, "of a tensor of shape (2,)"):
             function(x)
+    with refuses(ShapeError, "format() of a tensor of shape (2,)"):
+        f"{x:.3f}"
     with refuses(TypeMismatch, "a tensor of float32 as an index"):
         [1][porism.ones(())]
     with refuses(TypeMismatch, "complex() of a tensor"):
@@ -76,6 +82,10 @@ def test_numpy_takes_tensors() -> None:
     got = np.array([1.0, 2.0]) + porism.ones(2)
     assert isinstance(got, porism.Tensor)
     agree(got, np.array([2.0, 3.0]))
+    rows = np.array([[1.0, 2.0, 3.0, 4.0]])
+    for product in (rows @ porism.arange(4.0), rows.tolist() @ porism.arange(4.0)):
+        assert isinstance(product, porism.Tensor)
+        assert product.tolist() == [20.0]
 
 
 @pytest.mark.parametrize("function", [porism.asarray, porism.from_dlpack])
@@ -122,6 +132,8 @@ def test_dlpack() -> None:
     assert porism.from_dlpack(x) is x
     with pytest.raises(BufferError, match="always copied"):
         np.from_dlpack(x, copy=False)
+    with pytest.raises(BufferError, match="in the CPU's memory"):
+        x.__dlpack__(dl_device=(2, 0))
     with refuses(TypeMismatch, "__dlpack__ of a tensor of bfloat16"):
         np.from_dlpack(porism.ones(2, dtype="bfloat16"))
     with refuses(TypeMismatch, "from_dlpack of a list"):

@@ -221,6 +221,16 @@ def test_assignment_by_a_mask_that_is_computed() -> None:
     agree(x, assigned(np.where(X > 50, np.float32(0), X), 0, 1))
 
 
+def test_assignment_to_a_scalar_by_a_mask() -> None:
+    x = porism.asarray(3.0)
+    x[x > 4] = 1.0
+    assert x.item() == 3
+    x[x > 2] = 1.0
+    assert x.item() == 1
+    with refuses(ShapeError, "an index by a boolean tensor of shape ()"):
+        x[x > 2]
+
+
 def test_the_last_of_equal_indices_wins() -> None:
     for index in (np.array([1, 1, 0]), porism.asarray([1, 1, 0]) * 1):
         x = porism.zeros(3)

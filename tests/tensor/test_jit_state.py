@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import signal
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,111 @@ def test_a_name_that_is_another_tensor_later() -> None:
     assert closed(ones(2)).tolist() == [2, 2]
     weight = ones(2) * 3
     assert closed(ones(2)).tolist() == [4, 4]
+
+
+class Slots:
+    """Keeps its tensor in a slot."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self) -> None:
+        self.weight = porism.ones(2)
+
+
+class OfAll:
+    """Has a tensor for all of its objects."""
+
+    weight = porism.ones(2)
+
+    def times(self, x: Any) -> Any:
+        return x * self.weight
+
+    @staticmethod
+    def shifted(x: Any) -> Any:
+        return x * shift
+
+
+shift = porism.ones(2)
+
+
+def module_of(text: str, **names: Any) -> Any:
+    module = types.ModuleType("models")
+    vars(module).update(names)
+    exec(text, vars(module))
+    return module
+
+
+def in_a_slot() -> tuple[Any, Any]:
+    holder = Slots()
+    return (lambda x: x * holder.weight), holder
+
+
+def in_a_class() -> tuple[Any, Any]:
+    return (lambda x: x * OfAll.weight), OfAll
+
+
+def in_the_class_of_an_object() -> tuple[Any, Any]:
+    return OfAll().times, OfAll
+
+
+def of_a_class_and_then_of_an_object() -> tuple[Any, Any]:
+    holder = OfAll()
+    return holder.times, holder
+
+
+def in_the_module_of_another_function() -> tuple[Any, Any]:
+    models = module_of("def times(x): return x * weight", weight=porism.ones(2))
+    return (lambda x: models.times(x)), models
+
+
+def in_an_object_of_a_module() -> tuple[Any, Any]:
+    models = module_of("", holder=Slots())
+    user = module_of("def times(x): return x * models.holder.weight", models=models)
+    return user.times, models.holder
+
+
+@pytest.mark.parametrize(
+    "case",
+    [in_a_slot, in_a_class, in_the_class_of_an_object, of_a_class_and_then_of_an_object,
+     in_the_module_of_another_function, in_an_object_of_a_module],
+)  # fmt: skip
+def test_a_name_elsewhere_that_is_another_tensor_later(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, holder = case()
+    jitted = porism.jit(function)
+    assert jitted(ones(2)).tolist() == [1, 1]
+    monkeypatch.setattr(holder, "weight", porism.asarray([5.0, 6.0]))
+    assert jitted(ones(2)).tolist() == [5, 6]
+    assert jitted.traces == 2
+
+
+def test_a_tensor_that_a_method_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    jitted = porism.jit(lambda x: OfAll().shifted(x))
+    assert jitted(ones(2)).tolist() == [1, 1]
+    monkeypatch.setitem(globals(), "shift", porism.asarray([5.0, 6.0]))
+    assert jitted(ones(2)).tolist() == [5, 6]
+
+
+def test_a_tensor_in_a_deque() -> None:
+    recent = collections.deque([porism.ones(2)])
+    jitted = porism.jit(lambda x: x * recent[0])
+    assert jitted(ones(2)).tolist() == [1, 1]
+    recent[0] = porism.asarray([5.0, 6.0])
+    assert jitted(ones(2)).tolist() == [5, 6]
+
+
+def test_what_is_kept_in_other_places_is_refused() -> None:
+    holder = Slots()
+
+    @porism.jit
+    def keeps(x: Any) -> Any:
+        holder.weight = holder.weight + x
+        return holder.weight
+
+    with pytest.raises(PorismError, match="keeps a tensor that it made, as 'weight'"):
+        keeps(ones(2))
+    assert holder.weight.tolist() == [1, 1]
 
 
 def test_a_tensor_from_outside_that_is_only_given() -> None:

@@ -62,7 +62,7 @@ def test_descending(name: str) -> None:
     agree(porism.argsort(x, descending=True), (12 - backwards)[:, ::-1])
 
 
-@pytest.mark.parametrize("name", ["int8", "int64", "uint64"])
+@pytest.mark.parametrize("name", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_the_limits_of_integers(name: str) -> None:
     limits = np.iinfo(name)
     x = np.array([limits.max, 0, limits.min, limits.max, 1], name)
@@ -70,6 +70,7 @@ def test_the_limits_of_integers(name: str) -> None:
     agree(porism.argsort(x), np.argsort(x, kind="stable"))
     order = [0, 3, 4, 1, 2]
     agree(porism.argsort(x, descending=True), np.array(order))
+    agree(porism.topk(x, 3).values, x[order[:3]])
 
 
 @pytest.mark.parametrize("name", ["int64", "float16", "float64"])

@@ -38,6 +38,9 @@ JOB: Final = 24
 MOST_SIZES: Final = 4096
 """Values of variables for which a program keeps the sizes that follow from them."""
 
+MOST_FUNCTIONS: Final = 4096
+"""Kernels in machine code that are kept; the oldest go, but for those of programs that are kept."""
+
 _functions: dict[tuple[str, UOp, Actions | None], Function] = {}
 """By backend, kernel, and the actions that it was tuned with."""
 _lock = threading.RLock()
@@ -299,4 +302,7 @@ def compiled(
         if missing:
             found = cache.functions([kernel for _, kernel, _ in missing], backend, tuned)
             _functions.update({key: found[key[1]] for key in missing})
-        return [_functions[key] for key in keys]
+        wanted = [_functions[key] for key in keys]
+        while len(_functions) > MOST_FUNCTIONS:
+            del _functions[next(iter(_functions))]
+        return wanted

@@ -13,6 +13,7 @@ from typing import Final
 
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from porism.engine import memory
 from porism.engine.cached_schedules import schedule_for
 from porism.engine.runners import run
 from porism.engine.storage import held, hold, realized, remember
@@ -42,11 +43,20 @@ class Request:
 
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """For each node the BUFFER that holds its value; what is not there yet is computed."""
-    found = {node: buffer for node in nodes if (buffer := realized(node)) is not None}
+    found = {node: buffer for node in nodes if (buffer := _at_hand(node)) is not None}
     missing = [node for node in dict.fromkeys(nodes) if node not in found]
     if missing:
         found.update(zip(missing, _compute(missing), strict=True))
     return [found[node] for node in nodes]
+
+
+def _at_hand(node: UOp) -> UOp | None:
+    """The BUFFER of what needs no kernel: of what is realized, and of a single number."""
+    if node.op is not ops.CONST:
+        return realized(node)
+    array, address = memory.new_array(1, node.dtype.numpy)
+    array[0] = node.arg
+    return hold(node.dtype, (), array, address)
 
 
 def request(nodes: Sequence[UOp]) -> Request:

@@ -55,7 +55,8 @@ def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
 def from_array(array: Any, dtype: DType | None = None) -> Tensor:
     """A tensor of an array, whose memory it shares if it is laid out row by row."""
     found = as_dtype(array.dtype)
-    node = new_buffer(found, array.shape, np.ascontiguousarray(array).reshape(array.shape))
+    rows = np.ascontiguousarray(array).reshape(array.shape)
+    node = new_buffer(found, array.shape, rows if rows.flags.aligned else rows.copy())
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 
@@ -98,6 +99,9 @@ def _computed(value: Any) -> Any:
 def _list_array(array: Any, dtype: DType | None) -> Any:
     """Python's numbers have the default types, whatever NumPy thinks of them."""
     if dtype is not None:
+        if dtype.is_integer and array.dtype.kind in "iu" and array.size:
+            constant(dtype, int(array.min()))  # which refuses what does not fit
+            constant(dtype, int(array.max()))
         return semantics.cast(as_dtype(array.dtype), dtype, array)
     if array.dtype == np.float64:
         return array.astype(DEFAULT_FLOAT.numpy)

@@ -58,8 +58,10 @@ def _is_data(obj: Any) -> bool:
 
 def _shared(obj: Any, array: Any, wanted: DType | None) -> Tensor:
     reasons = {
+        "its bytes are in another order": not getattr(obj, "dtype", array.dtype).isnative,
         "it is no array and no buffer": not np.may_share_memory(array, _memory(obj)),
         "it is not laid out row by row": not array.flags.c_contiguous,
+        "its elements are not aligned": not array.flags.aligned,
         "its type would change": wanted is not None and as_dtype(array.dtype) is not wanted,
     }
     for why, holds in reasons.items():

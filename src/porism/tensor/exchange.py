@@ -71,6 +71,11 @@ def _complex(x: Tensor) -> NoReturn:
     )
 
 
+@operator("format")
+def _formatted(x: Tensor, spec: str) -> str:
+    return format(_single(x, "format()").item(), spec) if spec else repr(x)
+
+
 @operator("array_namespace")
 def _namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
     """The module with the functions on tensors, as the Array API asks for it."""
@@ -120,6 +125,8 @@ def _dlpack(x: Tensor, **options: Any) -> Any:
     """The values as a DLPack capsule; a copy, which the consumer may change."""
     if options.get("copy") is False:
         raise BufferError("a tensor's values are always copied; leave out copy=False")
+    if options.get("dl_device") not in (None, (CPU, 0)):
+        raise BufferError("a tensor's values are in the CPU's memory; leave out dl_device")
     values = x.numpy()
     if values.dtype.kind in "V" or (x.dtype.bits < 16 and x.dtype.is_float):
         raise _no_dlpack(name_of(x.dtype))

@@ -128,7 +128,19 @@ class Jitted(Generic[Parameters, Result]):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method, it is bound to its object as functions are."""
-        return self if instance is None else types.MethodType(self, instance)
+        if instance is None or isinstance(self.function, staticmethod):
+            return self
+        return types.MethodType(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """It is pickled and copied as functions are, by its name, or else with what it wraps."""
+        name = str(getattr(self, "__qualname__", ""))
+        found: Any = sys.modules.get(self.__module__)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name
+        return Jitted, (self.function, self.most, self.beam, self.budget)
 
     @property
     def signatures(self) -> int:

@@ -58,7 +58,7 @@ def _need_equal(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
 # -- products --------------------------------------------------------------------------------------
 
 
-@operator("matmul")
+@operator("matmul", reflected=True)
 @method
 def matmul(x1: Any, x2: Any) -> Tensor:
     """The matrix product over the last axis of x1 and the last but one of x2, as in NumPy.

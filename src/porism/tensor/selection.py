@@ -86,7 +86,7 @@ def read_with_masks(key: Any, sizes: Sizes) -> list[Part | Mask]:
     parts: list[Part | Mask] = []
     axis = 0
     for item in items:
-        if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL and item.ndim:
+        if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL:
             _check_mask(item.shape, sizes[axis : axis + item.ndim], axis)
             parts.append(Mask(item))
         else:

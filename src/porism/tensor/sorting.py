@@ -44,12 +44,13 @@ def _sorted_indices(x: UOp, descending: bool) -> UOp:
     """The places of the elements in their order along the last axis; equal ones stay in theirs."""
     keys = _keys(ordering.one_zero(x), descending)
     sizes = shapes.sizes_of(keys)
-    places = primitive.cast(primitive.iota(sizes, len(sizes) - 1), dtypes.i64)
+    places = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
-        return ordering.sort_last([keys, places])[1]
+        return ordering.sort_last([keys, primitive.cast(places, dtypes.i64)])[1]
     # key·2³² + place: both are found in one word, by minimum and maximum alone.
-    words = primitive.cast(keys, dtypes.i64) * (1 << 32) + places
-    return ordering.sort_last([words])[0] & 0xFFFFFFFF
+    word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
+    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(places, word)
+    return primitive.cast(ordering.sort_last([words])[0] & 0xFFFFFFFF, dtypes.i64)
 
 
 @method
