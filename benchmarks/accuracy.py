@@ -52,11 +52,12 @@ FUNCTIONS: dict[Op, Callable[..., Any]] = {
     ops.EXP: np.exp,
     ops.EXP2: np.exp2,
     ops.EXPM1: np.expm1,
+    ops.TANH: np.tanh,
     ops.LOG2: np.log2,
     ops.SIN: np.sin,
     ops.POW: np.power,
 }
-SCALED = (ops.EXP, ops.EXP2, ops.EXPM1, ops.POW)
+SCALED = (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.POW)
 """What differs on a machine with LDEXP."""
 LEAVES = frozenset((ops.CONST, ops.PARAM))
 
@@ -100,6 +101,9 @@ def samples(op: Op, kind: DType, count: int) -> list[Array]:
     elif op is ops.EXPM1:
         small = uniform(-1, 1, part) * 10.0 ** -uniform(0, 16, part)
         parts = [bits(), uniform(-40, (high + 1) * math.log(2), part), uniform(-3, 3, part), small]
+    elif op is ops.TANH:
+        small = uniform(-1, 1, part) * 10.0 ** -uniform(0, 16, part)
+        parts = [bits(), uniform(-22, 22, part), uniform(-3, 3, part), small]
     elif op is ops.LOG2:
         near = 1 + uniform(-1, 1, part) * 10.0 ** -uniform(0, 16, part)
         parts = [np.abs(bits()), bits(), uniform(0.3, 3, part), near]
@@ -195,7 +199,7 @@ def rows(count: int) -> Iterator[Row]:
             for machine in MACHINES:
                 if machine != "scaling" or op in SCALED:
                     yield measure(op, kind, machine, arrays)
-    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN):
+    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN):
         for kind in (dtypes.f16, dtypes.bf16):
             yield measure(op, kind, "fused", [every(kind)])
 
@@ -212,8 +216,9 @@ page.
   best possible is 0.5. The reference is f64 for f32 and narrower types, long double for f64.
 - *fused* is a machine with MULACC, *scaling* one with LDEXP too (AVX-512), *plain* one without.
 - The samples are random bits, ordinary numbers, and numbers where the function is hard: next to 1
-  for LOG2, to 0 for EXPM1, as near to multiples of pi/2 as any for SIN, results at the limits of
-  the type for EXP, EXP2 and POW. For f16 and bf16, computed in f32, it is all 65536 values.
+  for LOG2, to 0 for EXPM1 and TANH, as near to multiples of pi/2 as any for SIN, results at the
+  limits of the type for EXP, EXP2 and POW. For f16 and bf16, computed in f32, it is all 65536
+  values.
 - The largest error that was found is no bound: among more numbers there may be a little more.
 - *wrong* counts results that are infinite or NaN and should not be, or the other way round.
 - *nodes* is how many operations the function takes, constants not counted.

@@ -117,13 +117,13 @@ class Ours:
         return schedule
 
     def _look(self, watch: Watch) -> None:
-        from porism.backends.llvm import library
+        from porism.backends.llvm import library, lots
 
         watch.now = in_thread
         watch.around(self.schedules, "to_schedule", "schedule")
         watch.around(self.cache, "to_lines", "lower")
         watch.around(library, "module", "render")
-        watch.around(library, "object_code", "compile")
+        watch.around(lots, "object_code", "compile")
         watch.around(library, "link_objects", "compile")
 
 

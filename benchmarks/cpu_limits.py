@@ -1,9 +1,10 @@
 """Limits: what the processor itself can do, measured, and the roofline that follows from it.
 
 Small kernels in LLVM IR, compiled here: multiply-adds on registers alone, and streams of vectors
-through the memory, with plain and with non-temporal stores, from the last cache and from DRAM. Each
-thread runs the kernel on its own part, and the median of some rounds counts: other guests of a
-shared machine take a part of its memory bandwidth, now more, now less.
+through the memory, with plain and with non-temporal stores, from the last cache, and from DRAM with
+some lines fetched ahead. Each thread runs the kernel on its own part, before other processes if the
+system allows it, and the median of some rounds counts: other guests of a shared machine take a part
+of its memory bandwidth, now more, now less.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.cpu_worker import in_real_time
 from benchmarks.cpu_workloads import MI, Workload
 
 ROUNDS = 9
@@ -29,6 +31,8 @@ CHAINS = 12
 """Accumulators that do not wait for each other: more than the units times their latency."""
 UNROLLED = 4
 """Vectors of each stream in a step."""
+AHEAD = 512
+"""Elements from what is read from DRAM to what is fetched meanwhile."""
 STEPS = 4_000_000
 """Of a kernel of multiply-adds."""
 TYPES = {"f32": ("float", 32), "f64": ("double", 64)}
@@ -83,8 +87,11 @@ def multiply_adds(name: str, kind: str, lanes: int) -> str:
     )
 
 
-def stream(name: str, passing: bool) -> str:
-    """`void name(float* a, float* b, float* c, i64 count)`: c = a, c = a + 3b, or a sum of a."""
+def stream(name: str, passing: bool, ahead: int = 0) -> str:
+    """`void name(float* a, float* b, float* c, i64 count)`: c = a, c = a + 3b, or a sum of a.
+
+    What is so many elements ahead is fetched into the second cache.
+    """
     vector, lanes = "<16 x float>", 16
     three = "splat (float 3.0)"
     mark = ", !nontemporal !0" if passing else ""
@@ -94,6 +101,11 @@ def stream(name: str, passing: bool) -> str:
         for array in ("a", "b") if name == "triad" else ("a",):
             steps.append(f"  %{array}p{k} = getelementptr float, ptr %{array}, i64 %at{k}")
             steps.append(f"  %{array}{k} = load {vector}, ptr %{array}p{k}, align 64")
+            if ahead:
+                steps.append(f"  %{array}f{k} = getelementptr float, ptr %{array}p{k}, i64 {ahead}")
+                steps.append(
+                    f"  call void @llvm.prefetch.p0(ptr %{array}f{k}, i32 0, i32 2, i32 1)"
+                )
         if name == "read":
             phis.append(f"  %s{k} = phi {vector} [ zeroinitializer, %entry ], [ %t{k}, %loop ]")
             steps.append(f"  %t{k} = fadd {vector} %s{k}, %a{k}")
@@ -111,6 +123,7 @@ def stream(name: str, passing: bool) -> str:
             sums.append(f"  store {vector} %t{k}, ptr %cp{k}, align 64")
     return "\n".join(
         (
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)" if ahead else "",
             f"define void @{name}(ptr %a, ptr %b, ptr %c, i64 %count) {{",
             "entry:",
             "  br label %loop",
@@ -178,10 +191,11 @@ def seconds(jobs: Sequence[Callable[[], None]]) -> float:
             spans[place].append((begin, time.perf_counter()))
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(len(jobs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with in_real_time():  # which the threads take over
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     rounds = zip(*spans, strict=True)
     found: list[float] = [max(end for _, end in r) - min(begin for begin, _ in r) for r in rounds]
     return statistics.median(found)
@@ -208,7 +222,7 @@ def peak(kind: str, threads: int) -> float:
     return max(rates)
 
 
-def bandwidth(name: str, passing: bool, total: int, threads: int) -> float:
+def bandwidth(name: str, passing: bool, total: int, threads: int, ahead: int = 0) -> float:
     """Bytes a second of a stream through arrays of so many bytes together."""
     arrays = STREAMS[name]
     step = 4 * 16 * UNROLLED * threads
@@ -216,7 +230,7 @@ def bandwidth(name: str, passing: bool, total: int, threads: int) -> float:
     room = [aligned(each) for _ in range(arrays)]
     part = each // threads
     repeats = max(1, (64 * MI) // each)
-    kernel = Kernel.compiled(name, stream(name, passing))
+    kernel = Kernel.compiled(name, stream(name, passing, ahead))
     sinks = [aligned(4096) for _ in range(threads)]
 
     def job(place: int) -> None:
@@ -247,9 +261,11 @@ def measure(threads: int) -> Limits:
         found[f"peak {kind}"] = peak(kind, threads)
     levels = {"L3": cache // 4, "DRAM": 8 * cache}
     for level, total in levels.items():
+        ahead = AHEAD if level == "DRAM" else 0
         for name in STREAMS:
             for mark in (PLAIN, PASSING) if level == "DRAM" and name != "read" else (PLAIN,):
-                found[f"{level} {name}{mark}"] = bandwidth(name, mark == PASSING, total, threads)
+                rate = bandwidth(name, mark == PASSING, total, threads, ahead)
+                found[f"{level} {name}{mark}"] = rate
     return found
 
 

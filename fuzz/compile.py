@@ -17,6 +17,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+import porism
 from fuzz.search import search
 from porism.backends.table import BACKENDS
 from porism.base import dtypes
@@ -34,6 +35,7 @@ from porism.ir.expression import show
 from porism.ir.node import UOp, raw
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
+from porism.optimize import heuristic
 from porism.optimize.actions import Action, PadTo, apply_all
 from porism.optimize.block_actions import BlockAction
 from porism.optimize.known_actions import ACTIONS
@@ -53,7 +55,7 @@ LLVM: Final = BACKENDS["llvm"]
 VALUES: Final = tuple(t for t in dtypes.scalars() if t.kind not in (Kind.INDEX, Kind.VOID))
 
 APPROXIMATE: Final = frozenset(
-    {ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL}
+    {ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL}
 )
 """Functions with an error bound instead of one right answer."""
 
@@ -63,7 +65,8 @@ MOST_WORK: Final = 200_000
 MOST_IN_THREADS: Final = 4_000
 """The same where it runs all threads of all blocks, one after another."""
 MOST_TWICE: Final = 1_000
-"""The same where it runs them in order and in reverse; those of larger kernels in one of these."""
+"""The same where it runs them in order and in reverse; those of larger kernels in one of these.
+And of kernels after actions, which it goes through loop by loop."""
 
 AMOUNTS: Final = (2, 3, 4, 5, 7, 8, 16)
 NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
@@ -72,10 +75,11 @@ NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
 GPUS: Final = (TINY, SMALL, H200)
 
 COMPILED_BY_C: Final = 12
+AS_A_GRAPH: Final = 4
 IN_THREADS: Final = 4
 VERIFIED: Final = 40
-"""One of so many cases: the compiler of the system is slow, and so are threads one after another,
-and proofs."""
+"""One of so many cases: the compiler of the system is slow, and so are loops of the evaluator,
+threads one after another, and proofs."""
 
 
 # -- actions ---------------------------------------------------------------------------------------
@@ -116,11 +120,15 @@ def arranged(
     kernel: UOp, data: st.DataObject, target: Target, first: Sequence[Action] = ()
 ) -> tuple[UOp, list[Action]]:
     """A kernel after some legal actions, and these."""
-    if not first and data.draw(st.integers(0, 4)) == 0:
+    begin = data.draw(st.integers(0, 4)) if not first else 2
+    follows = begin == 1 and not target.block
+    if begin == 0:
         note("arranged by the heuristic")
-        return to_loops(kernel, target), []
-    done = list(first)
-    kernel = apply_all(to_loops(kernel, target, arrange=False), first, target)
+        chosen = heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+        return to_loops(kernel, target), list(chosen)
+    kernel = to_loops(kernel, target, arrange=False)
+    done = [*first, *(heuristic.chosen(kernel, target) if follows else ())]
+    kernel = apply_all(kernel, done, target)
     for _ in range(data.draw(st.integers(0, MOST_ACTIONS))):
         names = [show(r) for r in ranges_of(kernel)]
         if not names:
@@ -244,8 +252,11 @@ def seldom(data: st.DataObject, share: int) -> bool:
 
 
 def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
-          data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
-    """Compare a kernel, whose loops are arranged at random, with the evaluator."""
+          data: st.DataObject, *, tame: bool, blocks: bool = True) -> None:  # fmt: skip
+    """Compare a kernel, whose loops are arranged at random, with the evaluator.
+
+    If not `blocks`, in blocks of threads it is not tried.
+    """
     changed, actions = arranged(kernel, data, LLVM.target())
     if seldom(data, VERIFIED):
         verify_actions(kernel, changed, LLVM.target(), actions)
@@ -260,7 +271,9 @@ def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int
         need_none(wrong, kernel, buffers, wanted[0], found[0], actions)
         return
     compare(kernel, buffers, variables, found[0], actions)
-    if work(kernel) <= MOST_IN_THREADS and seldom(data, IN_THREADS):
+    if work(changed) <= MOST_TWICE and seldom(data, AS_A_GRAPH):
+        compare(kernel, buffers, variables, expected(changed, buffers, variables), actions)
+    if blocks and work(kernel) <= MOST_IN_THREADS and seldom(data, IN_THREADS):
         check_threads(kernel, buffers, variables, data)
 
 
@@ -339,7 +352,7 @@ def stepped(lines: Sequence[UOp], buffers: dict[int, Array], variables: Mapping[
 
 
 def check_schedule(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int],
-                   data: st.DataObject, *, tame: bool) -> None:  # fmt: skip
+                   data: st.DataObject, *, tame: bool, blocks: bool = True) -> None:  # fmt: skip
     """Compare the kernels of a schedule one by one, each on what the ones before have left."""
     memories = [
         inputs[b.number] if b.role is Role.INPUT else _empty(b, variables) for b in schedule.buffers
@@ -347,7 +360,7 @@ def check_schedule(schedule: Schedule, inputs: Sequence[Array], variables: Mappi
     for step in schedule.steps:
         buffers = {k: memories[place] for k, place in enumerate(step.buffers)}
         if work(step.kernel) <= MOST_WORK:
-            check(step.kernel, buffers, variables, data, tame=tame)
+            check(step.kernel, buffers, variables, data, tame=tame, blocks=blocks)
         buffers[0][...] = expected(step.kernel, buffers, variables)
 
 
@@ -407,14 +420,15 @@ def graphs(data: st.DataObject) -> None:
     check_schedule(schedule, inputs, {}, data, tame=tame)
 
 
-def check_tensor(tensor: Any, data: st.DataObject, *, tame: bool = True) -> None:
+def check_tensor(tensor: Any, data: st.DataObject, *, blocks: bool = True) -> None:
     """Compare the kernels of a tensor."""
     if realized(tensor.node) is not None:
         return
     wanted = request([tensor.node])
     inputs = [held(buffer)[0] for buffer in wanted.buffers]
     verify_graph(wanted.graph, data)
-    check_schedule(to_schedule(wanted.graph), inputs, wanted.variables, data, tame=tame)
+    schedule = to_schedule(wanted.graph)
+    check_schedule(schedule, inputs, wanted.variables, data, tame=True, blocks=blocks)
 
 
 def programs(data: st.DataObject) -> None:
@@ -438,6 +452,24 @@ def functions(data: st.DataObject) -> None:
     except TypeMismatch:  # not every function takes every type
         return
     check_tensor(made, data)
+
+
+def convolutions(data: st.DataObject) -> None:
+    """Small convolutions of sizes that fit no vectors, with rows enough for flat tiles."""
+    draw = data.draw
+    window = draw(st.sampled_from((1, 3, 3, 5)))
+    padding, stride = draw(st.integers(0, window // 2)), draw(st.sampled_from((1, 1, 2)))
+    images, channels = draw(st.integers(1, 2)), draw(st.integers(1, 4))
+    rows, columns = (draw(st.integers(window, 9)) for _ in range(2))
+    kept = draw(st.sampled_from((1, 5, 16, 32, 33, 40)))
+    sizes = (images, channels, rows, columns), (kept, channels, window, window)
+    note(f"{sizes[0]} by {sizes[1]}, padding {padding}, stride {stride}")
+    image, weights = (
+        porism.asarray(small_numbers(dtypes.f32, math.prod(dims), seed).reshape(dims))
+        for seed, dims in enumerate(sizes)
+    )
+    made = porism.conv2d(image, weights, padding=padding, stride=stride)
+    check_tensor(made.relu() if draw(st.booleans()) else made, data, blocks=False)
 
 
 CORES: Final = ((dtypes.f16, dtypes.f32), (dtypes.f16, dtypes.f16), (dtypes.i8, dtypes.i32))
@@ -468,6 +500,7 @@ PROPERTIES = {
     "graphs": graphs,
     "programs": programs,
     "functions": functions,
+    "convolutions": convolutions,
     "tensor cores": tensor_cores,
 }
 

@@ -27,7 +27,7 @@ PROPERTIES = {
 }
 SECONDS = 60
 """For all the properties of the simplifier together."""
-COMPILED = {"graphs": 4, "programs": 4, "functions": 4, "tensor cores": 1}
+COMPILED = {"graphs": 4, "programs": 4, "functions": 4, "convolutions": 1, "tensor cores": 1}
 """Batches of each property of compiled kernels: a minute and a half together."""
 SEED = 1
 """The same cases in each run, so that a failure is about the change; a long run has new ones."""

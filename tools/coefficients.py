@@ -64,6 +64,13 @@ def exponential_rest(r: Decimal) -> Decimal:
     return series(HALF, lambda term, k: term * r / (k + 2))
 
 
+def tangent_rest(z: Decimal) -> Decimal:
+    """(tanh(s)/s - 1) / s**2 where z is s**2"""
+    sine = series(ONE, lambda term, k: term * z / ((2 * k) * (2 * k + 1)))
+    cosine = series(ONE, lambda term, k: term * z / ((2 * k - 1) * (2 * k)))
+    return (sine / cosine - 1) / z if z else -ONE / 3
+
+
 def logarithm_rest(f: Decimal) -> Decimal:
     """(log2(1 + f) - f/ln 2) / f**2"""
     if abs(f) > Decimal("0.02"):
@@ -207,6 +214,10 @@ FITS: dict[str, tuple[str, Function, Decimal, Decimal, dict[str, int], Function]
     "EXP": (
         "(e**r - 1 - r) / r**2 for r from -ln 2 / 2 to ln 2 / 2",
         exponential_rest, -LN2 / 2, LN2 / 2, {"f32": 4, "f64": 9}, lambda r: r * r,
+    ),
+    "TANH": (
+        "(tanh(s)/s - 1) / s**2 by s**2, for s from -ln 2 / 4 to ln 2 / 4",
+        tangent_rest, Decimal(0), (LN2 / 4) ** 2, {"f32": 1, "f64": 5}, lambda z: z,
     ),
     "LOG2": (
         "(log2(1 + f) - f/ln 2) / f**2 for 1 + f from 89/128 to 89/64; f32 alone",

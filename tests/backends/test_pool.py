@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.backends.llvm.pool import PARTS, SMALLEST, Pool
+from porism.backends.llvm.pool import SMALLEST, Pool
 
 Part = tuple[int, int]
 
@@ -52,9 +52,31 @@ def test_the_last_parts_are_small(pool: Pool, count: int) -> None:
         assert sizes == [count]
         return
     smallest = max(1, count // (SMALLEST * threads))
-    assert max(sizes) <= -(-count // (PARTS * threads))
+    own = -(-count // threads)
+    assert max(sizes) <= -(-own // 2)
     assert sizes[-1] <= smallest
-    assert len(sizes) <= SMALLEST * threads + 1 or smallest == 1
+    assert len(sizes) <= (SMALLEST + 1) * threads or smallest == 1
+
+
+def test_a_thread_begins_with_the_same_part_in_each_loop(pool: Pool) -> None:
+    threads = len(pool.threads) + 1
+    starts = {k * 4 for k in range(threads)}
+    firsts: dict[int, int] = {}
+
+    def body(_arguments: int, begin: int, _end: int) -> None:
+        found.setdefault(threading.get_ident(), begin)
+        time.sleep(0.03)
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(body)
+    job = (ctypes.c_int64 * 3)(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, 4 * threads)
+    for _ in range(3):
+        found: dict[int, int] = {}
+        pool.run(ctypes.addressof(job), 1)
+        assert set(found.values()) <= starts
+        for thread, begin in found.items():
+            assert firsts.setdefault(thread, begin) == begin
+    assert firsts[threading.get_ident()] == 0
 
 
 def test_a_second_caller_does_its_loop_alone(pool: Pool) -> None:

@@ -172,7 +172,9 @@ def test_a_symbolic_size_comes_back() -> None:
     kept = Store(Path(settings.cache_dir), 1 << 20)
     cache._keep(b"code", {kernel.key.hex() + 8 * "0": ("kernel0", with_sizes)}, kept, '["a", "b"]')
     forget()
-    objects = Objects(lambda: "", lambda named: b"", lambda code, names: ({"kernel0": 7}, code))
+    objects = Objects(
+        lambda: "", lambda named, amount: b"", lambda code, names: ({"kernel0": 7}, code)
+    )
     backend = dataclasses.replace(LLVM, objects=objects)
     entry = kept.get("kernels", kernel.key.hex() + 8 * "0")
     assert entry is not None

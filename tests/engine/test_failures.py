@@ -221,6 +221,17 @@ def work():
 threading.Thread(target=work, daemon=True).start()
 time.sleep(0.2)
 """,
+    "another thread compiles beside a thread of LLVM": """
+from porism.backends.llvm import library
+library.LOT = 1
+def work():
+    k = 0
+    while True:
+        k += 1
+        ((x * k + k).sum() + (x @ x + k).sum()).item()
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+""",
     "something is left to do": """
 import atexit
 atexit.register(lambda: print(f(x).item(), (x + 2).sum().item()))

@@ -119,6 +119,7 @@ CASES: dict[Op, Case] = {
     ops.EXP: (apply(ops.EXP, 1), np.float32(math.e)),
     ops.EXP2: (apply(ops.EXP2, 5), 32),
     ops.EXPM1: (apply(ops.EXPM1, 1), np.float32(math.expm1(1))),
+    ops.TANH: (apply(ops.TANH, 1), np.float32(math.tanh(1))),
     ops.LOG2: (apply(ops.LOG2, 8), 3),
     ops.SIN: (apply(ops.SIN, 1), np.float32(math.sin(1))),
     ops.RECIPROCAL: (apply(ops.RECIPROCAL, 4), 0.25),

@@ -89,6 +89,27 @@ def test_the_last_iteration_of_a_loop_wins() -> None:
         np.testing.assert_array_equal(out, [4, 3])
 
 
+def test_loops_nest_as_their_end_names_them() -> None:
+    i, j = UOp.range(2, 0), UOp.range(3, 1)
+    store = pointer(0, 4).index(i + j).store((i * 10 + j).cast(f32))
+    for run in (run_kernel, run_arrays):
+        for nest, expected in (((i, j), [0, 10, 11, 12]), ((j, i), [0, 1, 2, 12])):
+            out = np.zeros(4, np.float32)
+            run(sink(store.end(*nest)), [out])
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_a_reduction_goes_through_its_loops_as_it_names_them() -> None:
+    i, j = UOp.range(2, 0, Axis.REDUCE), UOp.range(2, 1, Axis.REDUCE)
+    term = pointer(1, 4).index(i * 2 + j)
+    for run in (run_kernel, run_arrays):
+        for nest, expected in (((i, j), 1), ((j, i), 2)):
+            buffers = [np.zeros(1, np.float32), np.array([1e8, 1, -1e8, 1], np.float32)]
+            total = term.reduce(ops.ADD, *nest)
+            run(sink(pointer(0, 1).index(num(0)).store(total)), buffers)
+            assert buffers[0][0] == expected
+
+
 def test_iterations_see_what_earlier_ones_stored() -> None:
     """A running sum in memory."""
     i = UOp.range(4, 0)

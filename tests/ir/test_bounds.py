@@ -93,6 +93,7 @@ FLOAT_OPS: Final = (
         ops.EXP,
         ops.EXP2,
         ops.EXPM1,
+        ops.TANH,
         ops.LOG2,
         ops.SIN,
         ops.RECIPROCAL,

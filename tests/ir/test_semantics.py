@@ -88,7 +88,8 @@ BINARY: Final = tuple(binary_oracles(8))
 
 
 def test_every_meaning_has_an_oracle() -> None:
-    unary_floats = {ops.SQRT, ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.RECIPROCAL}
+    unary_floats = {ops.SQRT, ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN}
+    unary_floats |= {ops.RECIPROCAL}
     roundings = {ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND}
     others = {ops.NEG, ops.NOT, ops.FDIV, ops.LDEXP, ops.WHERE, ops.MULACC, ops.THREEFRY}
     tested = {*BINARY, *unary_floats, *roundings, *others}
@@ -352,7 +353,7 @@ def test_whole_numbers(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.SQRT, ops.RECIPROCAL]
+    "op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.SQRT, ops.RECIPROCAL]
 )
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.f32, dtypes.bf16], ids=str)
 def test_functions_are_within_half_an_ulp(op: Op, dtype: DType) -> None:
@@ -361,6 +362,7 @@ def test_functions_are_within_half_an_ulp(op: Op, dtype: DType) -> None:
         ops.EXP: math.exp,
         ops.EXP2: lambda v: 2.0**v,
         ops.EXPM1: math.expm1,
+        ops.TANH: math.tanh,
         ops.LOG2: math.log2,
         ops.SIN: math.sin,
         ops.SQRT: math.sqrt,

@@ -38,6 +38,7 @@ EXAMPLES: dict[str, list[UOp]] = {
     "exp-polynomial": [ops.EXP(F)],
     "exp2-polynomial": [ops.EXP2(F)],
     "expm1-polynomial": [ops.EXPM1(F)],
+    "tanh-polynomial": [ops.TANH(F)],
     "log2-polynomial": [ops.LOG2(F)],
     "sin-polynomial": [ops.SIN(F)],
     "pow-exp2-log2": [ops.POW(F, G)],
@@ -102,7 +103,7 @@ def kernel(op: Op, kind: DType, lanes: int) -> UOp:
 
 
 @pytest.mark.parametrize("kind", [f32, f64, dtypes.f16])
-@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.SIN])
+@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.SIN])
 def test_kernels_stay_in_the_target_level(op: Op, kind: DType) -> None:
     data = np.linspace(-3, 3, 32).astype(kind.numpy)
     expected = np.zeros_like(data)

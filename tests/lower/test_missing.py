@@ -115,7 +115,7 @@ def test_products_and_sums_are_fused_where_that_is_allowed() -> None:
 def test_a_fused_formula_is_not_fused_again() -> None:
     (x,) = operands(8, f32)
     fusing = Machine(target=H200, fuse=True)
-    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN):
+    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN):
         assert decompose(op(x), fusing) is decompose(op(x), FUSED)
 
 
@@ -197,7 +197,7 @@ def test_random_expressions(machine: Machine, data: st.DataObject) -> None:
     assert not difference(root, after, given), after
 
 
-INEXACT = (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW)
+INEXACT = (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW)
 
 
 def test_whole_numbers_of_integers_are_themselves() -> None:

@@ -29,6 +29,9 @@ BOUNDS = {
     (ops.EXPM1, "fused"): 2.3,
     (ops.EXPM1, "scaling"): 2.3,
     (ops.EXPM1, "plain"): 2.4,
+    (ops.TANH, "fused"): 2.8,
+    (ops.TANH, "scaling"): 2.8,
+    (ops.TANH, "plain"): 3.2,
     (ops.EXP2, "scaling"): 1.0,
     (ops.LOG2, "scaling"): 1.0,
     (ops.SIN, "scaling"): 1.2,
@@ -58,7 +61,7 @@ def test_errors_in_ulp(op: Op, kind: DType, machine: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [dtypes.f16, dtypes.bf16])
-@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN])
+@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN])
 def test_every_value_of_16_bits(op: Op, kind: DType) -> None:
     row = accuracy.measure(op, kind, "fused", [accuracy.every(kind)])
     assert row.wrong == 0
@@ -80,7 +83,7 @@ def near(found: Array, exact: Array) -> bool:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kind", [f32, f64])
-@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN])
+@pytest.mark.parametrize("op", [ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN])
 def test_special_values(op: Op, kind: DType, machine: str) -> None:
     data = special(kind)
     (x,) = operands(len(data), kind)

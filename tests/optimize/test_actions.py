@@ -135,6 +135,22 @@ def test_pairs_of_actions_keep_the_result(name: str) -> None:
             )
 
 
+@pytest.mark.parametrize("name", ["odd product", "squared product"])
+def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> None:
+    kernel, sizes = KERNELS[name]
+    expected = run(kernel, sizes)
+    turns = [a for a in possible(kernel) if isinstance(a, (Move, Swap))]
+    assert turns
+    for first in turns:
+        between = first.apply(kernel, GENERIC_CPU)
+        for second in possible(between):
+            if isinstance(second, (Block, Stage, Finish, Split, Move, Swap)):
+                changed = second.apply(between, GENERIC_CPU)
+                np.testing.assert_array_equal(
+                    run(changed, sizes), expected, err_msg=f"{first}, {second}"
+                )
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 3, 6])
 def test_what_follows_a_tile_is_done_in_loops(lanes: int) -> None:
     kernel, sizes = KERNELS["squared product"]
@@ -233,6 +249,19 @@ def test_a_copy_may_not_be_large() -> None:
     kernel = matrix_product(2, 4096, 4096)
     with pytest.raises(ActionError, match="would have 16777216 elements"):
         Stage(2, ("r1", "r2")).apply(kernel, GENERIC_CPU)
+
+
+def test_copies_together_may_not_be_large() -> None:
+    """They lie on the stack: two that are allowed, or rows with room at their ends, do not fit."""
+    kernel = matrix_product(800, 800, 800)
+    once = Stage(1, ("r0", "r2")).apply(kernel, GENERIC_CPU)
+    with pytest.raises(ActionError, match="all copies would take 5120000 bytes"):
+        Stage(2, ("r2", "r1")).apply(once, GENERIC_CPU)
+    with pytest.raises(ActionError, match="the sums would take 2560000 bytes, beside 2560000"):
+        Block("r2", 80, "r0").apply(once, GENERIC_CPU)
+    pairs = Split("r1", 2).apply(kernel, GENERIC_CPU)
+    with pytest.raises(ActionError, match="all copies would take"):
+        Stage(2, ("r2", "r1_0", "r1_1"), row=1).apply(pairs, GENERIC_CPU)
 
 
 def test_what_is_written_is_not_copied() -> None:

@@ -20,7 +20,7 @@ from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.optimize import heuristic
 from porism.optimize.accesses import widest
-from porism.optimize.actions import Action, PadTo, Upcast, apply_all
+from porism.optimize.actions import Action, PadTo, Unroll, Upcast, apply_all
 from porism.optimize.stream_actions import Prefetch, Stream
 from porism.pipeline import to_lines
 
@@ -37,13 +37,20 @@ def rows(m: int, n: int, dtype: DType = f32, *, read: bool = False) -> UOp:
     return ops.SINK(place.store(source + source).end(i, j))
 
 
+def line(size: int) -> UOp:
+    """A vector times 2."""
+    i = UOp.range(size, 1)
+    source = pointer(1, size).index(i)
+    return ops.SINK(pointer(0, size).index(i).store(source + source).end(i))
+
+
 REFUSED = [
     (rows(6, 16), [Upcast("r1", 16), Stream(1)], "nothing is stored in buffer 1"),
     (rows(6, 16), [Stream(0)], "not stored in vectors"),
     (rows(6, 18), [Upcast("r1", 2), Stream(0)], "not stored in vectors"),
     (rows(6, 10), [Upcast("r0", 2), Stream(0)], "not stored in vectors"),
     (rows(6, 10, i8), [Upcast("r1", 10), Stream(0)], "not stored in vectors"),
-    (rows(6, 15), [PadTo("r1", 16), Upcast("r1", 16), Stream(0)], "a part of the vectors"),
+    (rows(6, 15), [PadTo("r1", 16), Upcast("r1", 16), Stream(0)], "not stored in vectors"),
     (rows(6, 16, read=True), [Upcast("r1", 16), Stream(0)], "is read again in the kernel"),
     (rows(6, 16), [Upcast("r1", 16), Stream(0), Stream(0)], "said already"),
     (rows(6, 16), [Prefetch(2, "r0", 1)], "nothing is read from buffer 2"),
@@ -53,6 +60,7 @@ REFUSED = [
     (rows(6, 16), [Upcast("r1", 16), Prefetch(1, "r1_1", 1)], "of the kind upcast"),
     (rows(6, 16, read=True), [Prefetch(0, "r0", 1)], "not known where it will be read"),
     (rows(6, 16), [Prefetch(1, "r0", 1), Prefetch(1, "r1", 1)], "said already"),
+    (rows(6, 16), [Prefetch(1, "r0", 1, ("r2",))], "there is no loop r2"),
 ]
 
 
@@ -77,6 +85,24 @@ def test_the_same_is_stored(lanes: int, length: int) -> None:
     arranged = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.Stream(0)])
     assert "# stream" in arranged.text
     assert arranged.check() == 0
+
+
+@pytest.mark.parametrize("size", [17, 61, 128, 1003])
+@pytest.mark.parametrize("lanes", [4, 16, 64])
+def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
+    """It is stored as usual, and nothing behind it."""
+    pad = [PadTo("r1", lanes)] if size % lanes else []
+    kernel = apply_all(line(size), [*pad, Upcast("r1", lanes), Stream(0)], native().target())
+    whole = memory.new_array(size + lanes, np.dtype(np.float32))[0]
+    whole[...] = -1
+    data = {0: whole[:size], 1: np.arange(size, dtype=np.float32)}
+    Trial(kernel, native()).run(data, {})
+    np.testing.assert_array_equal(data[0], 2 * data[1])
+    assert (whole[size:] == -1).all()
+    lines = to_lines(kernel, native().target(), arranged=True)
+    text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
+    assert "!nontemporal" in text
+    assert ("llvm.vector.reduce.and" in text) == bool(pad)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4, 8])
@@ -110,7 +136,23 @@ def test_it_is_said_to_the_machine() -> None:
     assert text.count("call void @llvm.prefetch") == 2  # a line each
     assert "i64 192" in text
     assert "i64 208" in text
-    assert "__builtin_prefetch(&" in BACKENDS["c"].source(lines, "kernel")  # type: ignore[misc]
+    assert "i32 0, i32 2, i32 1" in text  # not into the first cache, which other lines are in
+    in_c = BACKENDS["c"].source(lines, "kernel")  # type: ignore[misc]
+    assert "__builtin_prefetch(&" in in_c
+    assert ", 0, 2);" in in_c
+
+
+@pytest.mark.parametrize(("within", "count"), [((), 2), (("r1",), 1), (("r2_0",), 1)])
+def test_only_within_some_loops(within: tuple[str, ...], count: int) -> None:
+    i, j, k = UOp.range(8, 0), UOp.range(64, 1), UOp.range(64, 2, Axis.REDUCE)
+    x = pointer(1, 8 * 64)
+    total = x.index(i * 64 + k).reduce(ops.ADD, k)
+    store = pointer(0, 8 * 64).index(i * 64 + j).store(x.index(i * 64 + j) - total)
+    actions = [Unroll("r2", 16), Prefetch(1, "r0", 1, within), Upcast("r1", 16)]
+    kernel = apply_all(ops.SINK(store.end(i, j)), actions, native().target())
+    lines = to_lines(kernel, native().target(), arranged=True)
+    for name, text in (("llvm", "call void @llvm.prefetch"), ("c", "__builtin_prefetch(")):
+        assert BACKENDS[name].source(lines, "kernel").count(text) == count  # type: ignore[misc]
 
 
 def test_the_next_of_rows_that_are_gone_over_several_times() -> None:
@@ -122,7 +164,7 @@ def test_the_next_of_rows_that_are_gone_over_several_times() -> None:
     known = dataclasses.replace(GENERIC_CPU.memory, l2=1 << 16, l3=1 << 14)
     small = dataclasses.replace(GENERIC_CPU, memory=known, cores=2)
     assert Prefetch(1, "r0", 1) in heuristic.chosen(ops.SINK(store.end(i, j)), small)
-    assert not any(isinstance(a, Prefetch) for a in heuristic.chosen(rows(256, 256), small))
+    assert Prefetch(1, "r0", 1) not in heuristic.chosen(rows(256, 256), small)
     large = dataclasses.replace(small, memory=dataclasses.replace(known, l3=1 << 20))
     chosen = heuristic.chosen(ops.SINK(store.end(i, j)), large)
     assert not any(isinstance(a, Prefetch) for a in chosen)
@@ -139,6 +181,22 @@ def test_only_results_that_exceed_the_cache() -> None:
     assert Stream(0) not in heuristic.chosen(kernel, cached(1 << 20))
     odd = rows(64, 63)
     assert Stream(0) not in heuristic.chosen(odd, cached(1 << 10))
+
+
+def test_a_row_of_any_length_that_is_all() -> None:
+    chosen = heuristic.chosen(line((1 << 14) + 3), cached(1 << 10))
+    assert Stream(0) in chosen
+    width = widest(toposort(line(3)), GENERIC_CPU)
+    assert Upcast("r1", 4 * width) in chosen
+    assert Upcast("r1", width) in heuristic.chosen(line(1001 * width), GENERIC_CPU)
+
+
+def test_rows_of_half_vectors_are_not_padded() -> None:
+    """A part of a line would be stored in another way than the rest of it."""
+    half = widest(toposort(line(3)), GENERIC_CPU) // 2
+    kernel = rows(64, 5 * 25 * half)
+    assert {Upcast("r1", 5 * half), Stream(0)} <= set(heuristic.chosen(kernel, cached(1 << 14)))
+    assert Upcast("r1", 5 * half) not in heuristic.chosen(kernel, cached(1 << 24))
 
 
 def halves(m: int, n: int, first: int) -> UOp:

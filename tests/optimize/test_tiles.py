@@ -11,16 +11,19 @@ import pytest
 
 import porism
 from porism.backends.table import native
-from porism.base.target import GENERIC_CPU
+from porism.base.target import GENERIC_CPU, Memory
 from porism.ir import ops
 from porism.ir.walk import toposort
 from porism.optimize import contractions, heuristic
-from porism.optimize.actions import Action, Cover, PadTo, apply_all
+from porism.optimize.actions import Action, Cover, PadTo, Thread, Upcast, apply_all
 from porism.optimize.analysis import contraction
+from porism.optimize.blocking import Block
 from porism.optimize.flat import best_flat
+from porism.optimize.loops import named_ranges
 from porism.optimize.merging import Merge
 from porism.optimize.plan import Plan
 from porism.optimize.staging import Stage
+from porism.optimize.stream_actions import Stream
 from porism.optimize.tiles import best, covering, shared
 from porism.optimize.tiling import tiled
 from porism.pipeline import to_loops
@@ -151,6 +154,63 @@ def test_lanes_beyond_a_row_of_a_copy_need_no_mask() -> None:
     reads = [n for n in toposort(arranged) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
     assert reads
     assert not any(is_masked(n.src[1]) for n in reads)
+
+
+MEMORY = Memory(l1=32 << 10, l2=1 << 20, l3=32 << 20, registers=32)
+WIDE = dataclasses.replace(GENERIC_CPU, vector_bits=(512,), memory=MEMORY, cores=2)
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+def test_constants_are_laid_out_where_others_are_read_in_strips(rows: int) -> None:
+    loops = loops_of(ones(rows, 2048) @ ones(2048, 1000))
+    blocked = contractions.planned(loops, WIDE).actions
+    assert any(isinstance(action, Block) for action in blocked)
+    laid_out = contractions.planned(loops, WIDE, frozenset({2})).actions
+    assert not any(isinstance(action, Block) for action in laid_out)
+    assert [action.buffer for action in laid_out if isinstance(action, Stage)] == [2]
+
+
+def test_small_products_are_left_to_one_core() -> None:
+    for size, is_shared in ((48, False), (64, True)):
+        actions = contractions.planned(loops_of(ones(size, size) @ ones(size, size)), WIDE).actions
+        assert any(isinstance(action, Thread) for action in actions) is is_shared
+
+
+def test_what_no_cache_holds_is_read_for_several_rows() -> None:
+    x, y = (porism.asarray(np.ones(shape)) for shape in ((200, 4096), (4096, 64)))
+    actions = contractions.planned(loops_of(x @ y), WIDE).actions
+    assert any(isinstance(a, Upcast) and a.axis == "r0" and a.amount >= 4 for a in actions)
+
+
+def test_short_sums_that_fit_no_cache_are_stored_past_it() -> None:
+    loops = loops_of(ones(4096, 64) @ ones(64, 4096))
+    assert Stream(0) in contractions.planned(loops, WIDE).actions
+    loops = loops_of(ones(512, 64) @ ones(64, 512))
+    assert Stream(0) not in contractions.planned(loops, WIDE).actions
+
+
+@pytest.mark.parametrize("size", [56, 14])
+def test_vectors_that_need_the_same_mask_are_copied_together(size: int) -> None:
+    loops = loops_of(porism.conv2d(ones(8, 64, size, size), ones(64, 64, 3, 3), padding=1))
+    actions = contractions.planned(loops, WIDE).actions
+    place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
+    fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE)))
+    fresh -= set(named_ranges(apply_all(loops, actions[:place], WIDE)))
+    copied = {a.axis: a.amount for a in actions if isinstance(a, Upcast) and a.axis in fresh}
+    channels = min(fresh, key=lambda axis: int(axis[1:]))
+    assert copied[channels] == 4
+    assert len(copied) == 2
+
+
+def test_what_is_copied_across_its_rows_is_loaded_along_them() -> None:
+    q, k, v = (ones(1, 4, 64, 32) for _ in range(3))
+    loops = loops_of(porism.scaled_dot_product_attention(q, k, v))
+    actions = contractions.planned(loops, WIDE).actions
+    place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
+    before = named_ranges(apply_all(loops, actions[:place], WIDE))
+    fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE))) - set(before)
+    copied = [a for a in actions if isinstance(a, Upcast) and a.axis in fresh]
+    assert sorted(a.amount for a in copied) == [4, 16]
 
 
 def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:

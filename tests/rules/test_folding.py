@@ -38,7 +38,8 @@ def ldexp(x: float, n: float) -> float:
 # On f64 these are exact or rounded once; a second rounding, to a shorter type, does no harm then.
 FLOAT_OPS: dict[Op, Callable[..., Any]] = {
     ops.NEG: np.negative, ops.SQRT: np.sqrt, ops.EXP: np.exp, ops.EXP2: np.exp2,
-    ops.EXPM1: np.expm1, ops.LOG2: np.log2, ops.SIN: np.sin, ops.RECIPROCAL: np.reciprocal,
+    ops.EXPM1: np.expm1, ops.TANH: np.tanh, ops.LOG2: np.log2, ops.SIN: np.sin,
+    ops.RECIPROCAL: np.reciprocal,
     ops.TRUNC: np.trunc, ops.FLOOR: np.floor, ops.CEIL: np.ceil, ops.LDEXP: ldexp,
     ops.ROUND: np.rint, ops.ADD: np.add, ops.SUB: np.subtract, ops.MUL: np.multiply,
     ops.FDIV: np.divide, ops.MAX: np.maximum, ops.MIN: np.minimum, ops.POW: np.power,

@@ -314,6 +314,19 @@ def test_activations() -> None:
     agree(porism.gelu(x, approximate="tanh"), near.astype(np.float32))
 
 
+def test_gelu_is_right_where_it_is_small() -> None:
+    x = np.concatenate([np.linspace(-9, 9, 4001), -np.exp2(np.arange(-30.0, 3))]).astype(np.float32)
+    exact = x * 0.5 * np.vectorize(math.erfc)(-x.astype(np.float64) / math.sqrt(2))
+    found = porism.gelu(porism.asarray(x)).numpy()
+    assert np.max(np.abs(found - exact)[x != 0] / np.abs(exact[x != 0])) < 2e-4
+    near = (np.abs(x) < 1) & (x != 0)
+    assert np.max(np.abs(found - exact)[near] / np.spacing(np.abs(found[near]))) < 4
+    far = porism.gelu(porism.asarray([np.inf, -np.inf, 3e38, -3e38])).numpy()
+    assert far[0] == np.inf
+    assert far[2] == np.float32(3e38)
+    assert np.all(np.abs(far[[1, 3]]) < 1e-20)
+
+
 # -- special values --------------------------------------------------------------------------------
 
 SPECIAL: Final = np.array(

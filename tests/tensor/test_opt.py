@@ -76,6 +76,15 @@ def test_local_memory_is_shown_and_computed_with() -> None:
     assert changed.check() < 1e-6
 
 
+def test_copies_of_iterations_side_by_side_may_not_be_large() -> None:
+    """They lie on the stack of a thread, and what does not fit would be no error of Python's."""
+    a, b = (porism.asarray(np.ones(s, np.float32)) for s in ((64, 20_000), (20_000, 64)))
+    (kernel,) = porism.kernels(a @ b)
+    changed = porism.opt(kernel, [porism.Stage(1, ("r2",)), porism.Upcast("r0", 64)])
+    with pytest.raises(ActionError, match="the copies of a kernel take 5120000 bytes"):
+        changed.time(runs=1)
+
+
 def test_whole_numbers_are_exact() -> None:
     x = porism.asarray(np.arange(24, dtype=np.int32))
     (kernel,) = porism.kernels(x * x)

@@ -13,7 +13,7 @@ from porism.base.errors import ShapeError
 from porism.ir import ops
 from porism.ir.shape import shape
 from porism.ir.walk import toposort
-from porism.tensor.scan import BLOCK
+from porism.tensor.scan import BLOCK, TOTALS
 from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, wide
 
 NUMPY: dict[str, Callable[..., Any]] = {
@@ -83,7 +83,28 @@ def test_the_work_does_not_grow_with_the_square() -> None:
     for node in graph:
         if node.op is ops.REDUCE_AXIS:
             work += int(np.prod([dim.arg for dim in shape(node.src[0])]))
-    assert work < size * BLOCK * 1.1
+    assert work < size * (BLOCK + TOTALS // BLOCK + 2)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_only_the_totals_of_full_blocks_are_kept(axis: int) -> None:
+    x = porism.asarray(np.ones((1024, 1024), np.float32))
+    *before, last = porism.kernels(porism.cumsum(x, axis=axis))
+    assert sum(kernel.bytes_written for kernel in before) < last.bytes_written / 2
+
+
+def test_what_is_computed_is_computed_once() -> None:
+    x = porism.asarray(np.ones((4, 1024), np.float32))
+    texts = [kernel.text for kernel in porism.kernels(porism.cumsum(porism.exp(x), axis=1))]
+    assert sum("exp" in text for text in texts) == 1
+
+
+@pytest.mark.parametrize("size", [32, 33, 40, 63, 64, 65, 72, 96, 100, 512, 519, 4096, 4097])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_blocks_that_are_full_and_not(size: int, axis: int) -> None:
+    x = draw("int32", (3, size) if axis else (size, 3))
+    agree(porism.cumsum(x, axis=axis), np.cumsum(x, axis=axis, dtype="int64"))
+    agree(porism.cummax(x, axis=axis), np.maximum.accumulate(x, axis=axis))
 
 
 def test_errors() -> None:

@@ -174,6 +174,30 @@ def test_a_wrong_copy_into_local_memory() -> None:
         arranged(before, staged(1), GENERIC_CPU, {})
 
 
+@pytest.mark.parametrize("start", [7, 8, 9])
+def test_a_reduction_in_two_pieces(start: int) -> None:
+    """Each piece is compared: the second one begins where the first has ended."""
+    i, r = UOp.range(4, 0), UOp.range(11, 1, Axis.REDUCE)
+    most, rest = UOp.range(8, (1, 0), Axis.REDUCE), UOp.range(3, (1, 1), Axis.REDUCE)
+    x, y = (UOp(ops.PARAM, f32.pointer(size=n), (), number) for number, n in ((1, 48), (0, 4)))
+
+    def kernel(total: UOp) -> UOp:
+        return ops.SINK(y.index(i).store(total).end(i))
+
+    before = kernel(x.index(i * 12 + r).reduce(ops.ADD, r))
+    parts = [x.index(i * 12 + most), x.index(i * 12 + rest + start)]
+    sums = [part.reduce(ops.ADD, r) for part, r in zip(parts, (most, rest), strict=True)]
+    after = kernel(sums[0] + sums[1])
+    if start == 8:
+        assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+        missing = kernel(sums[0] + UOp.const(f32, 0))
+        with pytest.raises(VerifyError):
+            arranged(before, missing, GENERIC_CPU, {})
+    else:
+        with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel reads"):
+            arranged(before, after, GENERIC_CPU, {})
+
+
 def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     def narrowed(node: UOp) -> UOp | None:
         at = node.src[1]

@@ -43,6 +43,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "elementwise": lambda: some(1000, 99) * 2 + 1,
     "matmul": lambda: some(64, 48) @ some(48, 80),
     "odd matmul": lambda: some(100, 37) @ some(37, 53),
+    "matrix times vector": lambda: some(64, 103) @ some(103),
     "large matmul": lambda: some(256, 256) @ some(256, 256),
     "convolution": lambda: porism.conv2d(some(1, 8, 20, 20), some(16, 8, 3, 3), padding=1),
     "strided convolution": lambda: porism.conv2d(
@@ -172,6 +173,10 @@ ACTIONS: dict[str, list[Action]] = {
         porism.Move("r1_0", "r0_0"),
         porism.Stage(2, ("r2", "r1_1_1")),
     ],
+    "peeled": [porism.Peel("r2", 5), porism.Unroll("r2_0", 5), porism.Thread("r0")],
+    "in blocks": [porism.Block("r2", 8, "r1"), porism.Upcast("r1", 16)],
+    "in blocks with some left over": [porism.Block("r2", 5, "r1"), porism.Upcast("r1", 16)],
+    "in blocks around all": [porism.Move("r1", "r0"), porism.Block("r2", 7, "r1")],
     "staged and padded": [porism.PadTo("r0", 8), porism.Stage(1, ("r0", "r2"))],
 }
 

@@ -27,10 +27,32 @@ class Function:
     """What has to live as long as the function is called."""
 
 
-def fetched(lines: Sequence[UOp]) -> dict[int, int]:
-    """How many elements ahead the buffers of a kernel are fetched, those that are."""
+def fetched(lines: Sequence[UOp]) -> dict[UOp, int]:
+    """With which loads something ahead is fetched, and how many elements ahead that is."""
     arg = lines[-1].arg if lines and lines[-1].op is ops.SINK else None
-    return dict(arg[1:]) if isinstance(arg, tuple) and arg[:1] == (PREFETCH,) else {}
+    if not isinstance(arg, tuple) or arg[:1] != (PREFETCH,):
+        return {}
+    said = {number: (elements, axes) for number, elements, axes in arg[1:]}
+    found: dict[UOp, int] = {}
+    around: list[tuple[int, ...]] = []
+    for node in lines:
+        if node.op is ops.RANGE:
+            around.append(node.arg[0])
+        elif node.op is ops.END:
+            around.pop()
+        elif node.op is ops.LOAD:
+            base = node.src[0]
+            while base.src:
+                base = base.src[0]
+            elements, axes = said.get(base.arg, (0, ())) if base.op is ops.PARAM else (0, ())
+            if elements and (not axes or any(_is_of(axis, axes) for axis in around)):
+                found[node] = elements
+    return found
+
+
+def _is_of(axis: tuple[int, ...], axes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a loop is one of some axes, or a part of one."""
+    return any(axis[: len(whole)] == whole for whole in axes)
 
 
 def parameters(lines: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:

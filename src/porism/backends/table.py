@@ -25,8 +25,9 @@ class Objects:
 
     version: Callable[[], str]
     """The compiler and the machine it compiles for, in words."""
-    build: Callable[[Iterable[tuple[str, Lines]]], bytes]
-    """Kernels with their names as machine code; they may be lowered while others are compiled."""
+    build: Callable[[Iterable[tuple[str, Lines]], int], bytes]
+    """So many kernels with their names as machine code; they may be lowered while others are
+    compiled."""
     link: Callable[[bytes, Sequence[str]], tuple[Mapping[str, int], object]]
     """The addresses of kernels by name, and what has to live as long as they are called."""
 
@@ -67,10 +68,10 @@ def _llvm_version() -> str:
     return version()
 
 
-def _llvm_build(named: Iterable[tuple[str, Lines]]) -> bytes:
+def _llvm_build(named: Iterable[tuple[str, Lines]], amount: int) -> bytes:
     from porism.backends.llvm.library import build
 
-    return build(named)
+    return build(named, amount)
 
 
 def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
@@ -111,7 +112,7 @@ def _c_version() -> str:
     return version()
 
 
-def _c_build(named: Iterable[tuple[str, Lines]]) -> bytes:
+def _c_build(named: Iterable[tuple[str, Lines]], _amount: int) -> bytes:
     from porism.backends.c.compile import build
 
     return build(dict(named))

@@ -169,8 +169,8 @@ _PLAIN_OPS: Final = frozenset((
     "LT", "LE", "GT", "GE", "EQ", "NE", "WHERE", "CAST", "BITCAST",
 ))
 _ALL_OPS: Final = _PLAIN_OPS | {
-    "IDIV", "MOD", "MAX", "MIN", "POW", "MULACC", "RECIPROCAL", "EXP", "EXP2", "EXPM1", "LOG2",
-    "SIN", "TRUNC", "FLOOR", "CEIL", "ROUND", "LDEXP", "THREEFRY",
+    "IDIV", "MOD", "MAX", "MIN", "POW", "MULACC", "RECIPROCAL", "EXP", "EXP2", "EXPM1", "TANH",
+    "LOG2", "SIN", "TRUNC", "FLOOR", "CEIL", "ROUND", "LDEXP", "THREEFRY",
 }
 # fmt: on
 _INTEGERS: Final = frozenset(("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"))

@@ -119,7 +119,7 @@ def _made(
 
     text = f"kernels lowered and compiled: {len(kernels)},"
     with debug.step(text), progress.bar("compiling kernels", len(kernels)) as bar:
-        code = objects.build(lowered())
+        code = objects.build(lowered(), len(kernels))
     with debug.step(f"{len(code)} bytes of machine code linked"):
         addresses, alive = objects.link(code, list(named))
     return code, {n: function(lines, addresses[n], alive) for n, lines in named.items()}

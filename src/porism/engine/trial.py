@@ -12,6 +12,7 @@ import numpy as np
 from porism.backends.function import Function
 from porism.backends.table import Backend
 from porism.base.dtypes import DType, Kind
+from porism.base.errors import ActionError
 from porism.engine import memory
 from porism.engine.program import pool
 from porism.engine.sizes import number_of
@@ -21,6 +22,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.walk import toposort
+from porism.optimize.staging import MOST_BYTES, local_bytes
 from porism.pipeline import to_lines
 
 Data = Mapping[int, Array]
@@ -54,6 +56,7 @@ class Trial:
     def __init__(self, kernel: UOp, backend: Backend) -> None:
         assert backend.load is not None, "the evaluator has no machine code"
         self.lines: Sequence[UOp] = to_lines(kernel, backend.target(), arranged=True)
+        _refuse_much_memory(self.lines[-1])
         self.function: Function = backend.load({"kernel": self.lines})["kernel"]
 
     def run(self, data: Data, variables: Mapping[str, int]) -> float:
@@ -69,6 +72,18 @@ class Trial:
         begin = time.perf_counter()
         threads.run(ctypes.addressof(jobs), 1)
         return time.perf_counter() - begin
+
+
+def _refuse_much_memory(kernel: UOp) -> None:
+    """Copies that are made for several iterations at once are known only now."""
+    taken = local_bytes(kernel)
+    if taken > MOST_BYTES:
+        raise ActionError(
+            f"the copies of a kernel take {taken} bytes",
+            why=f"they lie on the stack of a thread, and may take {MOST_BYTES}; iterations around "
+            "a copy that go side by side have one each",
+            fix="Stage less, or leave out an Upcast or Unroll around it",
+        )
 
 
 # -- data and results ------------------------------------------------------------------------------

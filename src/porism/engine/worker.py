@@ -48,7 +48,7 @@ def compiled(job: Job) -> Answer:
     given = job["actions"]
     actions = None if given is None else read_actions(given)
     lines = to_lines(_kernel(job["kernel"]), backend.target(), actions=actions)
-    code = backend.objects.build([(NAME, lines)])
+    code = backend.objects.build([(NAME, lines)], 1)
     made = function(lines, 0, None)
     return {
         "code": base64.b64encode(code).decode(),

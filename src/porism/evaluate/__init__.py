@@ -47,7 +47,8 @@ Choices that semantics.md leaves open:
   x. An INDEX or a division that fails does so only where its value is used: what a WHERE does not
   choose, or a closed gate keeps away, never fails. A LOAD or STORE is executed: it fails at once.
 - Lanes, unrolled axes and iterations of parallel ranges have no order among each other, so two that
-  write one element are an error. In loops the last one wins; lower axes are further outside.
+  write one element are an error. In loops the last one wins; they nest as their END or REDUCE
+  names them, the outermost first.
 
 A program that has no meaning raises an `EvaluationError` that names the node.
 

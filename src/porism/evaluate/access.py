@@ -194,10 +194,14 @@ def write(
     *,
     active: Callable[[Axes], Array | None] = lambda axes: None,
     ordered: Callable[[Any], bool] = lambda axis: True,
+    nest: Axes = (),
     touch: Touch | None = None,
     thread: Where = nowhere,
 ) -> None:
-    """Store a value; `ordered` axes are loops, in which the last iteration wins."""
+    """Store a value; `ordered` axes are loops, in which the last iteration wins.
+
+    `nest` says how these loops are nested, from the outside in.
+    """
     memory = place.memory
     access = _Access(node, place, value.lanes, [value])
     executed = active(access.axes)
@@ -241,9 +245,17 @@ def write(
     if touch is not None:
         touch(node, memory, address, True)
     data = memory.viewed(node.src[1].dtype, node)
-    data[address] = access.values[0][happens].astype(data.dtype)
+    arrays = access.safe, access.values[0], happens
+    address, values, happens = (_in_turn(array, access.axes, nest) for array in arrays)
+    data[address[happens]] = values[happens].astype(data.dtype)
     if memory.written is not None:
-        memory.written[address] = True
+        memory.written[address[happens]] = True
+
+
+def _in_turn(array: Array, axes: Axes, nest: Axes) -> Array:
+    """An array with the axes of loops first, from the outside in."""
+    loops = [axes.index(axis) for axis in nest if axis in axes]
+    return np.moveaxis(array, loops, range(len(loops))) if loops else array
 
 
 def _refuse(

@@ -25,7 +25,10 @@ from porism.evaluate.movement import gathered, moved, reduced_axes
 from porism.evaluate.place import Place
 from porism.evaluate.scope import (
     IN_ORDER,
+    Nest,
     Scope,
+    enclosing,
+    nested,
     nodes_of,
     ranges_before_effects,
     read_indices,
@@ -54,6 +57,7 @@ class Arrays(Evaluator):
         self.limits: dict[UOp, Value] = {}  # ranges whose end varies: which iterations there are
         self.assigned: list[UOp] = []
         self.scopes: dict[UOp, Scope] = scopes(self.order) if effects else {}
+        self.nests: dict[UOp, Nest] = enclosing(self.order) if effects else {}
         self.snapshots = effects  # memory may change after it was read as a whole
 
     def run(self) -> Entry:
@@ -122,12 +126,10 @@ class Arrays(Evaluator):
         return value
 
     def closed_axes(self, node: UOp) -> list[AxisName]:
-        """The axes that a REDUCE closes: of its ranges, and of unrolled ones in their place."""
-        found: list[AxisName] = []
+        """The axes that a REDUCE closes, as they nest; unrolled ones are the innermost."""
+        found: list[AxisName] = [r for r in nested(node) if r in self.sizes]
         for source in node.src[1:]:
-            if source.op is ops.RANGE:
-                found += [source] if source in self.sizes else []
-            else:
+            if source.op is not ops.RANGE:
                 found += [axis for axis in self.value(source).axes if isinstance(axis, int)]
         return found
 
@@ -176,6 +178,7 @@ class Arrays(Evaluator):
             self.faults,
             active=self.active,
             ordered=_in_order,
+            nest=self.nests.get(node, ()),
         )
 
     def assign(self, node: UOp) -> Value:

@@ -376,12 +376,12 @@ def reduce_over(
     active: Value | None,
     faults: Faults,
 ) -> Value:
-    """Reduce named axes, as nested loops in the order of the axes; `active` says which count."""
+    """Reduce named axes, as nested loops in the order given; `active` says which count."""
     parts = (value.axes, tuple(axes)) if active is None else (value.axes, tuple(axes), active.axes)
     whole = union(parts)
     value = spread(value, whole, sizes)
     kept = tuple(axis for axis in whole if axis not in axes)
-    order = [axis for axis in whole if axis in axes]
+    order = list(dict.fromkeys(axes))
     places = [whole.index(axis) for axis in order]
     count = int(np.prod([sizes[axis] for axis in order], dtype=np.int64))
 

@@ -2,7 +2,8 @@
 
 `steps_of_graph` is a linearizer for reference, as plain as it can be and independent of the one in
 the compiler: a node stands in the innermost loop that it depends on, a loop is run for the node
-that closes it (END, REDUCE, BUFFERIZE or ENDIF), and what several loops need is computed in each.
+that closes it (END, REDUCE, BUFFERIZE or ENDIF), loops nest as this node names them, and what
+several loops need is computed in each.
 `steps_of_list` takes the order as it is given and checks that loops and sources fit.
 """
 
@@ -14,8 +15,7 @@ from dataclasses import dataclass
 
 from porism.base.errors import EvaluationError
 from porism.evaluate.faults import Fault, describe, failure
-from porism.evaluate.scope import Scope, closed_by, depth_first, refuse_open, scopes
-from porism.evaluate.value import axis_order
+from porism.evaluate.scope import Scope, closed_by, depth_first, nested, refuse_open, scopes
 from porism.ir import ops
 from porism.ir.node import UOp
 
@@ -124,7 +124,8 @@ class _Linearizer:
                 levels.append(([], {}))
             plain, loops = levels[level]
             if self.closed[node]:
-                loops.setdefault(self.nest(self.closed[node]), []).append(node)
+                ranges = tuple(r for r in nested(node) if r not in self.launched)
+                loops.setdefault(ranges, []).append(node)
             else:
                 plain.append(node)
         items: list[_Item] = []
@@ -160,17 +161,6 @@ class _Linearizer:
                 stack += reversed(node.src)
         return list(found)
 
-    def nest(self, openers: Scope) -> tuple[UOp, ...]:
-        """Ranges from the outside in: by axis, but after those that their ends depend on."""
-        left = sorted(openers, key=_nesting)
-        found: list[UOp] = []
-        while left:
-            free = [r for r in left if not (self.scope[r] - {r}) & set(left)]
-            assert free, "ranges depend on each other"
-            found.append(free[0])
-            left.remove(free[0])
-        return tuple(found)
-
     def once(self, node: UOp) -> None:
         """Refuse an effect that two loops would have."""
         if node.op in (ops.STORE, ops.CALL):
@@ -184,10 +174,6 @@ class _Linearizer:
                     )
                 )
             self.stored.add(node)
-
-
-def _nesting(node: UOp) -> tuple[object, ...]:
-    return axis_order(node) if node.op is ops.RANGE else (0, (-1,), "", node.key)
 
 
 def _append(steps: list[Step], opened: list[int], step: Step) -> None:
@@ -235,7 +221,7 @@ def steps_of_list(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]
             if not loops or loops[-1] not in closing:
                 raise EvaluationError(
                     f"{describe(node)} closes a loop that is not the innermost",
-                    where=describe(min(closing, key=_nesting)),
+                    where=describe(next(r for r in nested(node) if r in closing)),
                     why="loops are closed in the opposite order of their opening",
                     fix="close the inner loops first",
                 )

@@ -11,7 +11,6 @@ from typing import Final
 
 from porism.base.dtypes import Kind
 from porism.evaluate.faults import Fault, describe, failure
-from porism.evaluate.value import axis_order
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
@@ -27,6 +26,7 @@ IN_ORDER: Final = frozenset({Axis.OUTER, Axis.LOOP, Axis.ORDERED, Axis.REDUCE})
 """Kinds of ranges that run one iteration after the other."""
 
 Scope = frozenset[UOp]
+Nest = tuple[UOp, ...]
 _NOTHING: Final[Scope] = frozenset()
 
 
@@ -64,8 +64,7 @@ def ranges_before_effects(order: Iterable[UOp]) -> list[UOp]:
     inside = set(order)
 
     def needs(node: UOp) -> list[UOp]:
-        ranges = sorted(around.get(node, _NOTHING), key=axis_order)
-        return [s for s in (*ranges, *node.src) if s in inside]
+        return [s for s in (*around.get(node, ()), *node.src) if s in inside]
 
     return list(depth_first(order, needs))
 
@@ -80,16 +79,32 @@ def closed_by(node: UOp) -> Scope:
     return frozenset({node.src[0]}) if node.op is ops.ENDIF else _NOTHING
 
 
-def enclosing(order: Iterable[UOp]) -> dict[UOp, Scope]:
-    """For each effect, the ranges and IFs of the ENDs it happens in."""
-    found: dict[UOp, Scope] = {}
+def nested(closer: UOp) -> tuple[UOp, ...]:
+    """What ends at a node, from the outside in: in the order in which the node names it.
+
+    Only a range whose end depends on others that are named is inside of these.
+    """
+    closed = closed_by(closer)
+    left = list(dict.fromkeys(s for s in closer.src if s in closed))
+    found: list[UOp] = []
+    while left:
+        free = [r for r in left if not set(r.src[0].ranges) & set(left)]
+        assert free, "ranges depend on each other"
+        found.append(free[0])
+        left.remove(free[0])
+    return tuple(found)
+
+
+def enclosing(order: Iterable[UOp]) -> dict[UOp, Nest]:
+    """For each effect, the ranges and IFs of the ENDs it happens in, from the outside in."""
+    found: dict[UOp, Nest] = {}
     for node in reversed(list(order)):
-        inside = found.get(node, _NOTHING)
+        inside = found.get(node, ())
         if node.op is ops.END:
-            inside = inside | closed_by(node)
+            inside = _joined(inside, nested(node))
             effects = node.src[:1]
         elif node.op is ops.ENDIF:
-            inside = inside | closed_by(node)
+            inside = _joined(inside, nested(node))
             effects = node.src[1:]
         elif node.op is ops.AFTER:
             effects = node.src[:1]
@@ -100,8 +115,12 @@ def enclosing(order: Iterable[UOp]) -> dict[UOp, Scope]:
         if inside:
             for effect in effects:
                 if effect.dtype.kind is Kind.VOID and effect.op is not ops.IF:
-                    found[effect] = found.get(effect, _NOTHING) | inside
+                    found[effect] = _joined(found.get(effect, ()), inside)
     return found
+
+
+def _joined(outer: Nest, inner: Nest) -> Nest:
+    return (*outer, *(r for r in inner if r not in outer))
 
 
 def scopes(order: Iterable[UOp]) -> dict[UOp, Scope]:
@@ -110,7 +129,7 @@ def scopes(order: Iterable[UOp]) -> dict[UOp, Scope]:
     extra = enclosing(order)
     found: dict[UOp, Scope] = {}
     for node in order:
-        scope = extra.get(node, _NOTHING)
+        scope = frozenset(extra.get(node, ()))
         for source in node.src:
             inner = found.get(source, _NOTHING)
             if inner and not inner <= scope:

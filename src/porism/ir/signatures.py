@@ -26,8 +26,9 @@ STREAM = "stream"
 """The argument of a STORE that goes past the caches."""
 
 PREFETCH = "prefetch"
-"""The argument of a SINK begins with it where it says (buffer, elements): with each load from a
-buffer, what is so many elements further is fetched into the caches."""
+"""The argument of a SINK begins with it where it says (buffer, elements, axes): with each load from
+a buffer, what is so many elements further is fetched into the caches; if there are axes, only with
+those loads that are in a loop of one of them."""
 
 
 class Misfit(Exception):  # noqa: N818 - turned into a TypeMismatch that names the op

@@ -1,7 +1,9 @@
-"""Exponential: e**x, 2**x, log2(x) and x**y as nodes, without branches, from plain arithmetic.
+"""Exponential: e**x, tanh(x), 2**x, log2(x) and x**y as nodes, without branches, from arithmetic.
 
     EXP(x)      2**n * p(r),  where n is the integer nearest to x/ln 2, and r = x - n*ln 2
     EXPM1(x)    2**n * q(r) + (2**n - 1), where q(r) is e**r - 1
+    TANH(x)     (2**n - 1 + t*(2**n + 1)) / (2**n + 1 + t*(2**n - 1)), where x = n*ln(2)/2 + s,
+                and t is tanh(s)
     EXP2(x)     2**n * p(f),  where n is the integer nearest to x, and f = x - n
     LOG2(x)     e + log2(m),  where x = m * 2**e, and m is between the root of 1/2 and that of 2
     POW(x, y)   2**(y * log2 |x|) in twice the precision, and its sign
@@ -66,6 +68,30 @@ def expm1(a: Floats, x: UOp) -> UOp:
         above = rest.eq(0.0).where(rest, above)
     part = a.fused_sum(above, half, -(a.number(0.5) - half))
     return part + part
+
+
+_TANH_END = {32: 10.0, 64: 20.0}
+"""From here on tanh is 1, to the last digit."""
+
+
+def tanh(a: Floats, x: UOp) -> UOp:
+    """By the formula for a sum; that of -0 is -0, so n and 2**n - 1 are made as they are."""
+    end = _TANH_END[a.width]
+    near = a.bounded(x, -end, end)
+    if a.scales:
+        whole = ops.ROUND(ops.MULACC(near, a.number(2 * math.log2(math.e)), a.number(0.0)))
+        power = ops.LDEXP(a.number(1.0), whole)
+    else:
+        whole, shifted = a.nearest(near * (2 * math.log2(math.e)))
+        power = a.of_bits((a.bits(shifted) << a.fraction) + (a.bias << a.fraction))
+    # n is small where a last bit of s matters, so that one step is enough for f32
+    single = a.fused and a.width == 32
+    rest = near
+    for part in coefficients.LN_2_FULL[a.name][:1] if single else coefficients.LN_2[a.name]:
+        rest = a.fused_sum(whole, a.number(-part / 2), rest)
+    inside = rest * a.polynomial(rest * rest, (1.0, *coefficients.TANH[a.name]))
+    below, above = -(a.number(1.0) - power), power + 1.0
+    return a.fused_sum(inside, above, below) / a.fused_sum(inside, below, above)
 
 
 def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:

@@ -280,6 +280,8 @@ def _folded(op: Op, total: UOp, value: UOp, *, fused: bool) -> UOp:
             return ops.WMMA(a, b, total, arg=value.arg)
         if before.op is ops.WMMA:
             return ops.WMMA(a, b, _folded(op, total, before, fused=fused), arg=value.arg)
+    if op in (ops.MAX, ops.MIN):  # that the new value is NaN can be seen before the total is there
+        return op(value, total)
     return op(total, value)
 
 

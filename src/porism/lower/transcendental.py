@@ -1,6 +1,6 @@
-"""Transcendental functions: EXP, EXPM1, EXP2, LOG2, SIN and POW of f32 and f64 as plain arithmetic.
+"""Transcendental functions as plain arithmetic: EXP, EXPM1, TANH, EXP2, LOG2, SIN and POW.
 
-The formulas are in `exponential` and `sine`; narrower types are computed in f32.
+The formulas for f32 and f64 are in `exponential` and `sine`; narrower types are computed in f32.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ def expm1(node: UOp, machine: Machine) -> UOp | None:
     return _made(node, machine, exponential.expm1)
 
 
+@procedure("tanh-polynomial", (ops.TANH,), with_context=True)
+def tanh(node: UOp, machine: Machine) -> UOp | None:
+    """tanh(x): a power of two, and a polynomial of the rest, put together by a quotient."""
+    return _made(node, machine, exponential.tanh)
+
+
 @procedure("exp2-polynomial", (ops.EXP2,), with_context=True)
 def exp2(node: UOp, machine: Machine) -> UOp | None:
     """2**x: the whole part into the exponent, the rest by a polynomial."""
@@ -65,5 +71,5 @@ def power(node: UOp, machine: Machine) -> UOp | None:
 
 
 TRANSCENDENTAL = RuleSet(
-    "transcendental", theory=Theory.FLOATS, rules=(exp, expm1, exp2, log2, sin, power)
+    "transcendental", theory=Theory.FLOATS, rules=(exp, expm1, tanh, exp2, log2, sin, power)
 )

@@ -21,7 +21,7 @@ Copies of what is read are in `staging`, reductions in blocks in `blocking`, thr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
 
 from porism.base.errors import ActionError
@@ -35,10 +35,12 @@ from porism.ir.walk import toposort
 from porism.optimize.loops import (
     CLOSERS,
     covered,
+    in_parts,
     moved_before,
     named_ranges,
     padded,
     ranges_of,
+    replaced_together,
     retyped,
     split,
 )
@@ -157,10 +159,10 @@ def _closers(kernel: UOp, counter: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op in CLOSERS and counter in n.src[1:]]
 
 
-def _side_by_side(kernel: UOp, counter: UOp) -> int:
+def _side_by_side(scopes: Iterable[tuple[UOp, ...]], counter: UOp) -> int:
     """How many copies and lanes there are, at most, of what depends on a loop."""
     most = 1
-    for ranges in {n.ranges for n in toposort(kernel)}:
+    for ranges in scopes:
         if counter in ranges:
             total = 1
             for r in ranges:
@@ -168,6 +170,10 @@ def _side_by_side(kernel: UOp, counter: UOp) -> int:
                     total *= int(r.vmax) + 1
             most = max(most, total)
     return most
+
+
+def _scopes(kernel: UOp) -> set[tuple[UOp, ...]]:
+    return {n.ranges for n in toposort(kernel)}
 
 
 @dataclass(frozen=True)
@@ -180,9 +186,13 @@ class Upcast(Action):
     """Whether the iterations are far apart, and not neighbours."""
 
     def apply(self, kernel: UOp, target: Target) -> UOp:
-        counter = self.loop(kernel, self.axis)
-        self.need_kind(counter, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.LOCAL))
-        return _spread(self, kernel, target, counter, Axis.UPCAST)
+        return _spread(self, kernel, target, self.counter(kernel), Axis.UPCAST)
+
+    def counter(self, kernel: UOp) -> UOp:
+        """The loop that it is about."""
+        found = self.loop(kernel, self.axis)
+        self.need_kind(found, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL, Axis.LOCAL))
+        return found
 
 
 @dataclass(frozen=True)
@@ -199,17 +209,35 @@ class Unroll(Action):
         return _spread(self, kernel, target, counter, Axis.UNROLL)
 
 
-def _spread(action: Upcast | Unroll, kernel: UOp, target: Target, counter: UOp, kind: Axis) -> UOp:
-    amount = action.amount
-    action.divided(counter, amount)
-    together = _side_by_side(kernel, counter) * amount
+def upcast_together(actions: Sequence[Upcast], kernel: UOp, target: Target) -> UOp:
+    """Loops of which none is inside another: as one action after the other, in one walk."""
+    if len(actions) < 2 or target.block:
+        return apply_all(kernel, actions, target)
+    counters = [action.counter(kernel) for action in actions]
+    scopes = _scopes(kernel)
+    for action, counter in zip(actions, counters, strict=True):
+        _check_amount(action, scopes, counter)
+    parts = {
+        counter: in_parts(counter, action.amount, Axis.UPCAST, top=action.top)[2]
+        for action, counter in zip(actions, counters, strict=True)
+    }
+    return replaced_together(kernel, parts)
+
+
+def _check_amount(action: Upcast | Unroll, scopes: Iterable[tuple[UOp, ...]], counter: UOp) -> None:
+    action.divided(counter, action.amount)
+    together = _side_by_side(scopes, counter) * action.amount
     if together > MOST_SIDE_BY_SIDE:
         raise action.refuse(
             f"{together} iterations would be side by side",
             f"more than {MOST_SIDE_BY_SIDE} are slow to compile and do not fit in registers",
             "use a smaller amount",
         )
-    changed = split(kernel, counter, amount, kind, top=action.top)[0]
+
+
+def _spread(action: Upcast | Unroll, kernel: UOp, target: Target, counter: UOp, kind: Axis) -> UOp:
+    _check_amount(action, _scopes(kernel), counter)
+    changed = split(kernel, counter, action.amount, kind, top=action.top)[0]
     wrong = problem(changed, target) if target.block else None
     if wrong is not None:
         raise action.refuse(*wrong, "use a smaller amount")

@@ -26,7 +26,7 @@ from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import Action
 from porism.optimize.loops import says_where
-from porism.optimize.staging import MOST_BYTES, SPREAD
+from porism.optimize.staging import MOST_BYTES, SPREAD, local_bytes
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,11 @@ class Block(Action):
                 "leave it out",
             )
         bytes_kept = sum(s.dtype.numpy.itemsize for s in sums) * _product(slots)
-        if bytes_kept > MOST_BYTES:
+        copied = local_bytes(kernel)
+        if bytes_kept + copied > MOST_BYTES:
+            beside = f", beside {copied} of copies" if copied else ""
             raise self.refuse(
-                f"the sums would take {bytes_kept} bytes",
+                f"the sums would take {bytes_kept} bytes{beside}",
                 f"they may take {MOST_BYTES}",
                 f"Split {self.around}, and name the inner part",
             )

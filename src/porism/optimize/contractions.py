@@ -21,6 +21,7 @@ from porism.ir.walk import toposort
 from porism.optimize import streams, strips
 from porism.optimize.accesses import (
     copies_of,
+    inside,
     is_reduced,
     iterations,
     reads,
@@ -46,6 +47,9 @@ GAIN: Final = 6.0
 
 MOST_STAGED: Final = 4
 """Operands of one kernel that are copied."""
+
+TURNED: Final = 4
+"""Neighbours in memory that are loaded together where lanes jump."""
 
 LONG: Final = 64
 """Terms of a long reduction."""
@@ -77,6 +81,7 @@ def planned(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()
         plan = Plan(kernel, target)
         try:
             way(plan)
+            streams.past_the_caches(plan)
         except ActionError:  # there is more in it than the estimate knows of
             continue
         return plan
@@ -110,26 +115,49 @@ def _in_vectors(plan: Plan) -> Plan:
     width = widest(toposort(plan.kernel), plan.target)
     if width < 2:
         return plan
-    place = 0
-    while place < len(plan.ends()):  # from the last: what is copied for one comes before it
+    ends, place = plan.ends(), 0
+    waiting: dict[UOp, Upcast] = {}
+    while place < len(ends):  # from the last: what is copied for one comes before it
         place += 1
-        end = plan.ends()[-place]
+        end = ends[-place]
+        if not waiting.keys().isdisjoint((*inside(end), *end.src, *end.ranges)):
+            ends = _caught_up(plan, waiting)
+            end = ends[-place]
         for counter in end.src[1:]:
             steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
             if not is_plain(counter) or steps != {1}:
                 continue
-            if not _is_better_inside(end, counter):
-                _tile(plan, end, counter, width)
-            else:
+            if _is_better_inside(end, counter):
+                _caught_up(plan, waiting)
                 plan = _tile_and_stage(plan, end, counter, width)
+                ends = plan.ends()
+                break
+            lanes, rows = _lanes_and_rows(plan, end, counter, width)
+            if lanes >= 2 and rows is None and size_of(counter) % lanes == 0:
+                waiting[counter] = Upcast(show(counter), lanes)
+            elif lanes >= 2:
+                _caught_up(plan, waiting)
+                _tile(plan, counter, lanes, rows)
+                ends = plan.ends()
             break
+    _caught_up(plan, waiting)
     return plan
+
+
+def _caught_up(plan: Plan, waiting: dict[UOp, Upcast]) -> list[UOp]:
+    """The ENDs of a plan after the actions that have waited: one walk does for all of them."""
+    if waiting:
+        plan.do_together(list(waiting.values()))
+        waiting.clear()
+    return plan.ends()
 
 
 def _tile_and_stage(plan: Plan, end: UOp, counter: UOp, width: int) -> Plan:
     """A tile whose loads that jump along the lanes are copied first; as it was, if not worth it."""
     tiled = plan.copy()
-    _tile(tiled, end, counter, width)
+    lanes, rows = _lanes_and_rows(plan, end, counter, width)
+    if lanes >= 2:
+        _tile(tiled, counter, lanes, rows)
     lane = tiled.loops().get(f"{show(counter)}_1")
     if lane is None or lane.arg[1] is not Axis.UPCAST:
         return plan
@@ -144,8 +172,18 @@ def _tile_and_stage(plan: Plan, end: UOp, counter: UOp, width: int) -> Plan:
         stage, size, gain = found
         if gain < GAIN or size * jumping[0].dtype.numpy.itemsize > limit:
             return plan
+        before = tiled.loops()
         tiled.do(stage)
+        _turn(tiled, jumping[0], stage, before)
     return plan
+
+
+def _turn(plan: Plan, load: UOp, stage: Stage, before: dict[str, UOp]) -> None:
+    """Some neighbours of a copy together, so that they are loaded as such, and then turned."""
+    fresh = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
+    for axis, name in zip(stage.axes, fresh, strict=True):
+        if step(load.src[1], before[axis]) == 1 and size_of(before[axis]) % TURNED == 0:
+            plan.do(Upcast(name, TURNED))
 
 
 def _staging(kernel: UOp, load: UOp, lane: UOp) -> tuple[Stage, int, float] | None:
@@ -205,10 +243,10 @@ def _is_better_inside(end: UOp, counter: UOp) -> bool:
     return False
 
 
-def _tile(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
-    """Lanes along a loop, and rows along another where loads are shared between them."""
+def _lanes_and_rows(plan: Plan, end: UOp, counter: UOp, width: int) -> tuple[int, UOp | None]:
+    """How many lanes there are along a loop, and a loop whose iterations share what is loaded."""
     rows = _shared_rows(end, counter)
-    size = int(counter.src[0].arg)
+    size = size_of(counter)
     copies = copies_of(end)
     wider: list[int] = []
     if rows is not None:
@@ -216,9 +254,12 @@ def _tile(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     elif is_reduced(end, counter):  # a few cache lines of each row, and not one
         wider = [8, 4, 2] if size >= 32 * width * plan.target.cores else [4, 2]
     most = plan.target.memory.registers * 3 // 4  # for results; the rest is for operands
-    lanes = _lanes(size, width, [n for n in wider if n * copies <= most or rows is not None])
-    if lanes < 2:
-        return
+    fitting = [n for n in wider if n * copies <= most or rows is not None]
+    return _lanes(size, width, fitting), rows
+
+
+def _tile(plan: Plan, counter: UOp, lanes: int, rows: UOp | None) -> None:
+    """Lanes along a loop, and rows along another where loads are shared between them."""
     if rows is not None:
         _rows_together(plan, rows)
     axis = show(counter)

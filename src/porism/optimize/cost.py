@@ -83,7 +83,7 @@ def cost_of(kernel: UOp, target: Target) -> Cost:
             times *= _size(r)
         instructions = here / lanes * vectors
         copies += int(instructions)
-        operations += _weight(node) * times * instructions
+        operations += weight(node) * times * instructions
         if node.op is ops.REDUCE:
             operations += times * _summed(node, instructions, target, width)
     return Cost(operations / threads, copies, local)
@@ -119,10 +119,10 @@ def _bits(node: UOp) -> int:
     return int(node.src[1].dtype.bits if node.op is ops.STORE else node.dtype.bits)
 
 
-def _weight(node: UOp) -> float:
+def weight(node: UOp) -> float:
     if node.op is ops.INDEX:
         return MASK if is_masked(node.src[1]) else 1.0
-    if node.op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.LOG2, ops.SIN, ops.POW):
+    if node.op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW):
         return 10.0
     if node.op in (ops.FDIV, ops.SQRT, ops.RECIPROCAL, ops.IDIV, ops.MOD):
         return 5.0

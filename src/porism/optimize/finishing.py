@@ -28,8 +28,8 @@ from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
 LONG: Final[Mapping[Op, int]] = {
-    ops.EXP: 24, ops.EXP2: 24, ops.EXPM1: 24, ops.LOG2: 24, ops.SIN: 40, ops.SQRT: 4,
-    ops.FDIV: 4, ops.RECIPROCAL: 4,
+    ops.EXP: 24, ops.EXP2: 24, ops.EXPM1: 24, ops.TANH: 24, ops.LOG2: 24, ops.SIN: 40,
+    ops.SQRT: 4, ops.FDIV: 4, ops.RECIPROCAL: 4,
 }  # fmt: skip
 """Instructions of what is more than one, about."""
 

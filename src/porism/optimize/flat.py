@@ -10,13 +10,15 @@ row ends. That pays if each element of the copy is read for many rows of the oth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from porism.base.target import Target
+from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
+from porism.ir.walk import toposort
 from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Split, Upcast
 from porism.optimize.analysis import Contraction, Operand
@@ -43,6 +45,9 @@ from porism.optimize.tiles import (
 
 FEW_ROWS: Final = 32
 """Of the other operand, below which a copy of all windows does not pay."""
+
+WITH_A_MASK: Final = (4, 2)
+"""Vectors that are copied with the same mask, the best first."""
 
 WASTE: Final = 1.2
 """How much more may be computed because the parts do not fit."""
@@ -157,17 +162,33 @@ def flat_lanes(plan: Plan, found: Contraction, tile: Tile) -> UOp:
         loads = loads_of(plan.kernel, operand.buffer)
         which = next(k for k, load in enumerate(loads) if tile.lane in load.ranges)
         value = prepared(plan.kernel, loads[which])
-        terms = [show(r) for r in found.terms if r in value.ranges]
+        terms = [r for r in found.terms if r in value.ranges]
         before = set(plan.loops())
-        plan.do(Stage(operand.buffer, (*terms, show(rows), show(tile.lane)), which, row=2))
-        fresh = max(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+        plan.do(
+            Stage(operand.buffer, (*map(show, terms), show(rows), show(tile.lane)), which, row=2)
+        )
+        fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
         width = copied_together(size_of(tile.lane))
-        plan.pad(fresh, width)
-        plan.do(Upcast(fresh, width))
+        plan.pad(fresh[-1], width)
+        plan.do(Upcast(fresh[-1], width))
+        share_masks(plan, value, dict(zip(terms, fresh, strict=False)))
     before = set(plan.loops())
     plan.do(Merge(show(rows), show(tile.lane)))
     (merged,) = set(plan.loops()) - before
     return plan.loop(merged)
+
+
+def share_masks(plan: Plan, value: UOp, loops: Mapping[UOp, str]) -> None:
+    """Some iterations together of a loop of a copy that its masks do not depend on.
+
+    `loops` are those of the copy, by what they are loops of in the value that is copied.
+    """
+    masked = {r for n in toposort(value) if n.op is ops.WHERE for r in n.src[0].ranges}
+    for counter, axis in loops.items():
+        amount = next((n for n in WITH_A_MASK if size_of(counter) % n == 0), 1)
+        if masked and counter not in masked and amount > 1:
+            plan.do(Upcast(axis, amount))
+            return
 
 
 def is_inside(counter: UOp, tile: Tile) -> bool:

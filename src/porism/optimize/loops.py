@@ -5,7 +5,7 @@ Each gives a kernel that computes the same. A range is named by its node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from porism.base.dtypes import Kind, index
@@ -46,15 +46,24 @@ def with_kind(counter: UOp, kind: Axis) -> UOp:
 
 def replaced(kernel: UOp, counter: UOp, value: UOp, ranges: Sequence[UOp]) -> UOp:
     """A kernel with a range's value said by other ranges, which are closed where it was."""
-    new = {counter: value}  # what does not depend on it stays
-    changed = new.keys()
+    return replaced_together(kernel, {counter: (value, ranges)})
+
+
+Parts = tuple[UOp, Sequence[UOp]]
+"""The value of a range said by other ranges, and these."""
+
+
+def replaced_together(kernel: UOp, changes: Mapping[UOp, Parts]) -> UOp:
+    """The same for several ranges, in one walk."""
+    new = {counter: value for counter, (value, _) in changes.items()}
+    changed = new.keys()  # what does not depend on one of them stays
     for node in toposort(kernel):
         if changed.isdisjoint(node.src):
             continue
-        if node.op in CLOSERS and counter in node.src[1:]:
+        if node.op in CLOSERS and not changes.keys().isdisjoint(node.src[1:]):
             src = [new.get(node.src[0], node.src[0])]
             for s in node.src[1:]:
-                src += ranges if s is counter else [new.get(s, s)]
+                src += changes[s][1] if s in changes else [new.get(s, s)]
         else:
             src = [new.get(s, s) for s in node.src]
         new[node] = node.replace(tuple(src))
@@ -74,6 +83,12 @@ def split(
 
     With `top` the new range counts the large steps instead of the small ones.
     """
+    outer, inner, said = in_parts(counter, amount, kind, top=top)
+    return replaced_together(kernel, {counter: said}), outer, inner
+
+
+def in_parts(counter: UOp, amount: int, kind: Axis, *, top: bool = False) -> tuple[UOp, UOp, Parts]:
+    """The two ranges of a split one, and its value said by them."""
     size = counter.src[0]
     assert size.op is ops.CONST, "the size is known"
     assert size.arg % amount == 0, "the parts are equal"
@@ -83,8 +98,7 @@ def split(
     inner = UOp.range(amount, (*axis, 1), kind)
     kept = UOp.const(size.dtype, 0) if rest == 1 else outer
     value = inner * rest + kept if top else kept * amount + inner
-    ranges = [inner] if rest == 1 else [outer, inner]
-    return replaced(kernel, counter, value, ranges), outer, inner
+    return outer, inner, (value, [inner] if rest == 1 else [outer, inner])
 
 
 def padded(kernel: UOp, counter: UOp, multiple: int) -> tuple[UOp, UOp]:

@@ -23,15 +23,12 @@ from porism.ir.walk import substitute, toposort, users
 from porism.optimize.accesses import iterations
 from porism.optimize.loops import CLOSERS, with_kind
 from porism.optimize.staging import placed
-from porism.optimize.tiles import alike
+from porism.optimize.tiles import GROWTH, alike
 from porism.rules.invalid import is_masked, masked
 from porism.rules.strides import stride
 
 LEAST: Final = 1 << 12
 """Bytes of a constant that is worth it."""
-
-GROWTH: Final = 1.25
-"""How many times as large as the constant a copy may be: parts of loops overlap, rows have room."""
 
 CROWDED: Final = 1.5
 """Rows in one place of a cache, so many that they are better next to each other."""
@@ -226,7 +223,7 @@ def _walked(kernel: UOp, load: UOp) -> list[UOp]:
 def _is_worth_it(param: UOp, total: int) -> bool:
     size = param.dtype.size
     item = param.dtype.element.numpy.itemsize
-    return size * item >= LEAST and total <= GROWTH * size
+    return size * item >= LEAST and total <= GROWTH * size  # parts overlap, rows have room
 
 
 def _copying(at: UOp, first: UOp, value: UOp, param: UOp, total: int, loops: Iterable[UOp]) -> UOp:

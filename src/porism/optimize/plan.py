@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from porism.base.target import Target
@@ -9,7 +10,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
-from porism.optimize.actions import Action, PadTo
+from porism.optimize.actions import Action, PadTo, Upcast, upcast_together
 from porism.optimize.loops import named_ranges
 
 COPIED: Final = 16
@@ -28,6 +29,11 @@ class Plan:
         """One more action."""
         self.kernel = action.apply(self.kernel, self.target)
         self.actions.append(action)
+
+    def do_together(self, actions: Sequence[Upcast]) -> None:
+        """Several more, about loops of which none is inside another."""
+        self.kernel = upcast_together(actions, self.kernel, self.target)
+        self.actions += actions
 
     def pad(self, axis: str, multiple: int) -> None:
         """A loop made longer, if it is no multiple."""

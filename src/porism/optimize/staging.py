@@ -27,7 +27,7 @@ from porism.optimize.sums import Sum, in_sums, total
 SPREAD = frozenset({Axis.UPCAST, Axis.UNROLL})
 
 MOST_BYTES: Final = 4 << 20
-"""Of a copy: it lies on the stack of its thread."""
+"""Of the copies and sums of a kernel together: they lie on the stack of their thread."""
 
 ROW_BYTES: Final = 64
 """Rows of a copy begin at multiples of this: no vector is then spread over two cache lines."""
@@ -99,6 +99,12 @@ class Stage(Action):
                 "what is read is not decided by these sums",
                 "each element of the copy must be read in one place only",
                 "name the loops one by one",
+            )
+        if local_bytes(changed) > MOST_BYTES:
+            raise self.refuse(
+                f"all copies would take {local_bytes(changed)} bytes",
+                f"they may take {MOST_BYTES}",
+                "name fewer loops, or split one of them",
             )
         return changed
 
@@ -200,6 +206,12 @@ def staged(kernel: UOp, value: UOp, sums: Sequence[Sum], row: int = 0) -> UOp | 
     filled = memory.after(place.store(source).end(*fresh))
     at = placed([total(terms) for terms in sums], steps)
     return substitute(kernel, {value: filled.index(at, dtype=value.dtype)})
+
+
+def local_bytes(kernel: UOp) -> int:
+    """What the local memory of a kernel takes."""
+    memories = [n.dtype for n in toposort(kernel) if n.op is ops.DEFINE_LOCAL]
+    return sum(dtype.size * dtype.element.numpy.itemsize for dtype in memories)
 
 
 def row_length(size: int, item: int) -> int:

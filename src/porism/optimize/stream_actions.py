@@ -6,7 +6,8 @@
 A store that goes past the caches need not read the line that it writes to, and leaves what is there
 to others. It pays where a result is larger than the cache, so that none of it would be found there.
 Fetching ahead pays where a processor does not see by itself what is read next: many streams side by
-side, or jumps. It reads nothing: beyond the end of a buffer it has no effect.
+side, or jumps. It reads nothing: beyond the end of a buffer it has no effect. A buffer may be read
+in several loops; it is fetched in all of them, or within those that are named.
 """
 
 from __future__ import annotations
@@ -64,14 +65,7 @@ class Stream(Action):
         return _is_of(access, self.buffer)
 
     def _need_vectors(self, store: UOp) -> None:
-        """Whole vectors, each at a multiple of its size."""
-        at = store.src[0].src[1]
-        if is_masked(at) or len(store.src[0].src) > 2:
-            raise self.refuse(
-                "a part of the vectors is not stored",
-                "a store past the caches writes all of its bytes",
-                "use an amount of Upcast that divides the size",
-            )
+        """Vectors, each at a multiple of its size; those that are not whole are stored as usual."""
         found = lanes_of_store(store)
         if found * store.src[1].dtype.numpy.itemsize < SHORTEST:
             raise self.refuse(
@@ -84,6 +78,7 @@ class Stream(Action):
 def lanes_of_store(store: UOp) -> int:
     """How many elements are stored side by side, each time at a multiple of as many."""
     at = store.src[0].src[1]
+    at = at.src[1] if is_masked(at) else at
     for counter in at.ranges:
         if counter.arg[1] is Axis.UPCAST and stride(at, counter) == 1:
             count = int(counter.vmax) + 1
@@ -100,6 +95,8 @@ class Prefetch(Action):
     axis: str
     ahead: int
     """Iterations."""
+    within: tuple[str, ...] = ()
+    """Loops; only with the loads inside of them. None: with all."""
 
     def apply(self, kernel: UOp, target: Target) -> UOp:
         if target.block:
@@ -112,9 +109,10 @@ class Prefetch(Action):
             )
         elements = self._step(kernel, counter) * self.ahead
         said = kernel.arg[1:] if isinstance(kernel.arg, tuple) else ()
-        if any(number == self.buffer for number, _ in said):
+        if any(number == self.buffer for number, *_ in said):
             raise self.refuse("it is said already", "once is enough", "leave it out")
-        said = tuple(sorted((*said, (self.buffer, elements))))
+        within = tuple(self.loop(kernel, name).arg[0] for name in self.within)
+        said = tuple(sorted((*said, (self.buffer, elements, within))))
         return ops.SINK(*kernel.src, arg=(PREFETCH, *said))
 
     def _step(self, kernel: UOp, counter: UOp) -> int:

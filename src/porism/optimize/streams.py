@@ -11,10 +11,10 @@ goes from one iteration of a loop to the next:
   which it reads neighbours, with several vectors of partial results;
 - a short reduction of vectors has no loop;
 - the outermost loop is shared among the cores, if there is enough to do;
-- a result that is larger than the cache is stored past it;
-- of rows that are gone over several times, the next is fetched meanwhile.
+- a result that is larger than the cache is stored past it.
 
-Reductions whose terms are long rows are in `columns`.
+Reductions whose terms are long rows are in `columns`, loops in the order of what is read in
+`memory_order`, and what is fetched before it is read in `fetching`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ from porism.optimize.actions import (
     Unroll,
     Upcast,
 )
+from porism.optimize.fetching import fetch_ahead
+from porism.optimize.memory_order import in_memory_order
 from porism.optimize.plan import Plan, is_plain, size_of
-from porism.optimize.stream_actions import Prefetch, Stream
+from porism.optimize.stream_actions import Stream, lanes_of_store
+from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
 PARALLEL_WORK: Final = 1 << 15
@@ -70,6 +73,9 @@ TILES: Final = (64, 32, 16)
 
 SHORT: Final = 32
 """Iterations of a reduction that needs no loop, at most."""
+
+LONG: Final = 128
+"""Iterations of a loop, from which on it does not matter what the last of them does in vain."""
 
 SIMPLE: Final = 24
 """Operations on an element, up to which several vectors of them are computed together."""
@@ -94,9 +100,10 @@ def planned(kernel: UOp, target: Target) -> Plan:
         in_vectors(plan)
         without_loops(plan)
         reductions(plan)
+        in_memory_order(plan)
     in_parallel(done)
     past_the_caches(done)
-    next_rows(done)
+    fetch_ahead(done)
     return done
 
 
@@ -163,7 +170,8 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
         most = min(most, max(target.memory.l2, 1 << 18) // 2 // kept)
     most = min(most, MOST_SIDE_BY_SIDE // (_unrolled(end) * width))
     copies = copies_of(end)
-    lanes = _lanes(size, width, [n for n in wider if n * copies <= most])
+    fitting = [n for n in wider if n * copies <= most]
+    lanes = _lanes(size, width, fitting, is_streamed=_is_larger_than_cache(end, target))
     if lanes > 1:
         row = _repeated(end, counter)
         plan.pad(show(counter), lanes)
@@ -258,12 +266,34 @@ def _kept(kernel: UOp) -> int:
     )
 
 
-def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
-    """How many iterations of a loop of some size go side by side; vectors, or several of them."""
+def _is_larger_than_cache(end: UOp, target: Target) -> bool:
+    """Whether what an END stores is better stored past the caches."""
+    buffers = (base_of(s.src[0]) for s in stores(end) if s.op is ops.STORE)
+    return any(b.op is ops.PARAM and _is_large(b, target) for b in buffers)
+
+
+def _is_large(buffer: UOp, target: Target) -> bool:
+    """Whether little of a buffer is found in the last cache when it is read again."""
+    cache = target.memory.l3 or CACHE
+    return bool(buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache)
+
+
+def _lanes(size: int, width: int, wider: Sequence[int], *, is_streamed: bool = False) -> int:
+    """How many iterations of a loop of some size go side by side; vectors, or several of them.
+
+    Rows that are stored past the caches are better not padded.
+    """
     for times in wider:
         if size % (times * width) == 0:
             return times * width
     half = width // 2
+    if is_streamed and size % width:
+        for times in (7, 5, 3):
+            if size % (times * half) == 0 and times <= max(wider, default=1) * 2:
+                return times * half
+    for times in wider:
+        if size % width and size >= LONG * times * width:
+            return times * width
     if size % width and size > half > 1 and -(-size // width) * width * 10 > size * 11:
         for times in (7, 6, 5, 4, 3, 2, 1):  # shorter vectors, of which none is in vain
             if size % (times * half) == 0 and (times == 1 or times <= max(wider, default=1) * 2):
@@ -354,40 +384,21 @@ def _work(kernel: UOp) -> int:
 
 def past_the_caches(plan: Plan) -> None:
     """Results that are larger than the cache, stored past it."""
-    cache = plan.target.memory.l3 or CACHE
-    stored = (base_of(n.src[0]) for n in toposort(plan.kernel) if n.op is ops.STORE)
-    for buffer in dict.fromkeys(b for b in stored if b.op is ops.PARAM):
-        action = Stream(buffer.arg)
-        if buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache and (
-            action.is_legal(plan.kernel, plan.target)
-        ):
-            plan.do(action)
-
-
-def next_rows(plan: Plan) -> None:
-    """Rows that are gone over several times: the next one is fetched meanwhile.
-
-    The first pass waits for memory, the others do not use it.
-    """
-    end = plan.kernel.src[0]
-    if end.op is not ops.END or end.src[1].arg[1] is not Axis.THREAD:
-        return
-    outermost = end.src[1]
-    cache = plan.target.memory.l3 or CACHE
-    passes: dict[UOp, list[UOp]] = {}
     order = toposort(plan.kernel)
-    places = {n.src[0] for n in order if n.op is ops.STORE}
-    for node in order:
-        if node.op is ops.INDEX and node not in places and base_of(node).op is ops.PARAM:
-            passes.setdefault(base_of(node), []).append(node)
-    for buffer, loads in passes.items():
-        item = buffer.dtype.element.numpy.itemsize
-        large = buffer.dtype.size * item * 2 >= cache
-        if not large or len({frozenset(n.ranges) for n in loads}) < 2:
-            continue
-        row = iterations(r for r in loads[0].ranges if r is not outermost)
-        action = Prefetch(buffer.arg, show(outermost), 1)
-        near = LINE <= row * item <= plan.target.memory.l2 // 4
-        contiguous = all(step(n.src[1], outermost) == row for n in loads)
-        if near and contiguous and action.is_legal(plan.kernel, plan.target):
+    stored = [n for n in order if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
+    for buffer in dict.fromkeys(base_of(n.src[0]) for n in stored):
+        action = Stream(buffer.arg)
+        whole = all(_has_whole_lines(n) for n in stored if base_of(n.src[0]) is buffer)
+        if _is_large(buffer, plan.target) and whole and action.is_legal(plan.kernel, plan.target):
             plan.do(action)
+
+
+def _has_whole_lines(store: UOp) -> bool:
+    """Whether a store never writes a part of a line, or does so only where all of it ends.
+
+    The rest of such a line would be written in another way, and both wait for each other.
+    """
+    place = store.src[0]
+    if not is_masked(place.src[1]) and len(place.src) == 2:
+        return True
+    return lanes_of_store(store) * store.src[1].dtype.numpy.itemsize >= LINE

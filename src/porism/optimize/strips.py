@@ -18,6 +18,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions import Cover, Move, Split, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.blocking import Block
+from porism.optimize.fetching import fetch_ahead
 from porism.optimize.plan import Plan, size_of
 from porism.optimize.staging import Stage, loads_of
 from porism.optimize.tiles import unevenness
@@ -86,7 +87,9 @@ def best(found: Contraction, target: Target) -> Strips | None:
         return None
     for lane in found.outputs:
         along = [o for o in found.operands if lane in o.ranges]
-        if found.is_stored_along(lane) and len(along) == 1 and _is_in_order(along[0], lane):
+        if len(along) != 1 or along[0].buffer in found.constants:  # tiles of which lie in order
+            continue
+        if found.is_stored_along(lane) and _is_in_order(along[0], lane):
             rows = _rows(found, lane, along[0])
             if rows is not None and _pays(found, along[0], _product(rows), target):
                 return _fitted(found, along[0], lane, rows, target)
@@ -176,6 +179,7 @@ def in_strips(plan: Plan, found: Contraction, chosen: Strips) -> None:
         _copy_rows(plan, found, chosen.row, f"{show(term)}_1")
     if show(first) != inner:
         share(plan)
+    fetch_ahead(plan)
 
 
 def _copy_rows(plan: Plan, found: Contraction, row: UOp, terms: str) -> None:

@@ -19,6 +19,7 @@ from porism.optimize.accesses import iterations
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.plan import size_of
 from porism.optimize.staging import row_length
+from porism.optimize.stream_actions import SHORTEST
 
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
 LANES: Final = (8, 16, 24, 32, 40, 48, 56, 64, 128, 256)
@@ -77,6 +78,9 @@ FROM_L3: Final = 8.0
 
 LAST_CACHE: Final = 1 << 25
 """Bytes of the last cache, at least."""
+
+GROWTH: Final = 1.25
+"""How many times as large as a constant a copy of it may be that is made before all calls."""
 
 HIDDEN: Final = 8
 """Vectors of results that are finished while the next ones are begun."""
@@ -205,6 +209,8 @@ class _Reading(NamedTuple):
     short: bool
     outer: list[int]
     """The sizes of the loops around the rows."""
+    stored_long: bool
+    """Whether it takes long to store the results."""
 
 
 def _read_along(
@@ -241,6 +247,8 @@ def _read_along(
             worse = _in_place(o, apart, terms, found, target)
             if not needed and worse == APART and o.elements * o.item > target.memory.l2:
                 price += o.item / FROM_L3  # which goes on beside sums, but not beside a copy
+            if o.buffer in found.constants and covering(size_of(lane), lanes) <= GROWTH:
+                price = 0.0  # it is copied once, before all calls
             if needed or elements * price < worse * found.work / width:
                 staged.append(o)
                 copying += elements * price
@@ -257,6 +265,9 @@ def _read_along(
             large = o.elements * o.item > target.memory.l2
             if far:
                 fetched += copies * vector * o.item / (FROM_L3 if panel > limit else FROM_L2)
+            elif panel > target.memory.l1:
+                from_l3 = panel > max(target.memory.l2, MEMORY)
+                fetched += copies * vector * o.item / (FROM_L3 if from_l3 else FROM_L2)
             worse = _in_place(o, apart, terms, found, target)
             if far:
                 slow.append((worse, JUMP if large and worse > APART else 0.0))
@@ -267,7 +278,10 @@ def _read_along(
     by_rows = not staged and is_by_rows(found, along, lane, more, target)
     short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
     outer = _around(found, along, lane, lanes, more, times)
-    return _Reading(tuple(staged), copying, reads, fetched, slow, by_rows, short, outer)
+    stored_long = _is_stored_long(found, target)
+    return _Reading(
+        tuple(staged), copying, reads, fetched, slow, by_rows, short, outer, stored_long
+    )
 
 
 def _estimate(
@@ -298,8 +312,10 @@ def _estimate(
         crowded = row is not None and rows * alike(o.step(row), o.item) > WAYS / 2
         reads += copies * (2.0 if o.is_masked else 1.5 if crowded else 0.5)
     stored = found.results * found.bits // 8
-    if by_rows and stored > max(target.memory.l3, LAST_CACHE) // 2:  # what is read is driven out
-        slow += 0.4 * sums
+    if reading.stored_long and not _is_past_the_caches(found, lane, lanes, row, rows):
+        again_and_again += stored / FROM_L3  # what is there is read before it is written
+        if by_rows:  # and what is read is driven out
+            slow += 0.4 * sums
     each = max(sums, reads, reading.fetched, LATENCY) + 0.1 * reads + slow + 1.0
     each += 2.0 if reading.short else 0.0
     waste = covering(size_of(lane), lanes) * covering(_size(row), rows)
@@ -312,6 +328,20 @@ def _estimate(
         cycles + again_and_again, reading.copying, reading.outer, _size(row), rows, target.cores
     )
     return Tile(cycles, lane, lanes, row, rows, more, times, reading.staged, divided=divided)
+
+
+def _is_stored_long(found: Contraction, target: Target) -> bool:
+    """Whether it takes long to store the results: they fit no cache, and the sums are short."""
+    stored = found.results * found.bits // 8
+    return found.length <= FEW and stored * 2 >= max(target.memory.l3, LAST_CACHE)
+
+
+def _is_past_the_caches(
+    found: Contraction, lane: UOp, lanes: int, row: UOp | None, rows: int
+) -> bool:
+    """Whether a tile can be stored past the caches: in whole vectors, each where it fits."""
+    fits = size_of(lane) * found.bits % (8 * SHORTEST) == 0
+    return fits and size_of(lane) % lanes == 0 and _size(row) % rows == 0
 
 
 def finishing(found: Contraction, vectors: int, share: float) -> float:

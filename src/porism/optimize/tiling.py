@@ -12,14 +12,14 @@ from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Move, PadTo, Split, Thread, Unroll, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish, instructions, side_by_side
-from porism.optimize.flat import flat_lanes, flat_rows, is_inside
+from porism.optimize.flat import flat_lanes, flat_rows, is_inside, share_masks
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
 from porism.optimize.plan import COPIED, Plan, copied_together, size_of
 from porism.optimize.staging import Stage, load_of, loads_of, prepared
 from porism.optimize.tiles import UNEVEN, Tile, counts_on, is_by_rows, is_peeled, unevenness
 
-PARALLEL_WORK: Final = 1 << 15
+PARALLEL_WORK: Final = 1 << 17
 """Terms from which on several cores are worth their starting."""
 
 SHORT: Final = 4
@@ -213,6 +213,8 @@ def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool
         fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
         if shared:
             _copy_rows(plan, fresh[-1])
+            apart = [r for r in terms if r not in used]
+            share_masks(plan, value, dict(zip(apart, fresh, strict=False)))
         else:
             _copy_in_vectors(plan, dict(zip([*terms, *inner], fresh, strict=True)), lane, value)
         return shared

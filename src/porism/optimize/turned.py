@@ -20,6 +20,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions import Move, Split, Thread, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish
+from porism.optimize.flat import share_masks
 from porism.optimize.plan import Plan, copied_together, size_of
 from porism.optimize.staging import Stage, loads_of
 from porism.optimize.tiles import (
@@ -191,10 +192,11 @@ def _copy(plan: Plan, found: Contraction, o: Operand) -> None:
             factor = "" if window[1] == 1 else f"{window[1]}*"
             name = show(out) if show(out) in loops else f"{show(out)}_1"
             names.append(f"{show(window[0])}+{factor}{name}")
-    terms = [show(r) for r in found.terms if r not in used and r in o.ranges]
+    terms = [r for r in found.terms if r not in used and r in o.ranges]
     before = set(plan.loops())
-    plan.do(Stage(o.buffer, (*terms, *names), o.which, row=1))
-    fresh = max(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-    width = copied_together(size_of(plan.loop(fresh)))
-    plan.pad(fresh, width)
-    plan.do(Upcast(fresh, width))
+    plan.do(Stage(o.buffer, (*map(show, terms), *names), o.which, row=1))
+    fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+    width = copied_together(size_of(plan.loop(fresh[-1])))
+    plan.pad(fresh[-1], width)
+    plan.do(Upcast(fresh[-1], width))
+    share_masks(plan, o.value, dict(zip(terms, fresh, strict=False)))

@@ -33,6 +33,7 @@ OP_COSTS: Final[dict[Op, float]] = {
     ops.EXP: 8.0,
     ops.EXP2: 8.0,
     ops.EXPM1: 8.0,
+    ops.TANH: 8.0,
     ops.LOG2: 8.0,
     ops.SIN: 12.0,
     ops.POW: 24.0,

@@ -94,9 +94,11 @@ class _Listing:
             elif node.op is ops.DEFINE_LOCAL:
                 self.named[node] = self._new("local")
         if isinstance(kernel.arg, tuple) and kernel.arg[:1] == (PREFETCH,):
-            for number, elements in kernel.arg[1:]:
+            for number, elements, axes in kernel.arg[1:]:
                 name = self.names.get(number, f"p{number}")
-                self._say(0, f"# {PREFETCH} {name}, {elements} elements ahead")
+                where = " and ".join("r" + "_".join(map(str, axis)) for axis in axes)
+                where = f", in {where}" if where else ""
+                self._say(0, f"# {PREFETCH} {name}, {elements} elements ahead{where}")
         for effect in kernel.src:
             self._block([effect], None, frozenset(), 0)
         return self.lines

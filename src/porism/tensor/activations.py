@@ -97,8 +97,38 @@ def erf_node(x: UOp) -> UOp:
     return choose(x.ne(x), x, size < 1.0, near, x < 0.0, -far, far)
 
 
+_GELU: Final = (
+    5.152724913415341e-10,
+    -2.5980879669873502e-08,
+    5.582993480857112e-07,
+    -6.6311390582995955e-06,
+    4.63890319224447e-05,
+    -0.00017160231072921306,
+    -4.1266950574936345e-05,
+    0.004857861436903477,
+    -0.036372896283864975,
+    0.18169833719730377,
+    -0.7978851199150085,
+    -0.6931471824645996,
+)
+"""The logarithm of what is beyond x of a normal distribution, plus x²/2, from 0 to the end; in f32.
+
+By least squares, with weights that make the largest error least: as it counts in the result, and at
+least 2^-13 as much as at 0, so that what is small is right too.
+"""
+
+_GELU_END: Final = 10.0
+"""From here on what is beyond is nothing."""
+
+
 def _gelu(x: UOp) -> UOp:
-    return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
+    """x times what is below x of a normal distribution: x⁺ - |x|·(what is beyond |x|)."""
+    if x.dtype.bits > 32:
+        return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
+    size = magnitude(x)
+    size = (size < _GELU_END).where(size, x.lift(_GELU_END))
+    beyond = exp_node(ops.MULACC(size * -0.5, size, polynomial(size, _GELU)))
+    return ops.MULACC(-size, beyond, (x < 0.0).where(x.lift(0.0), x))
 
 
 def _gelu_tanh(x: UOp) -> UOp:

@@ -1,10 +1,11 @@
 """Scan: all prefixes of an axis reduced, without doing the work of each anew.
 
-The axis is cut into blocks. In a block each element reduces those before it (a triangular mask);
-the blocks' totals are scanned in the same way, and what came before a block is combined with it.
+The axis is cut into blocks. The blocks' totals are scanned in the same way, which gives what came
+before each block; with it each element of a block reduces those before it (a triangular mask).
 
 For n elements and blocks of b this takes n·b + n + (n/b)·b + … = O(n·b) operations and
-log(n)/log(b) levels, each of which writes its block prefixes and totals to memory.
+log(n)/log(b) levels. Each reads its elements twice, and writes the totals and the prefixes once;
+where the last block is not full, the prefixes inside of blocks are written and read as well.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from porism.tensor import primitive
 from porism.tensor.padding import filled, filled_end
 from porism.tensor.primitive import Dim
 
-BLOCK: Final = 32
+BLOCK: Final = 8
 """Elements of a block: few enough that the masked work in it is hidden by reading memory."""
 
+TOTALS: Final = 32
+"""Totals of a block of them: there are fewer to read, and fewer levels are left to do. Also the
+elements of a block where the last one is not full."""
 
-def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
+
+def scan_last(x: UOp, op: Op, place: int | None = None, block: int = BLOCK) -> UOp:
     """The reductions of the first 1, 2, … n elements along the last axis, whose size is known.
 
     What is kept on the way has that axis at `place`, where it is in memory; if not given, last.
@@ -34,17 +39,24 @@ def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
     size = dims[-1].arg
     if op is ops.ADD and _is_constant(x):
         return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
-    if size <= 2 * BLOCK:
+    if size <= TOTALS or (size <= 2 * TOTALS and size % block):
         return _prefixes(x, op)
-    blocks = -(-size // BLOCK)
-    inside = _prefixes(_in_blocks(x, op, blocks), op)
-    inside = _kept(inside, place, 2)
-    last = primitive.shrink(inside, [*[(0, d) for d in shape(inside)[:-1]], (BLOCK - 1, BLOCK)])
-    totals = primitive.reshape(last, [*dims[:-1], blocks])
-    before = _shifted(_kept(scan_last(totals, op, place), place, 1), op)
+    block = TOTALS if size % block else block
+    blocks = -(-size // block)
+    cut = _in_blocks(x if _is_stored(x) else _kept(x, place, 1), op, blocks, block)
+    inside = _prefixes(cut, op)
+    if size % block:
+        inside = _kept(inside, place, 2)
+        last = primitive.shrink(inside, [*[(0, d) for d in shape(cut)[:-1]], (block - 1, block)])
+        totals = primitive.reshape(last, [*dims[:-1], blocks])
+    else:
+        total = primitive.reshape(primitive.reduce(cut, op, (len(dims),)), [*dims[:-1], blocks])
+        totals = _kept(total, place, 1)
+    scanned = scan_last(totals, op, place, TOTALS)
+    before = _shifted(_kept(scanned, place, 1), op)
     before = primitive.reshape(before, [*dims[:-1], blocks, 1])
-    combined = op(primitive.expand(before, shape(inside)), inside)
-    flat = primitive.reshape(combined, [*dims[:-1], blocks * BLOCK])
+    combined = op(primitive.expand(before, shape(cut)), inside)
+    flat = primitive.reshape(combined, [*dims[:-1], blocks * block])
     return primitive.shrink(flat, [(0, d) for d in dims])
 
 
@@ -62,6 +74,13 @@ def _is_constant(x: UOp) -> bool:
     while x.op in (ops.RESHAPE, ops.PERMUTE, ops.EXPAND):
         x = x.src[0]
     return x.op is ops.CONST
+
+
+def _is_stored(x: UOp) -> bool:
+    """Whether the elements are in memory, or will be: it takes nothing to read them twice."""
+    while x.op in (ops.RESHAPE, ops.PERMUTE, ops.EXPAND, ops.CAST):
+        x = x.src[0]
+    return x.op in (ops.BUFFER, ops.CONTIGUOUS)
 
 
 def _start(x: UOp, op: Op) -> UOp:
@@ -82,10 +101,10 @@ def _prefixes(x: UOp, op: Op) -> UOp:
     return primitive.reshape(primitive.reduce(masked, op, (rank - 1,)), dims)
 
 
-def _in_blocks(x: UOp, op: Op, blocks: int) -> UOp:
+def _in_blocks(x: UOp, op: Op, blocks: int, block: int) -> UOp:
     *others, _ = shape(x)
-    whole = filled_end(x, len(others), blocks * BLOCK, _start(x, op).arg)
-    return primitive.reshape(whole, [*others, blocks, BLOCK])
+    whole = filled_end(x, len(others), blocks * block, _start(x, op).arg)
+    return primitive.reshape(whole, [*others, blocks, block])
 
 
 def _shifted(x: UOp, op: Op) -> UOp:

@@ -10,6 +10,7 @@ of before. Sums that are kept and not used are computed all the same: that is no
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,14 +60,15 @@ def _compared(before: UOp, after: UOp, kept: _Kept) -> Iterator[Compared]:
     (again,) = [a for a in accesses(after) if a.node is kept.read]
     answer = decide(_leads_there(kept)) if kept.each_once else Answer(How.OPEN, UNSURE)
     yield Compared(again, None, answer)
-    yield from paired(old, [a for a in new if a not in behind], Guess({}), before, after)
-    written = set()
-    for found in paired(old, behind, Guess(dict(kept.meaning)), before, after):
-        written |= {found.before} if found.before is not None and found.after.store else set()
+    still = set(toposort(after))
+    done = {a for a in old if a.node in still}
+    tile = paired(old, [a for a in new if a not in behind], Guess({}), before, after)
+    rest = paired(old, behind, Guess(dict(kept.meaning)), before, after)
+    for found in itertools.chain(tile, rest):
+        done |= {found.before} if found.before is not None else set()
         yield found
-    for access in (a for a in old if a.store):
-        if access not in written and access.node not in toposort(after):
-            yield Compared(access, access, Answer(None, "the store is gone"))
+    for access in (a for a in old if a not in done):
+        yield Compared(access, access, Answer(None, "the access is gone"))
 
 
 def _kept(before: UOp, after: UOp) -> _Kept | None:

@@ -184,8 +184,11 @@ class _Checking:
             return found.after, found.answer
         point = found.answer.point or {}
         what = "writes" if found.after.store else "reads"
-        if found.before is found.after:
-            why = f"the store {found.after.text} is not done any more"
+        if found.why:
+            why = found.why
+        elif found.before is found.after:
+            kind = "store" if found.after.store else "read"
+            why = f"the {kind} {found.after.text} is not done any more"
         elif found.before is None:
             why = f"nothing like {found.after.text} was there before"
         else:

@@ -11,6 +11,7 @@ from the names that its parts have, and from sizes:
     r0 -> r0 + 2                shortened
     r0 -> r0, where r0 < 10     lengthened
     r0 -> min(r0_0 * 8, 5) + r0_1, where that is at least r0_0 * 8     split, the last part early
+    r0 -> r0_0 in one loop, r0_1 + 8 in another     cut in two pieces
 
 A wrong guess cannot make a wrong stage look right: each is a one-to-one map between iterations, and
 accesses are compared under it. Where several guesses are possible, many are tried, those first that
@@ -92,6 +93,28 @@ def guesses(before: UOp, after: UOp) -> Iterator[Guess]:
             {r: part.once for r, part in chosen if part.once is not None},
             tuple(c for _, part in chosen for c in part.cut),
         )
+
+
+def pieces(before: UOp, after: UOp) -> list[Guess]:
+    """What a range is in each of the loops that go through it, if these are one after the other.
+
+    The last iterations are those of a loop of their own: there are two guesses, or none.
+    """
+    old, new = ranges_in(before), ranges_in(after)
+    gone = [r for r in old if r not in set(new)]
+    if len(gone) != 1 or _size(gone[0]) is None:
+        return []
+    (r,) = gone
+    axis = r.arg[0]
+    parts = [n for n in new if n not in set(old) and n.arg[0][: len(axis)] == axis]
+    *first, last = sorted(parts, key=lambda n: n.arg[0]) or [r]
+    if not first or any(_size(n) is None for n in parts):
+        return []
+    renamed = _renamed(before, after)
+    for value, count in _sums(axis, first):
+        if count + (_size(last) or 0) == _size(r):
+            return [Guess({r: value} | renamed), Guess({r: _raw(ops.ADD, last, count)} | renamed)]
+    return []
 
 
 def _likeliest_first(options: Sequence[Sequence[_Option]]) -> Iterator[tuple[_Option, ...]]:

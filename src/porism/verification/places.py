@@ -99,7 +99,7 @@ def writes(kernel: UOp) -> Iterator[Placed]:
             if a.node is b.node and a is not b:
                 continue  # lanes of one store; the index is compared for all of them
             stores = stored[a.node], stored[b.node]
-            inside = [around[s] | ends.get(s, frozenset()) for s in stores]
+            inside = [around[s] | frozenset(ends.get(s, ())) for s in stores]
             both = inside[0] & inside[1]
             loops = [r for r in both if r.op is ops.RANGE and r.arg[1] in BLOCKS | THREADS]
             if kind == ops.PARAM.name:

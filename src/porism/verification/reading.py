@@ -135,7 +135,7 @@ class Reading:
             return self._needed_of_access(node, lane)
         if node.op in (ops.CONST, ops.VCONST, ops.INVALID):
             return []
-        found = _lane_of(node, lane)
+        found = lane_of(node, lane)
         if found is not None:
             return [found]
         if node.op.elementwise or node.op is ops.CAST:
@@ -167,7 +167,7 @@ class Reading:
             return self.world.constant(scalar(node.dtype), 0)
         if node.op in (ops.INDEX, ops.LOAD):
             return self._element(node, lane)
-        found = _lane_of(node, lane)
+        found = lane_of(node, lane)
         if found is not None:
             return self._values[found]
         operands = [self._values[s, lane if s.dtype.count > 1 else 0] for s in node.src]
@@ -213,7 +213,7 @@ class Reading:
     def _passed(self, node: UOp, lane: int) -> list[Lane]:
         if node in self.meaning or not node.dtype.is_integer or node.op in (ops.INDEX, ops.LOAD):
             return []
-        found = _lane_of(node, lane)
+        found = lane_of(node, lane)
         if found is not None:
             return [found]
         if node.op.elementwise or node.op is ops.CAST:
@@ -259,7 +259,7 @@ class Reading:
         return self.world.apply(ops.ADD, index, value, self.world.constant(index, number))
 
 
-def _lane_of(node: UOp, lane: int) -> Lane | None:
+def lane_of(node: UOp, lane: int) -> Lane | None:
     """The lane of another node that a lane of this one is, if it is just that."""
     match node.op:
         case ops.VECTORIZE:

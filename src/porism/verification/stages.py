@@ -2,13 +2,14 @@
 
 Which access has become which is not known. So all are tried out at some points: what agrees there
 is taken for a pair, and then the pair is decided. An access after a stage that agrees with none
-before it is a fault of the stage.
+before it is a fault of the stage, and so is one before it that agrees with none after. Nor may an
+element be computed from others than before, though these are read as well.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,9 +23,10 @@ from porism.ir.semantics import Array
 from porism.ir.walk import toposort
 from porism.verification.accesses import Access, accesses, idle_lanes
 from porism.verification.claims import Answer, Claim, decide, symbols_of
-from porism.verification.loops import Guess, guesses, ranges_in
+from porism.verification.loops import Guess, guesses, pieces, ranges_in
+from porism.verification.origins import Origins, Taken, made_of, origins
 from porism.verification.points import Points
-from porism.verification.reading import Reading, Unknown, Value, World
+from porism.verification.reading import Buffer, Reading, Unknown, Value, World
 from porism.verification.report import How
 
 PROBES: Final = 256
@@ -59,6 +61,8 @@ class Compared:
     """What the ranges of before are, in those of after."""
     inside: Sequence[UOp] = ()
     """What holds in the iterations that there were before."""
+    why: str = ""
+    """What is wrong, if it is not the place of the access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +97,46 @@ def compared(before: UOp, after: UOp, *, needs: bool) -> Iterator[Compared]:
     for access in (a for a in fresh if a.node in spread):
         yield Compared(access, None, Answer(How.OPEN, FRAGMENTS))
     fresh = [a for a in fresh if a.node not in spread]
-    if not fresh and all(a in still for a in old if a.store):
+    then, now = origins(before), origins(after)
+    if not fresh and all(a in still for a in old) and then == now:
         return
-    best: _Pairing | None = None
-    for guess in guesses(before, after):
-        pairing = _Pairing(old, new, guess, before, after)
-        pairing.find(fresh)
-        if best is None or pairing.missed < best.missed:
-            best = pairing
-        if not pairing.missed:
-            break
-    assert best is not None, "there is at least one guess"
+    pairings = _pairings(old, new, fresh, before, after)
     through = {a.node for a in new if a.copied is not None}
-    for access, copies in best.pairs:
-        found = best.decided(access, copies)
+    unsure = {a.buffer for a in new if a.node in spread}
+    for number, access in enumerate(fresh):
+        own = next((p for p in pairings if not p.foreign & access.ranges()), pairings[0])
+        found = own.decided(*own.pairs[number])
         # New memory has no before. What fills it is compared where it is read.
         if found.answer.detail != NEW and (
             found.answer.detail != OWN or access.node not in through
         ):
             yield found
-    yield from best.lost_stores()
+            if found.answer.how is How.OPEN:
+                unsure.add(access.buffer)
+    for pairing in pairings:
+        yield from pairing.lost_stores()
+        yield from pairing.cut_off()
+        yield from pairing.lost_reads(unsure)
+        yield from pairing.misplaced(then, now, unsure)
+
+
+def _pairings(
+    old: Sequence[Access], new: Sequence[Access], fresh: Sequence[Access], before: UOp, after: UOp
+) -> list[_Pairing]:
+    """What new accesses may have been, by the best guess; by two, if a range is in two pieces."""
+    best: list[_Pairing] = []
+    fewest = len(fresh) + 1
+    for several in itertools.chain(([g] for g in guesses(before, after)), [pieces(before, after)]):
+        pairings = [_Pairing(old, new, guess, before, after) for guess in several]
+        for pairing in pairings:
+            pairing.find(fresh)
+        missed = sum(min((p.missed[k] for p in pairings), default=True) for k in range(len(fresh)))
+        if pairings and missed < fewest:
+            best, fewest = pairings, missed
+        if not fewest:
+            break
+    assert best, "there is at least one guess"
+    return best
 
 
 def paired(
@@ -190,8 +214,10 @@ class _Pairing:
             self.now.value(node)
         self.readings: dict[Any, Reading] = {}
         self.table: dict[tuple[Any, bool], dict[bytes, list[_Copy]]] = {}
+        self.copies: dict[Access, list[Taken]] = {}
         self.pairs: list[tuple[Access, list[_Copy]]] = []
-        self.missed = 0
+        self.missed: list[bool] = []
+        """Of the new accesses: whether there was something like it, and not it."""
 
     def find(self, fresh: Sequence[Access]) -> None:
         """Pair new accesses with old ones."""
@@ -201,13 +227,14 @@ class _Pairing:
                 taken = self._taken(access, copy.meaning(self.guess), then=True)
                 if taken is not None:
                     row.setdefault(taken, []).append(copy)
+                    self.copies.setdefault(access, []).append((dict(copy.fixed), taken))
         for access in fresh:
             known = self.table.get((access.buffer, access.store))
             taken = self._taken(access, {}, then=False)
             copies = [] if taken is None or known is None else known.get(taken, [])
             self.pairs.append((access, copies))
             # Memory that is new here has no accesses of before, whatever the guess is.
-            self.missed += not copies and taken is not None and known is not None
+            self.missed.append(not copies and taken is not None and known is not None)
 
     def _copies(self, access: Access) -> Iterator[_Copy]:
         own = {r for root in access.roots() for r in root.ranges}
@@ -297,11 +324,90 @@ class _Pairing:
                 access = copies[0].access
                 if taken not in written and taken != nowhere and access not in still:
                     yield Compared(access, access, Answer(None, "the store is gone"))
-        for access in self.old:
-            for cut in self.guess.cut if access.store else ():
+
+    def cut_off(self) -> Iterator[Compared]:
+        """Accesses of before in iterations that there are no more: they must not matter."""
+        for access in self.old if not self.threads else ():
+            for cut in self.guess.cut:
                 claim = _only_within(access, *cut)
                 if claim is not None:
                     yield Compared(access, access, decide(claim))
+
+    def lost_reads(self, unsure: Collection[Buffer]) -> Iterator[Compared]:
+        """Reads of before that are not done any more, in iterations in which they mattered.
+
+        An access that stands where another belongs is found by the other, which is gone.
+        """
+        if self.threads:
+            return
+        still = set(self.new)
+        seen = {a.copied.read.node for a in self.new if a.copied is not None}
+        known = {a.buffer for a in self.old}
+        obscure = any(not a.store and a.buffer not in known and a.node not in seen for a in still)
+        for (buffer, store), row in self.table.items():
+            if store or buffer in unsure:
+                continue
+            gone = [
+                (taken, copies[0].access)
+                for taken, copies in row.items()
+                if not any(copy.access in still and not copy.fixed for copy in copies)
+            ]
+            if not gone:
+                continue
+            reads = [a for a in self.new if a.buffer == buffer and not a.store]
+            if not reads and buffer[0] != ops.PARAM.name:
+                continue  # memory that is another one now
+            done = {self._taken(a, {}, then=False) for a in reads}
+            if None in done:
+                continue
+            for taken, access in gone:
+                if access.copied is not None and obscure:
+                    continue  # it may be read there
+                if taken not in done and not _covered(taken, done):
+                    yield Compared(access, access, Answer(None, "the read is gone"))
+
+    def misplaced(self, then: Origins, now: Origins, unsure: set[Buffer]) -> Iterator[Compared]:
+        """Stored elements that are made of others than before, where that can be told."""
+        if self.threads:
+            return
+        here: dict[Access, list[Taken]] = {}
+        for access in self.new:
+            taken = self._taken(access, {}, then=False)
+            if taken is not None and not self.foreign & access.ranges():
+                here[access] = [({}, taken)]
+        both = {a.buffer for a in self.old} & {a.buffer for a in self.new}
+        before = made_of(self.old, then, self.copies, both)
+        after = made_of(self.new, now, here, both)
+        nowhere = np.full(self.points.count, NOWHERE, np.int64).tobytes()
+        for place, was in before.items():
+            made = after.get(place)
+            if was is None or made is None or place[1] == nowhere:
+                continue
+            other = {
+                buffer for buffer, taken in made if taken not in self.table.get((buffer, False), ())
+            }
+            for read in [*was, *made]:
+                gone = read in was
+                if (gone and read in made) or read[0] in unsure | other or read[1] == nowhere:
+                    continue
+                store, access, always = was[read] if gone else made[read]
+                if gone and not always:
+                    continue
+                how = "not computed any more" if gone else "computed, and was not,"
+                why = f"{store.text} is {how} from {access.text}"
+                yield Compared(store, None, Answer(None, "made of other elements"), why=why)
+
+
+def _covered(taken: bytes, done: Iterable[bytes | None]) -> bool:
+    """Whether all that an access reads is read, here by one access and there by another."""
+    left = np.frombuffer(taken, np.int64)
+    missing = left != NOWHERE
+    for other in done:
+        assert other is not None
+        missing &= np.frombuffer(other, np.int64) != left
+        if not missing.any():
+            return True
+    return not missing.any()
 
 
 def _idle(access: Access) -> Claim:
@@ -327,19 +433,19 @@ def _specials(kernel: UOp) -> set[UOp]:
 
 
 def _only_within(access: Access, r: UOp, low: int, high: int) -> Claim | None:
-    """That a store is not done in the iterations that were cut off."""
+    """That an access does not matter in the iterations that were cut off."""
     if not any(r in root.ranges for root in access.roots()):
         return None
 
     def make(world: World) -> Value:
         reading = Reading(world)
-        happens = access.happens(reading)
-        if happens is None:
-            return world.constant(boolean, False)
+        matters = access.matters(reading)
         at = reading.value(r)
         first = world.apply(ops.GE, index, at, world.constant(index, low))
         last = world.apply(ops.LT, index, at, world.constant(index, high))
-        idle = world.apply(ops.NOT, boolean, happens)
-        return reading.any(idle, reading.all(first, last))
+        within = reading.all(first, last)
+        if matters is None:
+            return within
+        return reading.any(world.apply(ops.NOT, boolean, matters), within)
 
     return Claim(make, tuple(symbols_of([*access.roots(), r])), access.size)

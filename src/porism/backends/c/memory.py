@@ -46,8 +46,8 @@ class Memory(Writer):
         is_truth = node.dtype.element is boolean
         if count > 1:
             self.masks[node] = 8
-        if self.fetched:
-            self._fetch(place, node.dtype)
+        if node in self.fetched:
+            self._fetch(place, node.dtype, self.fetched[node])
         if not is_truth and self._is_register(node, place):
             self.values[node] = self.element(place)
             self.registers.add(node)
@@ -69,14 +69,12 @@ class Memory(Writer):
             read = f"{self.atom(gate)} ? {read} : {otherwise}"
         self.define(node, read)
 
-    def _fetch(self, place: Place, dtype: DType) -> None:
+    def _fetch(self, place: Place, dtype: DType, ahead: int) -> None:
         """What is some elements ahead, a line of the cache at a time; it need not be in memory."""
-        base = place.base
-        ahead = self.fetched.get(base.arg) if base.op is ops.PARAM else None
-        if ahead is None or place.index.dtype.count > 1 or base.dtype.element.count > 1:
+        if place.index.dtype.count > 1 or place.base.dtype.element.count > 1:
             return
         for first in range(0, dtype.count, max(LINE // max(dtype.element.bits // 8, 1), 1)):
-            self.do(f"__builtin_prefetch(&{self.element(place, str(ahead + first))});")
+            self.do(f"__builtin_prefetch(&{self.element(place, str(ahead + first))}, 0, 2);")
 
     def _is_register(self, node: UOp, place: Place) -> bool:
         """Whether a load of a whole register can stand where its value is used."""

@@ -29,7 +29,8 @@ _SIGNS: Final = {
 
 _FUNCTIONS: Final = {
     ops.SQRT: "sqrt", ops.TRUNC: "trunc", ops.FLOOR: "floor", ops.CEIL: "ceil", ops.ROUND: "rint",
-    ops.EXP: "exp", ops.EXP2: "exp2", ops.EXPM1: "expm1", ops.LOG2: "log2", ops.SIN: "sin",
+    ops.EXP: "exp", ops.EXP2: "exp2", ops.EXPM1: "expm1", ops.TANH: "tanh", ops.LOG2: "log2",
+    ops.SIN: "sin",
 }  # fmt: skip
 """The ops that are functions of C's library; for f32 with an f at the end."""
 

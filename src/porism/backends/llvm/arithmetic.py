@@ -66,7 +66,7 @@ def _compare(word: str, floating: str) -> Arithmetic:
     return write
 
 
-def _intrinsic(floating: str, signed: str = "", unsigned: str = "") -> Arithmetic:
+def _intrinsic(floating: str, signed: str = "", unsigned: str = "", flags: str = "") -> Arithmetic:
     def write(r: Renderer, node: UOp, lane: DType) -> str:
         if not lane.is_float and not signed:
             return r.value(node.src[0])  # a whole number already
@@ -75,9 +75,14 @@ def _intrinsic(floating: str, signed: str = "", unsigned: str = "") -> Arithmeti
             return r.emit(f"{'or' if signed == 'smax' else 'and'} {r.typed(a)}, {r.value(b)}")
         name = floating if lane.is_float else signed if lane.kind is Kind.SIGNED else unsigned
         kind = type_of(node.dtype)
-        return r.call(f"llvm.{name}.{mangled(kind)}", kind, *map(r.typed, node.src))
+        said = flags if lane.is_float else ""
+        return r.call(f"llvm.{name}.{mangled(kind)}", kind, *map(r.typed, node.src), flags=said)
 
     return write
+
+
+ANY_ZERO: Final = "nsz "
+"""Of two zeros of different sign either may come; to look for that takes twice as long."""
 
 
 def _negative(r: Renderer, node: UOp, lane: DType) -> str:
@@ -165,8 +170,8 @@ ARITHMETIC: Final[dict[Op, Arithmetic]] = {
     ops.GE: _compare("ge", "oge"),
     ops.EQ: _compare("eq", "oeq"),
     ops.NE: _compare("ne", "une"),
-    ops.MAX: _intrinsic("maximum", "smax", "umax"),
-    ops.MIN: _intrinsic("minimum", "smin", "umin"),
+    ops.MAX: _intrinsic("maximum", "smax", "umax", ANY_ZERO),
+    ops.MIN: _intrinsic("minimum", "smin", "umin", ANY_ZERO),
     ops.SQRT: _intrinsic("sqrt"),
     ops.TRUNC: _intrinsic("trunc"),
     ops.FLOOR: _intrinsic("floor"),

@@ -6,15 +6,19 @@ and unrolling are ours already, so the usual pipeline takes ten times as long an
 Neither does its reduction of strengths, which looks for better counters of loops: addresses are a
 sum of what is known outside, a counter and a constant. It can only be switched for the whole
 process, so it is off for as long as one of our modules is compiled.
+
+LLVM works for several threads at once if each has a context and a machine of its own. llvmlite lets
+in one at a time, so its functions are called without its lock where they take long.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -26,9 +30,17 @@ LEVEL: Final = 2
 """How much LLVM tries when it chooses instructions."""
 
 
+SEATS: Final = 2
+"""Threads that LLVM works for at once."""
+
+
 @functools.cache
 def machine() -> llvm.TargetMachine:
     """The machine that this process runs on."""
+    return _machine()
+
+
+def _machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
@@ -64,14 +76,6 @@ def attributes() -> str:
     )
 
 
-def optimized(text: str) -> llvm.ModuleRef:
-    """A module, parsed, checked and optimised."""
-    module = llvm.parse_assembly(_heading() + text)
-    passes, builder = _passes()
-    passes.run(module, builder)
-    return module
-
-
 @functools.cache
 def _heading() -> str:
     """What a module says of the machine."""
@@ -79,40 +83,91 @@ def _heading() -> str:
     return f'target triple = "{found.triple}"\ntarget datalayout = "{found.target_data}"\n'
 
 
-@functools.cache
-def _passes() -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
-    builder = llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(LEVEL))
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    return passes, builder
-
-
-held_while_forking(ffi.lib._lock._lock)  # llvmlite's: what LLVM is at is finished first
-_emitting = held_while_forking(threading.Lock())
-"""Held while LLVM's settings are ours; llvmlite's is taken inside of it, so that comes first."""
-
-
-@contextmanager
-def _our_settings() -> Iterator[None]:
-    with _emitting:
-        llvm.set_option("porism", "-disable-lsr=true")
-        try:
-            yield
-        finally:
-            llvm.set_option("porism", "-disable-lsr=false")
-
-
-def object_code(text: str) -> bytes:
-    """Machine code as an object file."""
-    module = optimized(text)
-    with _our_settings():
-        return bytes(machine().emit_object(module))
+def object_code(text: str, seat: int = 0) -> bytes:
+    """Machine code as an object file; those on other seats are made at the same time."""
+    return _emitted(text, _seats[seat], is_object=True)
 
 
 def assembly(text: str) -> str:
     """Machine code as text, to be read."""
-    module = optimized(text)
-    with _our_settings():
-        return str(machine().emit_assembly(module))
+    return _emitted(text, _seats[0], is_object=False).decode()
+
+
+# -- in several threads ----------------------------------------------------------------------------
+
+
+def _unlocked(function: Any) -> Callable[..., Any]:
+    """A function of llvmlite without its lock; as it is, if there is none."""
+    found: Callable[..., Any] = getattr(function, "_cfn", function)
+    return found
+
+
+_parse: Final = _unlocked(ffi.lib.LLVMPY_ParseAssembly)
+_run: Final = _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)
+_emit: Final = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+
+
+class _Seat:
+    """What LLVM needs to work for a thread."""
+
+    def __init__(self) -> None:
+        self.lock = held_while_forking(threading.Lock())
+
+    @functools.cached_property
+    def machine(self) -> llvm.TargetMachine:
+        return _machine()
+
+    @functools.cached_property
+    def passes(self) -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
+        options = llvm.create_pipeline_tuning_options(LEVEL)
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        return passes, llvm.create_pass_builder(self.machine, options)
+
+
+# A fork takes the last lock first: what LLVM is at is finished, then nobody is inside llvmlite.
+held_while_forking(ffi.lib._lock._lock)
+_switching = held_while_forking(threading.Lock())
+_seats: Final = tuple(_Seat() for _ in range(SEATS))
+_with_our_settings: set[_Seat] = set()
+
+
+@contextmanager
+def _our_settings(seat: _Seat) -> Iterator[None]:
+    try:
+        _switch(seat, ours=True)
+        yield
+    finally:
+        _switch(seat, ours=False)
+
+
+def _switch(seat: _Seat, *, ours: bool) -> None:
+    """Our settings are those of LLVM as long as one seat has them."""
+    with _switching:
+        before = bool(_with_our_settings)
+        (_with_our_settings.add if ours else _with_our_settings.discard)(seat)
+        if before != bool(_with_our_settings):
+            llvm.set_option("porism", f"-disable-lsr={'true' if ours else 'false'}")
+
+
+def _emitted(text: str, seat: _Seat, *, is_object: bool) -> bytes:
+    """A module parsed, optimised and made into machine code."""
+    with seat.lock, llvm.create_context() as context, ffi.OutputString() as error:
+        parsed = _parse(context, (_heading() + text).encode(), error)
+        with llvm.ModuleRef(parsed, context) as module:
+            if error:
+                raise RuntimeError(f"LLVM does not take this: {error}")
+            passes, builder = seat.passes
+            _run(passes, module, builder)
+            with _our_settings(seat):
+                made = _emit(seat.machine, module, int(is_object), error)
+        if not made:
+            raise RuntimeError(f"LLVM makes no machine code of this: {error}")
+        try:
+            return ctypes.string_at(
+                ffi.lib.LLVMPY_GetBufferStart(made), ffi.lib.LLVMPY_GetBufferSize(made)
+            )
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(made)

@@ -1,8 +1,8 @@
 """Library: kernels as functions that the pool can run.
 
 LLVM needs Python only to be called. So it works in a thread of its own, on some kernels while the
-next ones are still being lowered; what it makes are several object files, kept one behind the
-other with their lengths.
+next ones are still being lowered, and at last in two; what it makes are several object files, kept
+one behind the other with their lengths.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from porism.backends.function import Function, function
-from porism.backends.llvm.compile import attributes, object_code
+from porism.backends.llvm.compile import attributes
 from porism.backends.llvm.linking import Code, link_objects
+from porism.backends.llvm.lots import Lots
 from porism.backends.llvm.render import Renderer
 from porism.ir.node import UOp
 
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+LOT: Final = 300
+"""Lines of kernels that are handed to LLVM together: ten milliseconds of work or more."""
 
-LOT: Final = 1000
-"""Lines of kernels that are handed to LLVM together: some tens of milliseconds of work."""
-
-TURN: Final = 0.001
+TURN: Final = 0.0001
 """Seconds after which Python gives LLVM's thread a turn, which needs one for each call."""
 
 _LENGTH: Final = 8
@@ -44,38 +42,19 @@ def module(named: Mapping[str, Sequence[UOp]]) -> str:
     return "\n".join([*declarations, *code, attributes()]) + "\n"
 
 
-def build(named: Iterable[tuple[str, Sequence[UOp]]]) -> bytes:
-    """Linear kernels with their names as object files; the kernels may be lowered on the way."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    made: list[Future[bytes]] = []
+def build(named: Iterable[tuple[str, Sequence[UOp]]], amount: int) -> bytes:
+    """So many linear kernels with their names as object files; they may be lowered on the way."""
     lot: dict[str, Sequence[UOp]] = {}
-    last: list[bytes] = []
-    worker = ThreadPoolExecutor(1, "porism-llvm")  # a thread starts when it has something to do
-    try:
+    with Lots() as lots:
         with _short_turns():
-            for name, lines in named:
+            for number, (name, lines) in enumerate(named, 1):
                 lot[name] = lines
-                if sum(map(len, lot.values())) >= LOT:
-                    made.append(_begun(worker, module(lot)))
+                if number < amount and sum(map(len, lot.values())) >= LOT:
+                    lots.begin(module(lot))
                     lot = {}
         if lot:
-            last.append(object_code(module(lot)))
-        return packed([*(future.result() for future in made), *last])
-    finally:
-        worker.shutdown(cancel_futures=True)
-
-
-def _begun(worker: Executor, text: str) -> Future[bytes]:
-    """The machine code of a module, when it is ready."""
-    from concurrent.futures import Future
-
-    try:
-        return worker.submit(object_code, text)
-    except RuntimeError:  # when the interpreter is about to end, it starts no threads
-        made: Future[bytes] = Future()
-        made.set_result(object_code(text))
-        return made
+            lots.add(module(lot))
+        return packed(lots.made())
 
 
 @contextmanager
@@ -100,7 +79,7 @@ def link(code: bytes, names: Sequence[str]) -> Code:
 
 def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, Function]:
     """Compile linear kernels."""
-    code = link(build(named.items()), list(named))
+    code = link(build(named.items(), len(named)), list(named))
     return {name: function(lines, code.addresses[name], code) for name, lines in named.items()}
 
 

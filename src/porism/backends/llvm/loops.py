@@ -3,12 +3,12 @@
 A counter that addresses are made of is as wide as an address. Registers that a loop changes are
 values at its head: what was there before it, or at the end of the last round.
 
-Beside a loop that keeps many sums in registers, as in
+LLVM is told how many rounds a loop has. It would take each for one of thirty, so that in
 
-    for tile: { for k: sums += …    for j: y[j] = exp(sums[j]) }
+    for tile: { for k < 1024: sums += …    for i < 6: for j < 4: y[i, j] = exp(sums[i, j]) }
 
-constants of the second inner loop are loaded in it. LLVM would compute them before the outer one,
-and the registers that they take would be missing in the first.
+the deepest loop would seem to be the one that matters, and its constants would be in the registers
+that the sums need.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 
-MANY_SUMS: Final = 12
-"""Registers that a loop changes from which on there are none for constants of others."""
+MOST_ROUNDS: Final = (1 << 31) - 1
+"""That LLVM can be told of."""
 
 
 @dataclass(slots=True)
@@ -56,8 +56,6 @@ class Loop:
     """Those that it changes: the name at its head, and what was there before."""
     known: dict[object, str] = field(default_factory=dict)
     """Parts of addresses for all that is inside."""
-    constants: dict[UOp, str] = field(default_factory=dict)
-    """Those that were loaded in it."""
 
 
 class Loops(Writer):
@@ -68,7 +66,6 @@ class Loops(Writer):
         self.addresses = Addresses(lines)
         self.registers = Registers(lines)
         self.innermost = innermost(lines)
-        self.beside = beside_many(lines, self.registers)
         self.loops: list[Loop] = []
         self.depths: dict[UOp, int] = {}
         """How many loops were open where a value was computed."""
@@ -124,7 +121,7 @@ class Loops(Writer):
         self.body[loop.place] = "\n".join(loop.outside)
         self.body[loop.head] = "\n".join([*heads, *loop.first])
         number = loop.counter.removeprefix("%r")
-        self.do(f"br i1 {more}, label %loop{number}, label %after{number}")
+        self.do(f"br i1 {more}, label %loop{number}, label %after{number}{_rounds(loop.node)}")
         self.label(f"after{number}")
         if not loop.is_certain:
             for register in self.registers.changed.get(loop.node, ()):
@@ -148,28 +145,13 @@ class Loops(Writer):
         return name
 
 
-def beside_many(lines: Sequence[UOp], registers: Registers) -> set[UOp]:
-    """The loops that share the one around them with a loop that keeps many sums."""
-    inside: dict[UOp, list[UOp]] = {}
-    full: set[UOp] = set()
-    around: list[UOp] = []
-    for node in lines:
-        if node.op is ops.RANGE:
-            if around:
-                inside.setdefault(around[-1], []).append(node)
-            around.append(node)
-            if len(registers.changed.get(node, ())) >= MANY_SUMS:
-                full |= set(around)
-        elif node.op is ops.END:
-            around.pop()
-    found: set[UOp] = set()
-    for loops in inside.values():
-        if any(r in full for r in loops):
-            left = [r for r in loops if r not in full]
-            while left:
-                found.add(r := left.pop())
-                left += inside.get(r, ())
-    return found
+def _rounds(counter: UOp) -> str:
+    """What is said of the end of a loop: how often it goes on, and how often not."""
+    size = counter.src[0]
+    if size.op is not ops.CONST or counter.arg[1] is Axis.THREAD:
+        return ""
+    more = min(max(int(size.arg) - 1, 0), MOST_ROUNDS)
+    return f', !prof !{{!"branch_weights", i32 {more}, i32 1}}'
 
 
 def innermost(lines: Sequence[UOp]) -> set[UOp]:

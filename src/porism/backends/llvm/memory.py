@@ -165,8 +165,8 @@ class Memory(Loops):
                 f"select i1 {self.value(gate)}, ptr {self.value(place)}, ptr {self.dummy(kind)}"
             )
             value = self.emit(f"load {kind}, ptr {safe}, align {align}")
-        if self.fetched and not scattered:
-            self._fetch(place, node.dtype)
+        if node in self.fetched and not scattered:
+            self._fetch(place, node.dtype, self.fetched[node])
         value = self._as_value(value, node.dtype)
         if gate is not None and other is not None and gate.dtype.count == 1 and not scattered:
             both = type_of(node.dtype)
@@ -175,16 +175,12 @@ class Memory(Loops):
             )
         self.values[node] = value
 
-    def _fetch(self, place: UOp, dtype: DType) -> None:
+    def _fetch(self, place: UOp, dtype: DType, ahead: int) -> None:
         """What is some elements ahead, a line of the cache at a time; it need not be in memory."""
-        base = _base(place)
-        ahead = self.fetched.get(base.arg) if base.op is ops.PARAM else None
-        if ahead is None:
-            return
         lane, size = memory_type(dtype.element), max(dtype.element.bits // 8, 1)
         for first in range(0, dtype.count, max(LINE // size, 1)):
             there = f"getelementptr {lane}, ptr {self.value(place)}, i64 {ahead + first}"
-            kinds = ("i32 0", "i32 3", "i32 1")  # to read, near, data
+            kinds = ("i32 0", "i32 2", "i32 1")  # to read, into the second cache, data
             self.call("llvm.prefetch.p0", "void", f"ptr {self.emit(there)}", *kinds)
 
     def _masked_load(self, node: UOp, place: UOp, gate: UOp, other: UOp | None) -> str:
@@ -243,10 +239,8 @@ class Memory(Loops):
         if _index(place).dtype.count > 1:
             self._scatter(node, data, gate)
         elif gate is not None and gate.dtype.count > 1:
-            self.call(
-                f"llvm.masked.store.{mangled(kind)}.p0", "void", f"{kind} {data}",
-                f"ptr align {align} {self.value(place)}", self.typed(gate),
-            )  # fmt: skip
+            if node.arg != STREAM or not self._stream_whole(node, data, gate):
+                self._masked_store(node, data, gate)
         else:
             where = self.value(place)
             if gate is not None:
@@ -254,6 +248,14 @@ class Memory(Loops):
                 where = self.emit(f"select i1 {self.value(gate)}, ptr {where}, ptr {dummy}")
             if node.arg != STREAM or gate is not None or not self._stream(node, data):
                 self.do(f"store {kind} {data}, ptr {where}, align {align}")
+
+    def _masked_store(self, node: UOp, data: str, gate: UOp) -> None:
+        place, value = node.src
+        kind, align = memory_type(value.dtype), alignment(value.dtype)
+        self.call(
+            f"llvm.masked.store.{mangled(kind)}.p0", "void", f"{kind} {data}",
+            f"ptr align {align} {self.value(place)}", self.typed(gate),
+        )  # fmt: skip
 
     def _scatter(self, node: UOp, data: str, gate: UOp | None) -> None:
         """Stores of lanes, not too many at once: some processors are slow at that."""
@@ -276,16 +278,38 @@ class Memory(Loops):
                 f"<{part} x i1> {kept}",
             )  # fmt: skip
 
+    def _stream_whole(self, node: UOp, data: str, gate: UOp) -> bool:
+        """A store past the caches where all lanes are stored; where not, as usual."""
+        if not self._streamed_lanes(node):
+            return False
+        mask = self.typed(gate)
+        whole = self.call(f"llvm.vector.reduce.and.v{gate.dtype.count}i1", "i1", mask)
+        name = self.fresh().removeprefix("%")
+        self.do(f"br i1 {whole}, label %{name}.whole, label %{name}.part")
+        self.label(f"{name}.whole")
+        self._stream(node, data)
+        self.do(f"br label %{name}.stored")
+        self.label(f"{name}.part")
+        self._masked_store(node, data, gate)
+        self.do(f"br label %{name}.stored")
+        self.label(f"{name}.stored")
+        return True
+
+    def _streamed_lanes(self, node: UOp) -> int:
+        """How many lanes are stored past the caches at once; 0 if that cannot be."""
+        place, value = node.src
+        if place.src[0].op is not ops.PARAM:
+            return 0
+        lanes = math.gcd(*place.src[1].residue, value.dtype.count)
+        return lanes if lanes * max(value.dtype.element.bits // 8, 1) >= SHORTEST else 0
+
     def _stream(self, node: UOp, data: str) -> bool:
         """A store past the caches, in parts where it is not at a multiple of its size."""
         place, value = node.src
-        base, at = place.src[0], place.src[1]
-        if base.op is not ops.PARAM:
+        base, lanes = place.src[0], self._streamed_lanes(node)
+        if not lanes:
             return False
         width, size = value.dtype.count, max(value.dtype.element.bits // 8, 1)
-        lanes = math.gcd(*at.residue, width)
-        if lanes * size < SHORTEST:
-            return False
         lane, align = memory_type(value.dtype.element), lanes * size
         pointer = self.value(place)
         for first in range(0, width, lanes):

@@ -3,8 +3,12 @@
 The pool is code of our own, written in LLVM IR, so that starting a loop on all cores takes a
 microsecond and not a round through Python. Its threads are Python threads that stay inside one
 native call; they look for work for a while, and then sleep until there is some. A thread that comes
-too late for a loop is not waited for. A free thread takes a part of what is left, ever smaller ones
-towards the end, so that all are done at about the same time.
+too late for a loop is not waited for.
+
+Each thread has a part of the iterations that is its own: in the next loop of as many iterations it
+has the same ones, and finds in its caches what it read or wrote there. It takes half of what is
+left of its part, again and again; when nothing is left, it does the same with the parts of the
+others, so that all are done at about the same time.
 
 Whoever finds the pool busy, as a second Python thread may, runs its loop alone.
 """
@@ -22,16 +26,15 @@ from porism.backends.llvm.linking import link
 SPINS: Final = 20_000
 """How often a thread without work looks for some before it sleeps; about 50 microseconds."""
 
-PARTS: Final = 2
-"""A thread that is free takes what is left, divided by so many for each thread."""
-
 SMALLEST: Final = 8
-"""It takes no less than all iterations, divided by so many for each thread."""
+"""A thread takes no less than its part divided by this."""
 
-_EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _PARTS = 0, 64, 72, 80, 88, 96
-_NEXT, _INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 128, 192, 256, 320, 384, 392
-_MUTEX, _CONDITION, _SIZE = 448, 576, 704
+_EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _THREADS = 0, 64, 72, 80, 88, 96
+_INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 192, 256, 320, 384, 392
+_MUTEX, _CONDITION, _NEXT = 448, 576, 704
 
+_APART: Final = 64
+"""Bytes between the numbers that threads count up, each in a line of the cache."""
 
 _CLOSED: Final = 1 << 32
 """Added to the number of threads inside a loop, when no more may enter."""
@@ -57,33 +60,42 @@ define void @porism_pool_begin(ptr %pool) #0 {{
   ret void
 }}
 
-define private void @share(ptr %pool) #0 {{
+define private void @share(ptr %pool, i64 %me) #0 {{
 entry:
 {_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
-{_field("least.at", _LEAST)}{_field("parts.at", _PARTS)}{_field("next.at", _NEXT)}
+{_field("least.at", _LEAST)}{_field("threads.at", _THREADS)}{_field("nexts", _NEXT)}
   %function = load ptr, ptr %function.at
   %arguments = load ptr, ptr %arguments.at
   %count = load i64, ptr %count.at
   %least = load i64, ptr %least.at
-  %parts = load i64, ptr %parts.at
+  %threads = load i64, ptr %threads.at
+  br label %part
+part:
+  %others = phi i64 [ 0, %entry ], [ %further, %empty ]
+  %sum = add i64 %me, %others
+  %owner = urem i64 %sum, %threads
+  %line = mul i64 %owner, {_APART}
+  %next.at = getelementptr i8, ptr %nexts, i64 %line
+  %after.owner = add i64 %owner, 1
+  %scaled = mul i64 %after.owner, %count
+  %last = udiv i64 %scaled, %threads
   br label %look
 look:
   %first = load atomic i64, ptr %next.at monotonic, align 8
   br label %take
 take:
   %begin = phi i64 [ %first, %look ], [ %moved, %size ]
-  %left = sub i64 %count, %begin
+  %left = sub i64 %last, %begin
   %some = icmp sgt i64 %left, 0
-  br i1 %some, label %size, label %done
+  br i1 %some, label %size, label %empty
 size:
-  %rounded = add i64 %left, %parts
-  %fewer = sub i64 %rounded, 1
-  %part = udiv i64 %fewer, %parts
-  %enough = icmp ugt i64 %part, %least
-  %chunk = select i1 %enough, i64 %part, i64 %least
+  %rounded = add i64 %left, 1
+  %half = lshr i64 %rounded, 1
+  %enough = icmp ugt i64 %half, %least
+  %chunk = select i1 %enough, i64 %half, i64 %least
   %after = add i64 %begin, %chunk
-  %less = icmp slt i64 %after, %count
-  %end = select i1 %less, i64 %after, i64 %count
+  %less = icmp slt i64 %after, %last
+  %end = select i1 %less, i64 %after, i64 %last
   %pair = cmpxchg ptr %next.at, i64 %begin, i64 %end monotonic monotonic
   %moved = extractvalue {{ i64, i1 }} %pair, 0
   %ours = extractvalue {{ i64, i1 }} %pair, 1
@@ -91,11 +103,15 @@ size:
 work:
   call void %function(ptr %arguments, i64 %begin, i64 %end)
   br label %look
+empty:
+  %further = add i64 %others, 1
+  %more = icmp ult i64 %further, %threads
+  br i1 %more, label %part, label %done
 done:
   ret void
 }}
 
-define void @porism_pool_work(ptr %pool, i64 %spins) #0 {{
+define void @porism_pool_work(ptr %pool, i64 %me, i64 %spins) #0 {{
 entry:
 {_field("epoch.at", _EPOCH)}{_field("inside.at", _INSIDE)}{_field("sleepers.at", _SLEEPERS)}
 {_field("stop.at", _STOP)}{_field("mutex", _MUTEX)}{_field("condition", _CONDITION)}
@@ -143,7 +159,7 @@ try:
   %entered = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %entered, label %work, label %enter
 work:
-  call void @share(ptr %pool)
+  call void @share(ptr %pool, i64 %me)
   atomicrmw sub ptr %inside.at, i64 1 release
   br label %finished
 finished:
@@ -179,7 +195,7 @@ define void @porism_pool_stop(ptr %pool) #0 {{
 define void @porism_pool_run(ptr %pool, ptr %function, ptr %arguments, i64 %count) #0 {{
 entry:
 {_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
-{_field("least.at", _LEAST)}{_field("parts.at", _PARTS)}{_field("next.at", _NEXT)}
+{_field("least.at", _LEAST)}{_field("threads.at", _THREADS)}{_field("nexts", _NEXT)}
 {_field("inside.at", _INSIDE)}{_field("busy.at", _BUSY)}{_field("workers.at", _WORKERS)}
   %workers = load i64, ptr %workers.at
   %alone = icmp eq i64 %workers, 0
@@ -195,7 +211,6 @@ alone.run:
   ret void
 share.it:
   %threads = add i64 %workers, 1
-  %parts = mul i64 %threads, {PARTS}
   %most = mul i64 %threads, {SMALLEST}
   %few = udiv i64 %count, %most
   %none = icmp eq i64 %few, 0
@@ -204,15 +219,26 @@ share.it:
   store ptr %arguments, ptr %arguments.at
   store i64 %count, ptr %count.at
   store i64 %least, ptr %least.at
-  store i64 %parts, ptr %parts.at
-  store atomic i64 0, ptr %next.at monotonic, align 8
+  store i64 %threads, ptr %threads.at
+  br label %part
+part:
+  %owner = phi i64 [ 0, %share.it ], [ %following, %part ]
+  %scaled = mul i64 %owner, %count
+  %begin = udiv i64 %scaled, %threads
+  %line = mul i64 %owner, {_APART}
+  %next.at = getelementptr i8, ptr %nexts, i64 %line
+  store atomic i64 %begin, ptr %next.at monotonic, align 8
+  %following = add i64 %owner, 1
+  %others = icmp ult i64 %following, %threads
+  br i1 %others, label %part, label %start
+start:
   store atomic i64 0, ptr %inside.at release, align 8
   call void @wake(ptr %pool)
-  call void @share(ptr %pool)
+  call void @share(ptr %pool, i64 0)
   atomicrmw add ptr %inside.at, i64 {_CLOSED} acquire
   br label %join
 join:
-  %tries = phi i64 [ 0, %share.it ], [ %more, %pause ], [ %more, %yield ]
+  %tries = phi i64 [ 0, %start ], [ %more, %pause ], [ %more, %yield ]
   %inside = load atomic i64, ptr %inside.at acquire, align 8
   %left = icmp ne i64 %inside, {_CLOSED}
   br i1 %left, label %hold, label %done
@@ -258,7 +284,7 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         code = _code()
-        self.memory = ctypes.create_string_buffer(_SIZE + 64)
+        self.memory = ctypes.create_string_buffer(_NEXT + _APART * threads + 64)
         start = ctypes.addressof(self.memory)
         self.address = start + -start % 64
         self.process = os.getpid()
@@ -268,7 +294,7 @@ class Pool:
         self.threads = [
             threading.Thread(
                 target=code["porism_pool_work"],
-                args=(self.address, SPINS),
+                args=(self.address, k, SPINS),
                 name=f"porism-{k}",
                 daemon=True,
             )
@@ -312,7 +338,7 @@ def _code() -> dict[str, Any]:
     if not _loaded:
         kinds: dict[str, list[Any]] = {
             "porism_pool_begin": [ctypes.c_void_p],
-            "porism_pool_work": [ctypes.c_void_p, ctypes.c_int64],
+            "porism_pool_work": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64],
             "porism_pool_stop": [ctypes.c_void_p],
             "porism_pool_run": [ctypes.c_void_p] * 3 + [ctypes.c_int64],
             "porism_pool_all": [ctypes.c_void_p] * 2 + [ctypes.c_int64],

@@ -18,7 +18,6 @@ from porism.backends.llvm.arithmetic import ARITHMETIC
 from porism.backends.llvm.compile import machine
 from porism.backends.llvm.memory import Memory
 from porism.backends.llvm.types import conversion, literal, mangled, type_of
-from porism.backends.llvm.writing import ALIGNMENT
 from porism.base.dtypes import Kind
 from porism.base.errors import PorismError
 from porism.ir import ops
@@ -34,12 +33,13 @@ class Renderer(Memory):
         super().__init__(lines)
         self.name = name
         self.alias = alias
-        self.numbers: dict[UOp, str] = {}
-        """Constants in memory."""
         self.joined = {
             s for n in lines if n.op is not ops.GEP or len(n.arg) < 2 for s in n.src
             if s.op is ops.CAT
         }  # fmt: skip
+        self.exchanged_again = {
+            s for n in lines if _is_exchange(n) for s in n.src[0].src if _is_exchange(s)
+        }
 
     def text(self) -> str:
         """The function and the declarations that it needs."""
@@ -93,25 +93,6 @@ class Renderer(Memory):
 
     def constant(self, node: UOp) -> None:
         self.values[node] = literal(node.dtype, node.arg)
-
-    def value(self, node: UOp) -> str:
-        """What stands for a node; a constant is loaded where it must not be kept in a register."""
-        found = super().value(node)
-        if node.op not in (ops.CONST, ops.VCONST) or not self._must_be_loaded(node):
-            return found
-        known = self.loops[-1].constants
-        if node not in known:
-            kind = type_of(node.dtype)
-            memory = self.numbers.setdefault(node, f"@{self.name}.c{len(self.numbers)}")
-            self.declared[f"{memory} = private global {kind} {found}, align {ALIGNMENT}"] = None
-            known[node] = self.emit(f"load {kind}, ptr {memory}, align {ALIGNMENT}")
-        return known[node]
-
-    def _must_be_loaded(self, node: UOp) -> bool:
-        if not self.loops or self.loops[-1].node not in self.beside:
-            return False
-        is_zero = node.op is ops.CONST and node.arg == 0  # which costs no more than a register
-        return node.dtype.count > 1 and node.dtype.element.kind is not Kind.BOOL and not is_zero
 
     def parameter(self, node: UOp) -> None:
         self.values[node] = f"%p{node.arg}"
@@ -188,10 +169,20 @@ class Renderer(Memory):
             self.values[node] = self.emit(f"extractelement {self.typed(source)}, i32 {node.arg[0]}")
         elif source.op is ops.CAT and len(source.src) == 2:
             first, second = map(self.typed, source.src)
-            self.values[node] = self.shuffle(first, second, node.arg)
+            self.values[node] = self._fenced(node, self.shuffle(first, second, node.arg))
         else:
             poison = f"{type_of(source.dtype)} poison"
             self.values[node] = self.shuffle(self.typed(source), poison, node.arg)
+
+    def _fenced(self, node: UOp, value: str) -> str:
+        """Lanes that are exchanged again; LLVM is not to look at both exchanges as one.
+
+        It would look for cheaper ways in whole trees of them, which takes long and finds none.
+        """
+        kind = type_of(node.dtype)
+        if node not in self.exchanged_again or kind.split()[-1] not in ("float>", "double>"):
+            return value
+        return self.call(f"llvm.arithmetic.fence.{mangled(kind)}", kind, f"{kind} {value}")
 
     def in_parts(
         self, lane: str, width: int, part: int, write: Callable[..., str], *values: str
@@ -229,6 +220,11 @@ class Renderer(Memory):
 
     def nothing(self, node: UOp) -> None:
         self.values[node] = ""
+
+
+def _is_exchange(node: UOp) -> bool:
+    """Whether lanes of two vectors become a third."""
+    return node.op is ops.GEP and len(node.arg) > 1 and node.src[0].op is ops.CAT
 
 
 Handler = Callable[[Renderer, UOp], None]

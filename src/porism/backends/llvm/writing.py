@@ -49,11 +49,11 @@ class Writer:
     def typed(self, node: UOp) -> str:
         return f"{type_of(node.dtype)} {self.value(node)}"
 
-    def call(self, name: str, result: str, *arguments: str) -> str:
-        """A call of an intrinsic, declared once."""
+    def call(self, name: str, result: str, *arguments: str, flags: str = "") -> str:
+        """A call of an intrinsic, declared once; flags say what it need not care for."""
         types = ", ".join(_split_type(a) for a in arguments)
         self.declared[f"declare {result} @{name}({types})"] = None
-        text = f"call {result} @{name}({', '.join(arguments)})"
+        text = f"call {flags}{result} @{name}({', '.join(arguments)})"
         if result == "void":
             self.do(text)
             return ""

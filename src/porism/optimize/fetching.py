@@ -1,0 +1,163 @@
+"""Fetching: what is read of large buffers, fetched into a near cache before it is used.
+
+A buffer that the last cache does not hold comes from memory, and how fast depends on how many lines
+are on their way at a time. A processor sees by itself that they are read in order, but it does not
+look far enough ahead. So with each vector that is read, one that is read later is fetched:
+
+- of rows that are gone over several times, the next row: the first pass waits for memory, the
+  others do not use it; a pass that is soon done fetches nothing;
+- of anything else that is read in order, what is some lines further, unless it is computed with
+  for longer than that takes; fewer lines, if several rows are read in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from porism.evaluate.scope import base_of
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.expression import show
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.optimize.accesses import iterations, step
+from porism.optimize.cost import weight
+from porism.optimize.plan import Plan, size_of
+from porism.optimize.stream_actions import Prefetch
+
+AHEAD: Final = 2048
+"""Bytes from what is read to what is fetched."""
+
+LONG: Final = 4 * AHEAD
+"""Bytes that are read one after the other, at least."""
+
+MOST_ROWS: Final = 2
+"""Rows that are read side by side, at most: more of them are seen to be read in order."""
+
+SOON: Final = 4
+"""A pass over a row is soon done if it takes so many times less than another."""
+
+SLOW: Final = 20
+"""Operations on an element that take longer than to read and store it."""
+
+LINE: Final = 64
+"""Bytes that a cache fetches together."""
+
+CACHE: Final = 1 << 24
+"""Bytes of the last cache where its size is not known."""
+
+SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
+
+
+def fetch_ahead(plan: Plan) -> None:
+    """Fetch rows of buffers larger than half of the last cache, lines of those larger than it."""
+    if plan.target.block or not plan.target.vector_bits:
+        return
+    least = (plan.target.memory.l3 or CACHE) // 2
+    order = toposort(plan.kernel)
+    places = {n.src[0] for n in order if n.op is ops.STORE}
+    loads: dict[UOp, list[UOp]] = {}
+    for node in order:
+        if node.op is ops.INDEX and node not in places:
+            base = base_of(node)
+            if base.op is ops.PARAM and _bytes(base) >= least:
+                loads.setdefault(base, []).append(node)
+    for buffer, found in loads.items():
+        action = _next_row(plan, buffer, found)
+        if action is None and _bytes(buffer) >= 2 * least and not _is_slow(order, found[0]):
+            action = _next_lines(buffer, found)
+        if action is not None and action.is_legal(plan.kernel, plan.target):
+            plan.do(action)
+
+
+def _bytes(buffer: UOp) -> int:
+    return int(buffer.dtype.size) * _item(buffer)
+
+
+def _item(buffer: UOp) -> int:
+    return int(buffer.dtype.element.numpy.itemsize)
+
+
+def _next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """The next of rows that are gone over several times, if a near cache holds some of them."""
+    end = plan.kernel.src[0]
+    if end.op is not ops.END or end.src[1].arg[1] is not Axis.THREAD:
+        return None
+    outermost = end.src[1]
+    if len({frozenset(n.ranges) for n in loads}) < 2:
+        return None
+    row = iterations(r for r in loads[0].ranges if r is not outermost)
+    if not LINE <= row * _item(buffer) <= plan.target.memory.l2 // 4:
+        return None
+    if any(step(n.src[1], outermost) != row for n in loads):
+        return None
+    return Prefetch(buffer.arg, show(outermost), 1, _slow_passes(toposort(plan.kernel), loads))
+
+
+def _slow_passes(order: Sequence[UOp], loads: Sequence[UOp]) -> tuple[str, ...]:
+    """The loops in which some loads are, without those that are soon done; none if all take long.
+
+    A loop that does little asks for more than memory can give, and waits for it.
+    """
+    loops = dict.fromkeys(
+        next((r for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.REDUCE)), None) for n in loads
+    )
+    work = {r: sum(weight(n) for n in order if r in n.ranges) for r in loops if r is not None}
+    slow = [r for r, operations in work.items() if operations * SOON >= max(work.values())]
+    return tuple(map(show, slow)) if len(slow) < len(work) == len(loops) else ()
+
+
+def _is_slow(order: Sequence[UOp], load: UOp) -> bool:
+    """Whether so much is computed with an element that the next ones come meanwhile."""
+    inside = set(load.ranges)
+    values = (n for n in order if n.dtype.is_float and n.op is not ops.INDEX)
+    return sum(weight(n) for n in values if inside <= set(n.ranges)) >= SLOW
+
+
+def _next_lines(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """What is some lines further, if all is read in order."""
+    item = _item(buffer)
+    found = {_in_order(load, item) for load in loads}
+    if len(found) != 1 or (along := found.pop()) is None:
+        return None
+    axis, elements = along
+    ahead = AHEAD if axis.arg[1] is Axis.REDUCE or not _in_turn(loads) else AHEAD // 2
+    return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1))
+
+
+def _in_turn(loads: Sequence[UOp]) -> bool:
+    """Whether some of several rows is read before more of the first: more is on its way then."""
+    return any(r.arg[1] is Axis.REDUCE and size_of(r) > 1 for n in loads for r in n.ranges)
+
+
+def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
+    """The loop along which vectors are read one after the other, and its step; None if not."""
+    loops: list[tuple[int, UOp]] = []
+    beside: list[tuple[int, int]] = []
+    for r in load.ranges:
+        far = step(load.src[1], r)
+        if far is None or far < 0:
+            return None
+        if far and r.arg[1] in SIDE_BY_SIDE:
+            beside.append((far, size_of(r)))
+        elif far:
+            loops.append((far, r))
+    if not loops:
+        return None
+    loops.sort(key=lambda found: found[0])
+    first, axis = loops[0]
+    lanes = rows = 1
+    for far, size in beside:
+        if far < first:
+            lanes *= size
+        else:
+            rows *= size
+    if lanes != first or lanes * item * 2 < LINE or rows > MOST_ROWS:
+        return None
+    length = first
+    for far, r in loops:
+        if far > length:
+            break
+        length = far * size_of(r)
+    return (axis, first) if length * item >= LONG else None
