@@ -28,6 +28,8 @@ WIDTH = 4
 SECONDS = 60
 """Of the search, if not said."""
 QUICK = ("porism", "numpy")
+LIMITS_EVERY = 10
+"""Workloads, after which the limits are measured again: memory is faster now and slower then."""
 
 
 def backends_for(options: argparse.Namespace) -> list[str]:
@@ -78,11 +80,13 @@ def measure(results: Results, options: argparse.Namespace) -> None:
     chosen, workloads = backends_for(options), workloads_for(options)
     if not workloads:
         return
-    results.limits.append(cpu_limits.measure(results.threads))
     errors = Console(stderr=True)
     with Backends(chosen, results.threads, variables(options.beam)) as backends:
         results.versions.update(backends.versions)
-        for name in track(workloads, "measured", console=errors, disable=not errors.is_terminal):
+        shown = track(workloads, "measured", console=errors, disable=not errors.is_terminal)
+        for place, name in enumerate(shown):
+            if place % LIMITS_EVERY == 0:
+                results.limits.append(cpu_limits.measure(results.threads))
             results.add(name, backends.measure(name), run)
             if options.json:
                 results.write(options.json)
