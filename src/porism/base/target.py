@@ -44,6 +44,9 @@ class TensorCore:
         _need_dtypes((self.dtype_in, self.dtype_out), where)
 
 
+USUAL_LAST_CACHE: Final = 1 << 24
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Sizes in bytes; 0 where the machine has no such memory."""
@@ -63,6 +66,11 @@ class Memory:
         for name in self.__slots__:
             value = getattr(self, name)
             _need(value >= 0, f"{name} is {value}", "memory", "a size of 0 or more")
+
+    @property
+    def last_cache(self) -> int:
+        """The size of the cache in front of DRAM; a usual one where it is not known."""
+        return self.l3 or USUAL_LAST_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

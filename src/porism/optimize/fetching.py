@@ -44,9 +44,6 @@ SLOW: Final = 20
 LINE: Final = 64
 """Bytes that a cache fetches together."""
 
-CACHE: Final = 1 << 24
-"""Bytes of the last cache where its size is not known."""
-
 SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
 
 
@@ -54,7 +51,7 @@ def fetch_ahead(plan: Plan) -> None:
     """Fetch rows of buffers larger than half of the last cache, lines of those larger than it."""
     if plan.target.block or not plan.target.vector_bits:
         return
-    least = (plan.target.memory.l3 or CACHE) // 2
+    least = plan.target.memory.last_cache // 2
     order = toposort(plan.kernel)
     places = {n.src[0] for n in order if n.op is ops.STORE}
     loads: dict[UOp, list[UOp]] = {}

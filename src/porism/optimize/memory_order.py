@@ -25,9 +25,6 @@ from porism.optimize.plan import Plan, is_plain, size_of
 MUCH: Final = 64
 """Elements that are read for each that is stored, at least."""
 
-CACHE: Final = 1 << 24
-"""Bytes of the last cache where its size is not known."""
-
 
 def in_memory_order(plan: Plan) -> None:
     """The two outermost loops as one, where the second is around the first in what is read."""
@@ -38,7 +35,7 @@ def in_memory_order(plan: Plan) -> None:
     if len(loops) != 2 or loops != list(end.src[1:3]) or not all(map(is_plain, loops)):
         return
     first, second = loops
-    least = (plan.target.memory.l3 or CACHE) // 2
+    least = plan.target.memory.last_cache // 2
     sums = [n for n in inside(end) if n.op is ops.REDUCE]
     if not sums or any(iterations(n.src[1:]) < MUCH for n in sums):
         return

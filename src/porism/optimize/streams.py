@@ -86,9 +86,6 @@ DECIDED: Final = 16
 LINE: Final = 64
 """Bytes that a cache fetches together."""
 
-CACHE: Final = 1 << 24
-"""Bytes of the last cache where its size is not known."""
-
 
 def planned(kernel: UOp, target: Target) -> Plan:
     """The actions for a kernel in which no operand of a reduction is used again."""
@@ -274,7 +271,7 @@ def _is_larger_than_cache(end: UOp, target: Target) -> bool:
 
 def _is_large(buffer: UOp, target: Target) -> bool:
     """Whether little of a buffer is found in the last cache when it is read again."""
-    cache = target.memory.l3 or CACHE
+    cache = target.memory.last_cache
     return bool(buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache)
 
 

@@ -61,9 +61,6 @@ APART: Final = 5
 NEAR: Final = 4
 """A matrix of which so many fit the last cache is there from call to call."""
 
-CACHE: Final = 1 << 24
-"""Bytes of the last cache where its size is not known."""
-
 SPARE: Final = 6
 """Registers that are not for results."""
 
@@ -124,7 +121,7 @@ def _pays(found: Contraction, matrix: Operand, rows: int, target: Target) -> boo
 
 def _is_near(matrix: Operand, target: Target) -> bool:
     """Whether a matrix is in the last cache from call to call."""
-    return matrix.elements * matrix.item * NEAR <= (target.memory.l3 or CACHE)
+    return matrix.elements * matrix.item * NEAR <= target.memory.last_cache
 
 
 def _product(rows: list[UOp]) -> int:
