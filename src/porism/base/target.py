@@ -46,6 +46,9 @@ class TensorCore:
 
 USUAL_LAST_CACHE: Final = 1 << 24
 
+LINE: Final = 64
+"""Bytes that a cache fetches together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from porism.base.target import LINE
 from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -40,9 +41,6 @@ SOON: Final = 4
 
 SLOW: Final = 20
 """Operations on an element that take longer than to read and store it."""
-
-LINE: Final = 64
-"""Bytes that a cache fetches together."""
 
 SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import DType, Kind, Space, index
+from porism.base.target import LINE
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.expression import show
@@ -32,9 +33,6 @@ LEAST: Final = 1 << 12
 
 CROWDED: Final = 1.5
 """Rows in one place of a cache, so many that they are better next to each other."""
-
-LINE: Final = 64
-"""Bytes: each piece begins at a multiple."""
 
 SIDE_BY_SIDE: Final = (Axis.UNROLL, Axis.UPCAST)
 

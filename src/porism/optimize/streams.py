@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from porism.base.target import Target
+from porism.base.target import LINE, Target
 from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -82,9 +82,6 @@ SIMPLE: Final = 24
 
 DECIDED: Final = 16
 """Vectors of a loop that becomes none, so that it is known what is chosen in each; at most."""
-
-LINE: Final = 64
-"""Bytes that a cache fetches together."""
 
 
 def planned(kernel: UOp, target: Target) -> Plan:
