@@ -270,6 +270,7 @@ COMMANDS: Final = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="porism", description="The Porism tensor compiler.")
+    parser.add_argument("--version", action="version", version=f"porism {__version__}")
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         word = words.add_parser(command.name, help=command.help, description=command.help)

@@ -85,3 +85,28 @@ def test_nothing_is_computed_before_the_error() -> None:
     x = porism.ones(2, 3) / 0
     with pytest.raises(PorismError):
         x @ porism.ones(2, 3)
+
+
+ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "arange of nothing": (lambda: porism.arange(None), "stop of arange is None"),
+    "arange without end": (lambda: porism.arange(float("inf")), "stop of arange is inf"),
+    "concat of nothing": (lambda: porism.concat(None), "concat of None"),
+    "stack of a number": (lambda: porism.stack(3), "stack of 3"),
+    "var": (lambda: porism.ones(3).var(correction=None), "correction of var is None"),
+    "std": (lambda: porism.ones(3).std(correction="1"), "correction of std is '1'"),
+    "uniform": (lambda: porism.uniform((3,)), "low is (3,)"),
+    "normal": (lambda: porism.normal(0.0, None), "std is None"),
+    "batch_statistics": (
+        lambda: porism.batch_statistics(porism.ones(2, 3), None, porism.ones(3)),
+        "batch_statistics without running_mean",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", ARGUMENTS)
+def test_arguments_of_another_kind(call: str) -> None:
+    run, what = ARGUMENTS[call]
+    with refuses(ShapeError, what) as caught:
+        run()
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(__file__)

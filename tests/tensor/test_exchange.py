@@ -119,6 +119,14 @@ def test_copies() -> None:
         x[0] = 1
 
 
+def test_functions_of_numpy_take_tensors() -> None:
+    x = porism.asarray([[1.0, 2.0], [3.0, 5.0]])
+    assert np.sum(x) == 11
+    assert np.mean(x, axis=0).tolist() == [2.0, 3.5]
+    assert np.concatenate([x, x], axis=1).shape == (2, 4)
+    assert np.clip(x, a_min=x[0, 1], a_max=None).tolist() == [[2.0, 2.0], [3.0, 5.0]]
+
+
 def test_dlpack() -> None:
     x = porism.arange(6).reshape(2, 3) * 2
     np.testing.assert_array_equal(np.from_dlpack(x), [[0, 2, 4], [6, 8, 10]])

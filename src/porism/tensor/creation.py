@@ -25,7 +25,7 @@ from porism.tensor.promotion import (
     refuse,
     result_type,
 )
-from porism.tensor.shapes import as_int, as_sizes, normal_axis, plain, sizes_of, to_text
+from porism.tensor.shapes import as_int, as_number, as_sizes, normal_axis, plain, sizes_of, to_text
 from porism.tensor.shapes import refuse as refuse_shape
 from porism.tensor.tensor import Tensor, method
 
@@ -147,6 +147,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
     start, stop, step = plain(start), plain(stop), plain(step)
     if stop is None:
         start, stop = 0, start
+    for name, value in (("start", start), ("stop", stop), ("step", step)):
+        if not isinstance(value, UOp):
+            as_number(value, f"{name} of arange")
     if step == 0:
         raise refuse_shape("arange with a step of 0", "it would not end", "give another step")
     found = result_type(start, stop, step) if dtype is None else as_dtype(dtype)

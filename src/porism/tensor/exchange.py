@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -96,6 +97,25 @@ def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
         )
     values = x.numpy()
     return values if dtype is None else values.astype(dtype)
+
+
+@operator("array_function")
+def _function(
+    x: Tensor, function: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """What `numpy.sum(x)` and its like ask for: they run in NumPy, on the values."""
+    return function(*_in_numpy(args), **_in_numpy(kwargs))
+
+
+def _in_numpy(value: Any) -> Any:
+    """The same arguments, with arrays for tensors."""
+    if isinstance(value, Tensor):
+        return value.numpy()
+    if isinstance(value, dict):
+        return {key: _in_numpy(one) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_in_numpy(one) for one in value)
+    return value
 
 
 # -- DLPack ----------------------------------------------------------------------------------------

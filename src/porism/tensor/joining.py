@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from porism.ir.node import UOp
@@ -75,9 +75,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     >>> concat([[1, 2], [3]])
     Tensor((3,), int64)
     """
-    tensors = [as_tensor(x) for x in arrays]
-    if not tensors:
-        raise refuse("concat of no tensors", "there is no shape to start from", "pass at least one")
+    tensors = _several(arrays, "concat")
     if axis is None:
         tensors, axis = [flatten(x) for x in tensors], 0
     first = tensors[0].shape
@@ -86,6 +84,22 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
         _check_fits(first, other.shape, place, k)
     dtype = result_type(*tensors)
     return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
+
+
+def _several(arrays: Any, what: str) -> list[Tensor]:
+    """The tensors in a sequence, of which there is one at least."""
+    if not isinstance(arrays, Iterable):
+        raise refuse(
+            f"{what} of {arrays!r}",
+            f"it is a {type(arrays).__name__}, and a sequence of tensors is wanted",
+            "pass a list of tensors",
+        )
+    tensors = [as_tensor(x) for x in arrays]
+    if not tensors:
+        raise refuse(
+            f"{what} of no tensors", "there is no shape to start from", "pass at least one"
+        )
+    return tensors
 
 
 def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
@@ -102,9 +116,7 @@ def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
 
 def stack(arrays: Any, axis: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis."""
-    tensors = [as_tensor(x) for x in arrays]
-    if not tensors:
-        raise refuse("stack of no tensors", "there is no shape to start from", "pass at least one")
+    tensors = _several(arrays, "stack")
     place = normal_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
         if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):

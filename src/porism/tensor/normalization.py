@@ -218,7 +218,12 @@ def batch_statistics(
         ("running_var", running_var, variance_of(batch, axes, correction=1)),
     ):
         before = _parameter(old, f"{name} of batch_statistics", node, channels, [1])
-        assert before is not None
+        if before is None:
+            raise shapes.refuse(
+                f"batch_statistics without {name}",
+                "it gives the statistics after this batch from those before it",
+                "start with zeros for running_mean, and ones for running_var",
+            )
         after = before * (1 - momentum) + new * momentum
         flat = primitive.reshape(after, channels)
         results.append(Tensor(primitive.cast(flat, as_tensor(old).dtype)))

@@ -134,18 +134,20 @@ def randn(*shape: Any, dtype: Any = None) -> Tensor:
 def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
     """Uniform from low to high; high itself comes up only by rounding."""
     found = _float_type(dtype, "uniform")
+    first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
     node = _uniform(shapes.as_sizes(shape), found)
-    return Tensor(node * (high - low) + low)
+    return Tensor(node * (last - first) + first)
 
 
 def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
     """Normal, with a mean and a standard deviation."""
-    if std < 0:
+    middle = shapes.as_number(mean, "mean")
+    if shapes.as_number(std, "std") < 0:
         raise shapes.refuse(
             f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
         )
     found = _float_type(dtype, "normal")
-    return Tensor(_normal(shapes.as_sizes(shape), found) * std + mean)
+    return Tensor(_normal(shapes.as_sizes(shape), found) * std + middle)
 
 
 def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:

@@ -244,7 +244,8 @@ def var(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     node = as_floats(x)
-    result = variance_of(primitive.cast(node, wide(node.dtype)), axes, correction)
+    less = shapes.as_number(correction, "correction of var")
+    result = variance_of(primitive.cast(node, wide(node.dtype)), axes, less)
     return finish(primitive.cast(result, node.dtype), axes, keepdims)
 
 
@@ -254,7 +255,8 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     node = as_floats(x)
-    result = ops.SQRT(variance_of(primitive.cast(node, wide(node.dtype)), axes, correction))
+    less = shapes.as_number(correction, "correction of std")
+    result = ops.SQRT(variance_of(primitive.cast(node, wide(node.dtype)), axes, less))
     return finish(primitive.cast(result, node.dtype), axes, keepdims)
 
 

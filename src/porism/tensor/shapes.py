@@ -5,9 +5,12 @@ What does not fit is refused here, at the line of the user's program, and not de
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from porism.base.errors import ShapeError
 from porism.ir import expression
@@ -115,6 +118,19 @@ def as_int(value: Any, what: str) -> int:
             f"it is a {type(value).__name__}, and an int is wanted",
             "pass an int",
         ) from None
+
+
+def as_number(value: Any, what: str) -> float:
+    """A finite number of Python or NumPy."""
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        raise refuse(
+            f"{what} is {value!r}",
+            f"it is a {type(value).__name__}, and a number is wanted",
+            "pass an int or a float",
+        )
+    if not math.isfinite(value):
+        raise refuse(f"{what} is {value!r}", "a finite number is wanted", "pass another number")
+    return value  # type: ignore[return-value]
 
 
 def as_size(value: Any, what: str = "a size") -> Dim:
