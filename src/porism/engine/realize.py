@@ -13,10 +13,10 @@ from typing import Final
 
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine import memory
 from porism.engine.cached_schedules import schedule_for
+from porism.engine.general import generalized
 from porism.engine.runners import run
-from porism.engine.storage import held, hold, realized, remember
+from porism.engine.storage import held, hold, hold_number, realized, remember
 from porism.engine.verification import report_of
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -52,11 +52,7 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
 
 def _at_hand(node: UOp) -> UOp | None:
     """The BUFFER of what needs no kernel: of what is realized, and of a single number."""
-    if node.op is not ops.CONST:
-        return realized(node)
-    array, address = memory.new_array(1, node.dtype.numpy)
-    array[0] = node.arg
-    return hold(node.dtype, (), array, address)
+    return hold_number(node) if node.op is ops.CONST else realized(node)
 
 
 def request(nodes: Sequence[UOp]) -> Request:
@@ -78,8 +74,7 @@ def request(nodes: Sequence[UOp]) -> Request:
 
 def schedule_of(graph: UOp) -> Schedule:
     """The schedule of a graph; of one that was seen before under the same settings, the same."""
-    key = (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
-           settings.buffer_level, settings.buffer_ratio)  # fmt: skip
+    key = _key(graph)
     found = _schedules.get(key)
     if found is None:
         found = schedule_for(graph)
@@ -89,6 +84,11 @@ def schedule_of(graph: UOp) -> Schedule:
     if settings.verify:
         report_of(graph)
     return found
+
+
+def _key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:
+    return (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
+            settings.buffer_level, settings.buffer_ratio)  # fmt: skip
 
 
 def bound(node: UOp, variables: dict[str, int]) -> UOp:
@@ -105,7 +105,7 @@ def bound(node: UOp, variables: dict[str, int]) -> UOp:
 
 
 def _compute(missing: Sequence[UOp]) -> list[UOp]:
-    wanted = request(missing)
+    wanted = _general(request(missing))
     schedule = schedule_of(wanted.graph)
     inputs = [held(buffer) for buffer in wanted.buffers]
     outputs = run(schedule, inputs, wanted.variables)
@@ -116,6 +116,17 @@ def _compute(missing: Sequence[UOp]) -> list[UOp]:
         if not _is_number(node):
             remember(node, buffers[-1])
     return buffers
+
+
+def _general(wanted: Request) -> Request:
+    """A request that was not scheduled before, with arguments for numbers that have changed."""
+    if _key(wanted.graph) in _schedules:
+        return wanted
+    found = generalized(wanted.graph, len(wanted.buffers))
+    if found is None:
+        return wanted
+    values = [hold_number(value) for value in found.values]
+    return Request(found.graph, (*wanted.buffers, *values), {**wanted.variables, **found.places})
 
 
 def _is_number(node: UOp) -> bool:

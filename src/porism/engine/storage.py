@@ -61,6 +61,13 @@ def hold(
     return node
 
 
+def hold_number(node: UOp) -> UOp:
+    """A BUFFER node for the number of a CONST."""
+    array, address = memory.new_array(1, node.dtype.numpy)
+    array[0] = node.arg
+    return hold(node.dtype, (), array, address)
+
+
 def new_placeholder(dtype: DType, dims: tuple[UOp, ...]) -> UOp:
     """A BUFFER node without an array."""
     return buffer.new_buffer(dtype, dims, next(_numbers), PLACEHOLDER)

@@ -67,7 +67,9 @@ def has_one(kernel: UOp) -> bool:
     for node in toposort(kernel):
         if node.op is not ops.REDUCE:
             continue
-        along = [set(load.ranges) & set(node.ranges) for load in reads(node.src[0])]
+        # A number that is the same everywhere is as good as a constant.
+        loads = [load for load in reads(node.src[0]) if load.ranges]
+        along = [set(load.ranges) & set(node.ranges) for load in loads]
         for one, other in itertools.permutations(along, 2):
             if one - other and (other - one or iterations(node.src[1:]) >= LONG):
                 return True
