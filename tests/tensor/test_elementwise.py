@@ -255,6 +255,23 @@ def test_powers_of_integers() -> None:
     agree(porism.pow(base, -1), np.array([0, 0, 0, 0, -1]))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [2, 3, -1])
+def test_small_powers_are_products(dtype: type, exponent: int) -> None:
+    values = np.array([1.5, -3, 0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    power = porism.asarray(values) ** exponent
+    (kernel,) = porism.kernels(power)
+    assert "**" not in kernel.text
+    with np.errstate(divide="ignore"):
+        agree(power, values**exponent)
+
+
+def test_squares_of_integers_wrap() -> None:
+    values = np.array([3, -12, 100], np.int8)
+    agree(porism.asarray(values) ** 2, values * values)
+    agree(porism.asarray(values) ** 2.0, np.array([9, 144, 10000], np.float32))
+
+
 def test_shifts_beyond_the_width() -> None:
     x = porism.asarray(np.array([1, -1], np.int8))
     agree(x << 8, np.zeros(2, np.int8))

@@ -136,11 +136,25 @@ def _float_remainder(a: UOp, b: UOp) -> UOp:
     return turned.eq(0.0).where(with_sign(turned, b), turned)
 
 
+def _product(x: UOp, exponent: float) -> UOp | None:
+    """A power that one or two multiplications or a division give as precisely."""
+    if exponent == 2:
+        return x * x
+    if not x.dtype.is_float:
+        return None
+    if exponent == 3:
+        return widely(lambda x: x * x * x, x)
+    return x.lift(1.0) / x if exponent == -1 else None
+
+
 @operator("pow", reflected=True)
 @method
 def pow(x1: Any, x2: Any) -> Tensor:
     """x1 to the power x2; of integers exact and wrapping, a negative exponent towards zero."""
-    return Tensor(ops.POW(*_pair(x1, x2, NUMBERS, "pow")))
+    base, exponent = _pair(x1, x2, NUMBERS, "pow")
+    if isinstance(x2, (int, float)) and (product := _product(base, x2)) is not None:
+        return Tensor(product)
+    return Tensor(ops.POW(base, exponent))
 
 
 @operator("neg")
