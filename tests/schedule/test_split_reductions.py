@@ -43,9 +43,13 @@ def between(sink: UOp) -> list[list[int]]:
         ((3, 40000), (1,), [250, 3, 1]),
         ((40000, 3), (0,), [250, 1, 3]),
         ((7, 100, 1000), (1, 2), [50, 7, 1, 1]),  # enough parts of the outer axis
-        ((7, 40, 1000), (1, 2), [250, 7, 1, 1]),
+        ((7, 40, 1000), (1, 2), [40, 7, 1, 1]),
         ((1000, 5, 100), (0, 2), [250, 1, 5, 1]),
-        ((65537,), (0,), None),  # it is prime
+        ((65537,), (0,), [256, 1]),  # one is left over
+        ((1000003, 3), (0,), [250, 1, 3]),
+        ((1009, 1013), (0, 1), [252, 1, 1]),
+        ((11, 10007), (0, 1), [145, 1, 1]),  # the outer axis has too few parts
+        ((1999, 1001), (0, 1), [222, 1, 1]),  # and not of the inner axis
         ((65536, 1 << 14), (0,), [8, 1, 1 << 14]),
         ((65536, 1 << 15), (0,), None),  # there is enough to be done in parallel
     ],
@@ -65,7 +69,15 @@ def test_which_are_split(
 
 @pytest.mark.parametrize("op", [ops.ADD, ops.MUL, ops.MAX, ops.MIN])
 @pytest.mark.parametrize(
-    ("dims", "axes"), [((98304,), (0,)), ((3, 128, 256), (1, 2)), ((40000, 2), (0,))]
+    ("dims", "axes"),
+    [
+        ((98304,), (0,)),
+        ((3, 128, 256), (1, 2)),
+        ((40000, 2), (0,)),
+        ((65537,), (0,)),
+        ((2, 40009), (1,)),
+        ((3, 191, 211), (1, 2)),
+    ],
 )
 def test_the_same_integers(op: Op, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
     data = {0: np.random.default_rng(0).integers(-99, 99, dims).astype(np.int32)}
@@ -88,6 +100,23 @@ def test_floats_are_added_in_another_order() -> None:
 def test_it_takes_two_kernels() -> None:
     sink = reduced(param(f32, 1 << 26), (0,))
     assert len(rangeify(split_reductions(sink)).reasons) == 2
+
+
+def test_what_is_left_over_is_read_once_more_by_the_second() -> None:
+    sink = reduced(param(f32, 1000003) * 2.0, (0,))
+    after = split_reductions(sink)
+    parts = [n for n in toposort(after) if n.op is ops.SHRINK]
+    assert sorted(int(shape(n)[0].arg) for n in parts) == [3, 1000000]
+    assert len(rangeify(after).reasons) == 2
+
+
+def test_one_with_a_rest_above_another() -> None:
+    x = param(f32, 65537)
+    mean = primitive.expand(primitive.reduce(x, ops.ADD, (0,)), (65537,))
+    after = split_reductions(reduced(x - mean, (0,)))
+    assert len([n for n in toposort(after) if n.op is ops.CONTIGUOUS]) == 2
+    data = {0: np.ones(65537, np.float32)}
+    assert evaluate(after, data)[0] == 65537 - 65537**2
 
 
 def test_a_repeated_axis_is_not_split() -> None:

@@ -247,13 +247,14 @@ def long_reductions() -> Iterator[Example]:
     """Integers, and floats whose sums are exact in every order."""
     count = 1 << 15
     words = np.arange(3 * count, dtype=np.int32) * np.int32(7919)
-    for dims, axes in (((3 * count,), (0,)), ((3, count), (1,)), ((count, 3), (0,))):
+    shapes = ((3 * count,), (0,)), ((3, count), (1,)), ((count, 3), (0,)), ((count + 3, 2), (0,))
+    for dims, axes in shapes:
         sizes = [number(n) for n in dims]
         for dtype, data in ((i32, words), (f32, (words % 5 - 2).astype(np.float32))):
             tensor = made(ops.PARAM, *sizes, dtype=dtype, arg=30)
             for op in (ops.ADD, ops.MAX):
                 graph = made(ops.REDUCE_AXIS, tensor, arg=(op, axes))
-                yield graph, {30: data.reshape(dims)}
+                yield graph, {30: data[: math.prod(dims)].reshape(dims)}
 
 
 REDUCTION_EXAMPLES: Final[Mapping[str, Callable[[], Iterator[Example]]]] = {

@@ -8,6 +8,11 @@ elements at once as the outer part has. It is the first axis of what lies betwee
 computes a part computes it whole and writes it in one piece. An axis along which nothing changes
 is not split, since there is nothing to be read in parallel. Elements are combined in another order
 than before, which floats can tell: a sum of floats is in no promised order.
+
+Of an axis whose size has no good divisor a few elements are left over. They join in at the end:
+
+    Before   REDUCE_AXIS(x[65537], 0)
+    After    REDUCE_AXIS(CONTIGUOUS(REDUCE_AXIS(RESHAPE(x[:65536], 256, 256), 1)), 0) + x[65536:]
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import Final
 from porism.base.dtypes import Theory
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.ops import Group
+from porism.ir.ops import Group, Op
 from porism.ir.shape import Shape, shape
 from porism.rewrite.rule import RuleSet, procedure
 
@@ -29,6 +34,12 @@ LARGEST_PART: Final = 256
 SMALLEST_PART: Final = 8
 MANY_PARTS: Final = 32
 """Parts of an axis that are enough, if another axis has more of them."""
+
+LEFT_OVER: Final = 32
+"""What is left over is at most this part of an axis."""
+
+EVEN: Final = 16
+"""Elements of a long part are a multiple of this: they are read in vectors."""
 
 MOST_BETWEEN: Final = 1 << 17
 """Elements that the first reduction may leave."""
@@ -54,33 +65,70 @@ def split_reduction(node: UOp, known: dict[UOp, Varying]) -> UOp | None:
 def _split(node: UOp, changing: Varying, left: int) -> UOp | None:
     x, (op, axes) = node.src[0], node.arg
     dims = shape(x)
-    best, part = -1, 0
-    for axis in axes:  # the outer ones first: their parts lie in one piece
-        found = _part(dims[axis], left) if axis in changing and dims[axis].op is ops.CONST else 0
-        if found > part and part < MANY_PARTS:
-            best, part = axis, found
+    best, part, inner = -1, 0, 0
+    sizes = {a: int(dims[a].arg) for a in axes if a in changing and dims[a].op is ops.CONST}
+    for axis, size in sizes.items():  # the outer ones first: their parts lie in one piece
+        if part < MANY_PARTS:
+            found, each = _parts(size, left)
+            if found > part:
+                best, part, inner = axis, found, each
     if best < 0:
         return None
-    size = UOp.const(dims[best].dtype, part)
-    inner = UOp.const(dims[best].dtype, int(dims[best].arg) // part)
-    parts = ops.RESHAPE(x, *dims[:best], size, inner, *dims[best + 1 :])
+    first = _joined(_within(x, best, 0, part * inner), best, part, inner, op, axes)
+    rest = sizes[best] - part * inner
+    if rest:
+        over = _within(x, best, part * inner, sizes[best])
+        others = ops.RESHAPE(ops.REDUCE_AXIS(over, arg=(op, axes)), *shape(first))
+        first = op(first, others)
+    return ops.RESHAPE(first, *shape(node))
+
+
+def _joined(x: UOp, axis: int, part: int, inner: int, op: Op, axes: tuple[int, ...]) -> UOp:
+    """A reduction in two steps, with as many parts of an axis in between."""
+    dims = shape(x)
+    sizes = [UOp.const(dims[axis].dtype, n) for n in (part, inner)]
+    parts = ops.RESHAPE(x, *dims[:axis], *sizes, *dims[axis + 1 :])
     # the axes of the first reduction: the inner part of the split one, and all others
-    first = tuple(axis + (axis >= best) for axis in axes)
+    first = tuple(a + (a >= axis) for a in axes)
     partial = ops.REDUCE_AXIS(parts, arg=(op, first))
-    if best:
-        others = [axis for axis in range(len(dims) + 1) if axis != best]
-        partial = ops.PERMUTE(partial, arg=(best, *others))
-    second = ops.REDUCE_AXIS(ops.CONTIGUOUS(partial), arg=(op, (0,)))
-    return ops.RESHAPE(second, *shape(node))
+    if axis:
+        others = [a for a in range(len(dims) + 1) if a != axis]
+        partial = ops.PERMUTE(partial, arg=(axis, *others))
+    return ops.REDUCE_AXIS(ops.CONTIGUOUS(partial), arg=(op, (0,)))
 
 
-def _part(dim: UOp, left: int) -> int:
-    """The largest part that divides an axis and does not leave too much; 0 if there is none."""
-    size = int(dim.arg)
-    for part in range(min(LARGEST_PART, MOST_BETWEEN // max(left, 1)), SMALLEST_PART - 1, -1):
-        if size % part == 0 and size > part:
-            return part
-    return 0
+def _within(x: UOp, axis: int, start: int, stop: int) -> UOp:
+    """The elements from one place of an axis to another."""
+    dims = shape(x)
+    if start == 0 and stop == dims[axis].arg:
+        return x
+    bounds = [(UOp.const(d.dtype, 0), d) for d in dims]
+    bounds[axis] = (UOp.const(dims[axis].dtype, start), UOp.const(dims[axis].dtype, stop))
+    return ops.SHRINK(x, *(bound for pair in bounds for bound in pair))
+
+
+def _parts(size: int, left: int) -> tuple[int, int]:
+    """How many parts of an axis to make, and the size of one; no parts if there are none.
+
+    The largest number that divides it; if that is small, one that leaves little over.
+    """
+    most = min(LARGEST_PART, MOST_BETWEEN // max(left, 1))
+    even = (n for n in range(most, SMALLEST_PART - 1, -1) if size % n == 0 and size > n)
+    part = next(even, 0)
+    if part < MANY_PARTS:
+        most = min(most, size)
+        found = [_uneven(size, n) for n in range(most, max(most // 2, MANY_PARTS) - 1, -1)]
+        rest, many, inner = min(found, key=lambda n: n[0], default=(size, 0, 0))
+        if many and rest * LEFT_OVER <= size:
+            return many, inner
+    return part, size // part if part else 0
+
+
+def _uneven(size: int, part: int) -> tuple[int, int, int]:
+    """What so many equal parts leave over, their number, and the size of one."""
+    inner = size // part
+    inner -= inner % EVEN if inner >= EVEN * EVEN else 0
+    return size - part * inner, part, inner
 
 
 def _product(dims: Iterator[UOp]) -> int | None:

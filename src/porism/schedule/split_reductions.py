@@ -38,11 +38,6 @@ def split_reductions(sink: UOp) -> UOp:
 
 def _on(parts: UOp, old: UOp, new: UOp) -> UOp:
     """A reduction that was split, of another tensor of the same shape."""
-    if new is old:
-        return parts
-    chain = [parts]
-    while chain[-1].src[0] is not old:
-        chain.append(chain[-1].src[0])
-    for node in reversed(chain):
-        new = node.replace((new, *node.src[1:]))
-    return new
+    if new is old or parts is old:
+        return new if parts is old else parts
+    return parts.replace(tuple([_on(s, old, new) for s in parts.src]))
