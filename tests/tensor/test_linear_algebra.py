@@ -10,6 +10,9 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
+from porism.ir import ops
+from porism.ir.walk import toposort
+from porism.tensor import symmetric
 from tests.tensor.oracle import FLOATS, INTEGERS, agree, draw, refuses, wide
 
 SHAPES = [
@@ -132,3 +135,32 @@ def test_errors(call: Callable[[Any, Any], Any], what: str) -> None:
 def test_bools_have_no_sum_of_products() -> None:
     with refuses(TypeMismatch, "matmul of a tensor of bool"):
         porism.matmul(np.ones((2, 2), bool), np.ones((2, 2), bool))
+
+
+@pytest.mark.parametrize("rows", [6, 8, 11, 12, 13, 30, 33])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "float16"])
+def test_half_of_a_symmetric_product(
+    rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 2), ("LANES", 2)):
+        monkeypatch.setattr(symmetric, limit, value)
+    cut = symmetric.blocks_for(rows, 5)
+    assert cut is not None
+    assert cut.work < rows * rows, "the test is about nothing"
+    x = np.random.default_rng(rows).integers(-9, 9, (rows, 5)).astype(dtype)
+    t = porism.asarray(x)
+    assert any(node.op is ops.GATHER for node in toposort((t @ t.T).node))
+    np.testing.assert_array_equal((t @ t.T).numpy(), x @ x.T)
+    np.testing.assert_array_equal((t.T.T @ t.T + 1).numpy(), x @ x.T + 1)
+    other = porism.asarray(np.ascontiguousarray(x.T))
+    np.testing.assert_array_equal((other.T @ other).numpy(), x @ x.T)
+
+
+def test_other_products_are_computed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = porism.asarray(np.ones((64, 8)))
+    assert symmetric.blocks_for(64, 8) is None
+    for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 8), ("LANES", 8)):
+        monkeypatch.setattr(symmetric, limit, value)
+    for product in (x @ (x + 1).T, x @ porism.ones(8, 64), x[None] @ x.T):
+        assert not any(node.op is ops.GATHER for node in toposort(product.node))
+    assert any(node.op is ops.GATHER for node in toposort((x @ x.T).node))

@@ -18,6 +18,7 @@ from porism.tensor.conversion import as_tensor
 from porism.tensor.elementwise import add, multiply
 from porism.tensor.movement import diagonal
 from porism.tensor.reductions import sum, wide, without
+from porism.tensor.symmetric import blocks_for, symmetric_product
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -74,6 +75,10 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
     rows, inner = shapes.sizes_of(left)[-2:]
     columns = shapes.sizes_of(right)[-1]
+    if left is _transposed(right) and len(shape(left)) == 2:
+        cut = blocks_for(rows, inner)
+        if cut is not None:
+            return Tensor(primitive.cast(symmetric_product(left, cut), a.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
     whole = [*batch, rows, columns, inner]
     result = summed_product(
