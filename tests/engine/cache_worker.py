@@ -31,7 +31,8 @@ def main(first: int, last: int) -> None:
     vars(cached_schedules)["to_schedule"] = counted
     right = True
     for number in range(first, last):
-        data = np.arange(24, dtype=np.int32).reshape(4, 6) - number
+        rows = number + 4  # so that each is a kernel of its own
+        data = np.arange(6 * rows, dtype=np.int32).reshape(rows, 6) - number
         x = porism.asarray(data)
         found = ((x * (number + 2)).sum(1) * 3 - number).numpy()
         right &= np.array_equal(found, (data * (number + 2)).sum(1) * 3 - number)
