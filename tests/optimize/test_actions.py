@@ -12,6 +12,7 @@ from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.run import in_order
+from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.expression import show
@@ -36,6 +37,7 @@ from porism.optimize.finishing import Finish
 from porism.optimize.loops import ranges_of
 from porism.optimize.merging import Merge
 from porism.optimize.staging import ROOM_BYTES, Stage, loads_of
+from porism.rules.strides import stride
 
 
 def pointer(number: int, size: int, dtype: DType = i32) -> UOp:
@@ -103,7 +105,7 @@ def possible(kernel: UOp) -> list[Action]:
     found += [Move(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Merge(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Block(a, n, b) for a, b in itertools.permutations(names, 2) for n in (1, 2, 4)]
-    found += [Finish(n) for n in (1, 2, 3, 4)]
+    found += [Finish(n) for n in (1, 2, 3, 4)] + [Finish(n, turned=True) for n in (1, 2)]
     for buffer in (1, 2):
         found += [Stage(buffer, (name,)) for name in names]
         found += [Stage(buffer, pair) for pair in itertools.permutations(names, 2)]
@@ -152,13 +154,28 @@ def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> 
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 6])
-def test_what_follows_a_tile_is_done_in_loops(lanes: int) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_follows_a_tile_is_done_in_loops(lanes: int, turned: bool) -> None:
     kernel, sizes = KERNELS["squared product"]
     tile = [Upcast("r0", 2), Upcast("r1", 6)]
-    changed = apply_all(kernel, [*tile, Finish(lanes), Thread("r0_0")], GENERIC_CPU)
+    changed = apply_all(kernel, [*tile, Finish(lanes, turned), Thread("r0_0")], GENERIC_CPU)
     np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
     side = [r for r in changed.src[0].src[1:] if r.arg[1] is Axis.UPCAST]
-    assert [int(r.vmax) + 1 for r in side] == [lanes]
+    assert [int(r.vmax) + 1 for r in side] == ([lanes] if lanes > 1 else [])
+
+
+def test_a_tile_is_kept_turned() -> None:
+    """What is stored along is the slowest loop of what is kept, also of sums that are stored."""
+    for name in ("product", "squared product"):
+        kernel, sizes = KERNELS[name]
+        actions = [Upcast("r0", 2), Upcast("r1", 2), Finish(1, turned=True)]
+        changed = apply_all(kernel, actions, GENERIC_CPU)
+        np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
+        (kept,) = [
+            n.src[0].src[1] for n in toposort(changed)
+            if n.op is ops.STORE and base_of(n.src[0]).op is ops.DEFINE_LOCAL
+        ]  # fmt: skip
+        assert {show(r): stride(kept, r) for r in kept.ranges} == {"r0_1": 1, "r1_1": 2}
 
 
 PRODUCT = KERNELS["product"][0]

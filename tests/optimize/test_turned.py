@@ -10,6 +10,8 @@ import pytest
 
 import porism
 from porism.base.target import GENERIC_CPU, Memory, Target
+from porism.evaluate.scope import base_of
+from porism.ir import ops
 from porism.ir.node import UOp
 from porism.optimize import heuristic
 from porism.optimize.analysis import contraction
@@ -18,7 +20,7 @@ from porism.optimize.packing import packed
 from porism.optimize.plan import Plan
 from porism.optimize.staging import Stage
 from porism.optimize.turned import best_turned, turned
-from porism.pipeline import to_loops
+from porism.pipeline import to_lines, to_loops
 
 TARGET = dataclasses.replace(
     GENERIC_CPU,
@@ -83,6 +85,31 @@ def test_the_weights_are_laid_out_beforehand(name: str) -> None:
     copies = packed(plan.kernel, WEIGHT)
     assert copies is not None
     assert [copy.source for copy in copies.copies] == [2]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_element_is_stored_on_its_own(name: str) -> None:
+    _, loops = loops_of(PROGRAMS[name]())
+    lines = to_lines(turned_plan(loops).kernel, TARGET, arranged=True)
+    stores = [n for n in lines if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
+    assert stores
+    assert all(n.src[1].dtype.count >= 4 for n in stores)
+    assert all(n.src[0].src[1].dtype.count == 1 for n in stores)
+
+
+def test_what_is_stored_alone_costs_more() -> None:
+    """Of 13 and of 16 columns, the tile is turned in registers of the second."""
+    tiles = []
+    for size in (13, 16):
+        _, loops = loops_of(convolution(64, size, 64, padding=1))
+        found = contraction(loops, WEIGHT)
+        assert found is not None
+        tile = best_turned(found, TARGET)
+        assert tile is not None
+        tiles.append((tile.rows, tile.cycles / found.work))
+    (few, dear), (many, cheap) = tiles
+    assert few < 4 <= many
+    assert cheap < dear
 
 
 def test_it_is_for_constants_only() -> None:

@@ -198,6 +198,17 @@ def test_a_finished_tile() -> None:
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
 
 
+def test_a_tile_that_is_turned() -> None:
+    """What is kept has the other order, and the loops after it are padded and in lanes."""
+    (found,) = porism.kernels(porism.exp(some(16, 32) @ some(32, 63)) * some(63))
+    tile = [porism.Upcast("r0", 16), porism.Upcast("r1", 7), porism.Finish(1, turned=True)]
+    last = [porism.PadTo("r4", 8), porism.Upcast("r4", 8), porism.Upcast("r3", 8)]
+    changed = porism.opt(found, [*tile, *last, porism.Thread("r1_0")])
+    assert changed.check() < 1e-5
+    report = changed.verify()
+    assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
+
+
 def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
     case = product_case(32, 8, 16, f16, f32)
     actions = [TC("r0", "r1", "r2"), porism.Local("r0_0", 2)]

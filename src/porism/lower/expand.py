@@ -414,8 +414,8 @@ def _taken_apart(indices: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
 def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
     """The ranges whose iterations become lanes, and how many; of those that a node depends on one.
 
-    Ranges along which neighbours are accessed most often come first; of those with as many, one
-    that is stored along: loads are transposed more easily.
+    Ranges along which neighbours are accessed most often come first; a store counts as two loads,
+    and of ranges with as many, one that is stored along comes first: loads can be transposed.
     """
     accesses = [n for n in order if n.op is ops.INDEX]
     stored = {n.src[0] for n in order if n.op is ops.STORE}
@@ -430,7 +430,7 @@ def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UO
             if counter in access.ranges:
                 strides = [stride(p, counter) for p in _taken_apart(access.src[1:])[0]]
                 if strides and strides[-1] == 1 and not any(strides[:-1]):
-                    wide += _times(access)
+                    wide += _times(access) * (2 if access in stored else 1)
                     stores = stores or access in stored
         rank = (-wide, counter.arg[1] is not Axis.UPCAST, not stores)
         ranked.append((rank, place, counter, width))

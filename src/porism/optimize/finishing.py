@@ -5,6 +5,9 @@
 
 The sums of a tile are kept in registers while they are added up. What follows would be written out
 for each of them; in a loop it is written once, which matters if it is long.
+
+The lanes of the sums may be along another loop than that which is stored along. Then they are kept
+as they are (`turned`), and the loops after them, in lanes along both, transpose parts of the tile.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ class Finish(Action):
     """What follows the sums of a tile, in loops after them."""
 
     lanes: int
-    """Elements that it is done to together."""
+    """Elements that it is done to together; with 1 the loops can be arranged further."""
+    turned: bool = False
+    """Whether the sums are kept with what is stored along as the slowest loop."""
 
     def apply(self, kernel: UOp, target: Target) -> UOp:
         if target.block:
@@ -49,7 +54,7 @@ class Finish(Action):
             raise self.refuse("the kernel stores several values", "one is finished", "leave it out")
         side = [r for r in end.src[1:] if r.arg[1] is Axis.UPCAST]
         sums = sums_of(end)
-        if len(sums) != 1 or sums[0] is end.src[0].src[1]:
+        if len(sums) != 1 or (sums[0] is end.src[0].src[1] and not self.turned):
             raise self.refuse(
                 f"{len(sums)} reductions are followed by something",
                 "the results of one are kept for what follows",
@@ -80,11 +85,15 @@ class Finish(Action):
                 f"that is no multiple of {self.lanes}",
                 "use a number that divides it",
             )
-        return finished(kernel, sums[0], [*(r for r in side if r is not lane), lane], self.lanes)
+        order = [*(r for r in side if r is not lane), lane]
+        return finished(kernel, sums[0], order, self.lanes, self.turned)
 
 
-def finished(kernel: UOp, whole: UOp, side: Sequence[UOp], lanes: int) -> UOp:
-    """A kernel with a tile of one sum kept, and what follows in loops; lanes along the last."""
+def finished(kernel: UOp, whole: UOp, side: Sequence[UOp], lanes: int, turned: bool) -> UOp:
+    """A kernel with a tile of one sum kept, and what follows in loops; lanes along the last.
+
+    Turned, the last is the slowest in memory, and else the fastest.
+    """
     end = kernel.src[0]
     order = toposort(kernel)
     numbers = [n.arg for n in order if n.op is ops.DEFINE_LOCAL]
@@ -95,19 +104,29 @@ def finished(kernel: UOp, whole: UOp, side: Sequence[UOp], lanes: int) -> UOp:
     outer = [r for r in end.src[1:] if r not in side]
     room = memory.after(*outer) if outer else memory
     dims = [r.src[0] for r in side]
-    kept = room.index(flat(side, dims), dtype=whole.dtype).store(whole).end(*side)
+    kept = room.index(_place(side, dims, turned), dtype=whole.dtype).store(whole).end(*side)
     loops = [UOp.range(size, first + k) for k, size in enumerate(sizes[:-1])]
     values = list(loops)
     axis = first + len(loops)
     last = UOp.range(lanes, (axis, 1), Axis.UPCAST)
-    if sizes[-1] > lanes:
+    if lanes == 1:
+        last = UOp.range(sizes[-1], axis)
+        values.append(last)
+    elif sizes[-1] > lanes:
         loops.append(UOp.range(sizes[-1] // lanes, (axis, 0)))
         values.append(loops[-1] * lanes + last)
     else:
         values.append(last)
-    sum_again = memory.after(kept).index(flat(values, dims), dtype=whole.dtype)
+    sum_again = memory.after(kept).index(_place(values, dims, turned), dtype=whole.dtype)
     new = {whole: sum_again, **dict(zip(side, values, strict=True))}
     return ops.SINK(substitute(end.src[0], new).end(*outer, *loops, last), arg=kernel.arg)
+
+
+def _place(values: Sequence[UOp], dims: Sequence[UOp], turned: bool) -> UOp:
+    """Where an element of a tile is kept."""
+    if turned:
+        values, dims = [values[-1], *values[:-1]], [dims[-1], *dims[:-1]]
+    return flat(values, dims)
 
 
 def sums_of(end: UOp) -> list[UOp]:

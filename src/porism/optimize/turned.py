@@ -4,8 +4,8 @@
                                                           tile of 64 c, 7 x: … w'[c_0, k, c_1] …
 
 What is stored along may fit no vectors, while another loop does. Its operand jumps from lane to
-lane; but a constant is laid out once, before all calls. The sums are turned as they are stored, so
-this pays for long sums.
+lane; but a constant is laid out once, before all calls. The sums are turned before they are stored:
+they are kept in memory, and read again in parts of as many rows as columns.
 """
 
 from __future__ import annotations
@@ -36,8 +36,17 @@ from porism.optimize.tiles import (
 
 LANES: Final = (16, 32, 48, 64)
 
-TURNING: Final = 80.0
+TURNING: Final = 5.0
+"""Cycles to turn and store a vector of some rows of one lane."""
+
+SCATTERING: Final = 80.0
 """Cycles to store a vector of sums of which each element has a place of its own."""
+
+FEWEST: Final = 4
+"""Rows of a tile that is turned; with fewer, each element is stored on its own."""
+
+ACROSS: Final = 8
+"""Lanes that are turned together."""
 
 IN_ORDER: Final = 10.0
 """Bytes in a cycle from a cache that is shared, if they are read one after the other."""
@@ -98,10 +107,28 @@ def _estimates(
         reads = vectors * 1.5 + rows * 0.5
         each = max(rows * vectors, reads, fetched, LATENCY) + 0.1 * reads + 1.0
         tiles = found.results / (lanes * rows)
-        cycles = tiles * (found.length * each + 10 + TURNING * vectors * rows)
+        cycles = tiles * (found.length * each + 10 + _finishing(found, lanes, vectors, rows))
         cycles = (cycles + copied * copies) * (1 + unevenness(parts, target.cores))
         staged = (constant, other) if copied else (constant,)
         yield Tile(cycles, lane, lanes, row, rows, high, times, staged, turned=True)
+
+
+def _finishing(found: Contraction, lanes: int, vectors: int, rows: int) -> float:
+    """The cycles from the sums of a tile to what is stored."""
+    if not _is_turned(lanes, rows):
+        return SCATTERING * vectors * rows
+    wide = max(_padded(rows) / ACROSS, 1.0)
+    return lanes * wide * (TURNING + 0.5 * found.following)
+
+
+def _is_turned(lanes: int, rows: int) -> bool:
+    """Whether the sums of a tile are turned in registers."""
+    return rows >= FEWEST and lanes >= FEWEST
+
+
+def _padded(rows: int) -> int:
+    """The lanes of what is stored for some rows."""
+    return 1 << (rows - 1).bit_length()
 
 
 def _copied(
@@ -173,11 +200,24 @@ def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
     plan.do(Stage(constant.buffer, (*terms, inner), which))
     if tile.rows > 1:
         plan.do(Upcast(row, tile.rows))
-    finish = Finish(tile.rows)
-    if finish.is_legal(plan.kernel, plan.target):
-        plan.do(finish)
+    _finish(plan, tile)
     if outer:
         plan.do(Thread(outer))
+
+
+def _finish(plan: Plan, tile: Tile) -> None:
+    """What follows the sums, in lanes along what is stored."""
+    is_turned = _is_turned(tile.lanes, tile.rows)
+    finish = Finish(1, turned=True) if is_turned else Finish(tile.rows)
+    if not finish.is_legal(plan.kernel, plan.target):
+        return
+    before = set(plan.loops())
+    plan.do(finish)
+    if is_turned:
+        across, along = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+        plan.pad(along, _padded(tile.rows))
+        plan.do(Upcast(along, _padded(tile.rows)))
+        plan.do(Upcast(across, math.gcd(tile.lanes, ACROSS)))
 
 
 def _copy(plan: Plan, found: Contraction, o: Operand) -> None:
