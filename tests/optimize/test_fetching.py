@@ -15,8 +15,8 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.optimize import heuristic
-from porism.optimize.actions import Action
-from porism.optimize.fetching import AHEAD
+from porism.optimize.actions import Action, Upcast
+from porism.optimize.fetching import AHEAD, fetch_laid_out
 from porism.optimize.stream_actions import Prefetch
 
 SMALL = dataclasses.replace(
@@ -24,6 +24,8 @@ SMALL = dataclasses.replace(
     memory=dataclasses.replace(GENERIC_CPU.memory, l2=1 << 16, l3=1 << 18),
     cores=2,
 )
+
+WIDE = dataclasses.replace(SMALL, vector_bits=(128, 256, 512))
 
 
 def pointer(number: int, size: int, dtype: DType) -> UOp:
@@ -52,6 +54,27 @@ def test_what_is_read_in_order_is_fetched_some_lines_ahead(dtype: DType, length:
     arranged = heuristic.arranged(kernel, SMALL)
     (said,) = arranged.arg[1:]
     assert AHEAD // 2 < said[1] * dtype.numpy.itemsize <= AHEAD
+
+
+def times_a_vector(count: int, length: int) -> UOp:
+    """The rows of a matrix times a vector."""
+    i, k = UOp.range(count, 0), UOp.range(length, 1, Axis.REDUCE)
+    matrix = pointer(1, count * length, dtypes.f32).index(i * length + k)
+    total = (matrix * pointer(2, length, dtypes.f32).index(k)).reduce(ops.ADD, k)
+    return ops.SINK(pointer(0, count, dtypes.f32).index(i).store(total).end(i))
+
+
+@pytest.mark.parametrize("count", [256, 300, 1024])
+def test_of_several_rows_that_are_added_up(count: int) -> None:
+    chosen = heuristic.chosen(times_a_vector(count, 4096), WIDE)
+    (action,) = fetched(chosen)
+    assert action.buffer == 1
+    assert not fetched(heuristic.chosen(times_a_vector(8, 4096), WIDE))
+
+
+def test_eight_rows_share_what_they_are_multiplied_with() -> None:
+    chosen = heuristic.chosen(times_a_vector(1024, 4096), WIDE)
+    assert Upcast("r0", 8) in chosen
 
 
 def test_not_what_a_cache_holds() -> None:
@@ -104,3 +127,35 @@ def test_less_far_ahead_where_rows_are_read_in_turn() -> None:
     wide = dataclasses.replace(SMALL, vector_bits=(128, 256, 512))
     (said,) = heuristic.arranged(kernel.node, wide).arg[1:]
     assert said[:2] == (2, AHEAD // 2 // 4)
+
+
+def test_the_last_terms_do_not_matter() -> None:
+    chosen = heuristic.chosen(times_a_vector(256, 4100), WIDE)
+    (action,) = fetched(chosen)
+    assert action.within == (action.axis,)
+
+
+def laid_out(panels: int, passes: int, length: int = 256, lanes: int = 32) -> UOp:
+    """Some rows times a matrix that is laid out in panels of its columns."""
+    j_0, i = UOp.range(panels, 0), UOp.range(passes, 1)
+    k, j_1 = UOp.range(length, 2, Axis.REDUCE), UOp.range(lanes, (0, 1), Axis.UPCAST)
+    size = panels * length * lanes
+    matrix = pointer(2, size, dtypes.f32).index((j_0 * length + k) * lanes + j_1)
+    rows = pointer(1, passes * length, dtypes.f32).index(i * length + k)
+    total = (rows * matrix).reduce(ops.ADD, k)
+    place = pointer(0, passes * panels * lanes, dtypes.f32).index((i * panels + j_0) * lanes + j_1)
+    return ops.SINK(place.store(total).end(j_0, i, j_1))
+
+
+def test_constants_are_fetched_ahead_of_the_first_of_a_few_passes() -> None:
+    kernel = laid_out(64, 4)
+    (said,) = fetch_laid_out(kernel, [2], WIDE).arg[1:]
+    assert said == (2, 4096 // 4, ())
+    assert fetch_laid_out(kernel, [1], WIDE) is kernel
+
+
+@pytest.mark.parametrize(("panels", "passes"), [(64, 1), (64, 9), (1, 4)])
+def test_constants_that_are_not_fetched(panels: int, passes: int) -> None:
+    """They are read once, which is seen to be in order, or many times; or a cache holds them."""
+    kernel = laid_out(panels, passes)
+    assert fetch_laid_out(kernel, [2], WIDE) is kernel

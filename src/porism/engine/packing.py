@@ -13,6 +13,7 @@ from porism.engine.tuned import known_actions
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.optimize.actions import Thread
+from porism.optimize.fetching import fetch_laid_out
 from porism.optimize.known_actions import Actions
 from porism.optimize.packing import Copy, Packed, packed
 from porism.pipeline import to_kernel, to_loops
@@ -83,7 +84,8 @@ def _packed(
         if found is not None:
             target = backend.target()
             copies = tuple(replace(c, kernel=_shared(c.kernel, target)) for c in found.copies)
-            found = Packed(found.kernel, copies)
+            made = [copy.number for copy in copies]
+            found = Packed(fetch_laid_out(found.kernel, made, target), copies)
         _known[key] = found
     return _known[key]
 

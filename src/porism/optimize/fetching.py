@@ -7,15 +7,17 @@ look far enough ahead. So with each vector that is read, one that is read later 
 - of rows that are gone over several times, the next row: the first pass waits for memory, the
   others do not use it; a pass that is soon done fetches nothing;
 - of anything else that is read in order, what is some lines further, unless it is computed with
-  for longer than that takes; fewer lines, if several rows are read in turn.
+  for longer than that takes; fewer lines, if several rows are read in turn;
+- of constants that are laid out for a kernel, and gone over a few times part by part, what is
+  further in the same part: the first pass waits for memory, and is much of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from porism.base.target import LINE
+from porism.base.target import LINE, Target
 from porism.evaluate.scope import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -36,11 +38,23 @@ LONG: Final = 4 * AHEAD
 MOST_ROWS: Final = 2
 """Rows that are read side by side, at most: more of them are seen to be read in order."""
 
+MOST_SUMMED: Final = 8
+"""The same of rows whose elements are added up: all that is done is to read them."""
+
+RARE: Final = 16
+"""What is read so many times less often than the rest does not matter, such as the last terms."""
+
 SOON: Final = 4
 """A pass over a row is soon done if it takes so many times less than another."""
 
 SLOW: Final = 20
 """Operations on an element that take longer than to read and store it."""
+
+PASSES: Final = 8
+"""Over a part of a constant, at most: of more of them, the first is little."""
+
+FURTHER: Final = 4096
+"""Bytes from what is read of a constant to what is fetched."""
 
 SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
 
@@ -64,6 +78,35 @@ def fetch_ahead(plan: Plan) -> None:
             action = _next_lines(buffer, found)
         if action is not None and action.is_legal(plan.kernel, plan.target):
             plan.do(action)
+
+
+def fetch_laid_out(kernel: UOp, numbers: Collection[int], target: Target) -> UOp:
+    """A kernel that fetches constants, laid out for it, ahead of the first of a few passes."""
+    order = toposort(kernel)
+    for node in order:
+        if node.op is not ops.INDEX or node.src[0].op is not ops.PARAM:
+            continue
+        buffer = node.src[0]
+        if buffer.arg not in numbers or _bytes(buffer) <= target.memory.l2:
+            continue
+        along = _in_order(node, _item(buffer))
+        if along is None or not 1 < _passes(kernel, order, node, along[0]) <= PASSES:
+            continue
+        axis, elements = along
+        action = Prefetch(buffer.arg, show(axis), max(FURTHER // (elements * _item(buffer)), 1))
+        if action.is_legal(kernel, target):
+            kernel = action.apply(kernel, target)
+    return kernel
+
+
+def _passes(kernel: UOp, order: Sequence[UOp], load: UOp, axis: UOp) -> int:
+    """How often in turn a reduction reads what a load reads along an axis."""
+    whole = next((n for n in order if n.op is ops.REDUCE and axis in n.src[1:]), None)
+    if whole is None:
+        return 1
+    loops = [r for r in kernel.src[0].src[1:] if r.arg[1] in (Axis.LOOP, Axis.THREAD)]
+    last = max((place for place, r in enumerate(loops) if r in load.ranges), default=-1)
+    return iterations(r for r in loops[last + 1 :] if r in whole.ranges)
 
 
 def _bytes(buffer: UOp) -> int:
@@ -113,12 +156,15 @@ def _is_slow(order: Sequence[UOp], load: UOp) -> bool:
 def _next_lines(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     """What is some lines further, if all is read in order."""
     item = _item(buffer)
-    found = {_in_order(load, item) for load in loads}
+    most = max(iterations(load.ranges) for load in loads)
+    often = [load for load in loads if iterations(load.ranges) * RARE > most]
+    found = {_in_order(load, item) for load in often}
     if len(found) != 1 or (along := found.pop()) is None:
         return None
     axis, elements = along
     ahead = AHEAD if axis.arg[1] is Axis.REDUCE or not _in_turn(loads) else AHEAD // 2
-    return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1))
+    within = () if len(often) == len(loads) else (show(axis),)
+    return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1), within)
 
 
 def _in_turn(loads: Sequence[UOp]) -> bool:
@@ -132,6 +178,8 @@ def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
     beside: list[tuple[int, int]] = []
     for r in load.ranges:
         far = step(load.src[1], r)
+        if far is None and r.arg[1] is Axis.THREAD:
+            continue  # it only says where what is read begins
         if far is None or far < 0:
             return None
         if far and r.arg[1] in SIDE_BY_SIDE:
@@ -148,7 +196,8 @@ def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
             lanes *= size
         else:
             rows *= size
-    if lanes != first or lanes * item * 2 < LINE or rows > MOST_ROWS:
+    most = MOST_SUMMED if axis.arg[1] is Axis.REDUCE else MOST_ROWS
+    if lanes != first or lanes * item * 2 < LINE or rows > most:
         return None
     length = first
     for far, r in loops:
