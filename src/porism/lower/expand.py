@@ -24,6 +24,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
+from porism.lower.prefixes import Prefixes, last_lane, prefixes_in, running
 from porism.lower.shuffles import Windows, at_values, is_arithmetic, numbered, transposed
 from porism.lower.shuffles import wide as _wide
 from porism.rules.invalid import is_masked
@@ -71,6 +72,9 @@ class _Layout(NamedTuple):
 
 class _Expand:
     def __init__(self, order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> None:
+        self.prefixes = prefixes_in(order)
+        if self.prefixes:
+            order = toposort(*(p.value for p in self.prefixes.values()), order[-1])
         self.order = order
         self.spread = set(spread)
         self.lanes = _choose(order, spread, widest)
@@ -80,6 +84,8 @@ class _Expand:
         """The ranges that a node is copied for."""
         self.tiles: dict[tuple[UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
         """The columns of tiles that were loaded."""
+        self.running: dict[tuple[ops.Op, UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
+        """Prefixes that were put together."""
         self.layouts: dict[UOp, _Layout] = {}
         self.with_lanes: dict[UOp, list[UOp]] = {}
         """The parts of an index that are not the same in all lanes, in order."""
@@ -343,6 +349,12 @@ class _Expand:
     def _reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """The copies put together, over the loops that are left, and then the lanes."""
         op, (value, *ranges) = node.arg, node.src
+        found = self.prefixes.get(node)
+        if found is not None and found.lane in self.lanes:
+            parts = self._running(op, found, values)
+            if found.lane not in self.around[node]:
+                return last_lane(parts[-1])
+            return parts[values[found.lane]]
         inner = [r for r in ranges if r in self.spread]
         loops = [self._at(r, values) for r in ranges if r not in self.spread]
         parts = [
@@ -358,6 +370,17 @@ class _Expand:
                 low, high = tuple(range(half)), tuple(range(half, 2 * half))
                 whole = op(whole.gep(*low), whole.gep(*high))
         return whole
+
+    def _running(self, op: ops.Op, found: Prefixes, values: dict[UOp, int]) -> list[UOp]:
+        """The prefixes of all copies along a range."""
+        others = {r: values[r] for r in self.around[found.value] if r is not found.lane}
+        key = op, found.value, tuple(others.items())
+        if key not in self.running:
+            copies = range(self._count(found.lane))
+            vectors = [self._at(found.value, {**others, found.lane: k}) for k in copies]
+            width = self.lanes[found.lane]
+            self.running[key] = running(op, [_wide(vector, width) for vector in vectors])
+        return self.running[key]
 
     def _end(self, node: UOp, values: dict[UOp, int]) -> UOp:
         effect, *ranges = node.src

@@ -143,16 +143,23 @@ class Action(ABC):
 
 
 def _is_inside(kernel: UOp, ordered: UOp, counter: UOp) -> bool:
-    """Whether a loop is run for each iteration of another, and stores local memory only."""
+    """Whether a loop is run for each iteration of another, and reads no more than local memory of
+    what it stores."""
     if any(closer not in kernel.src for closer in _closers(kernel, counter)):
         return False
+    stored: set[UOp] = set()
     for closer in _closers(kernel, ordered):
         effect = closer.src[0]
         stores = effect.src if effect.op is ops.GROUP else (effect,)
-        if any(s.op is not ops.STORE or base_of(s.src[0]).op is not ops.DEFINE_LOCAL
-               for s in stores):  # fmt: skip
+        if any(s.op is not ops.STORE for s in stores):
             return False
-    return True
+        stored.update(s.src[0] for s in stores if base_of(s.src[0]).op is not ops.DEFINE_LOCAL)
+        if stored and counter not in closer.src[1:]:
+            return False
+    buffers = {base_of(place) for place in stored}
+    return not any(
+        n.op is ops.INDEX and n not in stored and base_of(n) in buffers for n in toposort(kernel)
+    )
 
 
 def _closers(kernel: UOp, counter: UOp) -> list[UOp]:
@@ -341,6 +348,12 @@ class Swap(Action):
             raise self.refuse(
                 "the size of one depends on the other", "it must be known first", "leave them"
             )
+        if any(_carries(c) for c in closers) and Axis.ORDERED in (first.arg[1], second.arg[1]):
+            raise self.refuse(
+                "each iteration of one needs what the one before it has kept",
+                "it is kept for one iteration of the other",
+                "leave them",
+            )
         if any(c.op is ops.REDUCE and c.dtype.is_float for c in closers):
             raise self.refuse(
                 "they are the loops of a reduction of floats",
@@ -355,6 +368,12 @@ class Swap(Action):
                 src[places[0]], src[places[1]] = src[places[1]], src[places[0]]
             new[node] = node.replace(tuple(src))
         return new[kernel]
+
+
+def _carries(closer: UOp) -> bool:
+    """Whether something is kept in local memory, beside what is stored elsewhere."""
+    effects = closer.src[0].src if closer.src[0].op is ops.GROUP else ()
+    return any(s.op is ops.STORE and base_of(s.src[0]).op is ops.DEFINE_LOCAL for s in effects)
 
 
 def _are_neighbours(closer: UOp, first: UOp, second: UOp) -> bool:
@@ -448,7 +467,8 @@ def apply_all(kernel: UOp, actions: Sequence[Action], target: Target) -> UOp:
             raise ActionError(
                 f"{action!r} is no action",
                 why="actions are Upcast, Unroll, Split, Cover, Thread, Swap, Move, PadTo, "
-                "Merge, Stage, Block, Stream, Prefetch, NoLocals, Local, Group, GroupTop and TC",
+                "Merge, Stage, Block, Scan, Stream, Prefetch, NoLocals, Local, Group, GroupTop "
+                "and TC",
                 fix="make one, such as porism.Upcast('r0', 4)",
             )
         kernel = action.apply(kernel, target)

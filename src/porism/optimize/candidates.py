@@ -40,6 +40,7 @@ from porism.optimize.known_actions import Actions
 from porism.optimize.loops import CLOSERS, ranges_of
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
+from porism.optimize.scanning import Scan, scanned
 from porism.optimize.staging import Stage, loads_of, prepared
 from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
@@ -143,6 +144,13 @@ def _peels(view: View) -> Iterator[Action]:
 
 def _finishes(view: View) -> Iterator[Action]:
     yield from (Finish(lanes) for lanes in (8, 16, 32))
+
+
+def _scans(view: View) -> Iterator[Action]:
+    counter = scanned(view.kernel)
+    if counter is not None and counter.src[0].op is ops.CONST:
+        size = int(counter.src[0].arg)
+        yield from (Scan(show(counter), n) for n in (1, 4, 8, 16) if n < size and size % n == 0)
 
 
 def _threads(view: View) -> Iterator[Action]:
@@ -252,6 +260,7 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     PadTo: _pads,
     Stage: _stages,
     Finish: _finishes,
+    Scan: _scans,
     Stream: _streams,
     Prefetch: _prefetches,
 }

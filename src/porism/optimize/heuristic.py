@@ -1,14 +1,15 @@
 """The heuristic: good actions for a kernel, without measuring.
 
 A kernel in which a reduction uses operands again is limited by arithmetic, and arranged by
-`contractions`; any other by the memory that it reads and writes, and arranged by `streams`.
+`contractions`; any other by the memory that it reads and writes, and arranged by `streams`, or by
+`scans` if each iteration of a loop needs what the one before it has reduced.
 """
 
 from __future__ import annotations
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize import contractions, streams
+from porism.optimize import contractions, scans, streams
 from porism.optimize.actions import Action
 from porism.optimize.plan import Plan
 
@@ -24,6 +25,9 @@ def arranged(kernel: UOp, target: Target, constants: frozenset[int] = frozenset(
 
 
 def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
+    scan = scans.planned(kernel, target)
+    if scan is not None:
+        return scan
     if contractions.has_one(kernel):
         return contractions.planned(kernel, target, constants)
     return streams.planned(kernel, target)

@@ -34,6 +34,7 @@ from porism.optimize.blocking import Block
 from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
+from porism.optimize.scanning import Scan
 from porism.optimize.staging import Stage
 from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
@@ -44,7 +45,7 @@ ACTIONS: Final[Mapping[str, type[Action]]] = {
     kind.__name__: kind
     for kind in (
         Upcast, Unroll, Split, Cover, Peel, Block, Thread, Swap, Move, Merge, PadTo, Stage, Finish,
-        Stream, Prefetch, NoLocals, Local, Group, GroupTop, TC,
+        Scan, Stream, Prefetch, NoLocals, Local, Group, GroupTop, TC,
     )
 }  # fmt: skip
 

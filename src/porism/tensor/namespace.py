@@ -73,7 +73,7 @@ MODULES: Final[dict[str, str]] = {
     "profile": "profile",
     "opt": (
         "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Peel Stage Block Finish Stream"
-        " Prefetch"
+        " Prefetch Scan"
         " NoLocals Local Group GroupTop TC"
     ),
     "verification": "verify",

@@ -43,6 +43,7 @@ from porism.optimize.blocking import Block
 from porism.optimize.finishing import Finish
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
+from porism.optimize.scanning import Scan
 from porism.optimize.staging import Stage
 from porism.optimize.stream_actions import Prefetch, Stream
 from porism.optimize.tensor_cores import TC
@@ -54,8 +55,8 @@ from porism.verification.report import Report
 
 __all__ = [
     "TC", "Arranged", "Block", "Cover", "Finish", "Group", "GroupTop", "Local", "Merge", "Move",
-    "NoLocals", "PadTo", "Peel", "Prefetch", "Split", "Stage", "Stream", "Swap", "Thread", "Unroll",
-    "Upcast", "opt",
+    "NoLocals", "PadTo", "Peel", "Prefetch", "Scan", "Split", "Stage", "Stream", "Swap", "Thread",
+    "Unroll", "Upcast", "opt",
 ]  # fmt: skip
 
 RUNS: Final = 7

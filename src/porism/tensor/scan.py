@@ -1,15 +1,16 @@
 """Scan: all prefixes of an axis reduced, without doing the work of each anew.
 
-The axis is cut into blocks. The blocks' totals are scanned in the same way, which gives what came
-before each block; with it each element of a block reduces those before it (a triangular mask).
+It is written as a reduction of each element and those before it (a triangular mask), and stored
+like that: a kernel in which such a reduction is all that is done along an axis does it in one loop
+that carries it on (`optimize.scans`). What is read is stored before, where it is not a plain view.
 
-For n elements and blocks of b this takes n·b + n + (n/b)·b + … = O(n·b) operations and
-log(n)/log(b) levels. Each reads its elements twice, and writes the totals and the prefixes once;
-where the last block is not full, the prefixes inside of blocks are written and read as well.
+Where there are too few rows for all cores, the axis is cut into parts. The totals of the parts are
+scanned in the same way, which gives what came before each part: the elements are read twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from porism.evaluate.compute import identity
@@ -18,18 +19,20 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.shape import shape
 from porism.tensor import primitive
-from porism.tensor.padding import filled, filled_end
+from porism.tensor.padding import filled
 from porism.tensor.primitive import Dim
 
-BLOCK: Final = 8
-"""Elements of a block: few enough that the masked work in it is hidden by reading memory."""
+SHORT: Final = 16
+"""Elements that are reduced at once, at most: nothing needs to be stored for that."""
 
-TOTALS: Final = 32
-"""Totals of a block of them: there are fewer to read, and fewer levels are left to do. Also the
-elements of a block where the last one is not full."""
+ROWS: Final = 64
+"""Rows that are enough for all cores."""
+
+PART: Final = 2048
+"""Elements of a part of a row, at least."""
 
 
-def scan_last(x: UOp, op: Op, place: int | None = None, block: int = BLOCK) -> UOp:
+def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
     """The reductions of the first 1, 2, … n elements along the last axis, whose size is known.
 
     What is kept on the way has that axis at `place`, where it is in memory; if not given, last.
@@ -39,25 +42,29 @@ def scan_last(x: UOp, op: Op, place: int | None = None, block: int = BLOCK) -> U
     size = dims[-1].arg
     if op is ops.ADD and _is_constant(x):
         return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
-    if size <= TOTALS or (size <= 2 * TOTALS and size % block):
+    if size <= SHORT:
         return _prefixes(x, op)
-    block = TOTALS if size % block else block
-    blocks = -(-size // block)
-    cut = _in_blocks(x if _is_stored(x) else _kept(x, place, 1), op, blocks, block)
-    inside = _prefixes(cut, op)
-    if size % block:
-        inside = _kept(inside, place, 2)
-        last = primitive.shrink(inside, [*[(0, d) for d in shape(cut)[:-1]], (block - 1, block)])
-        totals = primitive.reshape(last, [*dims[:-1], blocks])
-    else:
-        total = primitive.reshape(primitive.reduce(cut, op, (len(dims),)), [*dims[:-1], blocks])
-        totals = _kept(total, place, 1)
-    scanned = scan_last(totals, op, place, TOTALS)
-    before = _shifted(_kept(scanned, place, 1), op)
-    before = primitive.reshape(before, [*dims[:-1], blocks, 1])
-    combined = op(primitive.expand(before, shape(cut)), inside)
-    flat = primitive.reshape(combined, [*dims[:-1], blocks * block])
-    return primitive.shrink(flat, [(0, d) for d in dims])
+    x = x if _is_plain(x) else _kept(x, place, 1)
+    parts = _parts(size, dims[:-1])
+    if parts == 1:
+        return _kept(_prefixes(x, op), place, 1)
+    cut = primitive.reshape(x, [*dims[:-1], parts, size // parts])
+    totals = primitive.reshape(primitive.reduce(cut, op, (len(dims),)), [*dims[:-1], parts])
+    scanned = scan_last(_kept(totals, place, 1), op, place)
+    before = primitive.reshape(_shifted(_kept(scanned, place, 1), op), [*dims[:-1], parts, 1])
+    combined = op(primitive.expand(before, shape(cut)), _prefixes(cut, op))
+    return _kept(primitive.reshape(combined, dims), place, 1)
+
+
+def _parts(size: int, others: Sequence[UOp]) -> int:
+    """Into how many parts of equal size rows are cut; 1 if there are rows enough, or no such."""
+    rows = 1
+    for dim in others:
+        rows *= int(min(dim.vmax, ROWS))
+    for parts in range(-(-ROWS // max(rows, 1)), size // PART + 1):
+        if size % parts == 0:
+            return parts
+    return 1
 
 
 def _kept(x: UOp, place: int, count: int) -> UOp:
@@ -76,11 +83,13 @@ def _is_constant(x: UOp) -> bool:
     return x.op is ops.CONST
 
 
-def _is_stored(x: UOp) -> bool:
-    """Whether the elements are in memory, or will be: it takes nothing to read them twice."""
-    while x.op in (ops.RESHAPE, ops.PERMUTE, ops.EXPAND, ops.CAST):
+def _is_plain(x: UOp) -> bool:
+    """Whether elements are read from memory by indices in which no axis is divided."""
+    while x.op in (ops.PERMUTE, ops.EXPAND, ops.SHRINK, ops.FLIP, ops.CAST):
         x = x.src[0]
-    return x.op in (ops.BUFFER, ops.CONTIGUOUS)
+    while x.op is ops.RESHAPE:
+        x = x.src[0]
+    return x.op in (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
 
 
 def _start(x: UOp, op: Op) -> UOp:
@@ -99,12 +108,6 @@ def _prefixes(x: UOp, op: Op) -> UOp:
     upto = primitive.iota(square, rank - 1) <= primitive.iota(square, rank - 2)
     masked = ops.WHERE(upto, primitive.expand(rows, square), _start(x, op))
     return primitive.reshape(primitive.reduce(masked, op, (rank - 1,)), dims)
-
-
-def _in_blocks(x: UOp, op: Op, blocks: int, block: int) -> UOp:
-    *others, _ = shape(x)
-    whole = filled_end(x, len(others), blocks * block, _start(x, op).arg)
-    return primitive.reshape(whole, [*others, blocks, block])
 
 
 def _shifted(x: UOp, op: Op) -> UOp:

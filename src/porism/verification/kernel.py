@@ -23,7 +23,7 @@ from porism.optimize import heuristic
 from porism.optimize.actions import Action
 from porism.pipeline import to_lines, to_schedule, watched
 from porism.schedule.listing import listing
-from porism.verification import claims, finished, places, scattering, stages
+from porism.verification import claims, finished, places, scanning, scattering, stages
 from porism.verification.accesses import Access
 from porism.verification.claims import Answer
 from porism.verification.points import named
@@ -83,12 +83,16 @@ def lowered(
     names: Names | None = None,
     *,
     arranged: bool = False,
+    actions: Sequence[Action] | None = None,
 ) -> list[Row]:
-    """The rows of a kernel from its loops to what a machine does."""
-    checking = _Checking(names, target)
+    """The rows of a kernel from its loops to what a machine does.
+
+    Actions that are given take the place of the heuristic's.
+    """
+    checking = _Checking(names, target, actions)
     checking.begin(kernel)
     with watched(checking.stage):
-        to_lines(kernel, target, arranged=arranged)
+        to_lines(kernel, target, arranged=arranged, actions=actions)
     checking.ending(sizes or {})
     return checking.rows
 
@@ -112,9 +116,15 @@ def _note() -> str:
 class _Checking:
     """One kernel on its way through the stages."""
 
-    def __init__(self, names: Names | None = None, target: Target | None = None) -> None:
+    def __init__(
+        self,
+        names: Names | None = None,
+        target: Target | None = None,
+        given: Sequence[Action] | None = None,
+    ) -> None:
         self.names = names or {}
         self.target = target
+        self.given = given
         self.rows: list[Row] = []
 
     def begin(self, kernel: UOp) -> None:
@@ -127,7 +137,9 @@ class _Checking:
     def stage(self, name: str, level: Level, kernel: UOp) -> None:
         """Compare a graph with the one before; to be given to `porism.pipeline.watched`."""
         if name == ARRANGING and self.target is not None and kernel is not self.last:
-            self.actions(name, kernel, heuristic.chosen(self.last, self.target))
+            given = self.given
+            chosen = heuristic.chosen(self.last, self.target) if given is None else given
+            self.actions(name, kernel, chosen)
         else:
             self._stage(name, level, kernel)
 
@@ -154,7 +166,7 @@ class _Checking:
             self.loops, self.loops_name = kernel, name
 
     def _compared(self, level: Level, kernel: UOp) -> Iterator[Compared]:
-        for known in (scattering, finished):
+        for known in (scattering, scanning, finished):
             found = known.compared(self.last, kernel)
             if found is not None:
                 return iter(found)
