@@ -29,6 +29,7 @@ from porism.lower.decompose import decompose
 from porism.lower.expand import expand
 from porism.lower.gpu_dims import gpu_dims, to_blocks
 from porism.lower.group_reduce import group_reduce
+from porism.lower.later import with_later
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.machine import Machine
@@ -233,7 +234,7 @@ def to_lines(
     with quiet_collector():
         for stage in TARGET_STAGES[(_ARRANGING + 1) * arranged :]:
             kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
-        lines = linearize(kernel, fused="MULACC" in target.ops)
+        lines = with_later(linearize(kernel, fused="MULACC" in target.ops))
     if settings.check:
         levels.check_linear(lines, "linearize")
     return lines

@@ -32,7 +32,7 @@ def fetched(lines: Sequence[UOp]) -> dict[UOp, int]:
     arg = lines[-1].arg if lines and lines[-1].op is ops.SINK else None
     if not isinstance(arg, tuple) or arg[:1] != (PREFETCH,):
         return {}
-    said = {number: (elements, axes) for number, elements, axes in arg[1:]}
+    said = {number: (elements, axes) for number, elements, axes, *later in arg[1:] if not later}
     found: dict[UOp, int] = {}
     around: list[tuple[int, ...]] = []
     for node in lines:

@@ -28,7 +28,8 @@ STREAM = "stream"
 PREFETCH = "prefetch"
 """The argument of a SINK begins with it where it says (buffer, elements, axes): with each load from
 a buffer, what is so many elements further is fetched into the caches; if there are axes, only with
-those loads that are in a loop of one of them."""
+those loads that are in a loop of one of them. Where places are looked up, it says (buffer,
+iterations, axes, axis): what is read there so many iterations of a loop later is fetched."""
 
 
 class Misfit(Exception):  # noqa: N818 - turned into a TypeMismatch that names the op

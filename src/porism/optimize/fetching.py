@@ -6,6 +6,7 @@ look far enough ahead. So with each vector that is read, one that is read later 
 
 - of rows that are gone over several times, the next row: the first pass waits for memory, the
   others do not use it; a pass that is soon done fetches nothing;
+- of rows whose places are looked up, some that are read later;
 - of anything else that is read in order, what is some lines further, unless it is computed with
   for longer than that takes; fewer lines, if several rows are read in turn;
 - of constants that are laid out for a kernel, and gone over a few times part by part, what is
@@ -27,10 +28,13 @@ from porism.ir.walk import toposort
 from porism.optimize.accesses import iterations, step
 from porism.optimize.cost import weight
 from porism.optimize.plan import Plan, size_of
-from porism.optimize.stream_actions import Prefetch
+from porism.optimize.stream_actions import Prefetch, looked_up
 
 AHEAD: Final = 2048
 """Bytes from what is read to what is fetched."""
+
+LATER: Final = 2 * AHEAD
+"""Bytes from a row whose place is looked up to one that is fetched: two rows at least."""
 
 LONG: Final = 4 * AHEAD
 """Bytes that are read one after the other, at least."""
@@ -75,7 +79,7 @@ def fetch_ahead(plan: Plan) -> None:
     for buffer, found in loads.items():
         action = _next_row(plan, buffer, found)
         if action is None and _bytes(buffer) >= 2 * least and not _is_slow(order, found[0]):
-            action = _next_lines(buffer, found)
+            action = _next_lines(buffer, found) or _later_rows(buffer, found)
         if action is not None and action.is_legal(plan.kernel, plan.target):
             plan.do(action)
 
@@ -165,6 +169,22 @@ def _next_lines(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     ahead = AHEAD if axis.arg[1] is Axis.REDUCE or not _in_turn(loads) else AHEAD // 2
     within = () if len(often) == len(loads) else (show(axis),)
     return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1), within)
+
+
+def _later_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """The rows that come some lines later, if it is read in each iteration of a loop where."""
+    places = [n for load in loads for n in toposort(load.src[1]) if n.op is ops.INDEX]
+    axes = {r for n in places for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.THREAD)}
+    if len(axes) != 1 or any(r.arg[1] in SIDE_BY_SIDE for n in places for r in n.ranges):
+        return None
+    (axis,) = axes
+    for load in loads:
+        lanes = [r for r in load.ranges if r.arg[1] in SIDE_BY_SIDE]
+        if not any(step(load.src[1], r) == 1 for r in lanes) or not looked_up(load, axis):
+            return None
+    inner = [r for r in loads[0].ranges if r is not axis]
+    row = iterations(inner) * _item(buffer)
+    return Prefetch(buffer.arg, show(axis), max(LATER // row, 2)) if row >= LINE else None
 
 
 def _in_turn(loads: Sequence[UOp]) -> bool:

@@ -7,13 +7,15 @@ A store that goes past the caches need not read the line that it writes to, and 
 to others. It pays where a result is larger than the cache, so that none of it would be found there.
 Fetching ahead pays where a processor does not see by itself what is read next: many streams side by
 side, or jumps. It reads nothing: beyond the end of a buffer it has no effect. A buffer may be read
-in several loops; it is fetched in all of them, or within those that are named.
+in several loops; it is fetched in all of them, or within those that are named. Where it is looked
+up in each iteration what is read, it is looked up for the later one as well (`lower.later`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from porism.base.target import Target
 from porism.evaluate.scope import base_of
@@ -107,20 +109,38 @@ class Prefetch(Action):
             raise self.refuse(
                 f"it is {self.ahead} iterations ahead", "that is 1 or more", "use a larger number"
             )
-        elements = self._step(kernel, counter) * self.ahead
+        elements = self._step(kernel, counter)
+        entry: tuple[Any, ...]
         said = kernel.arg[1:] if isinstance(kernel.arg, tuple) else ()
         if any(number == self.buffer for number, *_ in said):
             raise self.refuse("it is said already", "once is enough", "leave it out")
         within = tuple(self.loop(kernel, name).arg[0] for name in self.within)
-        said = tuple(sorted((*said, (self.buffer, elements, within))))
+        if elements is None:
+            self.counted(counter)
+            if self.within:
+                raise self.refuse(
+                    "it is looked up where the buffer is read",
+                    "what comes later is then fetched in all loops",
+                    "name no loops",
+                )
+            entry = self.buffer, self.ahead, within, counter.arg[0]
+        else:
+            entry = self.buffer, elements * self.ahead, within
+        said = tuple(sorted((*said, entry)))
         return ops.SINK(*kernel.src, arg=(PREFETCH, *said))
 
-    def _step(self, kernel: UOp, counter: UOp) -> int:
-        """Elements from one iteration to the next, in all places where the buffer is read."""
+    def _step(self, kernel: UOp, counter: UOp) -> int | None:
+        """Elements from one iteration to the next, in all places where the buffer is read.
+
+        None if these are looked up in each iteration.
+        """
         order = toposort(kernel)
         stored = {n.src[0] for n in order if n.op is ops.STORE}
         loads = [n for n in order if n.op is ops.INDEX and n not in stored and len(n.src) == 2]
         loads = [n for n in loads if _is_of(n, self.buffer)]
+        if self.within:
+            loops = {self.loop(kernel, name) for name in self.within}
+            loads = [n for n in loads if not loops.isdisjoint(n.ranges)]
         steps = {step(n.src[1], counter) for n in loads}
         if not steps:
             raise self.refuse(
@@ -128,6 +148,8 @@ class Prefetch(Action):
                 "the buffers that a kernel reads are 1, 2 …",
                 "use the number of one of them",
             )
+        if all(looked_up(n, counter) for n in loads):
+            return None
         (found, *others) = steps
         if others or not found:
             raise self.refuse(
@@ -136,6 +158,12 @@ class Prefetch(Action):
                 "name a loop along which it does",
             )
         return found
+
+
+def looked_up(access: UOp, counter: UOp) -> bool:
+    """Whether it is read in each iteration of a loop what place is accessed."""
+    below = toposort(access.src[1])
+    return any(n.op is ops.INDEX and counter in n.ranges for n in below)
 
 
 def _is_of(access: UOp, buffer: int) -> bool:

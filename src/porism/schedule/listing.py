@@ -25,7 +25,7 @@ from typing import Final
 
 from porism.base.dtypes import Kind, Space
 from porism.ir import ops
-from porism.ir.expression import show
+from porism.ir.expression import name_of_axis, show
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.signatures import PREFETCH
@@ -94,11 +94,12 @@ class _Listing:
             elif node.op is ops.DEFINE_LOCAL:
                 self.named[node] = self._new("local")
         if isinstance(kernel.arg, tuple) and kernel.arg[:1] == (PREFETCH,):
-            for number, elements, axes in kernel.arg[1:]:
+            for number, elements, axes, *later in kernel.arg[1:]:
                 name = self.names.get(number, f"p{number}")
-                where = " and ".join("r" + "_".join(map(str, axis)) for axis in axes)
+                where = " and ".join(map(name_of_axis, axes))
                 where = f", in {where}" if where else ""
-                self._say(0, f"# {PREFETCH} {name}, {elements} elements ahead{where}")
+                what = f"iterations of {name_of_axis(later[0])}" if later else "elements"
+                self._say(0, f"# {PREFETCH} {name}, {elements} {what} ahead{where}")
         for effect in kernel.src:
             self._block([effect], None, frozenset(), 0)
         return self.lines

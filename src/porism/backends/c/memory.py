@@ -76,6 +76,10 @@ class Memory(Writer):
         for first in range(0, dtype.count, max(LINE // max(dtype.element.bits // 8, 1), 1)):
             self.do(f"__builtin_prefetch(&{self.element(place, str(ahead + first))}, 0, 2);")
 
+    def fetch(self, pointer: UOp) -> None:
+        """The line of the cache that a pointer points to."""
+        self._fetch(place_of(pointer), pointer.dtype.element, 0)
+
     def _is_register(self, node: UOp, place: Place) -> bool:
         """Whether a load of a whole register can stand where its value is used."""
         base = place.base

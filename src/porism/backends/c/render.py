@@ -186,7 +186,9 @@ class Renderer(Memory, Arithmetic):
             self.masks[node] = self.masks[source]
 
     def nothing(self, node: UOp) -> None:
-        pass
+        if node.op is ops.NOOP:
+            for place in node.src:
+                self.fetch(place)
 
 
 Handler = Callable[[Renderer, UOp], None]

@@ -18,7 +18,7 @@ def live_nodes(lines: Sequence[UOp]) -> set[UOp]:
     """The nodes that have an effect, or that something with an effect needs."""
     live: set[UOp] = set()
     for node in reversed(lines):
-        if node.op in _EFFECTS or node in live:
+        if node.op in _EFFECTS or node in live or _is_fetched(node):
             live.add(node)
             if node.op is ops.SINK:
                 continue
@@ -26,11 +26,16 @@ def live_nodes(lines: Sequence[UOp]) -> set[UOp]:
     return live
 
 
+def _is_fetched(node: UOp) -> bool:
+    """Whether a node stands for what is fetched into the caches."""
+    return node.op is ops.NOOP and bool(node.src)
+
+
 def users(lines: Sequence[UOp], live: set[UOp]) -> dict[UOp, list[UOp]]:
     """Who writes the text of each value, as often as it does."""
     found: dict[UOp, list[UOp]] = {node: [] for node in lines}
     for node in lines:
-        if node not in live or node.op in _ORDER:
+        if node not in live or (node.op in _ORDER and not _is_fetched(node)):
             continue
         for source in node.src[:1] if node.op in (ops.AFTER, ops.RANGE, ops.IF) else node.src:
             found.setdefault(source, []).append(node)

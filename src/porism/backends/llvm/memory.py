@@ -180,8 +180,15 @@ class Memory(Loops):
         lane, size = memory_type(dtype.element), max(dtype.element.bits // 8, 1)
         for first in range(0, dtype.count, max(LINE // size, 1)):
             there = f"getelementptr {lane}, ptr {self.value(place)}, i64 {ahead + first}"
-            kinds = ("i32 0", "i32 2", "i32 1")  # to read, into the second cache, data
-            self.call("llvm.prefetch.p0", "void", f"ptr {self.emit(there)}", *kinds)
+            self._fetch_line(self.emit(there))
+
+    def fetch(self, place: UOp) -> None:
+        """The line of the cache that a pointer points to."""
+        self._fetch_line(self.value(place))
+
+    def _fetch_line(self, pointer: str) -> None:
+        kinds = ("i32 0", "i32 2", "i32 1")  # to read, into the second cache, data
+        self.call("llvm.prefetch.p0", "void", f"ptr {pointer}", *kinds)
 
     def _masked_load(self, node: UOp, place: UOp, gate: UOp, other: UOp | None) -> str:
         kind = memory_type(node.dtype)

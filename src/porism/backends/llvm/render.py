@@ -219,6 +219,9 @@ class Renderer(Memory):
         self.values[node] = self.values[node.src[0]]
 
     def nothing(self, node: UOp) -> None:
+        if node.op is ops.NOOP:
+            for place in node.src:
+                self.fetch(place)
         self.values[node] = ""
 
 
