@@ -85,6 +85,34 @@ def test_topk(largest: bool, name: str) -> None:
     agree(along, porism.sort(x, 0, descending=largest).numpy()[:2])
 
 
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [((50,), 50), ((2, 65), 7), ((3, 259), 4), ((1030,), 1), ((1001,), 100)],
+)
+@pytest.mark.parametrize(
+    ("name", "largest"), [("float32", True), ("float64", False), ("uint8", True), ("uint64", False)]
+)
+def test_topk_of_many(name: str, largest: bool, shape: tuple[int, ...], count: int) -> None:
+    """Ranked, sorted, or by blocks, some of which are not whole: the same as a stable sort."""
+    x = with_ties(name, shape)
+    found = porism.topk(x, count, largest=largest)
+    order = np.argsort(x[..., ::-1] if largest else x, kind="stable")
+    order = (shape[-1] - 1 - order)[..., ::-1] if largest else order
+    agree(found.indices, order[..., :count])
+    agree(found.values, np.take_along_axis(x, order[..., :count], -1))
+
+
+def test_topk_of_equal_values() -> None:
+    for x in (np.zeros(1000, "int32"), np.full(999, np.nan, "float32")):
+        for largest in (True, False):
+            agree(porism.topk(x, 5, largest=largest).indices, np.arange(5))
+
+
+def test_a_few_of_many_are_found_without_sorting() -> None:
+    many = draw("float32", (1 << 20,))
+    assert len(porism.kernels(porism.topk(many, 5).values)) < 60  # a sort has more than 200
+
+
 def test_topk_of_none_and_of_all() -> None:
     x = draw("float32", (2, 3))
     agree(porism.topk(x, 0).values, np.zeros((2, 0), "float32"))

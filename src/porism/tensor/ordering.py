@@ -54,6 +54,18 @@ def one_zero(x: UOp) -> UOp:
     return ops.WHERE(x.eq(0), UOp.const(x.dtype, 0), x) if x.dtype.is_float else x
 
 
+def sorted_places(keys: UOp) -> UOp:
+    """The places of keys in their order along the last axis, as i64; equal ones stay in theirs."""
+    sizes = shape(keys)
+    places = primitive.iota(sizes, len(sizes) - 1)
+    if keys.dtype.bits > 32:
+        return sort_last([keys, primitive.cast(places, dtypes.i64)])[1]
+    # key·2³² + place: both are found in one word, by minimum and maximum alone.
+    word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
+    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(places, word)
+    return primitive.cast(sort_last([words])[0] & 0xFFFFFFFF, dtypes.i64)
+
+
 def sort_last(words: Sequence[UOp]) -> list[UOp]:
     """Sort along the last axis; what is compared are the first words, then the second ones."""
     size = shape(words[0])[-1].arg

@@ -2,7 +2,8 @@
 
 `ordering` has the network, whose cost is n·log²(n) comparisons in log²(n)/2 steps, and the keys
 that put NaN last. Indices go along in the same word as a key of up to 32 bits, and in a second word
-beside a longer one; a sort with indices is therefore stable.
+beside a longer one; a sort with indices is therefore stable. `smallest` finds a few without sorting
+all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from porism.tensor.conversion import as_tensor
 from porism.tensor.elementwise import add, multiply
 from porism.tensor.known import known
 from porism.tensor.movement import cut
+from porism.tensor.smallest import pays, smallest, taken
 from porism.tensor.tensor import Tensor, method
 
 
@@ -42,15 +44,7 @@ def _keys(x: UOp, descending: bool) -> UOp:
 
 def _sorted_indices(x: UOp, descending: bool) -> UOp:
     """The places of the elements in their order along the last axis; equal ones stay in theirs."""
-    keys = _keys(ordering.one_zero(x), descending)
-    sizes = shapes.sizes_of(keys)
-    places = primitive.iota(sizes, len(sizes) - 1)
-    if keys.dtype.bits > 32:
-        return ordering.sort_last([keys, primitive.cast(places, dtypes.i64)])[1]
-    # key·2³² + place: both are found in one word, by minimum and maximum alone.
-    word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
-    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(places, word)
-    return primitive.cast(ordering.sort_last([words])[0] & 0xFFFFFFFF, dtypes.i64)
+    return ordering.sorted_places(_keys(ordering.one_zero(x), descending))
 
 
 @method
@@ -78,7 +72,8 @@ def argsort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = 
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
     """The k largest (or smallest) values along an axis in order, and their places; NaN is largest.
 
-    The whole axis is sorted. Of equal values the first ones are taken.
+    Of equal values the first ones are taken. Where k is small, blocks of the axis are left out that
+    cannot have one of them; otherwise the whole axis is sorted.
     """
     tensor = as_tensor(x)
     node, back = _last_axis(tensor, axis, "topk")
@@ -90,18 +85,14 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
             "there are not that many" if count > 0 else "a number of values is not negative",
             f"pass a k from 0 to {size}",
         )
-    places = cut(_sorted_indices(node, largest), len(others), 0, count)
-    places = primitive.contiguous(places) if count else places
-    values = _taken(node, places)
+    if count and pays(known(size, "topk"), count):
+        found = smallest(_keys(ordering.one_zero(node), largest), count)
+        places = primitive.cast(found, dtypes.i64)
+    else:
+        places = cut(_sorted_indices(node, largest), len(others), 0, count)
+        places = primitive.contiguous(places) if count else places
+    values = taken(node, places)
     return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(places, back)))
-
-
-def _taken(x: UOp, places: UOp) -> UOp:
-    """The elements at places along the last axis."""
-    sizes = shapes.sizes_of(places)
-    last = len(sizes) - 1
-    indices = [primitive.iota(sizes, k) for k in range(last)]
-    return primitive.gather(x, [*indices, primitive.place(places, shapes.sizes_of(x)[last])])
 
 
 @method
@@ -127,7 +118,7 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     common = promotion.result_type(table, wanted)
     node = primitive.cast(table.node, common)
     if sorter is not None:
-        node = _taken(node, as_tensor(sorter).node)
+        node = taken(node, as_tensor(sorter).node)
     rows = ordering.key(ordering.one_zero(node))
     keys = ordering.key(ordering.one_zero(primitive.cast(wanted.node, common)))
     found = primitive.full(dtypes.index, 0, wanted.shape)
