@@ -3,7 +3,8 @@
 It is there to tell the hopeless from the rest, not to choose among the good. For every node it is
 counted how often the machine does it: once for each iteration of the loops it depends on, and once
 for a whole vector where its lanes are neighbours in memory. Results that do not fit in registers, a
-sum that waits for itself, and code that is large count as well.
+sum that waits for itself, and code that is large count as well; and so do the bytes that are moved
+into each cache, while the machine computes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.walk import toposort
+from porism.optimize.traffic import Traffic, traffic
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
@@ -29,8 +31,26 @@ WAIT: Final = 4
 SPILL: Final = 2.0
 """What a result that is not in a register costs, in operations."""
 
+HALF: Final = 0.54
+"""What a vector of half the width takes, or a scalar, in whole ones."""
+
 MASK: Final = 1.5
 """What a masked access costs, in plain ones."""
+
+AT_ONCE: Final = 2.0
+"""Operations in a cycle."""
+
+FROM_L2: Final = 32.0
+"""Bytes in a cycle from the second cache of a core."""
+
+FROM_L3: Final = 20.0
+"""Bytes in a cycle from a cache that is shared."""
+
+FROM_MEMORY: Final = 4.5
+"""Bytes in a cycle from memory, for each core."""
+
+BESIDE: Final = 0.3
+"""The part of what takes less time that is not done beside what takes the most."""
 
 MOST_COPIES: Final = 20_000
 """Nodes after loops are written out; more would take long to compile."""
@@ -51,6 +71,20 @@ class Cost:
     """Nodes after loops are written out."""
     local_bytes: int
     """Local memory, which lies on the stack of a thread."""
+    moved: Traffic
+    """Of one core."""
+
+    @property
+    def cycles(self) -> float:
+        """Of one core, about: what takes the most time, and some of the rest."""
+        parts = (
+            self.operations / AT_ONCE,
+            self.moved.l1 / FROM_L2,
+            self.moved.l2 / FROM_L3,
+            self.moved.memory / FROM_MEMORY,
+        )
+        longest = max(parts)
+        return longest + BESIDE * (sum(parts) - longest)
 
     def is_possible(self, target: Target) -> bool:
         """Whether it can be compiled in reasonable time, and run on any thread."""
@@ -83,10 +117,11 @@ def cost_of(kernel: UOp, target: Target) -> Cost:
             times *= _size(r)
         instructions = here / lanes * vectors
         copies += int(instructions)
-        operations += weight(node) * times * instructions
+        share = HALF if 2 * lanes <= width else 1.0
+        operations += weight(node) * times * instructions * share
         if node.op is ops.REDUCE:
-            operations += times * _summed(node, instructions, target, width)
-    return Cost(operations / threads, copies, local)
+            operations += times * _summed(node, instructions, target, width) * share
+    return Cost(operations / threads, copies, local, traffic(order, around, target))
 
 
 def _enclosing(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -155,7 +190,8 @@ def _summed(node: UOp, results: float, target: Target, width: int) -> float:
     spread = any(r.arg[1] in SPREAD for r in node.ranges)
     partial = unrolled / (1 if spread else max(min(width, unrolled), 1))
     total = max(results, 1.0) * max(partial, 1.0)
+    held = max(results, 1.0) if spread else total
     registers = target.memory.registers
-    spilled = max(total - registers + 4, 0.0) if total > 0.9 * registers else 0.0
-    waiting = max(WAIT - total, 0.0)
+    spilled = max(held - registers + 4, 0.0) if held > 0.9 * registers else 0.0
+    waiting = max(WAIT - held, 0.0) * total / held
     return trips * (total + waiting + SPILL * spilled)
