@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.backends.llvm.pool import SMALLEST, Pool
+from porism.backends.llvm.pool import ORDER, SMALLEST, Pool
 
 Part = tuple[int, int]
 
@@ -42,6 +42,16 @@ def test_every_iteration_is_done_once(pool: Pool, count: int) -> None:
     assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == count
     assert all(begin < end for begin, end in parts)
+
+
+def test_an_order_is_run_job_by_job(pool: Pool) -> None:
+    found: list[int] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    bodies = [kind(lambda _arguments, _begin, _end, k=k: found.append(k)) for k in range(3)]
+    jobs = [(ctypes.cast(body, ctypes.c_void_p).value or 0, 0, 1) for body in bodies]
+    order = (ctypes.c_int64 * (ORDER + 9))(pool.address, 3, *(word for job in jobs for word in job))
+    pool.go(ctypes.addressof(order))
+    assert found == [0, 1, 2]
 
 
 @pytest.mark.parametrize("count", [10, 28, 64, 1000])

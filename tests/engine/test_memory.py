@@ -53,6 +53,45 @@ def test_memory_that_somebody_sees_is_not_used_again() -> None:
     assert (view.view() == np.float32(3).view(np.int32)).all()
 
 
+def test_a_small_room_is_taken_again_with_its_owner() -> None:
+    memory.clear()
+    owner, address = memory.take(100)
+    number = id(owner)
+    del owner
+    again, second = memory.take(100)
+    assert (id(again), second) == (number, address)
+    del again
+    large, _ = memory.take(memory.SMALL + 1)
+    in_use = memory.figures().in_use
+    del large
+    assert memory.figures().in_use < in_use
+
+
+def test_an_owner_on_the_shelf_is_not_given_to_two() -> None:
+    memory.clear()
+
+    def taken(_: int) -> None:
+        for _round in range(200):
+            held = [memory.new_array(25, np.dtype("float32")) for _ in range(memory.DEPTH + 2)]
+            for number, (array, _) in enumerate(held):
+                array[:] = number
+            assert [int(array[24]) for array, _ in held] == list(range(len(held)))
+
+    in_threads(4, taken)
+
+
+def test_there_are_only_so_many_shelves() -> None:
+    memory.clear()
+    for size in range(1, 5 * memory.SHELVES):
+        for _ in range(2 * memory.DEPTH):
+            memory.take(size)
+    assert len(memory._shelves) <= memory.SHELVES
+    assert all(len(shelf) <= memory.DEPTH for shelf in memory._shelves.values())
+    kept = [memory.take(7) for _ in range(3 * memory.DEPTH)]
+    assert len(memory._shelves[7]) <= memory.DEPTH
+    assert len({address for _, address in kept}) == len(kept)
+
+
 def test_arrays_for_users_do_not_dangle() -> None:
     @porism.jit
     def f(x: Any) -> Any:

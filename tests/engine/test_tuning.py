@@ -193,6 +193,26 @@ def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
     assert tuning.tune([large], LLVM, width=2, seconds=100) == []  # it is known
 
 
+def test_what_comes_before_the_search_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+    compiled = tuning._compile_all
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(1.0)
+        compiled(*arguments)
+
+    def listen(state: tuning.State) -> None:
+        left.append(state.left)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "_compile_all", slowly)
+    for seconds, most in ((60.0, 59.0), (1.0, 0.5)):
+        with pytest.raises(KeyboardInterrupt):
+            tuning.tune([product()], LLVM, width=2, seconds=seconds, listener=listen)
+        tuned.forget()
+        assert left[-1] <= most
+
+
 def test_symbolic_kernels_and_other_types_are_tuned() -> None:
     n = porism.Variable("n", 1, 40)
     x = porism.asarray(np.ones((40, 16), np.float16))[: n.bind(7)]
@@ -213,7 +233,7 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
     with pytest.raises(KeyboardInterrupt):
         tuning.tune([product()], LLVM, width=2, seconds=60, listener=listen)
     assert tuning.reports[-1].tried >= 4
-    assert list(tuned.known_actions([product()], LLVM)) == [product()]
+    assert tuned.Tunings(LLVM).get(product()) is not None
     (function,) = program.compiled([product()])
     assert function.address
 

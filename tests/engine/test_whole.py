@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.table import BACKENDS, Backend
 from porism.base.settings import settings
-from porism.engine import tuned, tuning, whole
+from porism.engine import cached_schedules, tuned, tuning, whole, worker
 from porism.engine.program import Program
 from porism.engine.realize import request, schedule_of
 from porism.ir.node import UOp
 from porism.optimize import heuristic
-from porism.optimize.known_actions import Actions
+from porism.optimize.known_actions import Actions, write_actions
 from porism.pipeline import to_loops
 from porism.schedule.schedule import Schedule
 
@@ -50,8 +50,17 @@ def by_heuristic(kernel: UOp) -> Actions:
     return heuristic.chosen(to_loops(kernel, target, arrange=False), target)
 
 
+def all_faster(new: Sequence[UOp], backend: Backend, part: float) -> list[UOp]:
+    """As if all kernels were tuned, and are faster now."""
+    assert 0.5 < part < 1
+    return list(new)
+
+
 def settled(
-    schedule: Schedule, slower: Sequence[UOp], monkeypatch: pytest.MonkeyPatch
+    schedule: Schedule,
+    slower: Sequence[UOp],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float | None = None,
 ) -> list[UOp]:
     """Which kernels are as they were tuned, if some are slow in a program after that."""
     kernels = kernels_of(schedule)
@@ -65,13 +74,21 @@ def settled(
 
         return seconds(after) / seconds(before)
 
-    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
+    monkeypatch.setattr(tuning, "tune_new", all_faster)
     monkeypatch.setattr(whole._Whole, "_program", lambda self, plain: list(plain))
     monkeypatch.setattr(whole._Whole, "_ratio", ratio)
-    whole.tune_whole(schedule, LLVM, frozenset())
+    if seconds is None:
+        whole.tune_whole(schedule, LLVM, frozenset())
+    else:
+        whole.settle(schedule, LLVM, frozenset(), kernels, seconds)
     found = tuned.known_actions(kernels, LLVM)
-    assert all(found[k] in ((), by_heuristic(k)) for k in kernels)
-    return [k for k in kernels if found[k] == ()]
+    assert set(found.values()) <= {()}
+    for kernel in set(kernels) - set(found):
+        kept = tuned.Tunings(LLVM).get(kernel)
+        assert kept is not None
+        assert kept.actions == by_heuristic(kernel)
+        assert kept.before == kept.after
+    return [k for k in kernels if k in found]
 
 
 def test_kernels_that_make_it_faster_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +118,7 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
         assert 0 < found < float("inf")
         return 1.0
 
-    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
+    monkeypatch.setattr(tuning, "tune_new", all_faster)
     monkeypatch.setattr(whole._Whole, "_ratio", ratio)
     whole.tune_whole(schedule, LLVM, frozenset())
     before, after = seen
@@ -109,12 +126,64 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
     assert tuned.known_actions(kernels, LLVM) == dict.fromkeys(kernels, ())
 
 
-def test_a_program_of_one_kernel_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_there_is_no_time_to_look_at_each_all_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = products()
+    kernels = kernels_of(schedule)
+    assert settled(schedule, kernels[1:], monkeypatch, seconds=-1) == []
+    assert settled(schedule, [], monkeypatch, seconds=-1) == kernels
+
+
+def test_a_program_of_one_kernel_is_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
     x = porism.asarray(np.ones((16, 24), np.float32))
     schedule = schedule_of(request([(x + 1).node]).graph)
-    monkeypatch.setattr(tuning, "tune_new", lambda new, backend: list(new))
-    monkeypatch.setattr(whole, "_Whole", None)
-    whole.tune_whole(schedule, LLVM, frozenset())
+    kernels = kernels_of(schedule)
+    assert settled(schedule, [], monkeypatch) == kernels
+    assert settled(schedule, kernels, monkeypatch) == []
+
+
+def test_what_is_not_faster_is_as_the_heuristic_says_with_constants() -> None:
+    """That it lays out constants beforehand is lost if its actions are given without them."""
+    x, weight = (porism.asarray(np.ones(s, np.float32)) for s in ((8, 256), (256, 1024)))
+    schedule = schedule_of(request([(x @ weight).node]).graph)
+    (kernel,) = kernels_of(schedule)
+    plain = Program(schedule, LLVM, frozenset({1}))
+    assert plain.packing.copies
+    tuned.keep(kernel, LLVM, by_heuristic(kernel), 2.0, 1.0)
+    assert Program(schedule, LLVM, frozenset({1})).packing.kernels != plain.packing.kernels
+    tuned.keep(kernel, LLVM, by_heuristic(kernel), 2.0, 2.0)
+    assert Program(schedule, LLVM, frozenset({1})).packing.kernels == plain.packing.kernels
+
+
+def test_a_tuner_in_the_background_runs_the_program_both_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = products()
+    kernels = kernels_of(schedule)
+    seen: list[list[UOp]] = []
+
+    def tune(new: Sequence[UOp], backend: Backend, **options: object) -> None:
+        seen.append(list(new))
+        for kernel in new:
+            tuned.keep(kernel, backend, (), 2.0, 1.0)
+
+    def ratio(self: Any, before: Program, after: Program, inputs: Any) -> float:
+        return 1.5
+
+    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setattr(whole._Whole, "_ratio", ratio)
+    known = [0, write_actions(by_heuristic(kernels[0])), 3.0, 2.0]
+    text = cached_schedules.write(schedule)
+    job = {"schedule": text, "constants": [], "known": [known], "width": 2, "seconds": 1.0}
+    found = worker.all_tuned(job)["tuned"]
+    assert seen == [kernels[1:]]  # the first is known
+    assert [row[0] for row in found] == [1, 2]
+    for place, actions, before, after in found:  # none of them pays in the program
+        assert actions == write_actions(by_heuristic(kernels[place]))
+        assert (before, after) == (2.0, 2.0)
+    tuned.forget()
+    monkeypatch.setattr(whole._Whole, "_ratio", lambda *_: 0.9)
+    found = worker.all_tuned({**job, "known": []})["tuned"]
+    assert found == [[place, [], 2.0, 1.0] for place in range(3)]
 
 
 def test_a_program_is_tuned_and_right() -> None:

@@ -354,6 +354,14 @@ def loud() -> bool:
     return _loud
 
 
+def plain() -> Mapping[str, Value] | None:
+    """All values, where none is overridden; None where one is, or if they were not read yet.
+
+    Of another environment it is another object: who has seen this one knows all values.
+    """
+    return None if _overrides.get() else _values
+
+
 TABLE: Final[tuple[Setting, ...]] = tuple(
     row for row in vars(Settings).values() if isinstance(row, Setting)
 )

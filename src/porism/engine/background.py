@@ -1,8 +1,9 @@
 """Background: kernels tuned while the program goes on with those of the heuristic.
 
-A process of low priority does all of the work, the search as well as the compiling and timing, and
-a thread here waits for what it has found. One program is tuned at a time. When this process ends,
-so does the tuning; a process that was forked from this one knows nothing of it.
+A process of low priority does all of the work: the search, the compiling and timing, and at the end
+the program with what was found beside the program without it. A thread here waits for that. One
+program is tuned at a time. When this process ends, so does the tuning; a process that was forked
+from this one knows nothing of it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import contextvars
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from porism.backends.table import Backend
 from porism.base.errors import ActionError, PorismError
 from porism.base.settings import settings
 from porism.engine import tuned
+from porism.engine.cached_schedules import write
 from porism.engine.crew import Crew, Fault
-from porism.ir.node import UOp
-from porism.ir.text import to_text
-from porism.optimize.known_actions import read_actions
+from porism.optimize.known_actions import read_actions, write_actions
+from porism.schedule.schedule import Schedule
 
 NICE: Final = 10
 """By how much the priority is lowered."""
@@ -38,12 +39,18 @@ _running: list[Background] = []
 
 
 class Background:
-    """The tuning of some kernels, which goes on by itself."""
+    """The tuning of a program, some of whose inputs are constants, which goes on by itself."""
 
     def __init__(
-        self, kernels: Sequence[UOp], backend: Backend, seconds: float, then: Callable[[], None]
+        self,
+        schedule: Schedule,
+        constants: frozenset[int],
+        backend: Backend,
+        seconds: float,
+        then: Callable[[], None],
     ) -> None:
-        self.kernels = list(kernels)
+        self.schedule = schedule
+        self.constants = constants
         self.backend = backend
         self.seconds = seconds
         self.then = then
@@ -84,9 +91,18 @@ class Background:
                 _running.remove(self)
 
     def _tune(self) -> None:
+        kernels = [step.kernel for step in self.schedule.steps]
+        there = tuned.Tunings(self.backend)
+        known = [(place, there.get(kernel)) for place, kernel in enumerate(kernels)]
         job = {
             "job": "tune",
-            "kernels": [to_text(kernel) for kernel in self.kernels],
+            "schedule": write(self.schedule),
+            "constants": sorted(self.constants),
+            "known": [
+                (place, write_actions(each.actions), each.before, each.after)
+                for place, each in known
+                if each is not None
+            ],
             "width": settings.beam or WIDTH,
             "seconds": self.seconds,
         }
@@ -101,8 +117,9 @@ class Background:
                 actions = read_actions(data)
             except ActionError:
                 continue
-            tuned.keep(self.kernels[place], self.backend, actions, before, after)
-            better = better or after < before
+            faster = after < before  # if not, another day there may be more time
+            tuned.keep(kernels[place], self.backend, actions, before, after, lasting=faster)
+            better = better or faster
         if better:
             self.then()
 

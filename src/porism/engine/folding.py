@@ -33,7 +33,7 @@ def constant_parts(roots: Sequence[UOp], constants: Collection[UOp]) -> list[UOp
 
     >>> from porism.base.dtypes import f32, index
     >>> from porism.ir.buffer import new_buffer
-    >>> x, scale = (new_buffer(f32, (UOp.const(index, 4),), k, "cpu") for k in (0, 1))
+    >>> x, scale = (new_buffer(f32, (UOp.const(index, 4),), "cpu") for _ in range(2))
     >>> found = constant_parts([x * ops.SQRT(scale + 1)], {scale})
     >>> [node.op.name for node in found]
     ['SQRT']

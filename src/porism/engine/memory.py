@@ -5,6 +5,9 @@ view is gone, so is the owner, and its room goes back to the pool: no array that
 can ever be written over. Rooms that nobody took for a while are freed when the pool holds more than
 the setting `pool_megabytes` allows.
 
+Small rooms that were used last stay with their owners on a shelf: one that nobody else refers to is
+taken again as it is.
+
 Large rooms begin at a huge page, and Linux is asked for such pages: touching memory for the first
 time, and finding it again, is cheaper by far than with pages of 4 KiB.
 """
@@ -16,10 +19,12 @@ import ctypes
 import functools
 import mmap
 import os
+import sys
 import threading
 import weakref
 from collections import deque
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +43,12 @@ MEGABYTE: Final = 1 << 20
 
 HUGE_PAGE: Final = 2 * MEGABYTE
 """Rooms from this size on are made of huge pages where the system has them."""
+
+SMALL: Final = 1 << 16
+"""Bytes of a room that is kept on a shelf, at most."""
+
+SHELVES, DEPTH = 32, 8
+"""Sizes that have a shelf, and owners on each."""
 
 HAS_HUGE_PAGES: Final = hasattr(mmap, "MADV_HUGEPAGE")
 
@@ -86,6 +97,8 @@ _returned: deque[_Lease] = deque()
 """Leases whose owners are gone; that happens at any moment, also while the lock is held."""
 _leases: dict[int, _Lease] = {}
 """Those of all rooms that are in use, by address."""
+_shelves: dict[int, deque[tuple[Any, int]]] = {}
+"""Owners of small rooms with their addresses, by their bytes; the one used longest ago first."""
 _lock = threading.RLock()  # the collector may call code that takes memory while it is held
 _in_use = _pooled = _peak = 0
 
@@ -106,14 +119,47 @@ def _kind(size: int) -> tuple[int, Any]:
     return room_size(size), ctypes.c_char * size
 
 
+def _least_uses() -> int:
+    """How many refer to something that only a tuple holds, and who counts."""
+    entry = (object(),)
+    return getrefcount(entry[0])
+
+
+_UNUSED: Final = _least_uses()
+_COUNTS_USES: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether Python knows at any moment who refers to what."""
+
+
 def take(size: int) -> tuple[Any, int]:
     """An owner of so many bytes, which are not set to anything, and their address."""
+    shelf = _shelves.get(size)
+    if shelf is None:
+        return _taken(size)
+    try:
+        entry = shelf.popleft()
+    except IndexError:  # another thread has the last
+        return _taken(size)
+    if getrefcount(entry[0]) == _UNUSED:
+        owner, address = entry  # from here on it is used, whoever finds it on the shelf
+        shelf.append(entry)
+        return owner, address
+    if len(shelf) < DEPTH - 1:
+        shelf.append(entry)
+    return _taken(size)
+
+
+def _taken(size: int) -> tuple[Any, int]:
+    """The same, from the pool or new."""
     wanted, kind = _kind(size)
     with _lock:
         room = _next_room(wanted)
         owner = kind.from_address(room.address)
         _leases[room.address] = lease = _Lease(owner, _returned.append)
         lease.room = room
+        if size <= SMALL and _COUNTS_USES:
+            if size not in _shelves and len(_shelves) >= SHELVES:
+                _shelves.clear()
+            _shelves.setdefault(size, deque()).append((owner, room.address))
     return owner, room.address
 
 
@@ -139,7 +185,11 @@ def _next_room(size: int) -> Room:
 def new_array(size: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
     """An array in one dimension that is not set to anything, and its address."""
     owner, address = take(size * dtype.itemsize)
-    return (np.frombuffer(owner, dtype) if size else np.empty(0, dtype)), address
+    return array_in(owner, dtype), address
+
+
+array_in: Final = np.frombuffer
+"""The memory of an owner as an array of a type."""
 
 
 def address_of(array: Array) -> int:
@@ -170,7 +220,8 @@ def clear() -> None:
 
 
 def _settle() -> None:
-    """Take in the rooms that came back."""
+    """Take in the rooms that came back, and those on shelves that nobody uses."""
+    _shelves.clear()
     while _returned:
         _keep(_returned.popleft().room)
 

@@ -2,7 +2,7 @@
 
 The kernels of a schedule are compiled together, those that were compiled before are taken from a
 table. To run, the addresses of the buffers are written into one block of arguments, and one native
-call does the rest. A block is kept for the next run: only what is different then is written again.
+call does the rest. A block is kept for the next run, which does not have to set it up again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from porism.backends.function import Function
-from porism.backends.llvm.pool import Pool
+from porism.backends.llvm.pool import ORDER, Pool
 from porism.backends.table import BACKENDS, Backend
-from porism.base.settings import loud, settings
+from porism.base.settings import loud, plain, settings
 from porism.engine import cache, memory, watch
+from porism.engine.memory import array_in, take
 from porism.engine.packing import Packing
 from porism.engine.sizes import number_of, size_of
 from porism.engine.storage import Held
@@ -45,24 +46,31 @@ _functions: dict[tuple[str, UOp, Actions | None], Function] = {}
 """By backend, kernel, and the actions that it was tuned with."""
 _lock = threading.RLock()
 _pools: dict[int, Pool] = {}
+_NEVER: Final[tuple[Any, Any]] = (object(), None)
+_latest: tuple[Any, Any] = _NEVER
+"""The settings as they were when threads were last asked for, and those threads."""
 
 
 def pool() -> Pool:
     """The threads of this process; after a fork, new ones."""
-    threads = settings.threads
+    global _latest
+    values, threads = plain(), settings.threads
     found = _pools.get(threads)
     if found is None:
         with _lock:
             if threads not in _pools:
                 _pools[threads] = Pool(threads or os.cpu_count() or 1)
             found = _pools[threads]
+    if values is not None:
+        _latest = values, found
     return found
 
 
 def _after_fork() -> None:
     # The threads are not in this process, and one of them may have held the lock.
-    global _lock
+    global _lock, _latest
     _pools.clear()
+    _latest = _NEVER
     _lock = threading.RLock()
 
 
@@ -71,7 +79,7 @@ if hasattr(os, "register_at_fork"):
 
 
 Output = tuple[int, np.dtype[Any], list[int]]
-"""The elements of an output, their type, and the words with its address."""
+"""The bytes of an output, the type of its elements, and the words with its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +93,22 @@ class Sizes:
 
 
 class Frame:
-    """A block of arguments; one run at a time uses it, and finds there what the last one left."""
+    """A block of arguments; one run at a time uses it."""
 
-    __slots__ = ("address", "arena", "inputs", "jobs", "packs", "sizes", "words")
+    __slots__ = ("address", "arena", "order", "pool", "sizes", "words")
 
     def __init__(self, program: Program) -> None:
         self.words = (ctypes.c_int64 * max(program.words, 1))()
-        self.jobs = (ctypes.c_int64 * (3 * max(len(program.functions), 1)))()
-        self.address = ctypes.addressof(self.jobs)
-        self.inputs = [0] * len(program.inputs)
-        self.packs = [0] * len(program.packs)
+        self.order = (ctypes.c_int64 * (ORDER + 3 * len(program.functions)))()
+        self.order[1] = len(program.functions)
+        self.address = ctypes.addressof(self.order)
+        self.pool = 0
         self.sizes: Sizes | None = None
         self.arena = 0
         start = ctypes.addressof(self.words)
         for k, function in enumerate(program.functions):
-            self.jobs[3 * k] = function.address
-            self.jobs[3 * k + 1] = start + 8 * program.begins[k]
+            self.order[ORDER + 3 * k] = function.address
+            self.order[ORDER + 3 * k + 1] = start + 8 * program.begins[k]
 
 
 class Program:
@@ -138,8 +146,8 @@ class Program:
         self.words = at
         """Of a block of arguments."""
         placed = list(zip(schedule.buffers, slots, strict=True))
-        self.inputs = [(b.number, where) for b, where in placed if b.role is Role.INPUT]
-        """The words with the address of each input, by the number of its PARAM."""
+        self.inputs = [(b.number, s) for b, where in placed if b.role is Role.INPUT for s in where]
+        """The words with the addresses of inputs, by the numbers of their PARAMs."""
         self.outputs = [(b.dtype.numpy, where) for b, where in placed if b.role is Role.OUTPUT]
         offsets = schedule.arena.offsets
         self.temporaries = [
@@ -155,8 +163,8 @@ class Program:
         self.count = len(self.functions)
         self.names = tuple(sorted(_variables(schedule)))
         self.variables = [(slot, self.names.index(name)) for slot, name in variables]
-        self.packs = packed
-        """The words with the address of each copy of a constant."""
+        self.packs = [(copy, slot) for copy, where in enumerate(packed) for slot in where]
+        """The words with the addresses of copies of constants."""
         self._copying = copying
         self._sizes: dict[tuple[int, ...], Sizes] = {}
         self._idle: list[Frame] = []
@@ -195,55 +203,47 @@ class Program:
             frame = self._idle.pop()
         except IndexError:
             frame = Frame(self)
-        values = tuple([variables[name] for name in self.names]) if self.names else ()
-        sizes = self._sizes.get(values)
-        if sizes is None:
-            sizes = self._new_sizes(variables)
-        if frame.sizes is not sizes:
-            self._set_sizes(frame, sizes)
-        words, seen = frame.words, frame.inputs
-        for k, (number, slots) in enumerate(self.inputs):
-            address = inputs[number][1]
-            if seen[k] != address:
-                seen[k] = address
-                for slot in slots:
-                    words[slot] = address
+        sizes = frame.sizes
+        if sizes is None or self.names:
+            sizes = self._set_sizes(frame, variables)
+        words = frame.words
+        for number, slot in self.inputs:
+            words[slot] = inputs[number][1]
         if packs:
-            seen = frame.packs
-            for k, (_, address) in enumerate(packs):
-                if seen[k] != address:
-                    seen[k] = address
-                    for slot in self.packs[k]:
-                        words[slot] = address
+            for number, slot in self.packs:
+                words[slot] = packs[number][1]
         outputs: list[Held] = []
         for size, dtype, slots in sizes.outputs:
-            output = memory.new_array(size, dtype)
-            outputs.append(output)
+            owner, address = take(size)
+            outputs.append((array_in(owner, dtype), address))
             for slot in slots:
-                words[slot] = output[1]
+                words[slot] = address
         arena = self._arena(frame) if self.temporaries else None
-        if watch.listeners or loud():
+        values, threads = _latest
+        if values is not plain() or watch.listeners or loud():
             self._run_seen(frame, variables)
         else:
-            pool().run(frame.address, self.count)
+            if frame.pool != threads.address:
+                frame.pool = frame.order[0] = threads.address
+            threads.go(frame.address)
         del arena  # it was in use until here
         self._idle.append(frame)
         return [outputs[k] for k in self.order] if self.order else outputs
 
     def _run_seen(self, frame: Frame, variables: Mapping[str, int]) -> None:
         """The same, kernel by kernel if somebody wants to see them."""
-        threads = pool()
+        threads, jobs = pool(), frame.address + 8 * ORDER
         if not watch.wanted():
-            threads.run(frame.address, self.count)
+            threads.run(jobs, self.count)
             return
         values = {name: variables[name] for name in self.names}
         watch.run_each(
-            self.schedule, self.backend, values, lambda k: threads.run(frame.address + JOB * k, 1)
+            self.schedule, self.backend, values, lambda k: threads.run(jobs + JOB * k, 1)
         )
 
     def _arena(self, frame: Frame) -> Any:
         """Memory for the temporaries, whose addresses are set."""
-        arena, address = memory.take(self.schedule.arena.peak)
+        arena, address = take(self.schedule.arena.peak)
         if frame.arena != address:
             frame.arena = address
             for offset, slot in self.temporaries:
@@ -257,7 +257,7 @@ class Program:
         found = Sizes(
             values,
             tuple(
-                (size_of(buffer, variables), dtype, slots)
+                (size_of(buffer, variables) * dtype.itemsize, dtype, slots)
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
             tuple(1 if size is None else number_of(size, variables) for size in shared),
@@ -267,12 +267,17 @@ class Program:
         self._sizes[values] = found
         return found
 
-    def _set_sizes(self, frame: Frame, sizes: Sizes) -> None:
-        frame.sizes = sizes
-        for slot, place in self.variables:
-            frame.words[slot] = sizes.variables[place]
-        for k, count in enumerate(sizes.shared):
-            frame.jobs[3 * k + 2] = count
+    def _set_sizes(self, frame: Frame, variables: Mapping[str, int]) -> Sizes:
+        """The sizes for some values of the variables, which a frame has now."""
+        values = tuple([variables[name] for name in self.names])
+        sizes = self._sizes.get(values) or self._new_sizes(variables)
+        if frame.sizes is not sizes:
+            frame.sizes = sizes
+            for slot, place in self.variables:
+                frame.words[slot] = sizes.variables[place]
+            for k, count in enumerate(sizes.shared):
+                frame.order[ORDER + 3 * k + 2] = count
+        return sizes
 
 
 def _variables(schedule: Schedule) -> set[str]:

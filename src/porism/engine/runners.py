@@ -15,6 +15,7 @@ from porism.engine import reference
 from porism.engine.memory import address_of
 from porism.engine.program import Program
 from porism.engine.storage import Held
+from porism.engine.verification import check_tuned
 from porism.optimize.packing import Copy
 from porism.schedule.schedule import Schedule
 
@@ -99,6 +100,8 @@ def program_of(
     found = None if anew else _programs.get(key)
     if found is None or found.schedule is not schedule:
         found = Program(schedule, backend, constants)
+        if settings.verify:
+            check_tuned(schedule, backend)
         with _lock:
             while len(_programs) >= MOST_PROGRAMS:
                 del _programs[next(iter(_programs))]

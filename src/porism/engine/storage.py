@@ -8,10 +8,9 @@ A *placeholder* is a BUFFER without an array: it stands for data in a function t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,11 +27,7 @@ PLACEHOLDER: Final = "traced"
 Held = tuple[Array, int]
 """An array in one dimension, and where its first element is."""
 
-_held: dict[ref[UOp], Held] = {}
-"""By weak references, which take themselves out when their node goes: the most travelled path."""
-_taken_out: Final = _held.pop
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-_numbers = itertools.count()
 
 
 class NoValue(PorismError):  # noqa: N818 - the name says it all
@@ -56,9 +51,7 @@ def hold(
     dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
 ) -> UOp:
     """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
-    node = buffer.new_buffer(dtype, dims, next(_numbers), device)
-    _held[ref(node, _taken_out)] = (array, address)
-    return node
+    return buffer.new_buffer(dtype, dims, device, (array, address))
 
 
 def hold_number(node: UOp) -> UOp:
@@ -70,7 +63,7 @@ def hold_number(node: UOp) -> UOp:
 
 def new_placeholder(dtype: DType, dims: tuple[UOp, ...]) -> UOp:
     """A BUFFER node without an array."""
-    return buffer.new_buffer(dtype, dims, next(_numbers), PLACEHOLDER)
+    return buffer.new_buffer(dtype, dims, PLACEHOLDER)
 
 
 def is_placeholder(node: UOp) -> bool:
@@ -88,7 +81,8 @@ def held(node: UOp) -> Held:
 
 def held_if_any(node: UOp) -> Held | None:
     """The array behind a node and its address, if it is a BUFFER that has one."""
-    return _held.get(ref(node))
+    found: Held | None = getattr(node, "held", None)
+    return found
 
 
 def array_of(node: UOp) -> Array:

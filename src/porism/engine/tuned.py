@@ -122,16 +122,20 @@ class Tunings:
 
 
 def known_actions(kernels: Sequence[UOp], backend: Backend) -> dict[UOp, Actions]:
-    """Of some kernels those that were tuned, and their actions; cheap where there are none."""
+    """Of some kernels those that are faster since they were tuned, and their actions.
+
+    Where nothing better was found the heuristic decides, which may know more of the program. Cheap
+    where nothing was ever tuned.
+    """
     known = Tunings(backend)
     if not known:
         return {}
     found = {kernel: known.get(kernel) for kernel in dict.fromkeys(kernels)}
-    return {kernel: each.actions for kernel, each in found.items() if each is not None}
+    return {k: each.actions for k, each in found.items() if each and each.after < each.before}
 
 
 def tuned_actions(kernel: UOp, backend: Backend) -> Actions | None:
-    """The actions that a kernel is compiled with in place of the heuristic's, if it was tuned."""
+    """The actions that a kernel is compiled with in place of the heuristic's, if any."""
     actions = known_actions([kernel], backend).get(kernel)
     if actions is None:
         return None

@@ -49,6 +49,9 @@ CLEARLY: Final = 0.985
 LAST_SECONDS: Final = 6.0
 """What is left of the time for the best ones to meet, at most."""
 
+LEAST: Final = 0.5
+"""The part of the time that is for searching, however long it takes to begin."""
+
 SHARE: Final = 0.01
 """A kernel that takes less than this part of a program is left as it is."""
 
@@ -112,6 +115,7 @@ def tune(
     counts = Counter(k for k in kernels if not (known and known.get(k)))
     if not counts or backend.objects is None:
         return []
+    begin = time.monotonic()
     cores = os.cpu_count() or 1
     made: list[Report] = []
     with Crew(cores, nice=nice) as compilers, Crew(1, nice=nice) as timers:
@@ -125,7 +129,7 @@ def tune(
             total = sum(weights.values())
             tuners = [t for t in tuners if weights[id(t)] >= SHARE * total]
             tuners.sort(key=lambda t: -weights[id(t)])
-            end = time.monotonic() + seconds  # what processes take to start does not count
+            end = max(begin + seconds, time.monotonic() + seconds * LEAST)
             for number, tuner in enumerate(tuners):
                 left = end - time.monotonic()
                 if left <= 0:
@@ -302,8 +306,11 @@ _considered: set[tuple[str, UOp]] = set()
 """Kernels that were tuned in this process, or found not to be worth it."""
 
 
-def tune_new(kernels: Sequence[UOp], backend: Backend) -> list[UOp]:
-    """Tune kernels as the settings ask for, before they are first compiled; those now faster."""
+def tune_new(kernels: Sequence[UOp], backend: Backend, part: float = 1.0) -> list[UOp]:
+    """Tune kernels as the settings ask for, before they are first compiled; those now faster.
+
+    It takes a part of the time that the settings allow.
+    """
     new = [kernel for kernel in kernels if (backend.name, kernel) not in _considered]
     if not new or not settings.beam or backend.objects is None:
         return []
@@ -316,7 +323,7 @@ def tune_new(kernels: Sequence[UOp], backend: Backend) -> list[UOp]:
                 new,
                 backend,
                 width=settings.beam,
-                seconds=settings.beam_seconds,
+                seconds=part * settings.beam_seconds,
                 listener=listener,
             )
     except PorismError as error:

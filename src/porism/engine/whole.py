@@ -1,8 +1,9 @@
 """Whole: a program with its tuned kernels beside the same program without them.
 
 A kernel is tuned on its own, and finds there what it reads in a cache. In a program it may find
-less, and what it takes away is missed by others. So a program of several kernels is run both ways,
-by turns, and a kernel that makes it slower is as the heuristic says again.
+less, what it takes away is missed by others, and constants are laid out for it beforehand. So a
+program is run both ways, by turns, and a kernel that makes it slower is as the heuristic says
+again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ FEWEST_ROUNDS: Final = 3
 ENOUGH_SECONDS: Final = 2.0
 """After so many, fewer rounds have to do."""
 
+SAMPLE_SECONDS: Final = 1e-3
+"""What one sample takes, at least."""
+
+PART: Final = 0.1
+"""Of the time for a program, to run it both ways at the end."""
+
 NO_WORSE: Final = 1.005
 """A program that takes no more than this part of the time before is not slower."""
 
@@ -45,9 +52,20 @@ MOST: Final = 12
 
 def tune_whole(schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
     """Tune the new kernels of a program as the settings ask for, and see that it is no slower."""
-    faster = tuning.tune_new([step.kernel for step in schedule.steps], backend)
-    if faster and len(schedule.steps) > 1:
-        _Whole(schedule, backend, constants).settle(faster)
+    faster = tuning.tune_new([step.kernel for step in schedule.steps], backend, 1 - PART)
+    if faster:
+        settle(schedule, backend, constants, faster, PART * settings.beam_seconds)
+
+
+def settle(
+    schedule: Schedule,
+    backend: Backend,
+    constants: frozenset[int],
+    faster: Sequence[UOp],
+    seconds: float,
+) -> None:
+    """Keep those of the tuned kernels with which a program is not slower, in about some seconds."""
+    _Whole(schedule, backend, constants).settle(faster, time.monotonic() + seconds)
 
 
 class _Whole:
@@ -62,8 +80,11 @@ class _Whole:
         variables = [n for n in toposort(*roots) if n.op is ops.VARIABLE]
         self.variables = {str(n.arg[0]): int(n.vmax) for n in variables}
 
-    def settle(self, faster: Sequence[UOp]) -> None:
-        """Keep those of the tuned kernels with which the program is not slower."""
+    def settle(self, faster: Sequence[UOp], until: float) -> None:
+        """Keep those of the tuned kernels with which the program is not slower.
+
+        Those for which there is no time to see are as before.
+        """
         inputs = self._inputs()
         with settings.override(beam=0):
             after = self._program(())
@@ -74,7 +95,9 @@ class _Whole:
             gains = {k: each.before - each.after for k, each in found.items() if each is not None}
             order = sorted(gains, key=lambda kernel: -gains[kernel])
             left = list(faster)
-            for kernel in order[:MOST]:
+            for kernel in order[:MOST] if len(left) > 1 else ():
+                if time.monotonic() > until:
+                    break
                 rest = [other for other in left if other is not kernel]
                 if self._ratio(self._program(left), self._program(rest), inputs) < 1.0:
                     left = rest
@@ -110,22 +133,28 @@ class _Whole:
     def _ratio(self, before: Program, after: Program, inputs: Sequence[Held]) -> float:
         """The time of one program in times of another, run by turns."""
         both = [(program, program.pack(inputs)) for program in (before, after)]
-        for program, packs in both:
-            program.call(inputs, self.variables, packs)
+        once = [self._sample(*each, inputs, 1) for each in both]
+        times = max(int(SAMPLE_SECONDS / max(*once, 1e-7)), 1)
         ratios = []
         begin = time.perf_counter()
         for n in range(ROUNDS):
             seconds = [0.0, 0.0]
             for k in (0, 1) if n % 2 else (1, 0):
-                program, packs = both[k]
-                program.call(inputs, self.variables, packs)  # which leaves the caches as its own
-                start = time.perf_counter()
-                program.call(inputs, self.variables, packs)
-                seconds[k] = time.perf_counter() - start
+                seconds[k] = self._sample(*both[k], inputs, times)
             ratios.append(seconds[1] / seconds[0])
             if time.perf_counter() - begin > ENOUGH_SECONDS and n + 1 >= FEWEST_ROUNDS:
                 break
         return statistics.median(ratios)
+
+    def _sample(
+        self, program: Program, packs: Sequence[Held], inputs: Sequence[Held], times: int
+    ) -> float:
+        """The seconds of some runs, after one that leaves the caches as its own."""
+        program.call(inputs, self.variables, packs)
+        begin = time.perf_counter()
+        for _ in range(times):
+            program.call(inputs, self.variables, packs)
+        return time.perf_counter() - begin
 
 
 def _heuristics(kernel: UOp, backend: Backend) -> Actions:

@@ -99,10 +99,15 @@ def duelled(job: Job) -> Answer:
 
 
 def all_tuned(job: Job) -> Answer:
-    """Tune kernels, until the time is over or whoever asked is gone."""
-    from porism.engine import tuned, tuning
+    """Tune the new kernels of a program, until the time is over or whoever asked is gone.
 
-    kernels = [_kernel(text) for text in job["kernels"]]
+    Those with which the program as a whole is slower are as before.
+    """
+    from porism.engine import tuned, tuning, whole
+    from porism.engine.cached_schedules import read
+
+    schedule = read(job["schedule"])
+    kernels = [step.kernel for step in schedule.steps]
     parent = os.getppid()
 
     def listen(state: tuning.State) -> None:
@@ -110,16 +115,22 @@ def all_tuned(job: Job) -> Answer:
             raise KeyboardInterrupt
 
     backend = native()
-    width, seconds = job["width"], job["seconds"]
+    for place, actions, before, after in job["known"]:
+        tuned.keep(kernels[place], backend, read_actions(actions), before, after, lasting=False)
+    new = [kernel for kernel in kernels if not tuned.Tunings(backend).get(kernel)]
+    width, seconds = job["width"], job["seconds"] * (1 - whole.PART)
     nice = 0  # workers have the priority of this process
-    tuning.tune(kernels, backend, width=width, seconds=seconds, nice=nice, listener=listen)
+    tuning.tune(new, backend, width=width, seconds=seconds, nice=nice, listener=listen)
     known = tuned.Tunings(backend)
+    if faster := list(tuned.known_actions(new, backend)):
+        constants = frozenset(job["constants"])
+        whole.settle(schedule, backend, constants, faster, job["seconds"] * whole.PART)
     found = [(place, known.get(kernel)) for place, kernel in enumerate(kernels)]
     return {
         "tuned": [
             [place, write_actions(each.actions), each.before, each.after]
             for place, each in found
-            if each is not None
+            if each is not None and kernels[place] in new
         ]
     }
 

@@ -6,31 +6,41 @@ without waiting for a sweep.
 
 from __future__ import annotations
 
+import itertools
+from typing import Any, Final
+
 from porism.base.dtypes import INFINITY, DType
 from porism.ir import ops, stable
 from porism.ir.draft import Draft
 from porism.ir.node import UOp
 
+_BUFFER: Final = ops.BUFFER
+_CODE: Final = ops.BUFFER.code
+_MASK: Final = stable.MASK
+_numbers: Final = itertools.count()
 
-def new_buffer(dtype: DType, dims: tuple[UOp, ...], number: int, device: str) -> UOp:
-    """A BUFFER with a number that no other has.
+
+def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = None) -> UOp:
+    """A BUFFER with a number that no other has, and where its values are.
 
     >>> from porism.base import dtypes
-    >>> node = new_buffer(dtypes.f32, (), 7, "cpu")
-    >>> node.op.name, node.arg, node.shaped
-    ('BUFFER', (7, 'cpu'), False)
+    >>> node = new_buffer(dtypes.f32, (), "cpu")
+    >>> node.op.name, node.arg[1], node.shaped
+    ('BUFFER', 'cpu', False)
     """
+    number = next(_numbers)
     node = Draft()
-    node.op = ops.BUFFER
+    node.op = _BUFFER
     node.dtype = dtype
     node.src = dims
     node.arg = (number, device)
+    node.held = held
     if dtype.is_float:
         node.vmin, node.vmax = -INFINITY, INFINITY
     else:
-        node.vmin, node.vmax = ops.BUFFER.bounds(dtype, dims, node.arg)
-    node.order = hash((ops.BUFFER.code, number)) & stable.MASK
-    node.shaped = bool(dims)
+        node.vmin, node.vmax = _BUFFER.bounds(dtype, dims, node.arg)
+    node.order = hash((_CODE, number)) & _MASK
+    node.shaped = dims != ()
     node.on_memory = True
     node.ranges = ()
     node.__class__ = UOp

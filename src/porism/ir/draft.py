@@ -23,6 +23,7 @@ class Draft:
         "_shape",
         "arg",
         "dtype",
+        "held",
         "on_memory",
         "op",
         "order",
@@ -37,6 +38,7 @@ class Draft:
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
+    held: Any  # of a BUFFER alone: where its values are, or None
     vmin: Bound
     vmax: Bound
     order: int

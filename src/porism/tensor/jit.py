@@ -28,10 +28,12 @@ from porism.ir.node import UOp
 from porism.ir.shape import shape
 from porism.tensor import holders
 from porism.tensor.promotion import refuse
-from porism.tensor.replay import Replay, both_inside_and_out, compute, replay
+from porism.tensor.replay import Replay, both_inside_and_out, compute
 from porism.tensor.shapes import as_int
+from porism.tensor.short import MISSED, Short, short_of
 from porism.tensor.structure import Signature, leaves, rebuilt, told
 from porism.tensor.tensor import Tensor
+from porism.tensor.traced import replay
 from porism.tensor.tracing import Trace, current
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ class Jitted(Generic[Parameters, Result]):
         self.traces = 0
         """How often the function was traced."""
         self._replays: dict[tuple[Any, ...], Replay] = {}
+        self._short: Short | None = None
+        """The short way for calls like the last one."""
         self._told: dict[str, str] = {}
         self._tunings: list[Background] = []
         self.state: Any
@@ -155,9 +159,15 @@ class Jitted(Generic[Parameters, Result]):
     def clear(self) -> None:
         """Forget all traces."""
         with self._lock:
+            self._short = None
             self._replays.clear()
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        short = self._short
+        if short is not None:
+            result = short.call(args, kwargs)
+            if result is not MISSED:
+                return result  # type: ignore[no-any-return]
         if current.get() is not None:
             return self.function(*args, **kwargs)  # it becomes a part of what is traced
         signature = Signature()
@@ -176,6 +186,7 @@ class Jitted(Generic[Parameters, Result]):
         if found is None or why is not None:
             found = self._new(key, signature, args, kwargs, why)
             found.outdated(signature.variables)
+        self._short = None if found.short is None else found.short.open()
         if signature.lazy:
             compute(signature.tensors)
         return found.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
@@ -195,6 +206,7 @@ class Jitted(Generic[Parameters, Result]):
                 print(f"porism: tracing {_name(self.function)}{again}: {reason}", file=sys.stderr)
             with settings.override(**({} if self.beam is None else {"beam": self.beam})):
                 found = _traced(self, signature, args, kwargs)
+            found.short = short_of(found, signature, args, kwargs)
             if self.budget is not None:
                 self._tune(found, self.budget)
             self.traces += 1

@@ -104,6 +104,24 @@ def substituted(value: UOp, variables: dict[str, int]) -> UOp:
     return substitute(value, {node: bound(node, variables) for node in binds})
 
 
+def is_told_by_identity(value: Any) -> bool:
+    """Whether the signature of an argument without tensors stays the same, whatever is done to it.
+
+    >>> is_told_by_identity(3), is_told_by_identity([3])
+    (True, False)
+    """
+    kind = value.__class__
+    if kind in _PLAIN:
+        return True
+    known = (float, np.generic, Tensor, UOp, np.ndarray)
+    return contents(value) is None and not isinstance(value, known) and _is_itself(kind)
+
+
+def _is_itself(kind: type) -> bool:
+    """Whether objects of a class are only equal to themselves."""
+    return all(getattr(kind, name) is getattr(object, name) for name in ("__hash__", "__eq__"))
+
+
 def _hashable(value: Any) -> Any:
     try:
         hash(value)

@@ -29,6 +29,9 @@ SPINS: Final = 20_000
 SMALLEST: Final = 8
 """A thread takes no less than its part divided by this."""
 
+ORDER: Final = 2
+"""Words before the jobs of an order: the address of the pool, and how many there are."""
+
 _EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _THREADS = 0, 64, 72, 80, 88, 96
 _INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 192, 256, 320, 384, 392
 _MUTEX, _CONDITION, _NEXT = 448, 576, 704
@@ -276,6 +279,15 @@ job:
 done:
   ret void
 }}
+
+define void @porism_pool_go(ptr %order) #0 {{
+  %many.at = getelementptr i64, ptr %order, i64 1
+  %jobs = getelementptr i64, ptr %order, i64 {ORDER}
+  %pool = load ptr, ptr %order
+  %many = load i64, ptr %many.at
+  call void @porism_pool_all(ptr %pool, ptr %jobs, i64 %many)
+  ret void
+}}
 """
 
 
@@ -288,6 +300,8 @@ class Pool:
         start = ctypes.addressof(self.memory)
         self.address = start + -start % 64
         self.process = os.getpid()
+        self.go = code["porism_pool_go"]
+        """Run an order, which is for this pool: the jobs that `run` takes, after two words."""
         code["porism_pool_begin"](self.address)
         ctypes.c_int64.from_address(self.address + _WORKERS).value = threads - 1
         ctypes.c_int64.from_address(self.address + _INSIDE).value = _CLOSED
@@ -342,6 +356,7 @@ def _code() -> dict[str, Any]:
             "porism_pool_stop": [ctypes.c_void_p],
             "porism_pool_run": [ctypes.c_void_p] * 3 + [ctypes.c_int64],
             "porism_pool_all": [ctypes.c_void_p] * 2 + [ctypes.c_int64],
+            "porism_pool_go": [ctypes.c_void_p],
         }
         found = link(_CODE + _rest() + attributes(), list(kinds))
         for name, types in kinds.items():
