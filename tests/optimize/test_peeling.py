@@ -10,7 +10,7 @@ import porism
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, Target
 from porism.optimize import heuristic
-from porism.optimize.actions import Action, Split, Thread, Unroll, Upcast
+from porism.optimize.actions import Action, PadTo, Split, Thread, Unroll, Upcast
 from porism.optimize.blocking import Block
 from porism.optimize.peeling import Peel
 from porism.optimize.staging import Stage
@@ -79,5 +79,22 @@ def test_the_last_terms_of_dot_products_are_peeled(terms: int) -> None:
 
 def test_nothing_is_peeled_where_vectors_fit() -> None:
     kernel = kernel_of(values(50, 512) @ values(512))
+    actions = heuristic.chosen(to_loops(kernel.node, wide(), arrange=False), wide())
+    assert not any(isinstance(a, Peel) for a in actions)
+
+
+@pytest.mark.parametrize("terms", [17, 33, 36, 100, 197, 777, 1000])
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "softmax"])
+def test_the_last_elements_of_rows_are_peeled(name: str, terms: int) -> None:
+    kernel = kernel_of(getattr(values(50, terms), name)(axis=1))
+    actions = heuristic.chosen(to_loops(kernel.node, wide(), arrange=False), wide())
+    assert any(isinstance(a, Peel) for a in actions)
+    assert porism.opt(kernel, actions).check() < 1e-5
+    padded = [a for a in actions if isinstance(a, PadTo) and not a.axis.endswith("_1")]
+    assert name == "softmax" or not padded  # only what is left over is masked
+
+
+def test_rows_without_a_rest_are_not_peeled() -> None:
+    kernel = kernel_of(values(50, 96).sum(axis=1))
     actions = heuristic.chosen(to_loops(kernel.node, wide(), arrange=False), wide())
     assert not any(isinstance(a, Peel) for a in actions)

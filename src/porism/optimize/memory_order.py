@@ -37,7 +37,7 @@ def in_memory_order(plan: Plan) -> None:
     first, second = loops
     least = plan.target.memory.last_cache // 2
     sums = [n for n in inside(end) if n.op is ops.REDUCE]
-    if not sums or any(iterations(n.src[1:]) < MUCH for n in sums):
+    if sum(iterations(n.src[1:]) for n in sums) < MUCH:
         return
     large = [load for n in sums for load in reads(n.src[0]) if _bytes(load) >= least]
     if not large or any(not _is_turned(load, first, second) for load in large):

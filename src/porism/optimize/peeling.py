@@ -8,6 +8,7 @@ What is left then has a size that vectors fit, and needs no masks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porism.base.target import Target
@@ -15,8 +16,9 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
-from porism.optimize.actions import Action
+from porism.optimize.actions import Action, Unroll
 from porism.optimize.loops import CLOSERS
+from porism.optimize.plan import Plan, size_of
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,26 @@ def peeled(kernel: UOp, sums: list[UOp], terms: UOp, first: int) -> UOp:
         ]
         found[whole] = whole.arg(*parts)
     return substitute(kernel, found)
+
+
+def in_whole_vectors(plan: Plan, axis: str, amounts: Sequence[int]) -> bool:
+    """A reduction along neighbours in vectors without masks, but for those that are left over.
+
+    So many elements may go side by side, the most first; the last is the lanes of a vector. False
+    if nothing was done: that is not legal, or nothing is left over.
+    """
+    size, width = size_of(plan.loop(axis)), amounts[-1]
+    amount = next((n for n in amounts if size >= 2 * n or n <= size <= n + width), width)
+    action = Peel(axis, amount)
+    if plan.target.block or not action.is_legal(plan.kernel, plan.target):
+        return False
+    plan.do(action)
+    plan.do(Unroll(f"{axis}_0", amount))
+    rest, left = f"{axis}_1", size % amount
+    whole = -(-left // width) * width
+    if whole <= 4 * left:
+        plan.pad(rest, width)
+        left = whole
+    if left > 1:
+        plan.do(Unroll(rest, left))
+    return True

@@ -51,6 +51,7 @@ from porism.optimize.actions import (
 )
 from porism.optimize.fetching import fetch_ahead
 from porism.optimize.memory_order import in_memory_order
+from porism.optimize.peeling import in_whole_vectors
 from porism.optimize.plan import Plan, is_plain, size_of
 from porism.optimize.stream_actions import Stream, lanes_of_store
 from porism.rules.invalid import is_masked
@@ -327,12 +328,14 @@ def _short(plan: Plan) -> Unroll | None:
 def reductions(plan: Plan) -> None:
     """Reductions that are not in vectors yet, along a loop in which they read neighbours."""
     while (found := _reduction(plan.kernel, plan.target)) is not None:
-        axis, amount = found
-        plan.pad(axis, amount)
-        plan.do(Unroll(axis, amount))
+        axis, amount, amounts = found
+        if size_of(plan.loop(axis)) % amount == 0 or not in_whole_vectors(plan, axis, amounts):
+            plan.pad(axis, amount)
+            plan.do(Unroll(axis, amount))
 
 
-def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
+def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | None:
+    """A loop of a reduction, how many of its iterations go side by side, and how many could."""
     for node in toposort(kernel):
         if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
             continue
@@ -351,7 +354,8 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int] | None:
                 if not rows and (size % wider == 0 or size > 8 * wider):
                     amount = wider
             if iterations(rows) * amount <= MOST_SIDE_BY_SIDE:
-                return show(counter), amount
+                amounts = (width,) if rows else (PARTIAL * width, 2 * width, width)
+                return show(counter), amount, amounts
     return None
 
 
