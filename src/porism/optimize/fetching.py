@@ -164,11 +164,28 @@ def _next_lines(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     often = [load for load in loads if iterations(load.ranges) * RARE > most]
     found = {_in_order(load, item) for load in often}
     if len(found) != 1 or (along := found.pop()) is None:
-        return None
+        return _in_parts(buffer, loads) if len(loads) > 1 else None
     axis, elements = along
     ahead = AHEAD if axis.arg[1] is Axis.REDUCE or not _in_turn(loads) else AHEAD // 2
     within = () if len(often) == len(loads) else (show(axis),)
     return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1), within)
+
+
+def _in_parts(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """What is some rows further, if short rows follow each other, and each is read in parts."""
+    axes = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
+    rows = {step(n.src[1], r) for n in loads for r in axes}
+    row = rows.pop() if len(axes) == len(rows) == 1 else None
+    if row is None or not LINE <= row * _item(buffer) <= 2 * AHEAD:
+        return None
+    for load in loads:
+        lanes = [r for r in load.ranges if r.arg[1] in SIDE_BY_SIDE]
+        if [step(load.src[1], r) for r in lanes] != [1]:
+            return None
+    (axis,) = axes
+    read = sum(iterations(r for r in n.ranges if r is not axis) for n in loads)
+    ahead = max(AHEAD // (row * _item(buffer)), 1)
+    return Prefetch(buffer.arg, show(axis), ahead) if row <= read < 2 * row else None
 
 
 def _later_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
@@ -221,7 +238,7 @@ def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
         return None
     length = first
     for far, r in loops:
-        if far > length:
+        if far * RARE > length * (RARE + 1):  # the last of a row may be read apart
             break
         length = far * size_of(r)
     return (axis, first) if length * item >= LONG else None
