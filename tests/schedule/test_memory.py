@@ -38,7 +38,13 @@ def some_lives(draw: DrawFn) -> tuple[int, list[Life]]:
             chosen = st.sets(st.sampled_from(later), max_size=3) if later else st.just(set())
             size = draw(st.sampled_from((0, 1, 128, 129, 384, 1000)))
             lives.append(Life(size, k, tuple(sorted(draw(chosen)))))
-    return kernels, draw(st.permutations(lives))
+    lives = draw(st.permutations(lives))
+    return kernels, [dataclasses.replace(a, over=draw(_over(lives, a))) for a in lives]
+
+
+def _over(lives: Sequence[Life], life: Life) -> st.SearchStrategy[int | None]:
+    """One of the values that the writer of a value reads, or none."""
+    return st.sampled_from([None, *(k for k, a in enumerate(lives) if life.written in a.read)])
 
 
 def place(life: Life, offset: int) -> Place:
@@ -89,6 +95,8 @@ def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life
         for b in range(a):
             other = lives[b]
             apart = life.end < other.written or other.end < life.written
+            apart |= life.over == b and other.end == life.written
+            apart |= other.over == a and life.end == other.written
             there = place(other, found.offsets[b])
             assert apart or not overlap(place(life, offset), there), (life, other)
 
@@ -134,6 +142,22 @@ def test_every_order_that_is_allowed_keeps_the_contents(
 def test_a_chain_needs_two_places() -> None:
     found = plan([Life(1000, k, (k + 1,)) for k in range(50)])
     assert (found.peak, found.sum) == (2 * 1024, 50 * 1024)
+
+
+def test_a_chain_in_place_needs_one() -> None:
+    lives = [Life(1000, k, (k + 1,), over=k - 1 if k else None) for k in range(50)]
+    found = plan(lives)
+    assert found.peak == 1024
+    assert set(found.offsets) == {0}
+
+
+def test_the_place_of_another_is_taken_by_who_reads_it_last_and_fits() -> None:
+    read_later = plan([Life(100, 0, (1, 2)), Life(100, 1, (2,), over=0)])
+    larger = plan([Life(100, 0, (1,)), Life(1000, 1, (2,), over=0)])
+    assert 0 not in (read_later.offsets[1], larger.offsets[1])
+    after_others = plan([Life(100, 0, (1, 2)), Life(100, 2, (3,), over=0)])
+    assert after_others.offsets == (0, 0)
+    assert (2, 1) in after_others.waits
 
 
 def test_a_gap_is_filled_by_what_fits_best() -> None:

@@ -2,7 +2,8 @@
 
 Values get their place in the order in which they are written, each the smallest gap that is large
 enough, and give it back after their last reader. Kernels need not run in the order of the list: a
-kernel that writes to a place also waits for those that used what was there before.
+kernel that writes to a place also waits for those that used what was there before. A value may take
+the place of one that its own kernel is the last to read, if that kernel can work in place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Life:
     size: int
     written: int
     read: tuple[int, ...]
+    over: int | None = None
+    """The number of another value, whose place it may take while that is read."""
 
     @property
     def end(self) -> int:
@@ -64,7 +67,11 @@ def plan(lives: Sequence[Life]) -> Plan:
             for gone in leaving.pop(end):
                 gaps.give(offsets[gone], aligned(lives[gone].size))
         size = aligned(life.size)
-        offsets[which] = gaps.take(size)
+        if life.over is not None and _is_free(lives[life.over], life):
+            leaving[life.written].remove(life.over)
+            offsets[which] = offsets[life.over]
+        else:
+            offsets[which] = gaps.take(size)
         leaving.setdefault(life.end, []).append(which)
         for before in past.replace(offsets[which], offsets[which] + size, which):
             for user in (lives[before].written, *lives[before].read):
@@ -76,6 +83,11 @@ def plan(lives: Sequence[Life]) -> Plan:
         sum(aligned(life.size) for life in lives),
         tuple(sorted(waits)),
     )
+
+
+def _is_free(other: Life, life: Life) -> bool:
+    """Whether a value has the room that another takes, and is last read when that is written."""
+    return other.written < life.written == other.end and aligned(other.size) == aligned(life.size)
 
 
 class _Gaps:

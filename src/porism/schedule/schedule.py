@@ -12,6 +12,7 @@ from porism.ir.node import UOp
 from porism.ir.shape import Shape, shape
 from porism.schedule import memory
 from porism.schedule.cost import count
+from porism.schedule.in_place import replaceable
 from porism.schedule.kernels import Call
 from porism.schedule.memory import Life, Plan
 
@@ -83,6 +84,10 @@ class Assigned:
     why: str = "it is assigned"
 
 
+Used = tuple[int, ...]
+"""The buffers of a kernel by their places, the one that it writes first."""
+
+
 def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()) -> Schedule:
     """Order kernels by what they read and write, and give temporaries their memory."""
     places: dict[UOp, int] = {}
@@ -111,7 +116,7 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
     first_copy = len(steps)
     steps += copies
     numbered = _numbered(buffers)
-    arena = memory.plan(_lives(numbered, writer, [used for _, used in steps]))
+    arena = memory.plan(_lives(numbered, writer, steps))
     waits: dict[int, set[int]] = {k: set() for k in range(len(steps))}
     for k, (_, used) in enumerate(steps):
         waits[k].update(writer[b] for b in used[1:] if b in writer)
@@ -150,14 +155,24 @@ def _numbered(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 def _lives(
-    buffers: Sequence[Buffer], writer: Mapping[int, int], steps: Sequence[tuple[int, ...]]
+    buffers: Sequence[Buffer], writer: Mapping[int, int], steps: Sequence[tuple[Call, Used]]
 ) -> list[Life]:
     readers: dict[int, list[int]] = {}
-    for k, used in enumerate(steps):
+    for k, (_, used) in enumerate(steps):
         for b in used[1:]:
             readers.setdefault(b, []).append(k)
-    return [
-        Life(buffer.bytes, writer[b], tuple(readers.get(b, ())))
-        for b, buffer in enumerate(buffers)
-        if buffer.role is Role.TEMPORARY
-    ]
+    temporaries = [b for b, buffer in enumerate(buffers) if buffer.role is Role.TEMPORARY]
+    numbers = {b: number for number, b in enumerate(temporaries)}
+    lives = []
+    for b in temporaries:
+        k, size = writer[b], buffers[b].bytes
+        call, used = steps[k]
+        last = {  # what nobody reads later
+            n: numbers[other]
+            for n, other in enumerate(used)
+            if n and other in numbers and readers[other][-1] == k and buffers[other].bytes == size
+            if used.count(other) == 1
+        }
+        over = replaceable(call.kernel, last) if last else None
+        lives.append(Life(size, k, tuple(readers.get(b, ())), None if over is None else last[over]))
+    return lives
