@@ -84,7 +84,9 @@ def test_every_action_is_proposed_where_it_can_be_done() -> None:
     assert {**ON_CPU, **ON_GPU}.keys() == set(ACTIONS.values())
     lanes = Upcast("r1", 16)
     squared = substitute(product(), {n: n * n for n in toposort(product()) if n.op is ops.REDUCE})
+    (scan,) = porism.kernels(porism.asarray(np.ones((16, 32), np.float32)).cumsum(-1))
     kernels = [product(20, 32, 46), lanes.apply(product(), CPU), lanes.apply(squared, CPU)]
+    kernels.append(to_loops(scan.node, CPU, arrange=False))
     assert {type(a) for kernel in kernels for a, _ in possible(kernel, CPU)} == set(ON_CPU)
     gpu = {type(action) for action, _ in possible(product(20, 32, 48, H200), H200)}
     assert gpu >= {Upcast, Unroll, *(ACTIONS[n] for n in ("Local", "Group", "GroupTop"))}

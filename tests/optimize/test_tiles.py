@@ -221,6 +221,15 @@ def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:
     assert shared(cycles, 10 * copying, [25], 64, rows, 8)[1] is False
 
 
+def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
+    """25 parts of the columns are shared unevenly, but 64 of the rows are around them."""
+    found = contraction(loops_of(ones(512, 128) @ ones(128, 784)))
+    assert found is not None
+    tile = best(found, WIDE)
+    assert tile is not None
+    assert not tile.divided
+
+
 def test_parts_of_the_rows_may_overlap() -> None:
     target = dataclasses.replace(GENERIC_CPU, cores=2)
     kernel = loops_of(ones(515, 64) @ ones(64, 40))

@@ -143,3 +143,4 @@ def test_cores_share_what_is_moved() -> None:
     shared = cost_of(apply_all(kernel, [Thread("r0")], two), two).moved
     assert shared.l2 == pytest.approx(alone.l2 / 2, rel=0.1)
     assert shared.memory == pytest.approx(alone.memory / 2, rel=0.1)
+    assert cost_of(kernel, two).moved.memory > 1.5 * shared.memory

@@ -12,6 +12,7 @@ import porism
 from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.evaluate.scope import base_of
 from porism.ir import ops
+from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.optimize import heuristic
 from porism.optimize.analysis import contraction
@@ -110,6 +111,16 @@ def test_what_is_stored_alone_costs_more() -> None:
     (few, dear), (many, cheap) = tiles
     assert few < 4 <= many
     assert cheap < dear
+
+
+@pytest.mark.parametrize(("name", "parts"), [("points", 8), ("windows", 2)])
+def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int) -> None:
+    size = 256 if name == "points" else 128
+    taps = 1 if name == "points" else 3
+    _, loops = loops_of(convolution(512, 7, size, taps=taps, padding=taps // 2))
+    outer = turned_plan(loops).kernel.src[0].src[1]
+    assert outer.arg[1] is Axis.THREAD
+    assert int(outer.vmax) + 1 == parts
 
 
 def test_it_is_for_constants_only() -> None:

@@ -324,8 +324,11 @@ def _estimate(
     if stored > target.memory.l2 and not by_rows:
         stores += JUMP * rows * times
     cycles = tiles * (found.length * each + stores)
+    outer = reading.outer
+    if by_rows and all(r in (row, lane, more) for r in found.outputs):
+        outer = [-(-_size(row) // rows), *outer]  # these are outermost then
     cycles, divided = shared(
-        cycles + again_and_again, reading.copying, reading.outer, _size(row), rows, target.cores
+        cycles + again_and_again, reading.copying, outer, _size(row), rows, target.cores
     )
     return Tile(cycles, lane, lanes, row, rows, more, times, reading.staged, divided=divided)
 
@@ -446,6 +449,13 @@ def is_peeled(found: Contraction, lane: UOp, lanes: int) -> bool:
     return len(found.terms) == 1 and lanes < size_of(lane) and size_of(lane) % lanes > 0
 
 
+def _rows_of_terms(row: UOp | None, more: UOp | None) -> tuple[int, ...]:
+    """How many rows may share what they read along their terms."""
+    if row is None:
+        return (1,)
+    return (1, 2, 3, 4, 5, 6) if more is not None else (1, 2, 3, 4, 5, 6, 8)
+
+
 def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
     size = size_of(lane)
     if size < width:
@@ -460,7 +470,7 @@ def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> I
         if r is not c and not any({r, c} <= o.ranges for o in found.operands)
     ]
     for row, more in pairs:
-        for rows in (1, 2, 3, 4, 5, 6) if row is not None else (1,):
+        for rows in _rows_of_terms(row, more):
             for times in (1, 2, 3, 4, 6) if more is not None else (1,):
                 tile = rows * times
                 if _size(row) < rows or _size(more) < times or tile > most:

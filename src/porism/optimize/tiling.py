@@ -11,6 +11,7 @@ from porism.ir.node import UOp
 from porism.optimize.accesses import iterations
 from porism.optimize.actions import Cover, Move, PadTo, Split, Thread, Unroll, Upcast
 from porism.optimize.analysis import Contraction, Operand
+from porism.optimize.fetching import fetch_ahead
 from porism.optimize.finishing import Finish, instructions, side_by_side
 from porism.optimize.flat import flat_lanes, flat_rows, is_inside, share_masks
 from porism.optimize.merging import Merge
@@ -69,6 +70,8 @@ def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
     _finish(plan, found)
     if found.work >= PARALLEL_WORK:
         share(plan)
+    if tile.within:
+        fetch_ahead(plan)
 
 
 def _terms_together(plan: Plan, found: Contraction, tile: Tile) -> None:

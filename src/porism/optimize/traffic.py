@@ -32,6 +32,9 @@ SHORT: Final = 512
 APART: Final = 0.6
 """How much longer these take, in proportion."""
 
+ALONE: Final = 1.25
+"""How many times its part of memory's bytes a core gets that has it for itself."""
+
 STREAMS: Final = 16
 """Rows side by side of which a processor sees by itself what is read next."""
 
@@ -215,7 +218,8 @@ def traffic(order: Sequence[UOp], around: Mapping[UOp, frozenset[UOp]], target: 
     l1 = _moved(accesses, memory.l1 or 1 << 15, target.cores, 0.0)
     l2 = _moved(accesses, memory.l2 or 1 << 18, target.cores, APART)
     far = _moved(accesses, memory.last_cache, 1, APART, is_shared=True)
-    return Traffic(l1, l2, far / target.cores)
+    is_divided = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in order)
+    return Traffic(l1, l2, far / (target.cores if is_divided else min(ALONE, target.cores)))
 
 
 def _accesses(order: Iterable[UOp], around: Mapping[UOp, frozenset[UOp]]) -> list[_Access]:

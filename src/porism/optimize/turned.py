@@ -178,7 +178,7 @@ def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
     loops = [show(r) for r in plan.kernel.src[0].src[1:]]
     inner = f"{lane}_1" if parts > 1 else lane
     outer = f"{lane}_0" if parts > 1 else ""
-    if parts > cores and parts % cores == 0:
+    if others and parts > cores and parts % cores == 0:  # a core makes its copies once
         plan.do(Split(outer, parts // cores))
         loops = [show(r) for r in plan.kernel.src[0].src[1:]]
         outer = f"{outer}_0"
