@@ -166,13 +166,12 @@ class Backends:
         return found
 
     def _turns(self, cells: Cells) -> Iterator[tuple[str, Cell]]:
-        """Who is next, until all have enough."""
-        while True:
-            waiting = [name for name in cells if not enough(cells[name])]
-            if not waiting:
-                return
+        """Who is next, until all have enough; there and back, so that the neighbours change."""
+        order = list(cells)
+        while waiting := [name for name in order if not enough(cells[name])]:
             for name in waiting:
                 yield name, cells[name]
+            order.reverse()
 
     def _sample(self, backend: str, cell: Cell) -> None:
         time.sleep(PAUSE)
