@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +20,9 @@ from porism.ir.node import UOp
 from porism.ir.walk import substitute, toposort
 from porism.optimize.actions import Action, Upcast
 
+pytestmark = pytest.mark.usefixtures("nothing_tuned")
+
 LLVM = BACKENDS["llvm"]
-
-
-@pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
-    tuned.forget()
-    with settings.override(cache=False):
-        yield
-    tuned.forget()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,10 @@ from porism.optimize.known_actions import Actions, write_actions
 from porism.pipeline import to_loops
 from porism.schedule.schedule import Schedule
 
+pytestmark = pytest.mark.usefixtures("nothing_tuned")
+
 LLVM = BACKENDS["llvm"]
 COLUMNS = (40, 56, 32)
-
-
-@pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
-    tuned.forget()
-    with settings.override(cache=False):
-        yield
-    tuned.forget()
 
 
 def products() -> Schedule:

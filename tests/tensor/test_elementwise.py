@@ -258,7 +258,7 @@ def test_powers_of_integers() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("exponent", [2, 3, -1])
 def test_small_powers_are_products(dtype: type, exponent: int) -> None:
-    values = np.array([1.5, -3, 0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    values: Any = np.array([1.5, -3, 0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
     power = porism.asarray(values) ** exponent
     (kernel,) = porism.kernels(power)
     assert "**" not in kernel.text
