@@ -53,3 +53,15 @@ def test_a_middle_axis_with_many_columns(shape: tuple[int, ...]) -> None:
     x = values(*shape)
     kernel = kernel_of(porism.softmax(x, axis=1))
     assert porism.opt(kernel, kernel.actions).check() < 1e-5
+
+
+@pytest.mark.parametrize("order", [(2, 1, 0), (2, 0, 1), (1, 2, 0)])
+def test_tiles_of_odd_sizes_overlap(order: tuple[int, ...]) -> None:
+    """Masked both ways they would not be turned in registers."""
+    x = values(33, 20, 41)
+    result = x.permute(*order) * 2
+    kernel = kernel_of(result)
+    names = [type(action).__name__ for action in kernel.actions]
+    assert names.count("Cover") == 2
+    assert "PadTo" not in names
+    np.testing.assert_array_equal(result.numpy(), np.transpose(x.numpy(), order) * np.float32(2))

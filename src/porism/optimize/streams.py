@@ -43,6 +43,7 @@ from porism.optimize.accesses import (
 )
 from porism.optimize.actions import (
     MOST_SIDE_BY_SIDE,
+    Cover,
     Move,
     Split,
     Thread,
@@ -226,6 +227,14 @@ def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
             plan.pad(columns, lanes)
             plan.do(Upcast(columns, lanes))
         return
+    if size_of(across) % tall and size_of(counter) % wide:
+        # Tiles that are masked both ways are not always turned in registers: the last ones overlap.
+        sides = [Cover(columns, wide), Cover(rows, tall)]
+        if all(side.is_legal(plan.kernel, plan.target) for side in sides):
+            for side in sides:
+                plan.do(side)
+                plan.do(Upcast(f"{side.axis}_1", side.amount))
+            return
     plan.pad(columns, wide)
     plan.pad(rows, tall)
     plan.do(Upcast(columns, wide))
