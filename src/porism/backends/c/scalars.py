@@ -36,7 +36,7 @@ _FUNCTIONS: Final = {
 
 _TRUTHS: Final = {
     ops.MAX: "{} | {}", ops.MIN: "{} & {}",
-    ops.LT: "!{} & {}", ops.LE: "!{} | {}", ops.GT: "{} & !{}", ops.GE: "{} | !{}",
+    ops.LT: "(!{}) & {}", ops.LE: "(!{}) | {}", ops.GT: "{} & (!{})", ops.GE: "{} | (!{})",
 }  # fmt: skip
 """Ops on bools that are said with others."""
 

@@ -113,7 +113,8 @@ class Writer:
         if node.dtype.count == 1 or node in self.splats:
             return self.atom(node)
         if node.dtype.element is boolean:
-            return f"({self.values[node]}[lane] != 0)"
+            # Masks are 0 or -1. Not `!= 0`: of two lanes, GCC 12 takes that for -1 in a number.
+            return f"({self.values[node]}[lane] & 1)"
         return f"{self.values[node]}[lane]"
 
     def whole(self, node: UOp) -> str:
