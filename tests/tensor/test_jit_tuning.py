@@ -161,6 +161,15 @@ def test_a_beam_tunes_when_the_function_is_traced() -> None:
     assert settings.beam == 0
 
 
+def test_what_is_computed_once_is_not_tuned() -> None:
+    before = len(tuning.reports)
+    weight = ones(20, 20)
+    jitted = porism.jit(lambda x: x @ (weight @ weight), beam=2)
+    with settings.override(beam_seconds=1):
+        assert (jitted(ones(11, 20)).numpy() == 400).all()
+    assert len(tuning.reports) == before + 1
+
+
 def test_the_evaluator_is_not_tuned() -> None:
     with settings.override(backend="reference"):
         jitted = porism.jit(lambda x: x + 1, budget=100)

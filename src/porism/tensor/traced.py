@@ -206,9 +206,11 @@ def _once(once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UO
     """What is computed of constants alone, as a program."""
     wanted = request(list(once))
     schedule = schedule_of(wanted.graph)
+    with settings.override(beam=0):  # what runs once is not worth a search
+        run = runner(schedule)
     return Once(
         schedule,
-        runner(schedule),
+        run,
         [which[b] if b in which else held(b) for b in wanted.buffers],
         [numbers[placeholder] for placeholder in once.values()],
         [bytes_of(node) for node in once],
