@@ -136,15 +136,20 @@ def _is_input(node: UOp) -> bool:
 
 
 def _is_cut(node: UOp, axis: int, size: UOp) -> bool:
-    begin, end = node.src[1 + 2 * axis : 3 + 2 * axis]
+    begin, end = _ends(node, axis)
     if not begin.op is end.op is size.op is ops.CONST:
         return False
     return bool(0 < end.arg - begin.arg < size.arg)
 
 
+def _ends(node: UOp, axis: int) -> tuple[UOp, UOp]:
+    """Where a SHRINK begins and ends along an axis."""
+    return node.src[1 + 2 * axis], node.src[2 + 2 * axis]
+
+
 def _number(slot: Slot) -> UOp:
     node, axis = slot
-    return node if axis < 0 else node.src[1 + 2 * axis]
+    return node if axis < 0 else _ends(node, axis)[0]
 
 
 def _name(k: int) -> str:
@@ -161,7 +166,7 @@ def _lifted(graph: UOp, slots: Sequence[Slot], parameter: int) -> UOp:
             new[node] = ops.PARAM(dtype=node.dtype, arg=parameter)
             parameter += 1
         else:
-            begin, end = node.src[1 + 2 * axis : 3 + 2 * axis]
+            begin, end = _ends(node, axis)
             room = int(shape(node.src[0])[axis].arg) - int(end.arg - begin.arg)
             places.setdefault(node, []).append((axis, UOp.variable(_name(k), 0, room)))
     for node in toposort(graph):
@@ -169,7 +174,7 @@ def _lifted(graph: UOp, slots: Sequence[Slot], parameter: int) -> UOp:
             continue
         src = [new.get(s, s) for s in node.src]
         for axis, place in places.get(node, ()):
-            begin, end = node.src[1 + 2 * axis : 3 + 2 * axis]
+            begin, end = _ends(node, axis)
             src[1 + 2 * axis : 3 + 2 * axis] = place, place + int(end.arg - begin.arg)
         if tuple(src) != node.src:
             new[node] = construct(node.op, node.dtype_given, tuple(src), node.arg)

@@ -13,9 +13,10 @@ from porism.base.dtypes import Kind
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.conversion import as_tensor
-from porism.tensor.linear_algebra import operands, summed_product
+from porism.tensor.linear_algebra import operands
 from porism.tensor.normalization import softmax_node
 from porism.tensor.primitive import Dim
+from porism.tensor.reductions import summed_product
 from porism.tensor.tensor import Tensor, method
 
 

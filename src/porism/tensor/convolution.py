@@ -18,8 +18,9 @@ from porism.tensor import primitive, shapes
 from porism.tensor.conversion import as_tensor
 from porism.tensor.elementwise import add
 from porism.tensor.known import known, several
-from porism.tensor.linear_algebra import operands, summed_product
+from porism.tensor.linear_algebra import operands
 from porism.tensor.primitive import Dim
+from porism.tensor.reductions import summed_product
 from porism.tensor.tensor import Tensor, method
 from porism.tensor.windows import count, windows
 

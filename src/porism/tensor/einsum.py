@@ -16,10 +16,10 @@ from typing import Any
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes, subscripts
-from porism.tensor.linear_algebra import operands, summed_product
+from porism.tensor.linear_algebra import operands
 from porism.tensor.movement import diagonal
 from porism.tensor.primitive import Dim
-from porism.tensor.reductions import wide, without
+from porism.tensor.reductions import summed_product, wide, without
 from porism.tensor.tensor import Tensor
 
 Labels = tuple[str, ...]

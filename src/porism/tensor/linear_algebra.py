@@ -7,17 +7,15 @@ than 32 bits are multiplied and summed in f32; integers in their own type, where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.shape import shape
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.conversion import as_tensor
 from porism.tensor.elementwise import add, multiply
 from porism.tensor.movement import diagonal
-from porism.tensor.reductions import sum, wide, without
+from porism.tensor.reductions import sum, summed_product, without
 from porism.tensor.symmetric import blocks_for, symmetric_product
 from porism.tensor.tensor import Tensor, method, operator
 
@@ -28,13 +26,6 @@ def operands(what: str, *values: Any) -> tuple[Tensor, ...]:
     common = promotion.result_type(*tensors)
     promotion.need(common, promotion.NUMBERS, what, "convert them first, with astype")
     return tuple(Tensor(primitive.cast(x.node, common)) for x in tensors)
-
-
-def summed_product(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
-    """The products of equal shapes, summed over axes, which go away; in the wide type."""
-    # Widened before the product, which is then exact: what tensor cores compute.
-    product = primitive.cast(a, wide(a.dtype)) * primitive.cast(b, wide(b.dtype))
-    return without(primitive.reduce(product, ops.ADD, axes), axes)
 
 
 def _need_axes(x: Tensor, least: int, what: str) -> None:

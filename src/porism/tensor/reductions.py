@@ -212,6 +212,13 @@ def all(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 # -- statistics ------------------------------------------------------------------------------------
 
 
+def summed_product(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
+    """The products of equal shapes, summed over axes, which go away; in the wide type."""
+    # Widened before the product, which is then exact: what tensor cores compute.
+    product = primitive.cast(a, wide(a.dtype)) * primitive.cast(b, wide(b.dtype))
+    return without(primitive.reduce(product, ops.ADD, axes), axes)
+
+
 def mean_of(x: UOp, axes: Sequence[int]) -> UOp:
     """The mean in x's own type; the axes stay with size 1."""
     return quotient(primitive.reduce(x, ops.ADD, axes), number_of(x, axes))

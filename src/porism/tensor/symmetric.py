@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
 from porism.tensor.primitive import Dim
-from porism.tensor.reductions import wide, without
+from porism.tensor.reductions import summed_product
 
 LEAST_WORK: Final = 1 << 24
 """Products of elements from which on it pays to have two kernels instead of one."""
@@ -112,7 +111,4 @@ def _computed(x: UOp, cut: Blocks) -> UOp:
     over = primitive.shrink(over, [(0, steps), (0, count), (0, size), (0, terms)])
     behind = primitive.permute(over, [1, 0, 2, 3])
     right = primitive.reshape(behind, [count, steps, 1, size, terms])
-    product = primitive.cast(primitive.expand(left, whole), wide(x.dtype)) * primitive.cast(
-        primitive.expand(right, whole), wide(x.dtype)
-    )
-    return without(primitive.reduce(product, ops.ADD, [4]), [4])
+    return summed_product(primitive.expand(left, whole), primitive.expand(right, whole), [4])
