@@ -152,7 +152,7 @@ class _Expand:
         return 1 if counter is None else self.lanes[counter]
 
     def _lane(self, node: UOp) -> UOp | None:
-        """The range that the lanes of a node are the values of."""
+        """The range whose iterations are the lanes of a node: `_choose` leaves one at most."""
         return next((r for r in node.ranges if r in self.lanes), None)
 
     # -- one copy ----------------------------------------------------------------------------------
@@ -361,10 +361,13 @@ class _Expand:
             self._at(value, values | dict(zip(inner, where, strict=True)))
             for where in self._iterations(inner)
         ]
-        along = any(r in self.lanes for r in inner)
-        whole = _put_together(op, parts) if along else _one_by_one(op, parts)
+        folded = next((r for r in inner if r in self.lanes), None)
+        if folded is None:
+            whole = _one_by_one(op, parts)
+        else:  # a value that is the same in all of its iterations is reduced that often, too
+            whole = _put_together(op, [_wide(part, self.lanes[folded]) for part in parts])
         whole = whole.reduce(op, *loops) if loops else whole
-        if along:
+        if folded is not None:
             while whole.dtype.count > 1:
                 half = whole.dtype.count // 2
                 low, high = tuple(range(half)), tuple(range(half, 2 * half))
@@ -458,12 +461,23 @@ def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UO
         rank = (-wide, counter.arg[1] is not Axis.UPCAST, not stores)
         ranked.append((rank, place, counter, width))
     chosen: dict[UOp, int] = {}
-    scopes = {n.ranges for n in order}
+    scopes = {_scope(n) for n in order}
     for _, _, counter, width in sorted(ranked, key=lambda row: row[:2]):
         together = {r for ranges in scopes if counter in ranges for r in ranges}
         if not together & chosen.keys():
             chosen[counter] = width
     return chosen
+
+
+def _scope(node: UOp) -> tuple[UOp, ...]:
+    """The ranges of a node; of a reduction those that it closes, too.
+
+    A reduction is computed for all of them, also where its value does not depend on one: lanes of
+    that one and lanes of the value's would be the same vector.
+    """
+    if node.op is not ops.REDUCE:
+        return node.ranges
+    return tuple(dict.fromkeys((*node.src[0].ranges, *node.src[1:])))
 
 
 def _times(access: UOp) -> int:
