@@ -235,7 +235,7 @@ class _Expand:
             return None
         column = self._column(node, places[0], conditions)
         if column is not None:
-            return self._from_tile(node, buffer, places[0], conditions, values, column)
+            return self._from_tile(node, places[0], conditions, values, column)
         if step == -1 or 2 <= abs(step) <= FARTHEST:
             return self._from_windows(node, buffer, places[0], conditions, values, step)
         return None
@@ -280,7 +280,6 @@ class _Expand:
     def _from_tile(
         self,
         node: UOp,
-        buffer: UOp,
         place: UOp,
         conditions: Sequence[UOp],
         values: dict[UOp, int],
@@ -293,6 +292,7 @@ class _Expand:
         begin = values[column] // across * across
         key = (node, tuple((values | {column: begin}).items()))
         if key not in self.tiles:
+            buffer = self._memory(node.src[0], values, column, range(begin, begin + across))
             rows = []
             for number in range(values[lane] * width, (values[lane] + 1) * width):
                 chosen = {
@@ -306,6 +306,26 @@ class _Expand:
                 rows.append(buffer.index(at, *gates, dtype=node.dtype.vec(across)))
             self.tiles[key] = transposed(rows)
         return self.tiles[key][values[column] - begin]
+
+    def _memory(
+        self, memory: UOp, values: dict[UOp, int], counter: UOp, numbers: Iterable[int]
+    ) -> UOp:
+        """The memory of a load that reads for several values of a range.
+
+        What is stored in the iteration of each value must be there: local memory that is filled
+        inside of the range is read AFTER all of these stores.
+        """
+        copies = dict.fromkeys(self._at(memory, values | {counter: k}) for k in numbers)
+        base, *others = copies
+        if not others:
+            return base
+        effects: dict[UOp, None] = {}
+        for copy in copies:
+            base = copy
+            while base.op is ops.AFTER:
+                effects |= dict.fromkeys(base.src[1:])
+                base = base.src[0]
+        return base.after(*effects)
 
     def _gate(
         self, conditions: Sequence[UOp], values: dict[UOp, int], chosen: dict[UOp, UOp]
