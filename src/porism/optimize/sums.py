@@ -85,7 +85,7 @@ def _rewritten(
         exact = all(form.get(r, 0) % times == 0 for r, times in terms.items())
         if len(shares) > 1 or not exact:
             return None
-        parts[counter] = shares.pop()
+        parts[counter] = parts.get(counter, 0) + shares.pop()  # an atom can become a counter
     return total(parts)
 
 
