@@ -18,6 +18,7 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
+from porism.ir.shape import shape
 from porism.ir.walk import toposort
 
 Check = Callable[[UOp], str | None]
@@ -209,6 +210,16 @@ def _places_ranges(node: UOp) -> str | None:
     return None
 
 
+def _zero_of_one(node: UOp) -> str | None:
+    if node.op is ops.INDEX and node.src[0].op in (ops.BUFFERIZE, ops.PARAM, ops.BUFFER):
+        for number, (dim, at) in enumerate(zip(shape(node.src[0]), node.src[1:], strict=False)):
+            if at.op is ops.WHERE and at.src[2].op is ops.INVALID:
+                at = at.src[1]
+            if dim.vmin == dim.vmax == 1 and not at.vmin == at.vmax == 0:
+                return f"axis {number} has size 1, and its index is {show(at, limit=80)}, not 0"
+    return None
+
+
 def _flat_access(node: UOp) -> str | None:
     if node.op is ops.INDEX and node.src[0].dtype.kind is Kind.POINTER:
         gate = len(node.src) > 1 and node.src[-1].dtype.kind is Kind.BOOL
@@ -252,6 +263,7 @@ VALIDITY: Final = Invariant("invalid only where not valid", _validity)
 CLOSES_RANGES: Final = Invariant("ranges are closed by name", _closes_ranges)
 RANGES_ENDED: Final = Invariant("ranges are ended", _ranges_ended)
 PLACES_RANGES: Final = Invariant("values are placed for ranges", _places_ranges)
+ZERO_OF_ONE: Final = Invariant("the index of an axis of size 1 is 0", _zero_of_one)
 FLAT_ACCESS: Final = Invariant("one index a pointer", _flat_access)
 NO_LANE_RANGES: Final = Invariant("no ranges of lanes", _no_lane_ranges)
 CONCRETE: Final = Invariant("concrete widths", _concrete)
@@ -291,7 +303,7 @@ RANGED: Final = Level(
     _VALUES
     | _LOOPS
     | {ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER, ops.SINK},
-    (SCALAR, NO_POINTERS, SINK_IS_ROOT, VALIDITY, CLOSES_RANGES, PLACES_RANGES),
+    (SCALAR, NO_POINTERS, SINK_IS_ROOT, VALIDITY, CLOSES_RANGES, PLACES_RANGES, ZERO_OF_ONE),
 )
 KERNEL: Final = Level(
     "kernel",

@@ -1,7 +1,8 @@
 """Indices: which element of its source an element of a movement op is.
 
 An element is named by one expression for each axis, and a condition under which it is wanted at
-all. A movement op turns the name of an element of its result into that of an element of its source:
+all. Where the condition holds, each expression is an index of its axis; that of an axis of size 1
+is the constant 0, so that two names of an element do not differ there. A movement op turns the name of an element of its result into that of an element of its source:
 
     SHRINK   i + begin           EXPAND   0 where the source has size 1
     FLIP     n - 1 - i           PERMUTE  the same expressions in another order
@@ -115,7 +116,7 @@ def _pad(node: UOp, element: Element) -> Moved:
     inside: UOp | None = None
     for i, dim, before, after in zip(element.at, dims, befores, afters, strict=True):
         here = i - before
-        at.append(here)
+        at.append(ZERO if is_size_one(dim) else here)
         for condition in (
             None if before.vmax <= 0 else here >= 0,
             None if after.vmax <= 0 else here < dim,

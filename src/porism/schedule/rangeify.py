@@ -230,6 +230,9 @@ class _Rangeify:
         self.indices[node] = tuple(new.values())
         at = tuple(new.get(axis, i) for axis, i in enumerate(use.element.at))
         element = Element(at)
+        for i, dim in zip(at, dims, strict=True):  # a use may be valid in some iterations only
+            for condition in (i >= 0, i < dim):
+                element = element.under(None if condition.vmin == 1 else condition)
         ranges = self._ranges(element)
         outer = use.nest.outermost
         level = ranges - set(new.values())
@@ -282,7 +285,7 @@ class _Rangeify:
                     inside = condition if inside is None else inside & condition
             if place.vmin < -1 or place.vmax > dim.vmax:  # it may not fit the machine's words
                 place = place.maximum(0).minimum((dim - 1).maximum(0))
-            at.append(place)
+            at.append(ZERO if is_size_one(dim) else place)
         return Element(tuple(at), use.element.valid).under(inside)
 
     def _index_value(self, tensor: UOp, use: Use) -> UOp:
