@@ -203,6 +203,7 @@ class Ranged(Loops):
         return self.element(kept, [self.aim(scope, int(r.vmax) + 1) for r in inner])
 
     def element(self, tensor: UOp, aims: list[tuple[UOp, int, UOp | None]]) -> UOp:
+        aims = [(self.number(0) if size == 1 else at, size, inside) for at, size, inside in aims]
         conditions = [c for _, _, c in aims if c is not None]
         if not conditions or self.draw(st.booleans()):
             indices = tuple(self.masked(index, condition) for index, _, condition in aims)

@@ -168,6 +168,11 @@ BROKEN: Final = [
         make(ops.INDEX, TENSOR, make(ops.WHERE, make(ops.LT, R, number(3)), NOWHERE, R)),
         "INVALID lives only as the last source of WHERE(valid, index, INVALID)",
     ),
+    (
+        RANGED,
+        make(ops.INDEX, make(ops.PARAM, number(1), dtype=dtypes.f32, arg=0), R),
+        "axis 0 has size 1, and its index is r0, not 0",
+    ),
     (RANGED, make(ops.REDUCE, TENSOR, number(3), arg=ops.ADD), "it closes ranges, and 3 is none"),
     (
         RANGED,

@@ -20,8 +20,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from porism.base.dtypes import Kind, index
+from porism.base.errors import LevelError
+from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.lower.prefixes import Prefixes, last_lane, prefixes_in, running
@@ -92,6 +95,8 @@ class _Expand:
 
     def run(self, kernel: UOp) -> UOp:
         spread, copies = self.spread, self.copies
+        if settings.check:
+            self._check_lanes()
         for node in self.order:
             around = tuple([r for r in node.ranges if r in spread]) if node.ranges else ()
             self.around[node] = around
@@ -103,6 +108,17 @@ class _Expand:
             else:
                 copies[node] = self._plain(node, around)
         return copies[kernel][()]
+
+    def _check_lanes(self) -> None:
+        """Refuse lanes of two ranges in one vector: a vector does not say which of them it has."""
+        for node in self.order:
+            lanes = [show(r) for r in _scope(node) if r in self.lanes]
+            if len(lanes) > 1:
+                raise LevelError(
+                    f"stage 'expand' has a {node.op.name} with lanes of {' and '.join(lanes)}",
+                    where=show(node, limit=300),
+                    why="the lanes of a vector are the iterations of one range",
+                )
 
     def _plain(self, node: UOp, around: tuple[UOp, ...]) -> dict[Where, UOp]:
         """The copies of a node that is made of the copies of its sources."""

@@ -2,7 +2,8 @@
 
 An element is named by one expression for each axis, and a condition under which it is wanted at
 all. Where the condition holds, each expression is an index of its axis; that of an axis of size 1
-is the constant 0, so that two names of an element do not differ there. A movement op turns the name of an element of its result into that of an element of its source:
+is the constant 0, so that two names of an element do not differ there. A movement op turns the name
+of an element of its result into that of an element of its source:
 
     SHRINK   i + begin           EXPAND   0 where the source has size 1
     FLIP     n - 1 - i           PERMUTE  the same expressions in another order
