@@ -6,11 +6,12 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import z3
 
 from porism.base import dtypes
-from porism.base.dtypes import DType
+from porism.base.dtypes import DType, Theory
 from porism.base.errors import TypeMismatch
 from porism.ir import ops, semantics
 from porism.ir.node import UOp
@@ -21,12 +22,20 @@ from porism.prove.integers import Integers
 from porism.prove.solver import Answer, ask, value_in
 from porism.prove.truths import Truths
 from porism.prove.words import Words
+from porism.prove.wrapped import Wrapped
 
-WORDS = {
-    dtypes.i8: (-128, -127, -3, -1, 0, 1, 2, 7, 8, 127),
-    dtypes.u8: (0, 1, 2, 3, 7, 8, 128, 255),
-}
+WORDS = [t for t in dtypes.scalars() if t.theory is Theory.FIXED_WIDTH]
+
+
+def values_of(dtype: DType) -> tuple[int, ...]:
+    """Some words of a type: small ones, its limits, and its width."""
+    low, high = int(dtype.min), int(dtype.max)
+    some = {low, low + 1, -3, -1, 0, 1, 2, 7, 8, dtype.bits, high // 2 + 1, high}
+    return tuple(sorted(n for n in some if low <= n <= high))
+
+
 FLOATS = (0.0, -0.0, 1.0, -1.5, 0.1, 3.0, math.inf, -math.inf, math.nan, 6e-8, 65504.0, 2049.0)
+FLOAT_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64)
 INDICES = (-7, -2, -1, 0, 1, 2, 3, 12)
 ANY_MODEL = ask([], milliseconds=1000)[1]
 UNKNOWN = (ops.POW, ops.LDEXP, ops.THREEFRY)
@@ -67,12 +76,64 @@ def told(kind: Arithmetic, op: Op, *values: Any) -> Any:
 def test_words(dtype: DType) -> None:
     tried = set()
     for op in elementwise(dtype):
-        for values in itertools.product(WORDS[dtype], repeat=op.arity):
+        for values in itertools.product(values_of(dtype), repeat=op.arity):
             kind = Words(dtype)
             if op not in UNKNOWN:
-                assert told(kind, op, *values) == meaning(op, dtype, *values), (op, values)
+                wanted = meaning(op, dtype, *values)
+                assert told(kind, op, *values) == wanted, (op, values)
                 tried.add(op)
     assert len(tried) >= 22
+
+
+BITS = (ops.AND, ops.OR, ops.XOR, ops.SHL, ops.SHR)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u8, dtypes.i64, dtypes.u64], ids=str)
+def test_words_as_integers_that_wrap(dtype: DType) -> None:
+    tried = set()
+    for op in elementwise(dtype):
+        for values in itertools.product(values_of(dtype)[::2], repeat=op.arity):
+            kind = Wrapped(dtype)
+            if op in BITS or op in UNKNOWN:
+                with pytest.raises(Unsupported):
+                    told(kind, op, *values)
+                continue
+            assert told(kind, op, *values) == meaning(op, dtype, *values), (op, values)
+            tried.add(op)
+    assert len(tried) >= 18
+
+
+@pytest.mark.parametrize("dtype", WORDS, ids=str)
+def test_a_word_that_wraps_is_one_word(dtype: DType) -> None:
+    """Its limits are stated, so that no more than one multiple can be taken away."""
+    kind = Wrapped(dtype)
+    a, b = kind.hole("a"), kind.hole("b")
+    total, again = (kind.apply(ops.ADD, a, b) for _ in range(2))
+    assert ask([*kind.statements, total != again], milliseconds=5000)[0] is Answer.NO
+    high = int(dtype.max)
+    wraps = [a == high, b == 1, total == int(dtype.min)]
+    assert ask([*kind.statements, *wraps], milliseconds=5000)[0] is Answer.YES
+
+
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u16, dtypes.i64, *FLOAT_TYPES], ids=str)
+def test_small_powers(dtype: DType) -> None:
+    values = FLOATS if dtype.is_float else values_of(dtype)
+    kind = Floats(dtype) if dtype.is_float else Words(dtype)
+    for base in values:
+        for exponent in (0, 1) if dtype.is_float else (0, 1, 2, 3):
+            rounded = dtype.canonical(base)
+            found = told(kind, ops.POW, rounded, exponent)
+            assert repr(found) == repr(meaning(ops.POW, dtype, rounded, exponent))
+
+
+@pytest.mark.parametrize("exponent", [0, 1])
+def test_small_powers_of_all_short_floats(exponent: int) -> None:
+    """What the solver is told: anything to the power of 0 is 1, to the power of 1 itself."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    found = semantics.power(dtypes.f16, every, np.full_like(every, exponent))
+    wanted = every if exponent else np.ones_like(every)
+    assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(found), np.signbit(wanted)) or exponent
 
 
 def test_unbounded_integers() -> None:
@@ -103,7 +164,7 @@ def test_booleans() -> None:
             assert told(Truths(), op, *values) == meaning(op, dtypes.boolean, *values)
 
 
-@pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.f32], ids=str)
+@pytest.mark.parametrize("dtype", FLOAT_TYPES, ids=str)
 def test_floats(dtype: DType) -> None:
     known = {ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, *UNKNOWN}
     tried = set()
@@ -133,6 +194,8 @@ CASTS = [
     (dtypes.u8, dtypes.i32), (dtypes.i32, dtypes.i8), (dtypes.i8, dtypes.boolean),
     (dtypes.boolean, dtypes.u8), (dtypes.f32, dtypes.f16), (dtypes.boolean, dtypes.f16),
     (dtypes.boolean, dtypes.index), (dtypes.f16, dtypes.boolean),
+    *((word, float_type) for word in WORDS for float_type in FLOAT_TYPES),
+    *((float_type, word) for word in WORDS for float_type in FLOAT_TYPES),
 ]  # fmt: skip
 
 

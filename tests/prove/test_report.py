@@ -20,7 +20,6 @@ from porism.rewrite.terms import c0, c1, x
 from porism.rules import page, record
 from porism.rules.algebra import ALGEBRA, EVERYTHING
 from porism.rules.index.laws import LAWS
-from porism.rules.power import POWERS
 from tests.prove.stated import INTEGERS, stated
 
 PROCEDURES = [item for item in ALGEBRA if isinstance(item, Procedure)]
@@ -150,14 +149,6 @@ def test_nothing_is_recorded_of_a_run_that_fails(
     wrong = stated(INTEGERS, (x // c0) // c1, x // (c0 * c1))
     assert report.run([wrong], with_bounds=False, keep=True) == 1
     assert "nothing is recorded, since not all is established" in capsys.readouterr().out
-
-
-def test_a_rule_with_an_exhaustive_theory_is_recorded_as_exhaustive() -> None:
-    found = report.gather([ALGEBRA["add-zero"], POWERS["pow-one"]], with_bounds=False)
-    assert {name: entry.established for name, entry in found.established.items()} == {
-        "add-zero": "proved",
-        "pow-one": "exhaustive",
-    }
 
 
 def test_bounds_are_tried_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_theories_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "--rule", "x + x -> x*2", *both]) == 0
     out = capsys.readouterr().out
     assert "  on integers (index): proved, in " in out
-    assert "  on fixed width (i8 u8 i32 u32): proved, in " in out
+    assert "  on fixed width (i8 i16 i32 i64 u8 u16 u32 u64): proved, in " in out
     assert main(["prove", "--rule", "x + 0 -> x", "--theory", "floats"]) == 1
     assert "for x = -0.0 the left side is 0.0, and the right" in capsys.readouterr().out
     assert main(["prove", "--rule", "x and x -> x", "--theory", "booleans"]) == 0

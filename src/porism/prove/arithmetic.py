@@ -30,6 +30,9 @@ SHIFTS = frozenset({ops.SHL, ops.SHR})
 LARGEST_SHIFT = 4096
 """Rules do not compute constants by shifts of this many bits or more."""
 
+LARGEST_EXPONENT = 8
+"""Powers with a larger exponent are functions of which nothing is known."""
+
 
 class Unsupported(Exception):  # noqa: N818 - not an error: the question is answered another way
     """An op or fact that an arithmetic has no meaning for."""
@@ -105,6 +108,14 @@ class Arithmetic(ABC):
     def cast(self, value: Value, source: Arithmetic) -> Value:
         """A value of another type, converted to this one."""
         raise Unsupported("this cast")
+
+
+def product(factors: Sequence[Value], one: Value) -> Value:
+    """The product of some values."""
+    result = one
+    for factor in factors:
+        result = result * factor
+    return result
 
 
 def no_meaning(op: Op, where: str) -> Unsupported:

@@ -23,7 +23,7 @@ from porism.prove.arrays import SLACK
 from porism.prove.instances import Instance
 from porism.prove.reading import DEFINED, Reading, facts_of, is_lazy
 from porism.rewrite import terms
-from porism.rewrite.rule import Exhaustive, Rule
+from porism.rewrite.rule import Rule
 
 AT_A_TIME: Final = 1 << 17
 MOST_TRIED: Final = 1 << 17
@@ -32,13 +32,18 @@ MOST_TRIED: Final = 1 << 17
 MOST_TRIED_SLOWLY: Final = 1 << 11
 """The same, where numbers may be too large for NumPy."""
 
-MOST_EXHAUSTIVE: Final = 50_000_000
+MOST_OF_ALL: Final = 1 << 25
+"""How many cases there may be where all are tried."""
+
+BYTE: Final = 8
+"""Types of so many bits have few enough values to try all of them."""
+
 SMALL: Final = 6
 SLACKS: Final = (0, 1, 3)
 MODULI: Final = (0, 1, 2, 3, 4)
 FLOATS: Final = (
     *(1.0, 0.0, -0.0, 2.0, -1.0, 0.5, 3.0, math.inf, -math.inf, math.nan),
-    *(0.1, -2.5, 1e-7, 60000.0, 3e38, 1e-45),
+    *(0.1, -2.5, 1e-7, 60000.0, 3e38, 1e-45, 1e300, 5e-324),
 )
 
 
@@ -59,27 +64,30 @@ class Found:
     tried: int
 
 
-def search(rule: Rule, instance: Instance, without: UOp | None = None) -> Found:
+def search(rule: Rule, instance: Instance) -> Found:
     """Try simple cases."""
-    choices = list(_choices(rule, instance, None))
+    choices = list(_choices(rule, instance))
     total = math.prod(len(c.values) for c in choices)
     most = MOST_TRIED_SLOWLY if needs_python(rule, choices) else MOST_TRIED
     if total <= most:
-        return _try(rule, instance, choices, np.arange(total), without)
+        return _try(rule, instance, choices, np.arange(total))
     sample = np.random.default_rng(0).integers(0, min(total, 1 << 62), most)
-    return _try(rule, instance, choices, sample, without)
+    return _try(rule, instance, choices, sample)
 
 
-def exhaust(rule: Rule, instance: Instance, values: Exhaustive) -> Found | None:
-    """Try every case of a range; None if there are too many."""
-    choices = list(_choices(rule, instance, values))
+def all_values(rule: Rule, instance: Instance) -> Found | None:
+    """Try all values that the holes of a rule can have; None if there are too many."""
+    unknown = any(not terms.FACTS[fact.arg].truth for fact in facts_of(rule))
+    if unknown or any(dtype.bits > BYTE or not dtype.bits for _, dtype in _holes(rule, instance)):
+        return None
+    choices = list(_choices(rule, instance, whole=True))
     total = math.prod(len(c.values) for c in choices)
-    if total > MOST_EXHAUSTIVE:
+    if total > MOST_OF_ALL:
         return None
     fires = False
     for start in range(0, total, AT_A_TIME):
         some = np.arange(start, min(start + AT_A_TIME, total))
-        found = _try(rule, instance, choices, some, None)
+        found = _try(rule, instance, choices, some)
         if found.counterexample is not None:
             return found
         fires |= found.fires
@@ -93,7 +101,7 @@ def replay(rule: Rule, instance: Instance, case: Mapping[str, Scalar]) -> Found:
         if dtype.kind is not Kind.INDEX:
             table[hole.arg] = np.asarray([case[hole.arg]]).astype(dtype.numpy)
     reading = Reading(rule, instance.arrays(table, huge=True))
-    return _judge(rule, reading, table, np.zeros(1), None)
+    return _judge(rule, reading, table, np.zeros(1))
 
 
 def _one(value: Scalar) -> Array:
@@ -111,10 +119,10 @@ def _holes(rule: Rule, instance: Instance) -> Iterator[tuple[UOp, DType]]:
         yield hole, instance.types[hole.dtype]
 
 
-def _choices(rule: Rule, instance: Instance, values: Exhaustive | None) -> Iterator[Choice]:
+def _choices(rule: Rule, instance: Instance, *, whole: bool = False) -> Iterator[Choice]:
     holes = list(_holes(rule, instance))
     for hole, dtype in holes:
-        yield Choice(str(hole.arg), _values(dtype, values))
+        yield Choice(str(hole.arg), _every_value(dtype) if whole else _values(dtype))
     if is_lazy(rule):
         for hole, _ in holes:
             if not terms.is_constant_hole(hole):
@@ -129,20 +137,27 @@ def _choices(rule: Rule, instance: Instance, values: Exhaustive | None) -> Itera
         yield Choice(SLACK + show(terms.modulus(about)), np.asarray(MODULI))
 
 
-def _values(dtype: DType, values: Exhaustive | None) -> Array:
+def _every_value(dtype: DType) -> Array:
+    """All values of a type of a byte or less."""
+    if dtype.kind is Kind.BOOL:
+        return np.asarray([False, True])
+    return np.arange(1 << BYTE, dtype=np.uint8).view(dtype.numpy)
+
+
+def _values(dtype: DType) -> Array:
     """The values to be tried for a hole, the simplest first."""
     if dtype.kind is Kind.BOOL:
         return np.asarray([False, True])
     if dtype.is_float:
         rounded = dict.fromkeys(repr(dtype.canonical(v)) for v in FLOATS)
         return np.asarray([float(v) for v in rounded]).astype(dtype.numpy)
-    low, high = (-SMALL, SMALL) if values is None else (values.low, values.high)
-    found = [n for n in range(low, high + 1) if dtype.min <= n <= dtype.max]
+    found = [n for n in range(-SMALL, SMALL + 1) if dtype.min <= n <= dtype.max]
     if dtype.bits:
         edges = {int(dtype.min) + n for n in (0, 1)} | {int(dtype.max) - n for n in (0, 1)}
         edges |= {int(dtype.max) // 2, int(dtype.max) // 2 + 1, int(dtype.min) // 2}
         found = sorted({*found, *edges})
-    return np.asarray(sorted(found, key=lambda n: (abs(n), n < 0))).astype(dtype.numpy)
+    simplest_first = sorted(found, key=lambda n: (abs(n), n < 0))
+    return np.asarray(simplest_first, dtype=object).astype(dtype.numpy)
 
 
 def _try(
@@ -150,7 +165,6 @@ def _try(
     instance: Instance,
     choices: Sequence[Choice],
     numbers: Array,
-    without: UOp | None,
 ) -> Found:
     """Try the cases with these numbers, counted through all choices."""
     table: dict[str, Array] = {}
@@ -169,7 +183,12 @@ def _try(
             if name in indices or name.startswith(SLACK):
                 table[name] = table[name].astype(object)
     reading = Reading(rule, instance.arrays(table, huge=huge))
-    return _judge(rule, reading, table, simplicity, without)
+    return _judge(rule, reading, table, simplicity)
+
+
+def asks_for_bounds(rule: Rule) -> bool:
+    """Whether a rule uses the bounds of a node or the limits of its type."""
+    return any(fact.arg in ("lo", "hi", "least", "most") for fact in facts_of(rule))
 
 
 def needs_python(rule: Rule, choices: Sequence[Choice]) -> bool:
@@ -189,12 +208,10 @@ def needs_python(rule: Rule, choices: Sequence[Choice]) -> bool:
 # -- what they show --------------------------------------------------------------------------------
 
 
-def _judge(
-    rule: Rule, reading: Reading, table: dict[str, Array], simplicity: Array, without: UOp | None
-) -> Found:
+def _judge(rule: Rule, reading: Reading, table: dict[str, Array], simplicity: Array) -> Found:
     shape = simplicity.shape
     before, after = reading.before(), reading.after()
-    applies = reading.defined(rule.before, computed=False) & reading.fires(without)
+    applies = reading.defined(rule.before, computed=False) & reading.fires()
     applies = np.broadcast_to(applies, shape)
     has_value = np.broadcast_to(reading.defined(rule.after, computed=True), shape)
     equal = np.broadcast_to(reading.arithmetic(rule.before).same(before, after), shape)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import z3
 
 from porism.base import dtypes
-from porism.base.dtypes import DType
+from porism.base.dtypes import DType, Kind
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic import Arithmetic, Truth, Unsupported, Value
@@ -19,7 +19,6 @@ _SORTS: Final = {
     dtypes.f32: z3.Float32,
     dtypes.f64: z3.Float64,
     dtypes.bf16: lambda: z3.FPSort(8, 8),
-    dtypes.fp8e5m2: lambda: z3.FPSort(5, 3),
 }
 
 
@@ -87,6 +86,10 @@ class Floats(Symbolic):
                 return z3.If(condition, a, b)
             case ops.MULACC, (a, b, c):
                 return z3.fpFMA(mode, a, b, c)
+            case ops.POW, (a, b) if z3.is_true(z3.simplify(z3.fpIsZero(b))):
+                return self.literal(1)  # also of NaN: IEEE 754, 9.2.1
+            case ops.POW, (a, b) if z3.is_true(z3.simplify(z3.fpEQ(b, self.literal(1)))):
+                return a
             case ops.EQ, (a, b):
                 return z3.fpEQ(a, b)
             case ops.NE, (a, b):
@@ -121,4 +124,8 @@ class Floats(Symbolic):
             return z3.If(value, self.literal(1), self.literal(0))
         if isinstance(source, Floats):
             return z3.fpToFP(z3.RNE(), value, self._sort)
+        if z3.is_bv(value) and source.dtype is not None:
+            signed = source.dtype.kind is Kind.SIGNED
+            convert = z3.fpSignedToFP if signed else z3.fpUnsignedToFP
+            return convert(z3.RNE(), value, self._sort)
         return super().cast(value, source)

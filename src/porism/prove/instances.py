@@ -1,9 +1,12 @@
 """Instances: the concrete types in which a rule of a theory is proved.
 
-A rule is declared for any type of its theories. Unbounded integers are one type. Of fixed widths
-there are both signednesses, at 8 bits, and at 32 where the solver answers in time; of floats the
-two smallest that hardware computes in. A type that the root of a rule leaves open may be any
+A rule is declared for any type of its theories, and is proved in each of them: in every width, of
+both signednesses, and in every float type. A type that the root of a rule leaves open may be any
 type.
+
+A literal on the left side of a rule matches a constant of exactly that value. In a type that does
+not have the value the rule never fires, and there is nothing to prove. A literal on the right
+becomes a constant as any computed number does: it wraps, or is rounded, and so it does in a proof.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Final
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind, Theory
+from porism.base.errors import TypeMismatch
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
@@ -25,22 +29,15 @@ from porism.prove.integers import Integers
 from porism.prove.reals import Reals
 from porism.prove.truths import Truths
 from porism.prove.words import Words
+from porism.prove.wrapped import Wrapped
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 
 TYPES: Final[Mapping[Theory, tuple[DType, ...]]] = {
-    Theory.INTEGERS: (dtypes.index,),
-    Theory.FIXED_WIDTH: (dtypes.i8, dtypes.u8),
-    Theory.FLOATS: (dtypes.f16,),
-    Theory.BOOLEANS: (dtypes.boolean,),
+    theory: tuple(t for t in dtypes.scalars() if t.theory is theory)
+    for theory in (Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS, Theory.BOOLEANS)
 }
-"""Where a rule of a theory must be proved."""
-
-MORE_TYPES: Final[Mapping[Theory, tuple[DType, ...]]] = {
-    Theory.FIXED_WIDTH: (dtypes.i32, dtypes.u32),
-    Theory.FLOATS: (dtypes.f32,),
-}
-"""Where it must not be refuted, and is proved if the solver answers in time."""
+"""Where a rule of a theory must be proved: all types that have it."""
 
 ANY_TYPE: Final = tuple(t for found in TYPES.values() for t in found)
 
@@ -50,9 +47,10 @@ class Instance:
     """A type for each type that a rule leaves open."""
 
     types: Mapping[DType, DType]
-    required: bool
     bits: int | None = None  # of `index`, where one bit stands for all
     real: bool = False  # floats stand for real numbers
+    wrapped: bool = False  # words are integers within limits, not rows of bits
+    exact: bool = False  # the rule rounds nothing
 
     @property
     def label(self) -> str:
@@ -74,8 +72,18 @@ class Instance:
         if dtype.kind is Kind.BOOL:
             return Truths()
         if dtype.is_float:
-            return Reals(dtype) if self.real else Floats(dtype)
-        return Words(dtype)
+            return Reals(dtype) if self.real else Floats(self.wider(dtype))
+        return Wrapped(dtype) if self.wrapped else Words(dtype)
+
+    def wider(self, dtype: DType) -> DType:
+        """A float type that holds all values of one that the solver lacks, if nothing is rounded.
+
+        What only negates, compares and chooses gives the same in both. So a rule that holds for
+        all values of the wider type holds for those of the narrower one.
+        """
+        if self.exact and dtype.bits < dtypes.f16.bits and dtype.fits_in(dtypes.f16):
+            return dtypes.f16
+        return dtype
 
     def arrays(self, table: Table, *, huge: bool = False) -> dict[DType, Arithmetic]:
         """Arrays of cases."""
@@ -97,13 +105,54 @@ def instances(rule: Rule, theory: Theory) -> Iterator[Instance]:
     fixed = {t: t for t in sorts if t.element.kind is not Kind.SCHEMA} | {terms.B: dtypes.boolean}
     free = [s for s in (terms.T, terms.U) if s in sorts and s is not root]
     bits = 1 if theory is Theory.INTEGERS and is_bitwise(rule) else None
-    for types, required in ((TYPES, True), (MORE_TYPES, False)):
-        for own in types.get(theory, ()):
-            for rest in product(ANY_TYPE, repeat=len(free)):
-                chosen = dict(zip(free, rest, strict=True))
-                if root is not terms.B:
-                    chosen[root] = own
-                yield Instance(fixed | chosen, required, bits)
+    for own in TYPES.get(theory, ()):
+        for rest in product(ANY_TYPE, repeat=len(free)):
+            chosen = dict(zip(free, rest, strict=True))
+            if root is not terms.B:
+                chosen[root] = own
+            types = fixed | chosen
+            if _can_match(rule, types):
+                yield Instance(types, bits, exact=rounds_nothing(rule, types))
+
+
+def _can_match(rule: Rule, types: Mapping[DType, DType]) -> bool:
+    """Whether types have the literals of a rule's left side, and fit as its guard says."""
+    fits = [part for part in terms.conjuncts(rule.when) if part.arg == "fits"]
+    return all(has_value(types[n.dtype], n.arg) for n in literals(rule.before)) and all(
+        types[part.src[0].dtype].fits_in(types[part.src[1].dtype]) for part in fits
+    )
+
+
+def literals(term: UOp) -> list[UOp]:
+    """The constants that a term names."""
+    return [node for node in toposort(term) if node.op is ops.CONST]
+
+
+def has_value(dtype: DType, value: bool | int | float) -> bool:
+    """Whether a constant of a type can be equal to a number, as the generated code compares.
+
+    >>> has_value(dtypes.u32, 0xFFFFFFFF), has_value(dtypes.i32, 0xFFFFFFFF)
+    (True, False)
+    >>> has_value(dtypes.f64, 1e-60), has_value(dtypes.f32, 1e-60)
+    (True, False)
+    """
+    try:
+        return dtype.canonical(value) == value
+    except TypeMismatch:
+        return False
+
+
+_EXACT: Final = frozenset(
+    {ops.NEG, ops.MAX, ops.MIN, ops.WHERE, ops.AND, ops.OR, ops.XOR, ops.NOT, ops.HOLE, ops.CONST}
+)
+
+
+def rounds_nothing(rule: Rule, types: Mapping[DType, DType]) -> bool:
+    """Whether a rule only negates, compares and chooses, and these types have its literals."""
+    nodes = toposort(rule.before, rule.after, *terms.conjuncts(rule.when))
+    return all(node.op in _EXACT or node.op.group is ops.COMPARISON for node in nodes) and all(
+        has_value(types[node.dtype], node.arg) for node in nodes if node.op is ops.CONST
+    )
 
 
 _BITWISE: Final = frozenset({ops.AND, ops.OR, ops.XOR, ops.NOT})

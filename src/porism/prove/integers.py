@@ -15,12 +15,14 @@ from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic import (
     DIVISIONS,
+    LARGEST_EXPONENT,
     LARGEST_SHIFT,
     SHIFTS,
     Arithmetic,
     Truth,
     Value,
     no_meaning,
+    product,
 )
 from porism.prove.truths import Symbolic, Truths
 
@@ -32,8 +34,9 @@ class Integers(Symbolic):
 
     keeps = frozenset(ops.table())
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = index.name) -> None:
         super().__init__(index)
+        self._name = name  # of the type whose unknowns these are
         self._quotients: dict[tuple[bool, Value, Value], Value] = {}
         self._powers: dict[Value, Value] = {}
 
@@ -79,8 +82,8 @@ class Integers(Symbolic):
                 return z3.If(condition, a, b)
             case ops.MULACC, (a, b, c):
                 return a * b + c
-            case ops.POW, _:
-                return self.unknown_function(op, *operands)
+            case ops.POW, (a, b):
+                return self._power(a, b)
         if op in _WHOLE:
             return operands[0]
         return self._compared(op, *operands)
@@ -107,7 +110,8 @@ class Integers(Symbolic):
         found = self._quotients.get(key)
         if found is not None:
             return found
-        q = z3.Int(f"quotient {len(self._quotients)}" + (" truncated" if truncating else ""))
+        kind = "truncated quotient" if truncating else "quotient"
+        q = z3.Int(f"{kind} {len(self._quotients)} of {self._name}")
         self._quotients[key] = q
         r = a - b * q
         if truncating:
@@ -123,6 +127,13 @@ class Integers(Symbolic):
             ]
         return q
 
+    def _power(self, a: Value, b: Value) -> Value:
+        """A power: a product if the exponent is known to be small, else a function unknown."""
+        known = z3.simplify(b)
+        if z3.is_int_value(known) and 0 <= known.as_long() <= LARGEST_EXPONENT:
+            return product([a] * known.as_long(), self.literal(1))
+        return self.unknown_function(ops.POW, a, b)
+
     def _power_of_two(self, k: Value) -> Value:
         """2^k: itself if k is known, else an unknown of which only a little is said."""
         known = z3.simplify(k)
@@ -131,7 +142,7 @@ class Integers(Symbolic):
         found = self._powers.get(k)
         if found is None:
             self.faithful = False
-            found = self._powers[k] = z3.Int(f"power {len(self._powers)}")
+            found = self._powers[k] = z3.Int(f"power {len(self._powers)} of {self._name}")
             self.statements += [
                 found >= 1,
                 z3.Implies(k == 0, found == 1),
@@ -163,4 +174,4 @@ class Integers(Symbolic):
     def cast(self, value: Value, source: Arithmetic) -> Value:
         if isinstance(source, Truths):
             return z3.If(value, 1, 0)
-        return value if isinstance(source, Integers) else super().cast(value, source)
+        return value if z3.is_int(value) else super().cast(value, source)

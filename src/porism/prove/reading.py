@@ -222,12 +222,11 @@ class Reading:
 
     # -- when a rule fires -------------------------------------------------------------------------
 
-    def fires(self, without: UOp | None = None) -> Truth:
-        """Whether the guard holds and all numbers can be computed, without a part of the guard."""
+    def fires(self) -> Truth:
+        """Whether the guard holds and all numbers can be computed."""
         whole = self.logic.truth(True)
         for part in terms.conjuncts(self.rule.when):
-            if part is not without:
-                whole = whole & self.holds(part)
+            whole = whole & self.holds(part)
         for part in computed_parts(self.rule.after):
             for condition in self.safe(part, compared=False):
                 whole = whole & condition

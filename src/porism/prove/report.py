@@ -167,8 +167,8 @@ def _rows(proof: Proof) -> Iterator[Row]:
         yield Row(proof.rule.name, result.theory.value, status, result.seconds, detail, ok)
     for part in proof.idle:
         yield Row(proof.rule.name, "guard", "idle", 0.0, part, False)
-    if not proof.satisfiable:
-        yield Row(proof.rule.name, "guard", "never holds", 0.0, "", False)
+    for theory in proof.idle_in:
+        yield Row(proof.rule.name, theory.value, "never fires", 0.0, "", False)
     if not proof.shrinks and not proof.rule.law:
         yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
 

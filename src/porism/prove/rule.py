@@ -5,8 +5,10 @@ any sound bounds:
 
     before is defined, and the guard holds  =>  after is defined, and equals before
 
-and beside it that the guard can hold, that each part of it is needed, and that the rule shrinks
-the order of `porism.rewrite.termination`.
+This is shown for every type of the theory in which the rule can fire (`porism.prove.instances`):
+by the solver, with words as rows of bits or as integers that wrap, or by trying all values of a
+type that has 256. Beside it that the rule can fire in each of its theories, that each part of its
+guard is needed, and that it shrinks the order of `porism.rewrite.termination`.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.prove import cases, structure
-from porism.prove.arithmetic import Truth, Unsupported
+from porism.prove.arithmetic import DIVISIONS, Truth, Unsupported
 from porism.prove.instances import Instance, instances
 from porism.prove.integers import Integers
 from porism.prove.reading import Reading
 from porism.prove.solver import Answer, ask, value_in
+from porism.prove.wrapped import Wrapped
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 from porism.rewrite.termination import Verdict, shrinks
@@ -40,14 +43,13 @@ MILLISECONDS: Final = 10_000
 """How long the solver may take for one question."""
 
 EXTRA_MILLISECONDS: Final = 1_000
-"""The same, for what need not be answered: longer words, and parts of guards."""
+"""The same, for what need not be answered: whether parts of guards are needed."""
 
 
 class Status(enum.Enum):
     """How far a rule is established in a theory."""
 
     PROVED = "proved"
-    EXHAUSTIVE = "exhaustive"
     EVALUATED = "evaluated"
     CHANGES = "changes results"
     REFUTED = "refuted"
@@ -82,7 +84,7 @@ class Proof:
 
     rule: Rule
     results: tuple[Result, ...]
-    satisfiable: bool
+    idle_in: tuple[Theory, ...]  # where it can never fire
     shrinks: Verdict
     idle: tuple[str, ...]
     seconds: float
@@ -94,14 +96,12 @@ class Proof:
 
     @property
     def established(self) -> str:
-        """How the rule is established in all its theories: proved, exhaustive or evaluated.
+        """How the rule is established in all its theories: proved, or evaluated.
 
         A rule that changes float results is proved on real numbers.
         """
         found = {result.status for result in self.results}
-        if Status.EVALUATED in found:
-            return "evaluated"
-        return "exhaustive" if Status.EXHAUSTIVE in found else "proved"
+        return "evaluated" if Status.EVALUATED in found else "proved"
 
     def faults(self) -> Iterator[str]:
         """What is wrong, a sentence each."""
@@ -112,8 +112,11 @@ class Proof:
                 where = f" ({result.types})" if result.types else ""
                 reason = result.counterexample or result.note
                 yield f"{result.theory.value}: {result.status.value}{where}: {reason}"
-        if not self.satisfiable:
-            yield "its guard can never hold where its left side is defined"
+        for theory in self.idle_in:
+            yield (
+                f"{theory.value}: it can never fire: its left side never has a value"
+                + ("" if self.rule.when is None else " where its guard holds")
+            )
         for part in self.idle:
             yield f"a part of its guard is idle, the rule holds without it: {part}"
         if not self.shrinks and not self.rule.law:
@@ -123,7 +126,8 @@ class Proof:
         """What was shown, and how."""
         lines = [f"{self.rule.name}: {self.rule}", *(f"  {result}" for result in self.results)]
         if self.rule.when is not None:
-            lines.append("  the guard " + ("can hold" if self.satisfiable else "can never hold"))
+            never = ", ".join(theory.value for theory in self.idle_in)
+            lines.append("  the guard " + (f"can never hold in {never}" if never else "can hold"))
         lines += [f"  idle in the guard: {part}" for part in self.idle]
         verb = "shrinks" if self.shrinks else "does not shrink"
         lines.append(f"  {verb}, by {self.shrinks.component}: {self.shrinks.reason}")
@@ -147,21 +151,19 @@ def prove(
     'x = 1, c0 = 2, c1 = -1: before is 0, after is -1'
     """
     began = time.perf_counter()
-    results = []
-    satisfiable = rule.when is None
+    results, idle_in = [], []
     for theory in rule.theories:
         if theory is Theory.STRUCTURE:
             results.append(_evaluated(rule, examples))
-            satisfiable = True
         else:
             result, can_fire = _in_theory(rule, theory, milliseconds)
             results.append(result)
-            satisfiable |= can_fire
+            idle_in += [theory] * (result.status.ok and not can_fire)
     idle: tuple[str, ...] = ()
     if all(result.status.ok for result in results):
         idle = tuple(show(part) for part in terms.conjuncts(rule.when) if _is_idle(rule, part))
     seconds = time.perf_counter() - began
-    return Proof(rule, tuple(results), satisfiable, shrinks(rule), idle, seconds)
+    return Proof(rule, tuple(results), tuple(idle_in), shrinks(rule), idle, seconds)
 
 
 def require(proof: Proof) -> None:
@@ -175,7 +177,7 @@ def require(proof: Proof) -> None:
             why="\n".join(faults),
             fix="restrict its theories or add the guard that excludes the counterexample"
             if refuted
-            else "see the reasons; a rule the solver leaves open may name an exhaustive range",
+            else "see the reasons; a rule that the solver leaves open may be a procedure",
         )
 
 
@@ -194,35 +196,27 @@ def _evaluated(rule: Rule, examples: Iterable[structure.Example]) -> Result:
 def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, bool]:
     """A rule in one theory, and whether it can fire there."""
     began = time.perf_counter()
-    shown, open_types, notes = [], [], []
+    shown, notes = [], []
     status, counterexample, can_fire = Status.PROVED, "", False
     changes = bool(rule.fast_math) and theory is Theory.FLOATS
     found = list(instances(rule, theory))
     if not found:
         status = Status.UNKNOWN
-        notes.append(f"no node of this theory has {rule.op.name} at its root: it never fires")
+        notes.append(f"no type of this theory has {rule.op.name} and all literals of the left side")
     for instance in found:
-        limit = milliseconds if instance.required else min(milliseconds, EXTRA_MILLISECONDS)
-        outcome = settle(rule, instance, limit)
+        outcome = settle(rule, instance, milliseconds)
         can_fire = can_fire or outcome.fires
         if outcome.status.ok:
-            shown.append(instance.label)
-            if outcome.status is Status.EXHAUSTIVE:
-                status = outcome.status
-                notes.append(outcome.note)
+            shown += [instance.label] * outcome.fires
         elif outcome.status is Status.REFUTED:
             shown = [instance.label]
             status, counterexample = outcome.status, outcome.counterexample
             break
-        elif instance.required and not changes:
+        elif not changes:
             shown = [instance.label]
             status = Status.UNKNOWN
             notes.append(outcome.note)
             break
-        else:
-            open_types.append(f"{instance.label}: {outcome.note}")
-    if status.ok:
-        notes += open_types
     if changes and found:
         notes = [rule.fast_math if counterexample else f"{rule.fast_math}; no case of it was found"]
         outcome = _on_reals(rule, found[0], milliseconds)
@@ -274,32 +268,52 @@ class Outcome:
     note: str = ""
 
 
-def settle(
-    rule: Rule, instance: Instance, milliseconds: int, without: UOp | None = None
-) -> Outcome:
-    """Refute a rule by a simple case, prove it by the solver, or try every case of its range."""
-    fires, note = False, ""
+def settle(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
+    """Refute a rule by a simple case, prove it by the solver, or by trying all values."""
+    fires = False
     try:
-        found = cases.search(rule, instance, without)
+        found = cases.search(rule, instance)
         fires = found.fires
         if found.counterexample is not None and not _has_choices(rule, instance):
             return Outcome(Status.REFUTED, True, found.counterexample)
-    except (Unsupported, OverflowError) as gap:  # shifts by numbers that are too large to compute
-        note = str(gap)
+    except (Unsupported, OverflowError):  # shifts by numbers that are too large to compute
+        pass
+    outcome = Outcome(Status.UNKNOWN, fires, "", "the solver has no words for it")
+    for world in worlds(rule, instance):
+        try:
+            outcome = _solve(rule, world, milliseconds, fires)
+        except Unsupported as gap:
+            outcome = Outcome(Status.UNKNOWN, fires, "", str(gap))
+        if outcome.status is not Status.UNKNOWN:
+            return outcome
+    return _tried(rule, instance) or outcome
+
+
+def worlds(rule: Rule, instance: Instance) -> Iterator[Instance]:
+    """The ways to put a question to the solver, the one that answers most such questions first."""
+    nodes = toposort(rule.before, rule.after)
+    divides = any(node.op in DIVISIONS for node in nodes) or cases.asks_for_bounds(rule)
+    kinds = {dtype.theory for dtype in instance.types.values()}
+    if Theory.FIXED_WIDTH not in kinds:
+        yield instance
+        return
+    # bit by bit, divisions and limits of long words take long, and there are no index words
+    first = divides or Theory.INTEGERS in kinds
+    yield replace(instance, wrapped=first)
+    yield replace(instance, wrapped=not first)
+
+
+def _tried(rule: Rule, instance: Instance) -> Outcome | None:
+    """A rule on all values of its types; None if there are too many of them."""
     try:
-        outcome = _solve(rule, instance, milliseconds, without, fires)
-    except Unsupported as gap:
-        outcome = Outcome(Status.UNKNOWN, fires, "", str(gap))
-    if outcome.status is not Status.UNKNOWN or rule.exhaustive is None or without is not None:
-        return outcome
-    values = rule.exhaustive
-    tried = None if note else cases.exhaust(rule, instance, values)
-    if tried is None:
-        return Outcome(Status.UNKNOWN, fires, "", note or "its range has too many cases")
-    if tried.counterexample is not None:
-        return Outcome(Status.REFUTED, True, tried.counterexample)
-    note = f"every value from {values.low} to {values.high}: {tried.tried} cases"
-    return Outcome(Status.EXHAUSTIVE, tried.fires, "", note)
+        found = None if _has_choices(rule, instance) else cases.all_values(rule, instance)
+    except (Unsupported, OverflowError):
+        return None
+    if found is None:
+        return None
+    if found.counterexample is not None:
+        return Outcome(Status.REFUTED, True, found.counterexample)
+    return Outcome(Status.PROVED, found.fires)
 
 
 def _has_choices(rule: Rule, instance: Instance) -> bool:
@@ -313,14 +327,14 @@ def _has_choices(rule: Rule, instance: Instance) -> bool:
 class Question:
     """A rule as formulas."""
 
-    def __init__(self, rule: Rule, instance: Instance, without: UOp | None = None) -> None:
+    def __init__(self, rule: Rule, instance: Instance) -> None:
         self.rule = rule
         self.reading = Reading(rule, instance.symbolic())
         before, after = self.reading.before(), self.reading.after()
         self.same = self.reading.arithmetic(rule.before).same(before, after)
         self.has_value = self.reading.defined(rule.before, computed=False)
         self.claim = self.reading.defined(rule.after, computed=True) & self.same
-        self.fires = self.reading.fires(without)
+        self.fires = self.reading.fires()
         self.kinds = list(dict.fromkeys(self.reading.types.values()))
 
     @property
@@ -329,7 +343,7 @@ class Question:
 
     @property
     def nonlinear(self) -> bool:
-        return any(isinstance(kind, Integers) for kind in self.kinds)
+        return any(isinstance(kind, Integers | Wrapped) for kind in self.kinds)
 
     @property
     def faithful(self) -> bool:
@@ -354,10 +368,8 @@ class Question:
         return answer, model
 
 
-def _solve(
-    rule: Rule, instance: Instance, milliseconds: int, without: UOp | None, fires: bool
-) -> Outcome:
-    question = Question(rule, instance, without)
+def _solve(rule: Rule, instance: Instance, milliseconds: int, fires: bool) -> Outcome:
+    question = Question(rule, instance)
     goal = (question.has_value, question.fires)
     if not fires:
         answer, _ = question.ask(*goal, milliseconds=min(milliseconds, EXTRA_MILLISECONDS))
@@ -392,15 +404,16 @@ def _refuted(rule: Rule, instance: Instance, question: Question, model: object) 
 
 def _is_idle(rule: Rule, part: UOp) -> bool:
     """Whether the rule holds in all theories without a part of its guard."""
+    rest = terms.conjunction([each for each in terms.conjuncts(rule.when) if each is not part])
+    weaker = replace(rule, when=rest)
     found = [
         instance
         for theory in rule.theories
         if theory is not Theory.STRUCTURE
-        for instance in instances(rule, theory)
-        if instance.required
+        for instance in instances(weaker, theory)
     ]
     return bool(found) and all(
-        settle(rule, instance, EXTRA_MILLISECONDS, without=part).status is Status.PROVED
+        settle(weaker, instance, EXTRA_MILLISECONDS).status is Status.PROVED
         and not _is_definedness(rule, instance, part)
         for instance in found
     )

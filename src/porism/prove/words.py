@@ -9,8 +9,9 @@ import z3
 from porism.base.dtypes import DType, Kind
 from porism.ir import ops
 from porism.ir.ops import Op
-from porism.prove.arithmetic import Arithmetic, Truth, Value, no_meaning
+from porism.prove.arithmetic import LARGEST_EXPONENT, Arithmetic, Truth, Value, no_meaning, product
 from porism.prove.exact import Wide, floor_quotient, longer
+from porism.prove.floats import Floats
 from porism.prove.truths import Symbolic, Truths
 
 _UNKNOWN: Final = frozenset({ops.POW, ops.THREEFRY})
@@ -81,6 +82,8 @@ class Words(Symbolic):
                 return z3.If(condition, a, b)
             case ops.MULACC, (a, b, c):
                 return a * b + c
+            case ops.POW, (a, b) if (exponent := _small(b)) is not None:
+                return product([a] * exponent, self.literal(1))
         if op in _WHOLE:
             return operands[0]
         if op in _UNKNOWN:
@@ -119,6 +122,16 @@ class Words(Symbolic):
                 return a / b
         return z3.SRem(a, b)
 
+    def _whole(self, value: Value, source: Floats) -> Value:
+        """A float towards zero, or the nearest value there is; NaN is 0."""
+        value, limits = source.exactly(value), (self.dtype.min, int(self.dtype.max) + 1)
+        low, end = (source.numbers.literal(n) for n in limits)  # powers of two, which doubles have
+        convert = z3.fpToSBV if self.has_sign else z3.fpToUBV
+        inside = convert(z3.RTZ(), value, self.sort)
+        least, most = (self.literal(int(n)) for n in (self.dtype.min, self.dtype.max))
+        known = z3.If(z3.fpLT(value, low), least, z3.If(z3.fpGEQ(value, end), most, inside))
+        return z3.If(z3.fpIsNaN(value), self.literal(0), known)
+
     def limit(self, value: Value, *, lower: bool) -> Value:
         return self._numbers.literal(int(self.dtype.min if lower else self.dtype.max))
 
@@ -127,4 +140,14 @@ class Words(Symbolic):
             return z3.If(value, self.literal(1), self.literal(0))
         if isinstance(source, Words):
             return self.rounded(source.exactly(value))
+        if isinstance(source, Floats):
+            return self._whole(value, source)
         return super().cast(value, source)
+
+
+def _small(exponent: Value) -> int | None:
+    """An exponent that is known and small; None for any other."""
+    known = z3.simplify(exponent)
+    if not z3.is_bv_value(known) or known.as_long() > LARGEST_EXPONENT:
+        return None
+    return int(known.as_long())

@@ -26,14 +26,6 @@ ALL_THEORIES: Final = tuple(Theory)
 
 
 @dataclass(frozen=True, slots=True)
-class Exhaustive:
-    """How a rule is established that the solver leaves open: every value from low to high."""
-
-    low: int = -9
-    high: int = 9
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """An equality: wherever `before` stands and `when` holds, `after` may stand."""
 
@@ -44,7 +36,6 @@ class Rule:
     theories: tuple[Theory, ...] = ()
     seeds: tuple[str, ...] = ()
     fast_math: str = ""  # what it changes in float results, if anything
-    exhaustive: Exhaustive | None = None
     law: bool = False  # what a normal form rests on: proved, but not tried, so it need not shrink
 
     @property
@@ -84,7 +75,6 @@ def rule(
     *,
     seeds: str | Iterable[str] = (),
     fast_math: str = "",
-    exhaustive: Exhaustive | None = None,
 ) -> Rule:
     """State an equality, and check that it is well formed.
 
@@ -98,7 +88,7 @@ def rule(
         after = UOp.const(before.dtype, after)
     if when is not None and not isinstance(when, UOp):
         raise _malformed(name, f"its guard is {when!r}, not a condition on constants and facts")
-    new = Rule(name, before, after, when, (), _ids(seeds), fast_math, exhaustive)
+    new = Rule(name, before, after, when, (), _ids(seeds), fast_math)
     _check(new)
     return new
 

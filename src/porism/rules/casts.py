@@ -8,7 +8,7 @@ from porism.base.dtypes import DType, Kind, Theory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.rewrite.rule import Exhaustive, RuleSet, procedure, rule
+from porism.rewrite.rule import RuleSet, procedure, rule
 from porism.rewrite.terms import T, U, cast, fits, x
 from porism.rules.invalid import may_be_invalid
 
@@ -62,7 +62,6 @@ CONVERSIONS = RuleSet(
             x,
             when=fits(x, _INNER),
             seeds="002.6.3",
-            exhaustive=Exhaustive(-128, 255),
         ),
         cast_cast,
         cast_where,

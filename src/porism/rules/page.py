@@ -23,10 +23,11 @@ In a rule `c0`, `c1` … stand for constants, other names for any node; `lo(x)` 
 is known of its bounds. A *law* is what a normal form rests on: it is proved like a rule, but not
 tried. A *procedure* is a function, for what no equation says.
 
-*proved* is by the solver, for all inputs, from the rule's own declaration; a rule of fast math,
-which changes float results, is proved on real numbers. *exhaustive* is by trying every value of a
-range, *evaluated* by comparing what the reference evaluator, or another source of truth, gives
-before and after, on all examples. It is what `./dev prove --record` has found.
+*proved* is by the solver, for all inputs, from the rule's own declaration, in every type in which
+it can fire: all widths of integers, signed or not, and all float types; a rule of fast math, which
+changes float results, is proved on real numbers. *evaluated* is by comparing what the reference
+evaluator, or another source of truth, gives before and after, on all examples. It is what
+`./dev prove --record` has found.
 
 The examples run as tests. Each shows one rule by itself, so that what other rules do next is not
 seen; `p0`, `p1` … are inputs. All rules together are what `porism.simplify` shows:

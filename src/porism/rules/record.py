@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from porism.base.dtypes import scalars
 from porism.base.errors import PorismError
 from porism.ir.stable import digest as digest_of
 from porism.rewrite.rule import Procedure, Rewrite, Rule
@@ -33,7 +34,7 @@ class Entry:
 
     digest: str
     established: str
-    """One of proved, exhaustive and evaluated."""
+    """Either "proved" or "evaluated"."""
     seconds: float
 
 
@@ -88,14 +89,16 @@ def write(found: Mapping[str, Entry]) -> None:
 def digest(item: Rewrite) -> str:
     """A digest of all that a rule states, the same in every process.
 
-    Of a procedure it is the text of its function, of its examples, and of whatever these use in
+    A rule is proved in all types of its theories, so that these are a part of it. Of a procedure it
+    is the text of its function, of its examples, and of whatever these use in
     the same file; where that text is not installed, nothing matches the digest.
     """
     parts = [item.name, *sorted(theory.value for theory in item.theories), item.fast_math]
     if isinstance(item, Rule):
         for term in (item.before, item.after, item.when):
             parts.append("" if term is None else digest_of(term).hex())
-        parts += [str(item.law), repr(item.exhaustive)]
+        types = [t.name for t in scalars() if t.theory in item.theories]
+        parts += [str(item.law), *types]
     else:
         parts += _texts_of(item)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()

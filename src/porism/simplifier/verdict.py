@@ -38,7 +38,7 @@ def run(claim: Claim) -> int:
         word = REFUTED
     elif not all(result.status.ok for result in proof.results):
         word = UNKNOWN
-    elif not proof.satisfiable or (claim.conditions and _is_proved(claim.vacuous())):
+    elif proof.idle_in or (claim.conditions and _is_proved(claim.vacuous())):
         word = VACUOUS
     else:
         word = PROVED
