@@ -40,9 +40,9 @@ from porism.optimize.actions import Action, apply_all
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.trace import Trace
-from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
+from porism.rules.algebra import FAST_MATH, SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
-from porism.rules.reductions import REDUCTIONS
+from porism.rules.reductions import FAST_REDUCTIONS, REDUCTIONS
 from porism.schedule import assignments
 from porism.schedule.carried import rewritten, without_needless_buffers
 from porism.schedule.guards import shrink_ranges
@@ -90,10 +90,19 @@ def _by(rules: RuleSet) -> Callable[[UOp], UOp]:
     return lambda graph: rewrite(graph, rules, trace=_trace.get())
 
 
+EXACT: Final = REDUCTIONS + SYMBOLIC
+FAST: Final = EXACT + FAST_MATH + FAST_REDUCTIONS
+
+
+def _ranged_rules() -> RuleSet:
+    """The rules for the whole graph; with `fast_math` also those that change float results."""
+    return FAST if settings.fast_math else EXACT
+
+
 GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
 
 RANGED_STAGES: Final = (
-    RangedStage("simplify reductions", lambda r: rewritten(r, _by(REDUCTIONS + SYMBOLIC))),
+    RangedStage("simplify reductions", lambda r: rewritten(r, _by(_ranged_rules()))),
     RangedStage("remove buffers", without_needless_buffers),
 )
 

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import porism
 from benchmarks import models
 from benchmarks.models import data
 from porism import Tensor
+from porism.base.settings import settings
 from porism.engine.realize import request
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -21,6 +23,39 @@ from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.pipeline import to_schedule
 from porism.schedule.schedule import Schedule
+
+
+def counts() -> Tensor:
+    """A sum that turns out to be a formula, of whose loop a product would do without."""
+    places = porism.arange(64)
+    return porism.matmul((places[:, None] < places).sum(1).astype("float32"), data(64, 64))
+
+
+def mixed(y: Tensor) -> Tensor:
+    """A matrix whose rows and columns are read at other rows and columns than they are written."""
+    rows = porism.asarray([(k * 7) % 64 for k in range(64)])
+    return y[rows] * y.T[rows]
+
+
+LEVELS: dict[int, tuple[Callable[[], Tensor], list[int]]] = {
+    1: (counts, [2, 1, 1, 1]),
+    2: (lambda: mixed(data(64, 64) * data(64)), [3, 2, 1, 1]),
+    3: (lambda: mixed(porism.matmul(data(64, 2), data(2, 64))), [3, 2, 2, 1]),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_of_buffers_has_a_program_that_tells(level: int) -> None:
+    """Its kernels at levels 0 to 3; that level is the first with fewer than the one before."""
+    program, kernels = LEVELS[level]
+    assert kernels[level] < kernels[level - 1]
+    results = []
+    for each, count in enumerate(kernels):
+        with settings.override(buffer_level=each):
+            assert len(porism.kernels(program())) == count
+            results.append(program().numpy())
+    for found in results[1:]:
+        np.testing.assert_allclose(found, results[0], rtol=1e-5)
 
 
 def chain() -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porism.base.dtypes import DType, f16, f32, i32, i64, index
+from porism.base.dtypes import DType, f16, f32, i8, i32, i64, index
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -101,6 +101,32 @@ def test_embedding_as_a_product() -> None:
     assert in_loops(root, {0: NUMBERS, 1: TABLE}) == 1
     finite = np.abs(np.arange(21, dtype=np.float32).reshape(7, 3))
     assert in_loops(root, {0: NUMBERS, 1: finite}, FAST) == 0
+
+
+@pytest.mark.parametrize("dtype", [i8, i32, i64])
+@pytest.mark.parametrize("total", [i32, i64, f32])
+def test_integers_are_selected_through_the_cast_of_their_sum(dtype: DType, total: DType) -> None:
+    """`sum(x * (i == r))`, which is added up in a wider type than it is multiplied in."""
+    sizes = (5, 7, 3)
+    chosen = column(param(0, i64, 5), *sizes).eq(positions(i64, sizes, 1))
+    rows = primitive.broadcast(param(1, dtype, 7, 3), sizes)
+    product = ops.MUL(rows, primitive.cast(chosen, dtype))
+    table = np.asarray([*range(-10, 9), 127, -128]).reshape(7, 3).astype(dtype.numpy)
+    for ids in (NUMBERS, FAR):
+        root = primitive.reduce(primitive.cast(product, total), ops.ADD, (1,))
+        assert in_loops(root, {0: ids, 1: table}) == 0
+
+
+def test_floats_that_cannot_be_infinite_are_selected() -> None:
+    """An integer as a float is neither NaN nor infinite, but in f16."""
+    sizes = (5, 7, 3)
+    chosen = column(param(0, i64, 5), *sizes).eq(positions(i64, sizes, 1))
+    words = primitive.broadcast(param(1, i32, 7, 3), sizes)
+    table = np.asarray([*range(-10, 10), 1 << 30], np.int32).reshape(7, 3)
+    for dtype, loops in ((f32, 0), (f16, 1)):
+        product = ops.MUL(primitive.cast(chosen, dtype), primitive.cast(words, dtype))
+        root = primitive.reduce(product, ops.ADD, (1,))
+        assert in_loops(root, {0: NUMBERS, 1: table}) == loops
 
 
 @pytest.mark.parametrize("dtype", [i32, f32])

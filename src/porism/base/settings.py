@@ -231,6 +231,10 @@ class Settings:
         10, "How many times larger than its input the result of a reduction is, for level 3.",
         low=1, high=1_000_000,
     )  # fmt: skip
+    fast_math = Flag(
+        False, "Let rules change float results: sums and products are reassociated, and 0 * x and "
+        "x / x are 0 and 1 for every x. `docs/fast_math.md` states what each rule changes.",
+    )  # fmt: skip
     cache = Flag(True, "Keep compiled kernels on disk, for later processes.")
     cache_dir = Folder(
         "", "Where they are kept; by default in `porism` among the caches of the user, on Linux "

@@ -88,7 +88,7 @@ def schedule_of(graph: UOp) -> Schedule:
 
 def _key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:
     return (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
-            settings.buffer_level, settings.buffer_ratio)  # fmt: skip
+            settings.buffer_level, settings.buffer_ratio, settings.fast_math)  # fmt: skip
 
 
 def bound(node: UOp, variables: dict[str, int]) -> UOp:
@@ -114,7 +114,7 @@ def _compute(missing: Sequence[UOp]) -> list[UOp]:
         dims = tuple(_settled(dim) for dim in shape(node))
         buffers.append(hold(node.dtype, dims, array, address))
         if not _is_number(node):
-            remember(node, buffers[-1])
+            remember(node, buffers[-1], exact=not settings.fast_math)
     return buffers
 
 

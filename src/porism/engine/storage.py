@@ -16,6 +16,7 @@ import numpy as np
 
 from porism.base.dtypes import DType, index
 from porism.base.errors import PorismError
+from porism.base.settings import settings
 from porism.engine import memory
 from porism.ir import buffer, ops
 from porism.ir.node import UOp
@@ -28,6 +29,8 @@ Held = tuple[Array, int]
 """An array in one dimension, and where its first element is."""
 
 _realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+_fast: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+"""Values that were computed with fast math: nobody else is given them for the same graph."""
 
 
 class NoValue(PorismError):  # noqa: N818 - the name says it all
@@ -90,12 +93,20 @@ def array_of(node: UOp) -> Array:
     return held(node)[0]
 
 
-def remember(node: UOp, place: UOp) -> None:
-    """From now on the value of `node` is what is in the BUFFER `place`."""
+def remember(node: UOp, place: UOp, *, exact: bool = True) -> None:
+    """From now on the value of `node` is what is in the BUFFER `place`.
+
+    If it is not `exact`, that holds only while `fast_math` is on.
+    """
     if node is not place:
-        _realized[node] = place
+        (_realized if exact else _fast)[node] = place
 
 
 def realized(node: UOp) -> UOp | None:
     """The BUFFER that holds the value of a node, if there is one."""
-    return node if node.op is ops.BUFFER else _realized.get(node)
+    if node.op is ops.BUFFER:
+        return node
+    found = _realized.get(node)
+    if found is None and _fast and settings.fast_math:
+        return _fast.get(node)
+    return found

@@ -6,6 +6,7 @@ from typing import Final
 
 from porism.backends.table import Backend, native
 from porism.base import debug
+from porism.base.settings import settings
 from porism.engine.tuned import tuned_actions
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -16,7 +17,7 @@ from porism.verification.report import Report
 MOST_REPORTS: Final = 1000
 """Reports that are kept; the oldest goes first."""
 
-_reports: dict[tuple[UOp, str], Report] = {}
+_reports: dict[tuple[UOp, str, bool], Report] = {}
 _tuned: set[tuple[UOp, str, Actions]] = set()
 """Kernels that were checked as they were tuned."""
 
@@ -26,7 +27,7 @@ def report_of(graph: UOp) -> Report:
     from porism.verification.kernel import verified
 
     backend = native()
-    key = (graph, backend.name)
+    key = (graph, backend.name, settings.fast_math)
     found = _reports.get(key)
     if found is None:
         found = verified(graph, backend.target())

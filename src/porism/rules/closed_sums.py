@@ -29,6 +29,7 @@ from porism.ir.walk import toposort
 from porism.rules.invalid import is_masked, masked, may_be_invalid
 from porism.rules.iterations import ZERO, Iterations, may_fail, negated, solved
 from porism.rules.opaque import simplified
+from porism.rules.selections import has_mask, is_zero, selected
 from porism.rules.where_on_load import clauses
 
 MOST_SPLITS: Final = 16
@@ -153,6 +154,9 @@ class _Sum:
             return self._under(inner, UOp.const(dtype, 1), span)
         if not inner.dtype.is_integer or (dtype.is_float and not self.as_reals):
             return None
+        chosen = None if inner.op is ops.INDEX else selected(inner)
+        if chosen is not None:
+            return self._under(chosen.condition, chosen.value.cast(dtype), span)
         if inner.dtype is not index and _is_wider(dtype, inner.dtype):
             # the sum may be too large for the narrow type, so that it must not be made there
             whole = whole_number(inner, self.r)
@@ -308,16 +312,10 @@ class _Sum:
 
     def only(self, value: UOp) -> UOp | None:
         """The sum of a value that differs from 0 in one iteration at most."""
-        if value.op is ops.WHERE:
-            condition, yes, no = value.src
-            if is_zero(yes):
-                condition, yes, no = negated(condition), no, yes
-            if not is_zero(no):
-                return None
-        elif value.op is ops.INDEX and has_mask(value):
-            condition, yes = value.src[1].src[0], value
-        else:
+        selection = selected(value)
+        if selection is None:
             return None
+        condition, yes = selection
         if not any(c.op is ops.EQ and self.r in c.ranges for c in _clauses(condition)):
             return None
         parts = self._parts(condition, Iterations())
@@ -360,16 +358,6 @@ class _Sum:
 def _is_wider(a: DType, b: DType) -> bool:
     """Whether numbers of the second type may add up to more in the first than in their own."""
     return a.is_float or a is index or a.bits > b.bits
-
-
-def is_zero(node: UOp) -> bool:
-    """Whether a node is 0, of either sign: a sum that begins with 0 stays what it is."""
-    return node.op is ops.CONST and node.arg == 0
-
-
-def has_mask(element: UOp) -> bool:
-    """Whether an INDEX has a mask on its first index."""
-    return len(element.src) > 1 and is_masked(element.src[1])
 
 
 def _clauses(condition: UOp) -> list[UOp]:

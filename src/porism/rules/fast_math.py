@@ -1,6 +1,6 @@
 """Fast math: rules that change float results, each with what it changes; chosen by the user.
 
-None of them is applied unless the setting for fast math is on. Rules here that change nothing
+None of them is applied unless the setting `fast_math` is on. Rules here that change nothing
 prepare the others.
 """
 

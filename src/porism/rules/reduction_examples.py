@@ -182,6 +182,21 @@ def distributed() -> Iterator[Example]:
         yield from _on(_sum(made(op, element, _WORD), r))
 
 
+def _selections(equal: UOp, word: UOp, element: UOp) -> Iterator[UOp]:
+    """Terms that are 0 but in one iteration; of floats, also some that may be 0 * inf elsewhere."""
+    chosen, small = made(ops.CAST, equal, dtype=i32), made(ops.CAST, word, dtype=i8)
+    for term in (made(ops.MUL, chosen, word), made(ops.MUL, word, chosen)):
+        yield from (term, made(ops.CAST, term, dtype=i64), made(ops.CAST, term, dtype=f32))
+    yield made(ops.NEG, made(ops.MUL, _chosen(equal, word), word))
+    yield made(ops.MUL, _chosen(equal, element), element)
+    truth = made(ops.CAST, equal, dtype=f32)
+    for other in (element, made(ops.CAST, word, dtype=f32), made(ops.NEG, number(2.5, f32))):
+        yield made(ops.MUL, truth, other)
+    half = made(ops.CAST, equal, dtype=f16)
+    yield made(ops.CAST, made(ops.MUL, half, made(ops.CAST, small, dtype=f16)), dtype=f32)
+    yield made(ops.MUL, half, made(ops.CAST, word, dtype=f16))  # may become infinite
+
+
 def gathered() -> Iterator[Example]:
     for size in (1, SIZE):
         r = loop(size)
@@ -198,6 +213,7 @@ def gathered() -> Iterator[Example]:
         yield from _on(_sum(made(ops.WHERE, other, number(0.0, f32), element), r))
         divided = made(ops.IDIV, number(12), made(ops.ADD, r, number(1)))
         yield from _on(_sum(_chosen(made(ops.EQ, r, _CUT), divided), r))
+        yield from _on(*(_sum(term, r) for term in _selections(equal, word, element)))
     r, s = loop(), loop(3, 1)
     backwards = made(ops.EQ, made(ops.ADD, r, s), _OTHER)
     yield from _on(_reduced(_chosen(backwards, made(ops.INDEX, TABLE, r)), s, r))

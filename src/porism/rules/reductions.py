@@ -30,10 +30,10 @@ from porism.rules.closed_sums import (
     closed_count,
     closed_gather,
     closed_sum,
-    has_mask,
 )
 from porism.rules.invalid import may_be_invalid
 from porism.rules.iterations import negated
+from porism.rules.selections import has_mask
 
 _IDEMPOTENT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR})
 _SOME: Final = frozenset({ops.OR, ops.MAX, ops.ADD})  # of conditions: whether one of them holds
@@ -148,15 +148,18 @@ def _merged(node: UOp) -> UOp | None:
 def reduce_gather(node: UOp) -> UOp | None:
     """Read the only element that a sum adds, if there is one, instead of looking for it."""
     value = node.src[0]
-    if node.arg is not ops.ADD or value.dtype.kind is Kind.BOOL:
+    if node.arg is not ops.ADD or value.dtype.kind is Kind.BOOL or value.op not in _SELECTING:
         return None
-    if value.op is ops.WHERE or (value.op is ops.INDEX and has_mask(value)):
-        found = _one_by_one(node, closed_gather)
-        # a sum begins with 0, and 0 + -0.0 is 0.0
-        if found is not None and len(node.src) == 2 and value.dtype.is_float:
-            return found + 0.0
-        return found
-    return None
+    if value.op is ops.INDEX and not has_mask(value):  # as often
+        return None
+    found = _one_by_one(node, closed_gather)
+    # a sum begins with 0, and 0 + -0.0 is 0.0
+    if found is not None and len(node.src) == 2 and value.dtype.is_float:
+        return found + 0.0
+    return found
+
+
+_SELECTING: Final = frozenset({ops.WHERE, ops.INDEX, ops.CAST, ops.MUL, ops.NEG})
 
 
 _CLOSABLE: Final = frozenset(

@@ -50,10 +50,15 @@ def jit(
     signatures: int | None = None,
     beam: int | None = None,
     budget: float | None = None,
+    fast_math: bool | None = None,
 ) -> Jitted[Parameters, Result]: ...
 @overload
 def jit(
-    *, signatures: int | None = None, beam: int | None = None, budget: float | None = None
+    *,
+    signatures: int | None = None,
+    beam: int | None = None,
+    budget: float | None = None,
+    fast_math: bool | None = None,
 ) -> Callable[[Callable[Parameters, Result]], Jitted[Parameters, Result]]: ...
 def jit(
     function: Any = None,
@@ -61,13 +66,15 @@ def jit(
     signatures: int | None = None,
     beam: int | None = None,
     budget: float | None = None,
+    fast_math: bool | None = None,
 ) -> Any:
     """A function that is traced once for each signature, and then replayed.
 
     `signatures` is how many kinds of arguments are kept, the oldest go; by default what the setting
     `jit_signatures` says. With `beam` its kernels are tuned when it is traced, as the setting of
     that name says; with `budget` it runs at once, is tuned in the background for so many seconds,
-    and goes on with the better kernels.
+    and goes on with the better kernels. `fast_math` says whether rules may change float results in
+    it (docs/fast_math.md); by default the setting of that name does.
 
     >>> import porism
     >>> @porism.jit
@@ -84,9 +91,11 @@ def jit(
         raise refuse(f"jit with beam={width}", "so many are kept", "pass 0 for none, or more")
     if budget is not None and not 0 < budget < math.inf:
         raise refuse(f"jit with budget={budget}", "it is a time", "pass seconds, more than 0")
+    if fast_math not in (None, False, True):
+        raise refuse(f"jit with fast_math={fast_math!r}", "it is a switch", "pass True or False")
     if function is None:
-        return lambda later: Jitted(later, most, width, budget)
-    return Jitted(function, most, width, budget)
+        return lambda later: Jitted(later, most, width, budget, fast_math)
+    return Jitted(function, most, width, budget, fast_math)
 
 
 class Jitted(Generic[Parameters, Result]):
@@ -101,6 +110,7 @@ class Jitted(Generic[Parameters, Result]):
         most: int | None = None,
         beam: int | None = None,
         budget: float | None = None,
+        fast_math: bool | None = None,
     ) -> None:
         _check(function)
         functools.update_wrapper(self, function)
@@ -108,6 +118,7 @@ class Jitted(Generic[Parameters, Result]):
         self.most = most
         self.beam = beam
         self.budget = budget
+        self.fast_math = fast_math
         self.traces = 0
         """How often the function was traced."""
         self._replays: dict[tuple[Any, ...], Replay] = {}
@@ -144,7 +155,7 @@ class Jitted(Generic[Parameters, Result]):
             found = getattr(found, part, None)
         if found is self:
             return name
-        return Jitted, (self.function, self.most, self.beam, self.budget)
+        return Jitted, (self.function, self.most, self.beam, self.budget, self.fast_math)
 
     @property
     def signatures(self) -> int:
@@ -180,6 +191,8 @@ class Jitted(Generic[Parameters, Result]):
         if len(signature.tensors) > 1:
             signature.alike()
         signature.parts.append(settings.backend)
+        if self.fast_math is None:
+            signature.parts.append(settings.fast_math)
         key = tuple(signature.parts)
         found = self._replays.get(key)
         why = None if found is None else found.outdated(signature.variables)
@@ -204,7 +217,8 @@ class Jitted(Generic[Parameters, Result]):
                 reason = why or _reason(self._told, known)
                 again = " again" if self.traces else ""
                 print(f"porism: tracing {_name(self.function)}{again}: {reason}", file=sys.stderr)
-            with settings.override(**({} if self.beam is None else {"beam": self.beam})):
+            own = {"beam": self.beam, "fast_math": self.fast_math}
+            with settings.override(**{name: v for name, v in own.items() if v is not None}):
                 found = _traced(self, signature, args, kwargs)
             found.short = short_of(found, signature, args, kwargs)
             if self.budget is not None:

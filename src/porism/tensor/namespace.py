@@ -79,6 +79,7 @@ MODULES: Final[dict[str, str]] = {
     "verification": "verify",
     "values": "realize memory",
     "jit": "jit",
+    "fast_math": "fast_math",
     "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),
 }
 """Names by module of `porism.tensor`."""
