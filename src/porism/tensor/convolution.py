@@ -265,6 +265,8 @@ def _spread_out(problem: Problem, steps: Sequence[int], apart: Sequence[int]) ->
     edges = [(u - 1) * d for u, d in zip(turns, dilation, strict=True)]
     pads = [(n, n) for n in edges]
     result = _convolved(phased, _exchanged(phased), pads, [1] * spatial, dilation)
+    if math.prod(steps) > 1:  # interleaved while it is computed, its loops would have no tiles
+        result = primitive.contiguous(result)
     batch, _, *places = shapes.sizes_of(result)
     channels = out * problem.groups
     result = primitive.reshape(result, [batch, channels, *steps, *places])
