@@ -1,0 +1,45 @@
+"""The oracle: every public function that computes a tensor, written with NumPy.
+
+Each function has the name and the arguments that it has in `porism`, where its meaning is said.
+Arrays of floats are float64 whatever the type of the tensor is: the oracle says what is computed,
+and `values` how far a type may be from it. Integers and bools have the type of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from fuzz.program.oracle import elementwise, movement, networks, reductions, windows
+
+_SAME: Final = (
+    "tril triu add subtract multiply remainder negative positive abs maximum minimum square sqrt"
+    " sign floor ceil trunc round less less_equal greater greater_equal equal not_equal isnan isinf"
+    " isfinite bitwise_and bitwise_or bitwise_xor bitwise_invert logical_and logical_or"
+    " logical_xor logical_not exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh"
+    " acosh atanh sin cos tan asin acos atan atan2 hypot copysign signbit expand_dims swapaxes"
+    " moveaxis matrix_transpose flip broadcast_to broadcast_arrays tile stack roll meshgrid where"
+    " clip floor_divide pow take take_along_axis matmul dot outer einsum max min mean any all"
+    " argmax argmin"
+)
+"""Functions that NumPy has with the same name, arguments and meaning."""
+
+
+def _of_numpy(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(np, name)
+    return function
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **{name: _of_numpy(name) for name in _SAME.split()},
+    **{
+        name: function
+        for module in (elementwise, movement, reductions, networks)
+        for name, function in vars(module).items()
+        if getattr(function, "__module__", "") == module.__name__ and name[0] != "_"
+    },
+    **windows.FUNCTIONS,
+}
+"""By name."""

@@ -1,0 +1,185 @@
+"""Running: a program by tensors, in one of many ways, and its results compared with the oracle."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+import porism
+from fuzz.program.actions import tuned_at_random
+from fuzz.program.generate import Program, evaluated
+from fuzz.program.steps import Input, Steps, on_tensors
+from fuzz.program.values import differences
+from porism.base.settings import settings
+from porism.ir.semantics import Array
+from porism.tensor.promotion import name_of
+
+OTHER_DATA: Final = 1_000_003
+"""What is added to the seeds of inputs for other numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a program is run."""
+
+    backend: str = "llvm"
+    threads: int = 1
+    jit: bool = False
+    verify: bool = False
+    check: bool = False
+    actions: int | None = None
+    """The seed of random legal actions, if kernels are tuned by them."""
+    realized: int | None = None
+    """A step whose value is computed before the program goes on."""
+    resized: tuple[int, int] | None = None
+    """With jit, a size of the inputs, and that of another call."""
+
+    def __str__(self) -> str:
+        parts = [f"backend={self.backend}", f"threads={self.threads}"]
+        parts += [name for name in ("jit", "verify", "check") if getattr(self, name)]
+        parts += [f"actions={self.actions}"] if self.actions is not None else []
+        parts += [f"resized={self.resized}"] if self.resized is not None else []
+        return ", ".join(parts)
+
+
+PLAIN: Final = How()
+
+
+def chosen(random: Random, program: Program) -> How:
+    """A way to run a program: mostly the usual one."""
+    chance = random.random()
+    backend = "llvm"
+    if chance < 0.02:
+        backend = "reference"
+    elif chance < 0.03:
+        backend = "c"
+    sizes = {n for step in program.steps if isinstance(step, Input) for n in step.shape}
+    jit = random.random() < 0.12
+    resized = None
+    if jit and sizes and random.random() < 0.5:
+        resized = (random.choice(sorted(sizes)), random.randint(1, 9))
+    calls = [k for k, step in enumerate(program.steps) if not isinstance(step, Input)]
+    return How(
+        backend=backend,
+        threads=random.choice((1, 1, 2)),
+        jit=jit,
+        verify=random.random() < 0.01 and backend == "llvm",
+        check=random.random() < 0.05,
+        actions=random.randrange(10**6) if not jit and random.random() < 0.1 else None,
+        realized=random.choice(calls) if not jit and random.random() < 0.1 else None,
+        resized=resized,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a program."""
+
+    kind: str
+    """ "wrong", "shape", "type", "crash", "hang", or the name of an error and its first words."""
+    detail: str
+
+
+def check(program: Program, how: How = PLAIN) -> Finding | None:
+    """Run a program, and say what is wrong with it, if anything is."""
+    try:
+        with _settings(how), np.errstate(all="ignore"):
+            return _jitted(program, how) if how.jit else _plain(program, how)
+    except Exception as error:  # whatever a program of the user raises is a finding
+        return Finding(_error_kind(error), f"{type(error).__name__}: {error}")
+
+
+@contextlib.contextmanager
+def _settings(how: How) -> Iterator[None]:
+    with settings.override(
+        backend=how.backend, threads=how.threads, verify=how.verify, check=how.check,
+        cache=False, progress=False,
+    ):  # fmt: skip
+        yield
+
+
+def _error_kind(error: Exception) -> str:
+    words = re.sub(r"\d+", "0", str(error).split("\n")[0])
+    return f"{type(error).__name__}: {words[:60]}"
+
+
+def _tensors(steps: Steps, inputs: Sequence[Any], realized: int | None = None) -> list[Any]:
+    """The value of every step, given those that are inputs, in order."""
+    given = iter(inputs)
+    values: list[Any] = []
+    for number, step in enumerate(steps):
+        values.append(next(given) if isinstance(step, Input) else on_tensors(step, values))
+        if number == realized:
+            values[-1].realize()
+    return values
+
+
+def _inputs(steps: Steps, shift: int = 0) -> list[Any]:
+    return [porism.asarray(step.array(shift)) for step in steps if isinstance(step, Input)]
+
+
+def _plain(program: Program, how: How) -> Finding | None:
+    values = _tensors(program.steps, _inputs(program.steps), how.realized)
+    results = [values[k] for k in program.results]
+    if how.actions is None:
+        porism.realize(*results)
+        return _compared(program, results)
+    with tuned_at_random(results, Random(how.actions)):
+        porism.realize(*results)
+        return _compared(program, results)
+
+
+def _compared(program: Program, results: Sequence[Any]) -> Finding | None:
+    for number, tensor in zip(program.results, results, strict=True):
+        value = program.known[number]
+        got: Array = tensor.numpy()
+        if got.shape != value.array.shape:
+            return Finding("shape", f"{got.shape} is the shape, not {value.array.shape}")
+        if name_of(tensor.dtype) != value.dtype:
+            return Finding("type", f"{name_of(tensor.dtype)} is the type, not {value.dtype}")
+        wrong = differences(program.steps, program.known, number, got)
+        if wrong.any():
+            spot = tuple(int(n) for n in np.argwhere(wrong)[0])
+            return Finding(
+                "wrong",
+                f"{int(wrong.sum())} of {wrong.size} elements differ: the first, at {spot}, is "
+                f"{got[spot]}, and the oracle says {value.array[spot]}",
+            )
+    return None
+
+
+def _jitted(program: Program, how: How) -> Finding | None:
+    """Call a jitted function three times: with other data, and with other sizes."""
+
+    def function(*inputs: Any) -> tuple[Any, ...]:
+        values = _tensors(program.steps, inputs)
+        return tuple(values[k] for k in program.results)
+
+    jitted = porism.jit(function)
+    calls = [(program, 0)]
+    with contextlib.suppress(Exception):  # other numbers may not be comparable
+        calls.append((evaluated(program.steps, program.results, OTHER_DATA), OTHER_DATA))
+    if how.resized is not None:
+        with contextlib.suppress(Exception):  # most programs do not go with other sizes
+            steps = [_with_size(step, *how.resized) for step in program.steps]
+            calls.append((evaluated(steps, program.results), 0))
+    calls.append((program, 0))
+    for number, (each, shift) in enumerate(calls):
+        results = jitted(*_inputs(each.steps, shift))
+        found = _compared(each, results)
+        if found is not None:
+            return Finding(found.kind, f"call {number} of the jitted function: {found.detail}")
+    return None
+
+
+def _with_size(step: Any, old: int, new: int) -> Any:
+    if not isinstance(step, Input):
+        return step
+    shape = tuple(new if n == old else n for n in step.shape)
+    return Input(step.dtype, shape, step.seed, step.low, step.high, step.over, step.special)

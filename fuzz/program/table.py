@@ -1,0 +1,51 @@
+"""The table: all functions that random programs call, and why others are not among them.
+
+To add a function of the namespace, write its name at a row of its kind, in `rows`, and its meaning
+into `oracle`; without them a test fails.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fuzz.program.rows import elementwise, indexing, movement, networks, reductions, windows
+from fuzz.program.rows.row import ROWS
+from porism.tensor import namespace
+from porism.tensor.tensor import Tensor
+
+__all__ = [
+    "EXCLUDED", "EXCLUDED_MODULES", "METHODS", "ROWS",
+    "elementwise", "indexing", "movement", "networks", "reductions", "windows",
+]  # fmt: skip
+
+EXCLUDED: Final = {
+    "Tensor": "the type of tensors, which all rows make",
+    "Variable": "symbolic sizes; drawn as arguments of other functions",
+    "result_type": "computes no tensor",
+    "can_cast": "computes no tensor",
+    "finfo": "computes no tensor",
+    "iinfo": "computes no tensor",
+    "isdtype": "computes no tensor",
+    "broadcast_shapes": "computes no tensor",
+    "from_dlpack": "shares memory with another library",
+    "empty": "its elements have no value that is promised",
+    "empty_like": "its elements have no value that is promised",
+    "nextafter": "depends on the type to the last bit, and the oracle computes in float64",
+    "kernels": "inspection", "explain": "inspection", "profile": "times",
+    "verify": "a report; some programs are compiled with the setting",
+    "realize": "computes results; the runner of programs calls it",
+    "memory": "figures of memory",
+    "jit": "the runner of programs calls it",
+}  # fmt: skip
+"""Names of the namespace that have no row, and why."""
+
+EXCLUDED_MODULES: Final = {
+    "opt": "actions; some programs are compiled with random ones",
+    "random": "no oracle gives the same numbers",
+}
+"""Modules of `namespace` without rows, and why."""
+
+namespace.load()  # tensors have all their methods
+
+METHODS: Final = frozenset(name for name in ROWS if hasattr(Tensor, name))
+"""Rows that are methods of tensors too."""

@@ -1,0 +1,204 @@
+"""Values: what the oracle knows of each step, and whether tensors must agree to the last bit.
+
+A value is exact if every machine computes it without rounding: whole numbers that the type holds,
+and sums of them whose parts it holds in any order. Exact values are compared for equality, and
+functions that jump (comparisons, `floor`, `sort` …) are applied to exact values only.
+
+The error of other values is bounded by what rounding does to the oracle: it is run again with the
+operands and the result of each inexact step changed by some units in the last place at random. A
+result of a sum is therefore compared in proportion to its terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from fuzz.program.steps import Call, Input, Steps, on_arrays, refs
+from porism.ir.semantics import Array
+from porism.tensor.promotion import NAMES, name_of, result_type
+
+DIGITS: Final = {
+    "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8,
+    "float8_e4m3fn": 4, "float8_e5m2": 3,
+}  # fmt: skip
+"""Binary digits of the significand."""
+
+LARGEST: Final = {
+    "float64": 1e6, "float32": 1e6, "float16": 3e4, "bfloat16": 1e6,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 3e4,
+}  # fmt: skip
+"""Magnitudes that programs stay below, so that nothing overflows on the way."""
+
+SMALLEST: Final = {"float16": 2.0**-24, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
+"""The distance of the numbers next to 0, where it matters."""
+
+UNITS: Final = 8
+"""By how many units of rounding an operand and a result of an inexact step are changed: functions
+are within 6 units in the last place (docs/tensors.md), and some are made of several."""
+
+TIMES: Final = 4
+"""How many times the largest change seen is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An array of the oracle, the type of the tensor, and whether it is exact."""
+
+    array: Array
+    dtype: str
+    exact: bool
+
+
+def is_float(dtype: str) -> bool:
+    """Whether the name is that of a float type."""
+    return dtype in DIGITS
+
+
+def fits(array: Array, dtype: str) -> bool:
+    """Whether a type holds all numbers of an array as they are."""
+    with np.errstate(all="ignore"):
+        back = array.astype(NAMES[dtype].numpy).astype(np.float64)
+    return bool(np.array_equal(back, array, equal_nan=True))
+
+
+def type_of(step: Call, array: Array, operands: list[Value]) -> str:
+    """The type of the tensor that a call gives.
+
+    Floats have the type that is asked for, else the one that the floats among the operands have
+    together, else the default.
+    """
+    if array.dtype.kind != "f":
+        return str(array.dtype)
+    if step.name == "setitem":
+        return operands[0].dtype
+    asked = step.args[1] if step.name == "astype" else step.kwargs.get("dtype")
+    if asked is not None:
+        return str(asked)
+    floats = [NAMES[v.dtype] for v in operands if is_float(v.dtype)]
+    return name_of(result_type(*floats)) if floats else "float32"
+
+
+def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[Value]) -> bool:
+    """Whether a call on these operands is computed without rounding.
+
+    `result` says how the function computes: "made" of no numbers of its operands, "moved",
+    "rounded" (once), "summed" or "near".
+    """
+    if result == "made":
+        return not is_float(dtype) or fits(value, dtype)
+    if not all(v.exact for v in operands):
+        return False
+    if not is_float(dtype):
+        return True
+    if result == "near" or not fits(value, dtype):
+        return False
+    if result != "summed":
+        return True
+    numbers = [v.array for v in operands]
+    if not all(np.array_equal(a, np.round(a)) for a in numbers if a.dtype.kind == "f"):
+        return False
+    terms = [np.abs(a) if a.dtype.kind == "f" else a for a in numbers]
+    sizes = dict(zip(dict.fromkeys(refs(step)), terms, strict=True))
+    whole: list[Any] = [None] * (max(sizes, default=-1) + 1)
+    for number, array in sizes.items():
+        whole[number] = array
+    with np.errstate(all="ignore"):
+        most = np.max(on_arrays(step, whole), initial=0)
+    return bool(most <= 2.0 ** DIGITS[dtype])
+
+
+class RefusedError(Exception):
+    """A call has no value that a tensor could be compared with."""
+
+
+def value_of(step: Call, known: Sequence[Value], result: str, jumps: bool) -> Value:
+    """What the oracle computes for a call, given the values before it."""
+    operands = [known[k] for k in dict.fromkeys(refs(step))]
+    if jumps and not all(v.exact for v in operands):
+        raise RefusedError
+    with np.errstate(all="ignore"):
+        array = on_arrays(step, [v.array for v in known])
+    dtype = type_of(step, array, operands)
+    exact = is_exact(step, result, array, dtype, operands)
+    if is_float(dtype):
+        _need_tame(array, dtype, exact, result, operands)
+    elif not exact:
+        raise RefusedError
+    return Value(array, dtype, exact)
+
+
+def _need_tame(
+    array: Array, dtype: str, exact: bool, result: str, operands: Sequence[Value]
+) -> None:
+    """Refuse what overflows, and what has no useful bound of its error."""
+    if not exact and DIGITS[dtype] < 8:
+        raise RefusedError
+    if not np.isfinite(array).all():
+        special = any(not np.isfinite(v.array).all() for v in operands)
+        if not (special and exact and result in ("moved", "rounded")):
+            raise RefusedError
+        return
+    if np.max(np.abs(array), initial=0.0) > LARGEST[dtype]:
+        raise RefusedError
+
+
+# -- bounds of error -------------------------------------------------------------------------------
+
+
+def changed(steps: Steps, known: Sequence[Value], random: np.random.Generator) -> list[Array]:
+    """What the oracle computes for each step, with every inexact one rounded at random."""
+    values: list[Any] = []
+    with np.errstate(all="ignore"):
+        for step, value in zip(steps, known, strict=True):
+            if isinstance(step, Input) or value.exact:
+                values.append(value.array)
+                continue
+            unit = UNITS * 2.0 ** -DIGITS[value.dtype]
+            near = list(values)
+            for number in set(refs(step)):
+                near[number] = _nudged(values[number], unit, random)
+            result = _nudged(on_arrays(step, near), unit, random)
+            # Functions may round what is about 1 inside, as logarithms of sums of powers do.
+            values.append(result + unit / 4 * (2 * random.random(result.shape) - 1))
+    return values
+
+
+def _nudged(array: Array, unit: float, random: np.random.Generator) -> Array:
+    if array.dtype.kind != "f":
+        return array
+    return np.asarray(array * (1 + unit * (2 * random.random(array.shape) - 1)))
+
+
+def allowed(steps: Steps, known: Sequence[Value], number: int, runs: int) -> Array:
+    """By how much a tensor may differ from the oracle's value of a step, for each element."""
+    value = known[number]
+    unit = 2.0 ** -DIGITS[value.dtype]
+    bound = UNITS * unit * np.abs(value.array) + SMALLEST.get(value.dtype, 1e-40)
+    for run in range(runs):
+        other = changed(steps, known, np.random.default_rng(run))[number]
+        with np.errstate(all="ignore"):
+            change = np.abs(other - value.array)
+        bound = np.maximum(bound, TIMES * np.where(np.isfinite(change), change, np.inf))
+    return bound
+
+
+def differences(steps: Steps, known: Sequence[Value], number: int, got: Array) -> Array:
+    """Where a tensor's values are wrong; they have the shape and the type that they should."""
+    value = known[number]
+    found = got.astype(np.float64) if is_float(value.dtype) else got
+    with np.errstate(all="ignore"):
+        wrong = found != value.array
+        if is_float(value.dtype):
+            wrong &= ~(np.isnan(found) & np.isnan(value.array))
+    if value.exact or not wrong.any():
+        return np.asarray(wrong)
+    for runs in (3, 24):  # a small change may be seen by chance: the second look is thorough
+        with np.errstate(all="ignore"):
+            far = ~(np.abs(found - value.array) <= allowed(steps, known, number, runs))
+        if not (wrong & far).any():
+            break
+    return np.asarray(wrong & far)

@@ -1,0 +1,260 @@
+"""Workers: processes that run programs, so that one that crashes or hangs is a finding.
+
+The parent gives each worker the number of a block of programs; a worker says which program it
+begins, what it found, and when the block is done. Programs follow from the seed and their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from random import Random
+from typing import Any, Final
+
+from fuzz.program.generate import Program, program
+from fuzz.program.run import Finding, How, check, chosen
+from fuzz.program.shrink import script, shrunk
+from fuzz.program.steps import Input
+
+BLOCK: Final = 25
+"""Programs that are given to a worker at once."""
+LIFE: Final = 1500
+"""Programs after which a worker is replaced: what a process keeps of each kernel adds up."""
+HANG: Final = 120.0
+"""Seconds after which a program hangs; the slowest ones take some seconds."""
+SHRINK: Final = 20.0
+"""Seconds for shrinking a finding."""
+SHRUNK: Final = 6
+"""Findings of one kind that a worker shrinks; the next ones are only counted."""
+
+_context = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program that fails."""
+
+    number: int
+    kind: str
+    group: str
+    script: str
+
+
+@dataclass
+class Findings:
+    """What a run has found so far."""
+
+    count: int = 0
+    """Programs that were run."""
+    all: dict[int, Case] = field(default_factory=dict)
+    """The cases by the number of their program."""
+
+    def groups(self) -> dict[str, list[Case]]:
+        """The cases with the same kind of fault and the same functions."""
+        found = defaultdict(list)
+        for _, case in sorted(self.all.items()):
+            found[case.group].append(case)
+        return dict(found)
+
+
+def made(seed: int, number: int) -> tuple[Program, How]:
+    """The program of this number, and how it is run."""
+    random = Random(f"{seed}/{number}")
+    found = program(random)
+    return found, chosen(random, found)
+
+
+def case_of(number: int, found: Program, how: How, finding: Finding, group: str = "") -> Case:
+    """A case, as it is reported."""
+    names = sorted({step.name for step in found.steps if not isinstance(step, Input)})
+    ways = [name for name in ("jit", "verify") if getattr(how, name)]
+    ways += ["actions"] if how.actions is not None else []
+    ways += [how.backend] if how.backend != "llvm" else []
+    group = group or f"{finding.kind} in {' '.join([*ways, *names])}"
+    return Case(number, finding.kind, group, script(found, how, finding))
+
+
+# -- a worker --------------------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, seed: int, end: float) -> None:
+    """Run blocks of programs until there are no more."""
+    os.environ["PORISM_PROGRESS"] = "0"
+    kinds: Counter[str] = Counter()
+    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            numbers = pipe.recv()
+            for number in numbers:
+                pipe.send(("begin", number))
+                _try(pipe, seed, number, end, kinds)
+            pipe.send(("done", len(numbers)))
+
+
+def _try(pipe: Connection, seed: int, number: int, end: float, kinds: Counter[str]) -> None:
+    found, how = made(seed, number)
+    finding = check(found, how)
+    if finding is None:
+        return
+    kinds[finding.kind] += 1
+    later = f"{finding.kind}, not shrunk"
+    pipe.send(("found", case_of(number, found, how, finding, later)))
+    seconds = min(SHRINK, (end - time.monotonic()) / 2)
+    if kinds[finding.kind] <= SHRUNK and seconds > 0:
+        small = shrunk(found, how, finding, check, seconds)
+        pipe.send(("found", case_of(number, *small)))
+
+
+def _in_a_child(found: Program, how: How) -> Finding | None:
+    """What is wrong with a program that may end the process that runs it."""
+    receiver, sender = _context.Pipe(duplex=False)
+    child = _context.Process(target=lambda: sender.send(check(found, how)))
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(HANG):
+            child.kill()
+            return Finding("hang", f"it does not end within {HANG:.0f} s")
+        result: Finding | None = receiver.recv()
+        return result
+    except EOFError:
+        child.join()
+        return Finding("crash", f"the process ends with status {child.exitcode}")
+    finally:
+        child.join()
+
+
+def _shrink_crash(pipe: Connection, seed: int, number: int, kind: str, end: float) -> None:
+    """Shrink a program that ended its worker, each candidate in a process of its own."""
+    found, how = made(seed, number)
+    finding = Finding(kind, f"a worker: {kind}")
+    pipe.send(("found", case_of(number, found, how, finding)))
+    seconds = min(3 * SHRINK, (end - time.monotonic()) / 2)
+    if kind == "crash" and seconds > 0 and _in_a_child(found, how) is not None:
+        small = shrunk(found, how, finding, _in_a_child, seconds)
+        pipe.send(("found", case_of(number, *small)))
+
+
+# -- the parent ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """A process, the block that it works on, and since when it works on a program."""
+
+    process: BaseProcess
+    pipe: Connection
+    life: int = 0
+    number: int | None = None
+    since: float = 0.0
+    left: list[int] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _started(target: Any, *args: Any) -> Worker:
+    ours, theirs = _context.Pipe()
+    process = _context.Process(target=target, args=(theirs, *args), daemon=False)
+    process.start()
+    theirs.close()
+    return Worker(process, ours, since=time.monotonic())
+
+
+def search(seed: int, first: int, count: int | None, end: float, jobs: int = 0) -> Findings:
+    """Run programs until the time is over or all are run; what was found."""
+    found = Findings()
+    blocks = _blocks(first, count)
+    crews: list[Worker] = []
+    told = time.monotonic()
+    try:
+        for _ in range(jobs or os.cpu_count() or 1):
+            worker = _started(_work, seed, end)
+            crews.append(worker)
+            _give(worker, blocks)
+        while time.monotonic() < end and any(w.left or w.number is not None for w in crews):
+            ready = connection.wait([w.pipe for w in crews], 0.5)
+            for worker in list(crews):
+                if worker.pipe in ready:
+                    _hear(worker, crews, found, blocks, seed, end)
+                elif worker.number is not None and time.monotonic() - worker.since > HANG:
+                    _lost(worker, crews, "hang", blocks, seed, end)
+            if time.monotonic() - told > 30:
+                told = time.monotonic()
+                print(f"programs: {found.count}, findings: {len(found.all)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for worker in crews:
+            worker.stop()
+    return found
+
+
+def _blocks(first: int, count: int | None) -> Iterator[list[int]]:
+    """The numbers of programs, in blocks."""
+    number = first
+    while count is None or number < first + count:
+        last = number + BLOCK if count is None else min(number + BLOCK, first + count)
+        yield list(range(number, last))
+        number = last
+
+
+def _give(worker: Worker, blocks: Iterator[list[int]]) -> None:
+    worker.left = next(blocks, [])
+    if worker.left:
+        worker.pipe.send(worker.left)
+
+
+def _hear(worker: Worker, crews: list[Worker], found: Findings, blocks: Iterator[list[int]],
+          seed: int, end: float) -> None:  # fmt: skip
+    """Take the next message of a worker."""
+    try:
+        what, content = worker.pipe.recv()
+    except (EOFError, ConnectionResetError):
+        _lost(worker, crews, "crash", blocks, seed, end)
+        return
+    if what == "begin":
+        worker.number, worker.since = content, time.monotonic()
+        worker.left = [n for n in worker.left if n > content]
+        found.count += 1
+    elif what == "found":
+        found.all[content.number] = content
+        worker.since = time.monotonic()
+    else:
+        worker.number, worker.life = None, worker.life + content
+        if worker.life >= LIFE:
+            worker.stop()
+            crews.remove(worker)
+            worker = _started(_work, seed, end)
+            crews.append(worker)
+        _give(worker, blocks)
+
+
+def _lost(worker: Worker, crews: list[Worker], kind: str, blocks: Iterator[list[int]],
+          seed: int, end: float) -> None:  # fmt: skip
+    """A worker has ended, or does not answer: its program is a finding, the rest is run again."""
+    number, left = worker.number, worker.left
+    worker.stop()
+    crews.remove(worker)
+    if number is None:  # one that shrank a crash is done
+        return
+    shrinker = _started(_shrink_crash, seed, number, kind, end)
+    crews.append(shrinker)
+    heir = _started(_work, seed, end)
+    crews.append(heir)
+    heir.left = left
+    if left:
+        heir.pipe.send(left)
+    else:
+        _give(heir, blocks)
