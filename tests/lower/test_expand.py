@@ -63,7 +63,7 @@ def test_lanes_of_two_ranges_in_one_vector_are_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("filled", [3, 6, 7])
-@pytest.mark.parametrize("copies", [4, 8])
+@pytest.mark.parametrize("copies", [2, 3, 4, 8])
 def test_a_tile_of_local_memory_is_read_after_all_of_its_stores(filled: int, copies: int) -> None:
     """What is kept in each iteration of an UPCAST range, padded to lanes, is reduced in lanes."""
     row, column = UOp.range(copies, 0, Axis.UPCAST), UOp.range(8, 1, Axis.UPCAST)
