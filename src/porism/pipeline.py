@@ -39,7 +39,7 @@ from porism.optimize import heuristic
 from porism.optimize.actions import Action, apply_all
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet
-from porism.rewrite.trace import Trace
+from porism.rewrite.trace import Trace, begin
 from porism.rules.algebra import FAST_MATH, SYMBOLIC, SYMBOLIC_LATE
 from porism.rules.index_dtype import lower_index_dtype
 from porism.rules.reductions import FAST_REDUCTIONS, REDUCTIONS
@@ -186,12 +186,16 @@ def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
 def _scheduled(graph: UOp) -> Schedule:
     _seen("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
+        begin(stage.name)
         graph = _seen(stage.name, stage.leaves, stage.run(graph))
+    begin("rangeify")
     ranged = rangeify(graph)
     _seen("rangeify", RANGED, ranged.sink)
     for step in RANGED_STAGES:
+        begin(step.name)
         ranged = step.run(ranged)
         _seen(step.name, RANGED, ranged.sink)
+    begin("kernels")
     calls = kernels(ranged.sink, ranged.reasons)
     calls = [Call(to_kernel(call.kernel), call.values, call.why) for call in calls]
     return schedule(ranged.sink, calls, _assigned(graph))
@@ -203,6 +207,7 @@ def to_kernel(kernel: UOp) -> UOp:
     if done is None:
         done = _seen("kernels", KERNEL, kernel)
         for stage in KERNEL_STAGES:
+            begin(stage.name)
             done = _seen(stage.name, stage.leaves, stage.run(done))
         if len(_done) >= MOST_KERNELS:
             _done.clear()
@@ -224,6 +229,7 @@ def to_loops(
     that can be laid out for the kernel before it is called.
     """
     for stage in TARGET_STAGES[: _ARRANGING + arrange]:
+        begin(stage.name)
         run = _by_actions(stage, actions, constants)
         kernel = _seen(stage.name, stage.leaves, run(kernel, target))
     return kernel
@@ -242,7 +248,9 @@ def to_lines(
     """
     with quiet_collector():
         for stage in TARGET_STAGES[(_ARRANGING + 1) * arranged :]:
+            begin(stage.name)
             kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
+        begin("linearize")
         lines = with_later(linearize(kernel, fused="MULACC" in target.ops))
     if settings.check:
         levels.check_linear(lines, "linearize")

@@ -166,7 +166,10 @@ class Settings:
     progress = Flag(
         True, "Show a bar on a terminal while something is compiled for more than a second."
     )
-    trace = Flag(False, "Record every rewrite: its rule, the node before, after, and the stage.")
+    trace = Flag(
+        False, "Write every rewrite to the standard error: the stage, the node before and after, "
+        "and the rule. Read when Porism is imported.",
+    )  # fmt: skip
     rewrite_limit = Integer(
         1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
         low=1, high=1_000_000_000,

@@ -12,7 +12,8 @@ is too deep, `_Machine` takes over: it runs the same rules as generators on a st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from porism.base.dtypes import SLOTS, DType
@@ -23,7 +24,7 @@ from porism.ir.node import UOp, construct, make2, raw
 from porism.ir.ops import Op
 from porism.rewrite.generate import Candidate, Flavour, candidates, compile_function
 from porism.rewrite.rule import Procedure, Rule, RuleSet
-from porism.rewrite.trace import Trace
+from porism.rewrite.trace import Trace, of_all, set_of_all
 from porism.rewrite.variants import SORTED_SLOTS
 
 Function = Callable[..., Any]
@@ -102,12 +103,14 @@ class Compiled:
 
 
 def construction_flavour() -> Flavour:
-    names = {"make2": make2, "raw": raw}
-    return Flavour("construct", "dtype, src, arg", construct, names=names)
+    names = {"make2": make2, "raw": raw, "record": record_for_all}
+    records = of_all() is not None
+    return Flavour("construct", "dtype, src, arg", construct, names=names, records=records)
 
 
 def _deep_flavour() -> Flavour:
-    return Flavour("deep", "dtype, src, arg", None, names={"raw": raw})
+    names = {"raw": raw, "record": record_for_all}
+    return Flavour("deep", "dtype, src, arg", None, names=names, records=of_all() is not None)
 
 
 _installed: RuleSet | None = None
@@ -211,6 +214,28 @@ def _interned(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
 
 
 # -- tracing ---------------------------------------------------------------------------------------
+
+
+def record_for_all(
+    rule: str, op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, result: UOp
+) -> UOp:
+    """Record a rewrite in the trace of the process, if there is one; its result."""
+    trace = of_all()
+    if trace is not None:
+        trace.record(rule, raw(op, None if op.elementwise else dtype, src, arg), result)
+    return result
+
+
+@contextmanager
+def recorded(trace: Trace) -> Iterator[Trace]:
+    """Record every rewrite of the process: of passes, and of nodes that are not known yet."""
+    before = set_of_all(trace)
+    install(installed())
+    try:
+        yield trace
+    finally:
+        set_of_all(before)
+        install(installed())
 
 
 class Tracer:

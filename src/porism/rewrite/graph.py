@@ -23,10 +23,10 @@ from porism.ir.node import UOp, construct, key_of, make2, raw
 from porism.ir.ops import Op
 from porism.ir.sweep import quiet_collector
 from porism.ir.walk import toposort
-from porism.rewrite.construct import Compiled, Tracer
+from porism.rewrite.construct import Compiled, Tracer, record_for_all
 from porism.rewrite.generate import Flavour
 from porism.rewrite.rule import RuleSet
-from porism.rewrite.trace import Trace
+from porism.rewrite.trace import Trace, of_all
 
 Make = Callable[..., UOp]
 LARGEST_REPRODUCER = 32  # nodes; a message keeps so many lines whole
@@ -84,12 +84,14 @@ class _Run:
             make: Make = tracer.build
             names = {"make2": tracer.make2, "raw": raw, "record": tracer.record}
             return Compiled(self.rules, _flavour(make, names, self.exactly, records=True)), make
-        kind = "exact" if self.exactly else "normal"
+        records = of_all() is not None
+        kind = ("exact" if self.exactly else "normal", records)
         make = raw if self.exactly else construct
         found = self.rules.compiled.get(kind)
         if found is None:
-            names = {"make2": _raw2 if self.exactly else make2, "raw": raw}
-            found = Compiled(self.rules, _flavour(make, names, self.exactly, records=False))
+            two = _raw2 if self.exactly else make2
+            names = {"make2": two, "raw": raw, "record": record_for_all}
+            found = Compiled(self.rules, _flavour(make, names, self.exactly, records=records))
             self.rules.compiled[kind] = found
         return found, make
 

@@ -1,12 +1,22 @@
-"""Traces: which rule turned what into what, in which stage; recorded only when asked for."""
+"""Traces: which rule turned what into what, in which stage; recorded only when asked for.
+
+A pass can be given a trace of its own. With PORISM_TRACE=1 every rewrite of the process is written
+to the standard error, a line each: those of passes, those that happen while nodes are made, and the
+steps of the normal form. `porism.rewrite.construct.recorded` does the same into any trace.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
+from porism.base.settings import settings
 from porism.ir.expression import show
 from porism.ir.node import UOp
+
+LONGEST = 160
+"""Characters of a node that are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +30,8 @@ class Step:
 
     def __str__(self) -> str:
         stage = f"{self.stage}: " if self.stage else ""
-        return (
-            f"{stage}{show(self.before, limit=80)} -> {show(self.after, limit=80)}  [{self.rule}]"
-        )
+        before, after = (show(node, limit=LONGEST) for node in (self.before, self.after))
+        return f"{stage}{before} -> {after}  [{self.rule}]"
 
 
 @dataclass
@@ -41,3 +50,34 @@ class Trace:
 
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)
+
+
+class Written(Trace):
+    """Writes each rewrite to the standard error, and keeps none."""
+
+    def record(self, rule: str, before: UOp, after: UOp) -> None:
+        print(Step(rule, before, after, self.stage), file=sys.stderr)
+
+
+_of_all: Trace | None = Written("import") if settings.trace else None
+
+
+def of_all() -> Trace | None:
+    """The trace of all rewrites of the process; None if there is none."""
+    return _of_all
+
+
+def set_of_all(trace: Trace | None) -> Trace | None:
+    """Record all rewrites there from now on; what was recorded into before.
+
+    Rules that are applied at construction follow when they are installed.
+    """
+    global _of_all
+    before, _of_all = _of_all, trace
+    return before
+
+
+def begin(stage: str) -> None:
+    """Say that what is recorded from now on belongs to a stage."""
+    if _of_all is not None:
+        _of_all.stage = stage

@@ -34,7 +34,7 @@ from porism.ir.ops import Group
 from porism.ir.walk import toposort
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet, procedure
-from porism.rewrite.trace import Trace
+from porism.rewrite.trace import Trace, of_all
 from porism.rules.index_gates import DIVISOR_LAWS, GATES, MASKS_OUT, masks_to_gates
 from porism.rules.index_wrapping import wrapping_addresses
 
@@ -56,7 +56,8 @@ def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
     [i32, i32, i32]
     """
     root = wrapping_addresses(masks_to_gates(root, trace))
-    narrow = None if trace is not None else in_words(root)
+    told = trace is not None or of_all() is not None
+    narrow = None if told else in_words(root)
     return by_rules(root, trace) if narrow is None else narrow
 
 

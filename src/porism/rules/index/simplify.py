@@ -14,7 +14,7 @@ from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.node import UOp, construct, raw
 from porism.ir.walk import toposort
-from porism.rewrite.trace import Trace
+from porism.rewrite.trace import Trace, of_all
 from porism.rules.index import comparisons
 from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
@@ -32,6 +32,7 @@ COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
 
 def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None) -> UOp:
     """The cheapest expression found that is equal wherever the facts hold; never a costlier one."""
+    trace = of_all() if trace is None else trace
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     try:
