@@ -109,6 +109,11 @@ def test_pads_of_an_axis_of_size_one(mode: Any) -> None:
     agree(lambda x: porism.pad(x, widths, mode=mode), np.pad(x, widths, mode=mode), x)
 
 
+def test_an_empty_slice_of_an_axis_of_size_one() -> None:
+    with settings.override(check=True):
+        assert porism.asarray(whole(1, 3))[1:, 1:].numpy().shape == (0, 2)
+
+
 def test_a_padded_sum_is_multiplied() -> None:
     """What is kept locally is not computed beyond the end of its axis."""
     x = whole(2, 3, 2, dtype="i8")

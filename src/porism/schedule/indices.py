@@ -89,7 +89,8 @@ def _is_plain(division: UOp) -> bool:
 
 
 def _shrink(node: UOp, element: Element) -> Moved:
-    at = tuple(i + begin for i, begin in zip(element.at, node.src[1::2], strict=True))
+    names = zip(element.at, node.src[1::2], shape(node.src[0]), strict=True)
+    at = tuple(ZERO if is_size_one(dim) else i + begin for i, begin, dim in names)
     return Moved(Element(at, element.valid))
 
 
