@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.dtypes import index
+from porism.base.dtypes import boolean, i32, i64, index
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.lower.shuffles import Windows, transposed
+from porism.ir.walk import toposort
+from porism.lower.shuffles import Windows, at_values, numbered, transposed
 
 
 def numbers(node: UOp) -> list[int]:
@@ -112,3 +113,25 @@ def test_permutations_by_the_heuristic(shape: tuple[int, ...]) -> None:
     for order in itertools.permutations(range(len(shape))):
         found = (porism.asarray(values).permute(*order) * 2).numpy()
         np.testing.assert_array_equal(found, values.transpose(order) * 2)
+
+
+def test_values_at_lanes_keep_their_types() -> None:
+    """A conversion is of the same type in lanes, and what has no lanes is left as it is."""
+    lane, row = UOp.range(4, 0), UOp.range(3, 1)
+    loaded = UOp(ops.PARAM, i32.pointer(), (), 1).index(row, dtype=i32)
+    condition = (lane.cast(i64) * 2).cast(index) < loaded.cast(index)
+    found = at_values(condition, {lane: numbered(lane, [0, 1, 2, 3])}, lambda node: node)
+    assert found.dtype is boolean.vec(4)
+    assert loaded in toposort(found)
+    assert lane not in found.ranges
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 6, 7])
+@pytest.mark.parametrize("columns", [2, 3, 4])
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_gathered_columns_are_reduced(rows: int, columns: int, reduce: str) -> None:
+    """The lanes of a load have a stride, and its mask depends on an index that is loaded."""
+    values = np.random.default_rng(2).integers(-9, 9, (rows, 4)).astype(np.float32)
+    chosen = np.arange(columns)[::-1].copy()
+    found = getattr(porism, reduce)(porism.asarray(values)[:, porism.asarray(chosen)], axis=1)
+    np.testing.assert_array_equal(found.numpy(), getattr(np, reduce)(values[:, chosen], axis=1))

@@ -69,3 +69,22 @@ def test_what_cannot_be_done_alone_cannot_be_done_together() -> None:
     found = upcasts(kernel)
     with pytest.raises(ActionError, match="no multiple of 7"):
         upcast_together([*found[:-1], Upcast(found[-1].axis, 7)], kernel, host())
+
+
+def test_a_part_of_a_loop_is_told_by_its_whole_axis() -> None:
+    whole, one, other = (UOp.range(8, axis) for axis in [(0, 1), (0, 1, 0), (0, 0, 1)])
+    assert loops.is_part_of(whole, whole)
+    assert loops.is_part_of(one, whole)
+    assert not loops.is_part_of(other, whole)
+    assert not loops.is_part_of(UOp.range(8, (0,)), whole)
+    assert not loops.is_part_of(UOp.range(8, (10,)), UOp.range(8, (1,)))
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "float32"])
+def test_a_contraction_whose_loops_were_split_before(dtype: str) -> None:
+    """A result under other dims is written by a loop that was split before tiles are chosen."""
+    for rows, terms, columns in [(7, 4, 6), (9, 5, 8), (5, 3, 12)]:
+        a = np.arange(rows * terms).reshape(rows, terms).astype(dtype)
+        b = np.arange(terms * columns).reshape(terms, columns).astype(dtype)
+        found = (porism.asarray(a) @ porism.asarray(b)).T.reshape(rows, columns)
+        np.testing.assert_array_equal(found.numpy(), (a @ b).T.reshape(rows, columns))

@@ -578,3 +578,29 @@ def test_objects_with_jitted_functions_are_copied(again: Any) -> None:
 
 def test_a_static_method_may_be_inside() -> None:
     assert Model().plain(ones(2)).tolist() == Model.plain(ones(2)).tolist() == [2, 2]
+
+
+# -- results that are numbers ----------------------------------------------------------------------
+
+NUMBERS = [
+    lambda v: (porism.zeros(()), porism.zeros((1,))),
+    lambda v: (porism.zeros(()), porism.zeros(()).reshape(1, 1), porism.zeros(())),
+    lambda v: (porism.zeros((), dtype=v.dtype), porism.zeros((), dtype=v.dtype) + v),
+    lambda v: (v - v, porism.stack([v - v, v])),
+    lambda v: (porism.ones(()), v + 1, v),
+]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("function", NUMBERS)
+def test_a_result_that_is_a_number_and_a_part_of_others(
+    function: Any, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """It is stored, and what else is made of it does not wait for that."""
+    v = porism.asarray(np.full(shape, 3, dtype))
+    jitted = porism.jit(function)
+    for _ in range(2):
+        for found, expected in zip(jitted(v), function(v), strict=True):
+            assert found.dtype is expected.dtype
+            np.testing.assert_array_equal(found.numpy(), expected.numpy())

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import porism
+from porism.base.dtypes import index
+from porism.base.errors import TypeMismatch
 from porism.base.settings import settings
+from porism.ir import ops
+from porism.ir.buffer import new_buffer
 
 RNG = np.random.default_rng(0)
 
@@ -371,3 +375,40 @@ def test_explain_says_what_is_done_once(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert "computed once, 2.0 KiB, until a tensor from outside is assigned to:" in said
     assert "laid out once, 1.0 MiB: input1, as kernels read it along" in said
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+INDEXED = [
+    (lambda x, i: x[i], lambda x, i: x[i]),
+    (lambda x, i: x[:, i], lambda x, i: x[:, i]),
+    (lambda x, i: porism.take(x, i, axis=1), lambda x, i: np.take(x, i, axis=1)),
+    (lambda x, i: x[i][:, i], lambda x, i: x[i][:, i]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+@pytest.mark.parametrize("case", INDEXED, ids=["rows", "columns", "take", "both"])
+def test_a_captured_tensor_of_indices(case: Any, dtype: str) -> None:
+    """Memory holds integers of a width: an index that is computed once is not stored as such."""
+    here, numpys = case
+    chosen = np.array([2, 0, 2, 1], dtype)
+    i, x = porism.asarray(chosen), array(3, 3)
+    jitted = porism.jit(lambda x: here(x, i))
+    for _ in range(2):
+        np.testing.assert_array_equal(jitted(x).numpy(), numpys(x, chosen))
+
+
+def test_captured_indices_of_a_scatter() -> None:
+    i, x = porism.asarray(np.array([[0, 1, 0], [1, 1, 1]])), array(2, 3)
+    jitted = porism.jit(lambda x: porism.scatter_add(porism.zeros((2, 3)), 0, i, x))
+    expected = np.zeros((2, 3), np.float32)
+    np.add.at(expected, (i.numpy(), [[0, 1, 2]] * 2), x)
+    close(jitted(x), expected)
+
+
+def test_memory_has_no_integers_without_a_width() -> None:
+    with pytest.raises(TypeMismatch, match="memory has integers of a width"):
+        ops.BUFFER(dtype=index, arg=(0, "cpu"))
+    with pytest.raises(AssertionError, match="memory has integers of a width"):
+        new_buffer(index, (), "cpu")

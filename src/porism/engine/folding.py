@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from porism.base.dtypes import index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
@@ -75,7 +76,9 @@ def _unmoved(node: UOp) -> UOp:
 
 
 def _is_kept(node: UOp, constants: Collection[UOp]) -> bool:
-    """Whether a value takes no more memory than what it is made of."""
+    """Whether a value can be in memory, and takes no more of it than what it is made of."""
+    if node.dtype is index:  # it has no width; what it was converted from has
+        return False
     size = bytes_of(node)
     beneath = sum(bytes_of(n) for n in toposort(node) if n in constants)
     return size <= beneath or size <= min(SMALL, GROWTH * beneath)

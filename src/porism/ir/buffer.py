@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from porism.base.dtypes import INFINITY, DType
+from porism.base.dtypes import INFINITY, DType, index
 from porism.ir import ops, stable
 from porism.ir.draft import Draft
 from porism.ir.node import UOp
@@ -28,6 +28,7 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = Non
     >>> node.op.name, node.arg[1], node.shaped
     ('BUFFER', 'cpu', False)
     """
+    assert dtype is not index, "memory has integers of a width"
     number = next(_numbers)
     node = Draft()
     node.op = _BUFFER

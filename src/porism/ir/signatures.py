@@ -235,6 +235,7 @@ def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(named and isinstance(arg[0], (int, str)), "its argument is (id, device), not {!r}", arg)
     need(dtype is not None and is_value(dtype), "its dtype must be a value type")
     assert dtype is not None
+    need(dtype.element is not dtypes.index, "memory has integers of a width, and no index")
     _dims(src)
     return dtype
 

@@ -28,7 +28,14 @@ from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.lower.prefixes import Prefixes, last_lane, prefixes_in, running
-from porism.lower.shuffles import Windows, at_values, is_arithmetic, numbered, transposed
+from porism.lower.shuffles import (
+    Windows,
+    at_values,
+    in_lanes,
+    is_arithmetic,
+    numbered,
+    transposed,
+)
 from porism.lower.shuffles import wide as _wide
 from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
@@ -146,9 +153,7 @@ class _Expand:
         if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
             return node.replace(src)
         assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
-        if node.op in (ops.CAST, ops.BITCAST, ops.INVALID):
-            return node.op(*[_wide(s, width) for s in src], dtype=node.dtype.vec(width))
-        return node.op(*[_wide(s, width) for s in src], arg=node.arg)
+        return in_lanes(node, src, width)
 
     # -- which copies there are --------------------------------------------------------------------
 
@@ -357,12 +362,7 @@ class _Expand:
         """An expression at some values of ranges, and at those of this copy."""
         if not any(r in chosen for r in expression.ranges):
             return self._at(expression, values)
-        numbers = {
-            r: UOp.const(index, values[r] * self.lanes.get(r, 1))
-            for r in expression.ranges
-            if r in self.spread
-        }
-        return at_values(expression, numbers | chosen)
+        return at_values(expression, chosen, lambda node: self._at(node, values))
 
     def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
         """An index as it is in the first lane."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -41,19 +41,26 @@ def is_arithmetic(expression: UOp, counter: UOp) -> bool:
     )
 
 
-def at_values(expression: UOp, values: Mapping[UOp, UOp]) -> UOp:
-    """Arithmetic on ranges at some values of them, each a scalar or a vector of one width."""
+def in_lanes(node: UOp, src: Sequence[UOp], width: int) -> UOp:
+    """This node on sources of so many lanes each; the type of an element stays what it was."""
+    wider = [wide(s, width) for s in src]
+    if node.op.elementwise:
+        return node.op(*wider)
+    return node.op(*wider, dtype=node.dtype.vec(width), arg=node.arg)
+
+
+def at_values(expression: UOp, values: Mapping[UOp, UOp], other: Callable[[UOp], UOp]) -> UOp:
+    """Arithmetic on ranges at some values of them, each a scalar or a vector of one width.
+
+    What does not depend on these ranges, as an index that is loaded, is what `other` says of it.
+    """
     new: dict[UOp, UOp] = {}
-    for node in toposort(expression):
+    for node in toposort(expression, within=lambda n: not values.keys().isdisjoint(n.ranges)):
         if node in values:
             new[node] = values[node]
-            continue
-        src = [new[s] for s in node.src]
-        if tuple(src) == node.src:
-            new[node] = node
-            continue
-        width = max(s.dtype.count for s in src)
-        new[node] = node.op(*(wide(s, width) for s in src), arg=node.arg)
+        else:
+            src = [new[s] if s in new else other(s) for s in node.src]
+            new[node] = in_lanes(node, src, max(s.dtype.count for s in src))
     return new[expression]
 
 

@@ -26,6 +26,16 @@ def ranges_of(kernel: UOp) -> list[UOp]:
     return sorted((n for n in toposort(kernel) if n.op is ops.RANGE), key=lambda r: r.arg[0])
 
 
+def is_part_of(counter: UOp, whole: UOp) -> bool:
+    """Whether a range is another one, or one of the loops that actions have split that one into.
+
+    A range `r0` is split into `r0_0` and `r0_1`, and `r0_1` into `r0_1_0` and `r0_1_1`. A kernel
+    may come with ranges that were split before: `r0_0` is no part of `r0_1`.
+    """
+    axis = whole.arg[0]
+    return bool(counter.arg[0][: len(axis)] == axis)
+
+
 _latest: tuple[UOp, dict[str, UOp]] | None = None
 """The kernel whose loops were asked for last: one action asks several times."""
 

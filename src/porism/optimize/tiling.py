@@ -14,6 +14,7 @@ from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.fetching import fetch_ahead
 from porism.optimize.finishing import Finish, instructions, side_by_side
 from porism.optimize.flat import flat_lanes, flat_rows, is_inside, share_masks
+from porism.optimize.loops import is_part_of
 from porism.optimize.merging import Merge
 from porism.optimize.peeling import Peel
 from porism.optimize.plan import COPIED, Plan, copied_together, size_of
@@ -183,7 +184,7 @@ def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool
     lane = next(
         r
         for r in plan.loops().values()
-        if r is tile.lane or (r.arg[1] is Axis.UPCAST and r.arg[0][0] == tile.lane.arg[0][0])
+        if r is tile.lane or (r.arg[1] is Axis.UPCAST and is_part_of(r, tile.lane))
     )
     loads = loads_of(plan.kernel, operand.buffer)
     which = next(k for k, load in enumerate(loads) if lane in load.ranges)  # not copied yet
@@ -226,7 +227,7 @@ def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool
 
 def _origin(counter: UOp, found: Contraction) -> UOp:
     """The output loop that a range is a part of."""
-    return next(r for r in found.outputs if r.arg[0] == counter.arg[0][: len(r.arg[0])])
+    return next(r for r in found.outputs if is_part_of(counter, r))
 
 
 def _copy_rows(plan: Plan, axis: str) -> None:

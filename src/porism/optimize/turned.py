@@ -21,6 +21,7 @@ from porism.optimize.actions import Move, Split, Thread, Upcast
 from porism.optimize.analysis import Contraction, Operand
 from porism.optimize.finishing import Finish
 from porism.optimize.flat import share_masks
+from porism.optimize.loops import is_part_of
 from porism.optimize.plan import Plan, copied_together, size_of
 from porism.optimize.staging import Stage, loads_of
 from porism.optimize.tiles import (
@@ -175,28 +176,30 @@ def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
     constant, *others = tile.staged
     parts = size_of(tile.lane) // tile.lanes
     plan.do(Upcast(lane, tile.lanes))
-    loops = [show(r) for r in plan.kernel.src[0].src[1:]]
+    loops = list(plan.kernel.src[0].src[1:])
     inner = f"{lane}_1" if parts > 1 else lane
     outer = f"{lane}_0" if parts > 1 else ""
     if others and parts > cores and parts % cores == 0:  # a core makes its copies once
         plan.do(Split(outer, parts // cores))
-        loops = [show(r) for r in plan.kernel.src[0].src[1:]]
+        loops = list(plan.kernel.src[0].src[1:])
         outer = f"{outer}_0"
-    if outer and loops[0] != outer:
-        plan.do(Move(outer, loops[0]))
+    if outer and show(loops[0]) != outer:
+        plan.do(Move(outer, show(loops[0])))
     if tile.more is not None and tile.times < size_of(tile.more):
         plan.do(Split(show(tile.more), tile.times))
         around = f"{show(tile.more)}_0"
-        inside = [name for name in loops if name.startswith(lane) and name not in (outer, inner)]
+        inside = [show(r) for r in loops if is_part_of(r, tile.lane)]
+        inside = [name for name in inside if name not in (outer, inner)]
         if inside:
             plan.do(Move(around, inside[0]))
     for other in others:
         _copy(plan, found, other)
     terms = tuple(show(r) for r in found.terms)
     which = next(
-        k for k, n in enumerate(loads_of(plan.kernel, constant.buffer)) if tile.lane in n.ranges or
-        any(r.arg[0][0] == tile.lane.arg[0][0] for r in n.ranges)
-    )  # fmt: skip
+        k
+        for k, n in enumerate(loads_of(plan.kernel, constant.buffer))
+        if any(is_part_of(r, tile.lane) for r in n.ranges)
+    )
     plan.do(Stage(constant.buffer, (*terms, inner), which))
     if tile.rows > 1:
         plan.do(Upcast(row, tile.rows))

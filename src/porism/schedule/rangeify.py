@@ -78,7 +78,10 @@ class _Rangeify:
     def __init__(self, sink: UOp, parts: Mapping[UOp, Parts]) -> None:
         self.parts = parts
         self.roots = list(sink.src)
-        self.order = tensors(self.roots)
+        found = tensors(self.roots)
+        self.numbers = dict.fromkeys(root for root in self.roots if root not in found)
+        """Outputs that are the same number everywhere: each is stored, and nothing reads it."""
+        self.order = [*found, *self.numbers]
         self.stored = dict.fromkeys(self.roots, "it is an output")
         self.asked = {node for node in self.order if node.op in ALWAYS_STORED}
         known: dict[UOp, Varying] = {}
@@ -320,7 +323,7 @@ class _Rangeify:
 
     def _read(self, node: UOp, element: Element) -> UOp:
         """The value of an element, built before."""
-        if node not in self.places:  # a number
+        if node not in self.places or node in self.numbers:
             return node
         place = self.places[node]
         if place is None:
@@ -456,10 +459,10 @@ def _position_value(tensor: UOp, element: Element) -> UOp:
     return built[tensor, element]
 
 
-def tensors(roots: Sequence[UOp]) -> list[UOp]:
-    """The roots and every node below them whose value depends on memory or on a position."""
+def tensors(roots: Sequence[UOp]) -> dict[UOp, None]:
+    """The nodes whose value depends on memory or on a position, sources before users."""
     found: dict[UOp, None] = {}
     for node in toposort(*roots):
         if node.shaped or node.op in LEAVES or any(s in found for s in node.src):
             found[node] = None
-    return [*found, *(root for root in dict.fromkeys(roots) if root not in found)]
+    return found

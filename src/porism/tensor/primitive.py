@@ -114,7 +114,7 @@ def place(x: UOp, size: Dim) -> UOp:
     So all that is computed of it has bounds, also where a number was loaded and may be anything.
     """
     if x.dtype is u64:  # of which not all are i64, as machines count
-        x = x.minimum(x.lift(i64.max))
+        x = cast(x.minimum(x.lift(i64.max)), i64)
     return cast(x, index).maximum(-1).minimum(as_dim(size))
 
 
