@@ -8,6 +8,7 @@ import itertools
 import math
 import pickle
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -66,10 +67,11 @@ def test_dtype_and_argument_are_part_of_the_structure() -> None:
 
 def test_constants_that_python_calls_equal_are_told_apart() -> None:
     t = dtypes.f64
-    values = [0.0, -0.0, math.nan, 1.0, math.inf]
+    values = [0.0, -0.0, math.nan, -math.nan, 1.0, math.inf]
     nodes = [UOp.const(t, v) for v in values]
     assert len(set(nodes)) == len(values)
-    assert UOp.const(t, float("nan")) is UOp.const(t, -math.nan)
+    (other,) = struct.unpack("d", struct.pack("Q", 0x7FF800000000BEEF))
+    assert UOp.const(t, math.nan) is UOp.const(t, other)
     assert UOp.const(t, 1) is UOp.const(t, 1.0)
     untyped = [make(ops.CONST, dtype=dtypes.schema, arg=v) for v in (True, 1, 1.0, 0, 0.0, -0.0)]
     assert len(set(untyped)) == 6

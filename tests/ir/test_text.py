@@ -139,7 +139,9 @@ def test_arguments_that_look_alike_are_told_apart() -> None:
         assert parse(to_text(node)) is node
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, math.nan, math.inf, -math.inf, 0.1, 5e-324, 1e308])
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, math.nan, -math.nan, math.inf, -math.inf, 0.1, 5e-324, 1e308]
+)
 def test_floats_come_back_exactly(value: float) -> None:
     for dtype in (dtypes.f64, dtypes.f32, dtypes.bf16, dtypes.f64.vec(2)):
         node = constant(value, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -165,9 +166,17 @@ def test_linspace() -> None:
         agree(porism.linspace(*arguments), np.linspace(*arguments).astype(np.float32))
         agree(porism.linspace(*arguments, dtype="float64"), np.linspace(*arguments))
     agree(porism.linspace(0, 1, 4, endpoint=False), singles([0, 0.25, 0.5, 0.75]))
-    for start, stop, count in ((0.1, 0.7, 11), (1 / 3, 1e4, 11), (-1e4, 1 / 3, 7), (0.1, 123.4, 2)):
-        ends = porism.linspace(start, stop, count).numpy()
-        assert (ends[0], ends[-1]) == (np.float32(start), np.float32(stop))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int32"])
+def test_linspace_is_numpys_to_the_last_bit(dtype: str) -> None:
+    ends = [0.0, -0.0, 1.0, -3.0, 0.1, 1 / 3, 123.4, -1e4, 1e-320]
+    for (start, stop), count, endpoint in itertools.product(
+        itertools.permutations(ends, 2), (1, 2, 4, 11), (True, False)
+    ):
+        found = porism.linspace(start, stop, count, dtype=dtype, endpoint=endpoint).numpy()
+        expected = np.linspace(start, stop, count, dtype=dtype, endpoint=endpoint)
+        assert found.tobytes() == expected.tobytes(), (start, stop, count, endpoint)
 
 
 def test_matrices() -> None:

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -390,15 +391,50 @@ def test_special_pairs(function: str, name: str) -> None:
     same_floats(getattr(porism, function)(a, b).numpy(), expected, 1e-5)
 
 
-@pytest.mark.parametrize("function", ["remainder", "floor_divide"])
-def test_division_of_special_floats(function: str) -> None:
-    a, b = (np.ravel(n).astype(np.float32) for n in np.meshgrid(SPECIAL, SPECIAL))
-    # NumPy's quotient of an infinity is NaN, ours infinite: the Array API has both. Quotients of
-    # too many digits are not promised.
+@pytest.mark.parametrize("name", FLOATS)
+def test_floor_division_of_special_floats(name: str) -> None:
+    kind = numpy_type(name)
+    info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+    with np.errstate(over="ignore"):
+        limits = [info.max, info.smallest_subnormal]
+        numbers = np.array([*SPECIAL, *limits, 0.1, 0.3, 7.0], np.float64).astype(kind)
+    numbers = np.concatenate([numbers, -numbers])
+    a, b = (np.ravel(n) for n in np.meshgrid(numbers, numbers))
     with np.errstate(all="ignore"):
-        wanted = np.isnan(a) | np.isnan(b) | (b == 0) | (np.isfinite(a) & (np.abs(a / b) < 2**40))
-        expected = getattr(np, function)(a, b)[wanted]
-    same_floats(getattr(porism, function)(a, b).numpy()[wanted], expected, 1e-6)
+        expected = np.floor_divide(a, b)
+    same_floats(porism.floor_divide(a, b).numpy(), expected, 0)
+    for divisor in (-np.inf, np.inf, 0.0, -0.5):
+        with np.errstate(all="ignore"):
+            expected = np.floor_divide(numbers, kind.type(divisor))
+        same_floats((porism.asarray(numbers) // divisor).numpy(), expected, 0)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_remainders_of_special_floats(name: str) -> None:
+    """Quotients of too many digits are not promised."""
+    with np.errstate(all="ignore"):
+        a, b = (np.ravel(n).astype(numpy_type(name)) for n in np.meshgrid(SPECIAL, SPECIAL))
+        size = np.abs(a.astype(np.float64) / b.astype(np.float64))
+        wanted = ~np.isfinite(a) | ~np.isfinite(b) | (b == 0) | (size < 2**40)
+        expected = np.remainder(a, b)[wanted]
+    same_floats(porism.remainder(a, b).numpy()[wanted], expected, 1e-6)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_nan_constants_have_their_sign(name: str, sign: float) -> None:
+    """Also after a NaN of the other sign has been there."""
+    for value in (math.copysign(np.nan, -sign), math.copysign(np.nan, sign)):
+        found = [
+            porism.full((3,), value, dtype=name),
+            porism.asarray(value, dtype=name),
+            porism.where(porism.asarray([True]), value, porism.zeros(1, dtype=name)),
+            -porism.full((3,), -value, dtype=name),
+        ]
+    for tensor in found:
+        values = tensor.numpy()
+        assert np.isnan(values).all()
+        assert (np.signbit(values) == (sign < 0)).all()
 
 
 @pytest.mark.parametrize("name", FLOATS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.errors import ShapeError, TypeMismatch
+from porism.base.errors import PorismError, ShapeError, TypeMismatch
 from porism.ir import ops
 from porism.ir.walk import toposort
 from tests.tensor.oracle import agree, draw, refuses
@@ -192,6 +192,20 @@ def test_repeat() -> None:
     for repeats, axis in ((2, 0), (3, -1), (0, 1), (1, 1), ([1, 0, 2], 1), ([2], 1)):
         agree(porism.repeat(X, repeats, axis=axis), np.repeat(X, repeats, axis))
     agree(tensor().repeat(2), np.repeat(X, 2))
+
+
+def test_repeats_are_what_numpy_takes_for_counts() -> None:
+    for counts in ([2, 1], (0, 3), np.array([1, 2], np.uint8), [True, False], 2, [3]):
+        expected = np.repeat([1, 2], counts)
+        agree(porism.repeat([1, 2], counts), expected)
+        agree(porism.repeat([1, 2], porism.asarray(counts)), expected)
+    for empty in (np.zeros(0), np.zeros((0, 2))):
+        agree(porism.repeat(empty, [], axis=0), empty)
+        agree(porism.repeat(empty, 3, axis=0), empty)
+    with refuses(ShapeError, "repeats of shape (0,) along an axis of 2 elements"):
+        porism.repeat([1, 2], [])
+    with refuses(PorismError, "inside of a jitted function"):
+        porism.jit(lambda counts: porism.repeat([1, 2], counts))(porism.asarray([1, 2]))
 
 
 def test_tile() -> None:

@@ -228,6 +228,8 @@ class DType:
                 number = float(number)
             except OverflowError:
                 number = INFINITY if number > 0 else -INFINITY
+            if number != number:
+                return math.copysign(math.nan, number)
             return number if lane is f64 else round_float(lane, number)
         raise TypeMismatch(f"a constant of {self}", why="the type has no values")
 

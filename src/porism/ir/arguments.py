@@ -1,7 +1,7 @@
 """Arguments: the `arg` of a node as text, the same in every process, and back.
 
 An argument is None, a bool, int, float or string, an op, a dtype, a kind of axis, an address space,
-or a tuple of these. Floats print exactly; NaN is one value.
+or a tuple of these. Floats print exactly; a NaN has a sign, and nothing else tells it from others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def to_text(arg: Any, depth: int = 0) -> str:
         return int_to_text(arg)
     if kind is float:
         if math.isnan(arg):
-            return "nan"
+            return nan_to_text(arg)
         return ("inf" if arg > 0 else "-inf") if math.isinf(arg) else repr(arg)
     if kind is str:
         return _string_to_text(arg)
@@ -62,6 +62,15 @@ def to_text(arg: Any, depth: int = 0) -> str:
         f"{arg!r} cannot be the argument of a node",
         why="arguments are numbers, strings, ops, dtypes, axes, spaces and tuples of these",
     )
+
+
+def nan_to_text(value: float) -> str:
+    """A NaN with its sign.
+
+    >>> nan_to_text(math.nan), nan_to_text(-math.nan)
+    ('nan', '-nan')
+    """
+    return "nan" if math.copysign(1.0, value) > 0 else "-nan"
 
 
 def int_to_text(value: int) -> str:
@@ -88,7 +97,7 @@ def key(arg: Any) -> Any:
     """
     kind = type(arg)
     if kind is float:
-        return (float, "nan" if arg != arg else arg.hex())
+        return (float, nan_to_text(arg) if arg != arg else arg.hex())
     if kind is bool:
         return (bool, arg)
     if kind is tuple and not _MARKED.isdisjoint(map(type, arg)):
@@ -199,9 +208,9 @@ class Reader:
 
     def number(self) -> int | float:
         start = self.at
-        if self.text.startswith("-inf", start):
+        if self.text.startswith(("-inf", "-nan"), start):
             self.at += 4
-            return -math.inf
+            return -math.inf if self.text[start + 1] == "i" else -math.nan
         match = _NUMBER.match(self.text, start)
         if match is None:
             self.fail(f"expected a number, found {self.next_thing()}")

@@ -20,6 +20,7 @@ from typing import Any, Final
 from porism.base.dtypes import DType, Kind, Theory, boolean, f32
 from porism.base.errors import RuleError
 from porism.ir import ops
+from porism.ir.arguments import nan_to_text
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import ANY_NUMBER, Op
@@ -399,7 +400,7 @@ def _unpack(names: list[str]) -> str:
 
 def _python(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if value != value else ("inf" if value > 0 else "-inf")
+        return nan_to_text(value) if value != value else ("inf" if value > 0 else "-inf")
     return repr(value)
 
 

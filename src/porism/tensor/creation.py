@@ -198,27 +198,29 @@ def _affine(place: UOp, start: Any, step: Any) -> UOp:
 def linspace(
     start: Any, stop: Any, num: int = 50, *, dtype: Any = None, endpoint: bool = True
 ) -> Tensor:
-    """Numbers at equal distances from start to stop, which is the last one."""
+    """Numbers at equal distances from start to stop, which is the last one.
+
+    They are NumPy's to the last bit: computed in f64, then rounded; of integers, rounded down.
+    """
     count = as_int(num, "num")
     if count < 0:
         raise refuse_shape(
             f"linspace of {count} numbers", "a size is not negative", "give 0 or more"
         )
     found = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
-    wide = dtypes.f64 if found is dtypes.f64 or not found.is_float else dtypes.f32
     if count == 0:
         return zeros(0, dtype=found)
     gaps = max(count - 1 if endpoint else count, 1)
     place = primitive.iota((count,), 0)
-    number = primitive.cast(place, wide)
+    number = primitive.cast(place, dtypes.f64)
     first, last = float(start), float(stop)
-    step = constant(wide, (last - first) / gaps)
-    rising = ops.MULACC(number, step, constant(wide, first))
+    step = (last - first) / gaps
+    # A step may be too small for a float where the whole distance is not.
+    scaled = number * step if step else number / float(gaps) * (last - first)
+    node = scaled + first
     if endpoint and count > 1:
-        # The second half is counted from the end, so that both ends are exact.
-        back = ops.MULACC(number - float(gaps), step, constant(wide, last))
-        rising = (place * 2 < count).where(rising, back)
-    return Tensor(primitive.cast(rising, found))
+        node = place.eq(count - 1).where(node.lift(last), node)
+    return Tensor(primitive.cast(node if found.is_float else ops.FLOOR(node), found))
 
 
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None) -> Tensor:

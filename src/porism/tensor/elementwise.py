@@ -95,7 +95,7 @@ def divide(x1: Any, x2: Any) -> Tensor:
 @operator("floordiv", reflected=True)
 @method
 def floor_divide(x1: Any, x2: Any) -> Tensor:
-    """The quotient, rounded down. Of integers, 0 where the divisor is 0."""
+    """The quotient, rounded down. Of integers, 0 where the divisor is 0; NaN of an infinity."""
     a, b = _pair(x1, x2, NUMBERS, "floor_divide")
     return Tensor(widely(_floor_quotient, a, b) if a.dtype.is_float else ops.IDIV(a, b))
 
@@ -110,6 +110,8 @@ def _floor_quotient(a: UOp, b: UOp) -> UOp:
     never = is_infinite(b) & (magnitude(a) < np.inf)
     below = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
     whole = (too_much & (magnitude(down) < np.inf)).where(down - 1.0, down)
+    # How often a finite number goes into an infinity is not known.
+    whole = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), whole)
     return never.where(below.where(a.lift(-1.0), ratio), whole)
 
 

@@ -20,7 +20,8 @@ from porism.tensor.windows import count, windows
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
     """Each element several times in a row along an axis; with axis None, of all elements.
 
-    `repeats` is an int, or a list with an int for each element of the axis.
+    `repeats` is an int, or a list with an int for each element of the axis. A tensor of them is
+    computed at once, since the shape of the result depends on its values.
 
     >>> repeat([1, 2], 2).tolist(), repeat([1, 2], [0, 3]).tolist()
     ([1, 1, 2, 2], [2, 2, 2])
@@ -30,9 +31,12 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
         tensor, axis = flatten(tensor), 0
     place = normal_axis(axis, tensor.ndim)
     sizes = tensor.shape
-    if isinstance(repeats, (list, tuple, np.ndarray)) and np.size(repeats) != 1:
-        return _unevenly(tensor, np.asarray(repeats), place)
-    times = as_int(np.asarray(repeats).reshape(-1)[0] if np.ndim(repeats) else repeats, "repeats")
+    if isinstance(repeats, (list, tuple, np.ndarray, Tensor)):
+        counts = repeats.numpy() if isinstance(repeats, Tensor) else np.asarray(repeats)
+        if counts.size != 1:
+            return _unevenly(tensor, counts, place)
+        repeats = counts.reshape(-1)[0]
+    times = as_int(repeats, "repeats")
     if times < 0:
         raise refuse(f"{times} repeats", "a number of repeats is not negative", "give 0 or more")
     before, after = sizes[:place], sizes[place + 1 :]
@@ -43,7 +47,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
     size = known(tensor.shape[axis], "repeat by a list")
-    if repeats.shape != (size,) or repeats.dtype.kind not in "iu" or (repeats < 0).any():
+    if repeats.size == 0:  # of no numbers NumPy says that they are floats
+        repeats = repeats.astype(np.int64)
+    if repeats.shape != (size,) or repeats.dtype.kind not in "biu" or (repeats < 0).any():
         raise refuse(
             f"repeats of shape {repeats.shape} along an axis of {size} elements",
             "there is one number for each element, and none is negative",

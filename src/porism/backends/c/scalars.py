@@ -73,7 +73,8 @@ def _long(macro: str, number: int, lane: DType) -> str:
 
 def _float_literal(lane: DType, value: float) -> str:
     if math.isnan(value):
-        return "NAN" if lane is f32 else "(double)NAN"
+        nan = "NAN" if lane is f32 else "(double)NAN"
+        return nan if math.copysign(1.0, value) > 0 else f"(-{nan})"
     if lane is f32:
         value = round_float(f32, value)
     if math.isinf(value):
