@@ -110,3 +110,80 @@ def test_arguments_of_another_kind(call: str) -> None:
         run()
     assert caught.value.where is not None
     assert caught.value.where.startswith(__file__)
+
+
+# -- Python's classes of errors --------------------------------------------------------------------
+
+
+def test_errors_are_of_pythons_classes_too() -> None:
+    with pytest.raises(ValueError, match="do not go together"):
+        porism.ones(2) + porism.ones(3)
+    with pytest.raises(TypeError, match="is no type of tensors"):
+        porism.ones(2).astype("float31")
+
+
+# -- what is no number -----------------------------------------------------------------------------
+
+NO_NUMBERS: list[tuple[Callable[[], Any], type[PorismError], str]] = [
+    (lambda: porism.ones(2) + None, TypeMismatch, "None as a tensor, or in one"),
+    (lambda: porism.asarray([1, None]), TypeMismatch, "None as a tensor, or in one"),
+    (lambda: porism.asarray([2**64]), TypeMismatch, "an int of 65 bits in a tensor"),
+    (lambda: porism.asarray([[1, 2], [3, -(2**70)]]), TypeMismatch, "an int of 71 bits"),
+    (lambda: porism.asarray([-1, 2**63]), TypeMismatch, "some are negative and some have 64 bits"),
+    (lambda: porism.asarray({"a": 1}), TypeMismatch, "a dict as a tensor, or in one"),
+    (lambda: porism.ones(2).astype(None), TypeMismatch, "None is no type of tensors"),
+    (lambda: porism.ones(2) + 10**400, TypeMismatch, "an int of 1329 bits does not fit into"),
+    (lambda: porism.ones(2, dtype="float16") * -(10**5), TypeMismatch, "does not fit into float16"),
+    (lambda: porism.full((2,), [1, 2]), ShapeError, "full with a value of shape (2,)"),
+    (lambda: porism.full((2,), None), TypeMismatch, "None as a tensor, or in one"),
+    (lambda: porism.concat(porism.ones(2), porism.ones(2)), ShapeError, "concat with a Tensor as"),
+    (lambda: porism.stack([1, 2], [3, 4]), ShapeError, "stack with a list as the axis"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "error", "what"), NO_NUMBERS)
+def test_what_is_no_number(mistake: Callable[[], Any], error: type[PorismError], what: str) -> None:
+    with refuses(error, what):
+        mistake()
+
+
+# -- assignments that nobody would see -------------------------------------------------------------
+
+
+def test_an_assignment_to_a_part_of_a_part() -> None:
+    x = porism.zeros((2, 2))
+    with refuses(PorismError, "that nothing refers to"):
+        x[0][1] = 99
+    with refuses(PorismError, "that nothing refers to"):
+        x[0][1] += 1
+    with refuses(PorismError, "that nothing refers to"):
+        porism.jit(_changes_a_part_of_a_part)(x)
+    assert x.tolist() == [[0, 0], [0, 0]]
+
+
+def _changes_a_part_of_a_part(x: Any) -> Any:
+    x[0][1] = 99
+    return x
+
+
+def test_assignments_that_somebody_sees() -> None:
+    """Through a variable, a list, an attribute, the result of a function; traced and not."""
+
+    class Model:
+        def __init__(self, weights: Any) -> None:
+            self.weights = weights
+
+    def changed(x: Any) -> Any:
+        x = porism.zeros((2, 2)) + x
+        row = x[0]
+        row[1] = 5
+        x[1] = row
+        parts = [x]
+        parts[0][0, 0] = 7
+        model = Model(x)
+        model.weights[0, 1] += 2
+        (lambda: x)()[1, 0] = 3
+        return x
+
+    for function in (changed, porism.jit(changed)):
+        assert function(porism.zeros((2, 2))).tolist() == [[7, 2], [3, 5]]

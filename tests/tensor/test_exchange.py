@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import subprocess
 import sys
@@ -187,3 +188,103 @@ def test_importing_loads_nothing() -> None:
     code = "import sys, porism; print([m for m in sys.modules if 'numpy' in m or 'porism.' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# -- memory of others ------------------------------------------------------------------------------
+
+
+def test_dlpack_shares_or_refuses() -> None:
+    rows = np.arange(6.0)
+    shared = porism.from_dlpack(rows, copy=False)
+    rows[0] = 5
+    assert shared.tolist()[0] == 5
+    for other in (rows[::2], rows.reshape(2, 3).T, rows[::-1]):
+        with refuses(TypeMismatch, "cannot share the memory of a ndarray"):
+            porism.from_dlpack(other, copy=False)
+        agree(porism.from_dlpack(other), other)
+    with refuses(TypeMismatch, "cannot share the memory of a Tensor"):
+        porism.asarray(porism.ones(2), dtype="int32", copy=False)
+    with refuses(TypeMismatch, "cannot share the memory of a Foreign"):
+        porism.asarray(Foreign(rows), dtype="int32", copy=False)
+
+
+class Foreign:
+    """A tensor of another library."""
+
+    def __init__(self, array: Any, *, requires_grad: bool = False, device: int = 1) -> None:
+        self.array, self.requires_grad, self.device = array, requires_grad, device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad or self.device != 1:
+            raise BufferError("cannot export this tensor")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self.device, 0)
+
+
+def test_advice_for_tensors_of_other_libraries() -> None:
+    for tensor, fix in (
+        (Foreign(np.ones(2), requires_grad=True), "x.detach()"),
+        (Foreign(np.ones(2), device=2), "move it to the CPU's memory first"),
+    ):
+        with refuses(TypeMismatch, "from_dlpack of a Foreign") as caught:
+            porism.asarray(tensor)
+        assert caught.value.fix is not None
+        assert fix in caught.value.fix
+
+
+# -- arrays beside tensors -------------------------------------------------------------------------
+
+
+def test_an_array_stays_one_when_a_tensor_is_added_to_it() -> None:
+    array = np.ones((2, 3))
+    other = array
+    array += porism.asarray([1.0, 2.0, 3.0])
+    array *= porism.asarray(2.0)
+    assert array is other
+    np.testing.assert_array_equal(other, [[4, 6, 8]] * 2)
+    with refuses(TypeMismatch, "numpy.add with a tensor as `out`"):
+        np.add(array, array, out=porism.ones((2, 3)))
+
+
+def test_operators_of_an_array_and_a_tensor_give_tensors() -> None:
+    for dtype, symbols in (
+        ("float64", "add sub mul truediv floordiv mod pow lt le gt ge eq ne matmul"),
+        ("int64", "add mul and_ or_ xor lshift rshift"),
+    ):
+        a, b = np.array([[5, 2], [4, 3]], dtype), np.array([[3, 2], [1, 4]], dtype)
+        for symbol in symbols.split():
+            function = getattr(operator, symbol)
+            for found in (function(a, porism.asarray(b)), function(porism.asarray(a), b)):
+                assert isinstance(found, porism.Tensor)
+                agree(found, function(a, b))
+    assert isinstance(np.exp(porism.ones(2)), np.ndarray)
+
+
+def test_lists_of_arrays_keep_their_type() -> None:
+    large = np.array([1e300])
+    agree(porism.asarray([large, large]), np.array([[1e300], [1e300]]))
+    agree(porism.asarray([np.float64(1e300), 1]), np.array([1e300, 1]))
+    for values, name in (
+        ([np.float32(1), 2.5], "float32"),
+        ([np.ones(2, "float16"), [1, 2]], "float16"),
+        ([[True, np.int8(1)]], "int8"),
+        ([porism.ones(2, dtype="float64"), [1, 2]], "float64"),
+        ([1, 2.5], "float32"),
+        ([[1, 2], [3, 4]], "int64"),
+        ([], "float32"),
+    ):
+        assert porism.asarray(values).dtype is getattr(porism, name), values
+
+
+# -- without assertions and docstrings -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["-O", "-OO"])
+def test_python_without_docstrings(flag: str) -> None:
+    code = "import porism; x = porism.ones((3, 4)); print((x @ x.T).softmax().sum().item())"
+    done = subprocess.run(
+        [sys.executable, flag, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == pytest.approx(3)

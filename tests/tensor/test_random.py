@@ -233,3 +233,21 @@ def test_types_that_do_not_fit() -> None:
         porism.randint(3, dtype="float32")
     with refuses(TypeMismatch, "dropout of a tensor of int64"):
         porism.dropout(porism.asarray([1, 2]))
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_weights_that_cannot_be_probabilities(replacement: bool) -> None:
+    for weights, why in (
+        ([1.0, -1.0, 3.0], "one is negative"),
+        ([1.0, np.nan, 3.0], "one is NaN or infinite"),
+        ([[1.0, 1.0], [0.0, 0.0]], "all of a row are 0"),
+    ):
+        with refuses(ShapeError, "multinomial with weights that cannot be probabilities") as caught:
+            porism.multinomial(porism.asarray(weights) * 2, 2, replacement=replacement)
+        assert caught.value.why == why
+
+    jitted = porism.jit(lambda x: porism.multinomial(x, 2, replacement=replacement))
+    rows = [[1.0, -1.0, 3.0], [0.0, 0.0, 0.0], [np.inf, 1.0, 1.0], [1.0, 2.0, 3.0]]
+    found = jitted(porism.asarray(rows)).numpy()
+    assert (found[:3] == -1).all()
+    assert (found[3] >= 0).all()

@@ -1,7 +1,8 @@
 """Errors a user can cause: each says what happened, where, why it is not allowed, how to fix it.
 
-A mistake of the user raises a subclass of `PorismError`. A mistake of the compiler itself is an
-`assert` and never a class of this module.
+A mistake of the user raises a subclass of `PorismError`; where Python has a class for the mistake,
+it is of that class too: a `ShapeError` is a `ValueError`, a `TypeMismatch` a `TypeError`. A mistake
+of the compiler itself is an `assert` and never a class of this module.
 
 >>> raise ShapeError(
 ...     "cannot add tensors of shapes (2, 3) and (4, 3)",
@@ -82,11 +83,11 @@ class PorismError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-class TypeMismatch(PorismError):  # noqa: N818 - the name says it all
+class TypeMismatch(PorismError, TypeError):  # noqa: N818 - the name says it all
     """Operands whose dtypes do not go together, or a dtype an operation does not take."""
 
 
-class ShapeError(PorismError):
+class ShapeError(PorismError, ValueError):
     """Shapes that do not go together, or an axis that is not there."""
 
 

@@ -7,6 +7,7 @@ equation can say. A `RuleSet` gives rules their theory, keeps their order, and a
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -137,7 +138,7 @@ def procedure(
         doc = (function.__doc__ or "").strip().split("\n")[0]
         if not _NAME.fullmatch(name):
             raise _malformed(name, "names are words of small letters and digits, with hyphens")
-        if not doc:
+        if not doc and sys.flags.optimize < 2:  # `python -OO` leaves docstrings out
             raise _malformed(name, "a procedure's docstring says what it does")
         return Procedure(
             name, function, tuple(roots), doc, (), _ids(seeds), fast_math,

@@ -9,13 +9,15 @@ that by going over the indices once (`porism.schedule.scattering`).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from porism.base import dtypes
+from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -24,12 +26,14 @@ from porism.tensor.in_place import overwrite
 from porism.tensor.indexing import Layout, counted, layout, sliced
 from porism.tensor.known import known
 from porism.tensor.movement import broadcast_to
+from porism.tensor.place import users_line
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import name_of, refuse
 from porism.tensor.selection import Mask, Part, read, read_with_masks
 from porism.tensor.shapes import Sizes, broadcast_shapes, product, same_shape, sizes_of, to_text
 from porism.tensor.shapes import refuse as refuse_shape
 from porism.tensor.tensor import Tensor, method, operator
+from porism.tensor.tracing import current
 
 
 @method
@@ -43,6 +47,18 @@ def assign(x: Tensor, value: Any) -> Tensor:
 @operator("setitem")
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value: the value is broadcast to the shape of x[key]."""
+    _put(x, key, value)
+    trace = current.get()
+    if sys.getrefcount(x) <= _UNSEEN + (trace is not None and id(x) in trace.made):
+        raise PorismError(
+            "an assignment to a part of a tensor that nothing refers to, as x[0][1] = value",
+            where=users_line(),
+            why="x[0] is a tensor of its own and no view of x: x would stay as it is",
+            fix="write x[0, 1] = value; or row = x[0]; row[1] = value; x[0] = row",
+        )
+
+
+def _put(x: Tensor, key: Any, value: Any) -> None:
     node = _converted(x, value)
     masks = [part for part in read_with_masks(key, x.shape) if isinstance(part, Mask)]
     if masks:
@@ -53,6 +69,27 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         x.node = _by_arrays(x.node, parts, node)
     elif not _overwritten(x, parts, node):
         x.node = _by_slices(x.node, parts, node)
+
+
+class _Counted:
+    """Says how many references to it there are while something is assigned to a part of it."""
+
+    seen = 0
+
+    def __setitem__(self, key: int, value: int) -> None:
+        _Counted.seen = sys.getrefcount(self)
+
+
+def _unseen() -> int:
+    """The references to what only the assignment to it refers to; 0 if that cannot be told."""
+    named = _Counted()
+    named[0] = 0
+    of_named = _Counted.seen
+    _Counted()[0] = 0
+    return _Counted.seen if _Counted.seen < of_named else 0
+
+
+_UNSEEN: Final = _unseen()
 
 
 def _converted(x: Tensor, value: Any) -> UOp:

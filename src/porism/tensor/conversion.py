@@ -72,9 +72,11 @@ def to_array(value: Any, dtype: DType | None = None) -> Any:
             str(error),
             "give numbers, or lists of equal lengths",
         ) from None
+    if array.dtype.kind == "O":
+        raise _no_number(value)
     if isinstance(value, (list, tuple)) and array.dtype.kind in "biuf":
-        array = _list_array(array, dtype)
-    if array.dtype.kind in "OSUcmMT" or (array.dtype.kind == "V" and not _is_known(array)):
+        array = _list_array(array, dtype, value)
+    if array.dtype.kind in "SUcmMT" or (array.dtype.kind == "V" and not _is_known(array)):
         raise refuse(
             f"an array of NumPy's {array.dtype} as a tensor",
             "tensors have " + ", ".join(NAMES),
@@ -96,8 +98,71 @@ def _computed(value: Any) -> Any:
     return value.numpy() if isinstance(value, Tensor) else value
 
 
-def _list_array(array: Any, dtype: DType | None) -> Any:
-    """Python's numbers have the default types, whatever NumPy thinks of them."""
+def _no_number(value: Any) -> Exception:
+    """The error for what NumPy finds no type for."""
+    leaf = _first_odd(value)
+    if isinstance(leaf, int):
+        return refuse(
+            f"an int of {leaf.bit_length()} bits in a tensor",
+            "integers of tensors have at most 64 bits",
+            "use floats",
+        )
+    shown = "None" if leaf is None else f"a {type(leaf).__name__}"
+    return refuse(
+        f"{shown} as a tensor, or in one",
+        "a tensor holds numbers: tensors have " + ", ".join(NAMES),
+        "give numbers, lists of equal lengths, or arrays of them; "
+        "a function that ends without `return` gives None",
+    )
+
+
+def _first_odd(value: Any) -> Any:
+    """The first value in nested lists, or in an array of objects, that is no number."""
+    if isinstance(value, (list, tuple)):
+        inner = [_first_odd(one) for one in value]
+        return next((one for one in inner if not _is_number(one)), 0)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return _first_odd(value.reshape(-1).tolist())
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    small = isinstance(value, int) and -(2**63) <= value < 2**64
+    return small or isinstance(value, (float, np.number, np.ndarray))
+
+
+def _kinds(values: Any) -> set[type | DType]:
+    """What nested lists hold: Python's classes of numbers, and the types of arrays and tensors."""
+    found: set[type | DType] = set()
+    for kind in set(map(type, values)):
+        number = next((one for one in (bool, int, float) if issubclass(kind, one)), None)
+        if issubclass(kind, np.generic):
+            found.add(as_dtype(np.dtype(kind)))
+        elif number is not None:
+            found.add(number)
+        else:
+            for value in values:
+                if type(value) is kind:
+                    is_list = isinstance(value, (list, tuple))
+                    found |= _kinds(value) if is_list else {as_dtype(np.asarray(value).dtype)}
+    return found
+
+
+def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
+    """Python's numbers have the default types, whatever NumPy says of them; arrays keep theirs."""
+    kinds = _kinds(value)
+    typed = [kind for kind in kinds if isinstance(kind, DType)]
+    whole = not any(kind is float if isinstance(kind, type) else kind.is_float for kind in kinds)
+    if kinds and whole and array.dtype.kind == "f" and not (dtype and dtype.is_float):
+        raise refuse(
+            "integers of which some are negative and some have 64 bits",
+            "no integer type holds both",
+            "use floats",
+        )
+    if dtype is None and typed:
+        numbers = [kind() for kind in kinds if isinstance(kind, type)]
+        typed.sort(key=lambda one: (not one.is_float, one.name))
+        return array.astype(result_type(*typed, *numbers).numpy)
     if dtype is not None:
         if dtype.is_integer and array.dtype.kind in "iu" and array.size:
             constant(dtype, int(array.min()))  # which refuses what does not fit

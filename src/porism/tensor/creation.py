@@ -12,8 +12,9 @@ from porism.base.dtypes import DType
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.conversion import as_tensor, from_array, from_copy, node_of, to_array
-from porism.tensor.exchange import from_dlpack
+from porism.tensor.conversion import as_tensor, from_copy, node_of, to_array, weak_or_tensor
+from porism.tensor.exchange import from_dlpack, shared
+from porism.tensor.exchange import not_shared as _not_shared
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import (
     DEFAULT_FLOAT,
@@ -22,7 +23,6 @@ from porism.tensor.promotion import (
     as_dtype,
     constant,
     need,
-    refuse,
     result_type,
 )
 from porism.tensor.shapes import as_int, as_number, as_sizes, normal_axis, plain, sizes_of, to_text
@@ -43,9 +43,14 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
         found = as_tensor(obj, wanted)
+        if copy is False and isinstance(obj, Tensor) and found.node is not obj.node:
+            raise _not_shared(obj, "its type would change")
         return Tensor(found.node) if found is obj and copy else found
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
-        return as_tensor(from_dlpack(obj, copy=copy), wanted)
+        found = from_dlpack(obj, copy=copy)
+        if copy is False and wanted not in (None, found.dtype):
+            raise _not_shared(obj, "its type would change")
+        return as_tensor(found, wanted)
     array = to_array(obj, wanted)
     if copy is False:
         return _shared(obj, array, wanted)
@@ -60,18 +65,12 @@ def _shared(obj: Any, array: Any, wanted: DType | None) -> Tensor:
     reasons = {
         "its bytes are in another order": not getattr(obj, "dtype", array.dtype).isnative,
         "it is no array and no buffer": not np.may_share_memory(array, _memory(obj)),
-        "it is not laid out row by row": not array.flags.c_contiguous,
-        "its elements are not aligned": not array.flags.aligned,
         "its type would change": wanted is not None and as_dtype(array.dtype) is not wanted,
     }
     for why, holds in reasons.items():
         if holds:
-            raise refuse(
-                f"cannot share the memory of a {type(obj).__name__}",
-                why,
-                "pass copy=True, or an array that fits",
-            )
-    return from_array(array)
+            raise _not_shared(obj, why)
+    return shared(obj, array)
 
 
 def _memory(obj: Any) -> Any:
@@ -89,13 +88,17 @@ def _memory(obj: Any) -> Any:
 def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
     """One number in every element."""
     sizes = as_sizes(shape)
-    if isinstance(fill_value, Tensor) and fill_value.ndim:
+    if not _is_data(fill_value) or isinstance(fill_value, np.generic):
+        dims: Any = ()
+    else:
+        dims = fill_value.shape if isinstance(fill_value, Tensor) else np.shape(fill_value)
+    if dims:
         raise refuse_shape(
-            f"full with a value of shape {to_text(fill_value.shape)}",
+            f"full with a value of shape {to_text(dims)}",
             "one number fills all elements",
-            "use broadcast_to",
+            "use broadcast_to(value, shape), which repeats the value along new axes",
         )
-    found = result_type(fill_value) if dtype is None else as_dtype(dtype)
+    found = result_type(weak_or_tensor(fill_value)) if dtype is None else as_dtype(dtype)
     return Tensor(primitive.broadcast(node_of(fill_value, found), sizes))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from porism.ir.semantics import Array
-from porism.tensor.conversion import from_array, from_copy
+from porism.tensor.conversion import as_tensor, from_array, from_copy
 from porism.tensor.promotion import as_dtype, name_of, refuse
 from porism.tensor.shapes import refuse as refuse_shape
 from porism.tensor.shapes import to_text
@@ -99,6 +99,54 @@ def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
     return values if dtype is None else values.astype(dtype)
 
 
+@operator("array_ufunc")
+def _ufunc(
+    x: Tensor, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
+) -> Any:
+    """What `array + x`, `array += x` and `numpy.exp(x)` ask for.
+
+    An operator on an array and a tensor gives a tensor. `array += x` changes the array: the values
+    of x are computed. Other functions of NumPy run there, on the values.
+    """
+    if any(isinstance(one, Tensor) for one in out):
+        raise refuse(
+            f"numpy.{ufunc.__name__} with a tensor as `out`",
+            "NumPy writes into memory, and a tensor has none that may change",
+            "assign the result: x[...] = result",
+        )
+    symbol = _SYMBOLS.get(ufunc)
+    if symbol is not None and method == "__call__" and not out and not options:
+        a, b = inputs
+        return getattr(a if isinstance(a, Tensor) else as_tensor(a), f"__{symbol}__")(b)
+    if out:
+        options["out"] = out
+    return getattr(ufunc, method)(*_in_numpy(inputs), **options)
+
+
+_SYMBOLS: Final = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.matmul: "matmul",
+    np.divide: "truediv",
+    np.floor_divide: "floordiv",
+    np.remainder: "mod",
+    np.power: "pow",
+    np.bitwise_and: "and",
+    np.bitwise_or: "or",
+    np.bitwise_xor: "xor",
+    np.left_shift: "lshift",
+    np.right_shift: "rshift",
+    np.less: "lt",
+    np.less_equal: "le",
+    np.greater: "gt",
+    np.greater_equal: "ge",
+    np.equal: "eq",
+    np.not_equal: "ne",
+}
+"""Operators by the functions that NumPy has for them."""
+
+
 @operator("array_function")
 def _function(
     x: Tensor, function: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]
@@ -174,13 +222,37 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
     try:
         array = np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError) as error:
-        raise refuse(
-            f"from_dlpack of a {type(x).__name__}",
-            str(error),
-            "move it to the CPU's memory, as a type that NumPy has",
-        ) from None
+        raise refuse(f"from_dlpack of a {type(x).__name__}", str(error), _advice(x)) from None
     as_dtype(array.dtype)
-    return from_array(array) if copy is False else from_copy(array)
+    return shared(x, array) if copy is False else from_copy(array)
+
+
+def _advice(x: Any) -> str:
+    """What helps where another library does not hand over a tensor."""
+    if getattr(x, "requires_grad", False):
+        return "pass x.detach(), which leaves the gradients behind"
+    device = getattr(x, "__dlpack_device__", lambda: (CPU, 0))()
+    if device[0] != CPU:
+        return "move it to the CPU's memory first"
+    return "pass a copy that may be written to, of a type that NumPy has"
+
+
+def shared(obj: Any, array: Array) -> Tensor:
+    """A tensor in the memory of an array, which is that of `obj`; refused if that cannot be."""
+    if not array.flags.c_contiguous:
+        raise not_shared(obj, "it is not laid out row by row")
+    if not array.flags.aligned:
+        raise not_shared(obj, "its elements are not aligned")
+    return from_array(array)
+
+
+def not_shared(obj: Any, why: str) -> Exception:
+    """The error for memory that a tensor was asked to share, and cannot."""
+    return refuse(
+        f"cannot share the memory of a {type(obj).__name__}",
+        why,
+        "pass copy=True, or an array that fits",
+    )
 
 
 def _no_dlpack(name: str) -> Exception:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
@@ -75,7 +77,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     >>> concat([[1, 2], [3]])
     Tensor((3,), int64)
     """
-    tensors = _several(arrays, "concat")
+    tensors = _several(arrays, axis, "concat")
     if axis is None:
         tensors, axis = [flatten(x) for x in tensors], 0
     first = tensors[0].shape
@@ -86,8 +88,14 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
 
 
-def _several(arrays: Any, what: str) -> list[Tensor]:
+def _several(arrays: Any, axis: Any, what: str) -> list[Tensor]:
     """The tensors in a sequence, of which there is one at least."""
+    if isinstance(axis, (Tensor, np.ndarray, list, tuple)):
+        raise refuse(
+            f"{what} with a {type(axis).__name__} as the axis",
+            "the tensors are one argument, a sequence, and the next one is the axis",
+            f"write {what}([a, b])",
+        )
     if not isinstance(arrays, Iterable):
         raise refuse(
             f"{what} of {arrays!r}",
@@ -116,7 +124,7 @@ def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
 
 def stack(arrays: Any, axis: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis."""
-    tensors = _several(arrays, "stack")
+    tensors = _several(arrays, axis, "stack")
     place = normal_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
         if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):

@@ -79,7 +79,7 @@ def as_dtype(given: Any) -> DType:
         return NAMES[given]
     elif isinstance(given, type) and given in _PYTHON:
         return _PYTHON[given]
-    else:
+    elif given is not None:  # which is float64 to NumPy
         try:
             return dtypes.from_numpy(given)
         except (TypeError, TypeMismatch):
@@ -206,7 +206,22 @@ def constant(dtype: DType, value: Any) -> UOp:
             "it is not a whole number" if math.isfinite(value) else "it is no integer",
             "use a float type",
         )
+    if dtype.is_float and isinstance(value, int) and math.isinf(_rounded(dtype, value)):
+        raise refuse(
+            f"an int of {value.bit_length()} bits does not fit into {name_of(dtype)}",
+            "its largest number is smaller, and beyond is only infinity",
+            "use a wider type, or float('inf') if that is meant",
+        )
     return UOp.const(dtype, value)
+
+
+def _rounded(dtype: DType, value: int) -> float:
+    """An int as a float of a type; an infinity where it is beyond the type's values."""
+    return float(dtype.canonical(value)) if abs(value) >= _ALWAYS_FITS else float(value)
+
+
+_ALWAYS_FITS: Final = 256
+"""Ints below this are finite in every float type."""
 
 
 def float_type(dtype: DType) -> DType:

@@ -224,7 +224,8 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
 
     With replacement each draw looks at all running sums. Without, the classes with the largest
     log(p) plus Gumbel noise are taken, which is drawing one after the other; classes of
-    probability 0 come last.
+    probability 0 come last. Weights are computed at once, so that those that are none are refused;
+    in a jitted function, where there are no values, such rows give -1.
     """
     tensor = as_tensor(x)
     if tensor.ndim not in (1, 2):
@@ -241,12 +242,41 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
             "at least one is drawn, and without replacement each class once at most",
             "draw fewer, or pass replacement=True",
         )
+    if current.get() is None:
+        _check_weights(tensor)
     weights = primitive.cast(tensor.node, dtypes.f32)
+    drawn = _drawn(weights, batch, classes, count, replacement)
+    usable = (weights >= 0.0) & (weights < math.inf)
+    whole = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
+    some = primitive.reduce(primitive.cast(weights > 0.0, dtypes.i64), ops.MAX, [len(batch)])
+    valid = primitive.expand(whole * some, [*batch, count]).ne(0)
+    return Tensor(valid.where(drawn, drawn.lift(-1)))
+
+
+def _check_weights(tensor: Tensor) -> None:
+    """Refuse weights that say nothing about how often a class is drawn."""
+    values = tensor.realize().numpy().astype(np.float32)
+    reasons = {
+        "one is negative": (values < 0).any(),
+        "one is NaN or infinite": not np.isfinite(values).all(),
+        "all of a row are 0": not (values > 0).any(axis=-1).all(),
+    }
+    for why, holds in reasons.items():
+        if holds:
+            raise shapes.refuse(
+                "multinomial with weights that cannot be probabilities",
+                why,
+                "give weights from 0 on, of which some are above 0, such as softmax(x)",
+            )
+
+
+def _drawn(weights: UOp, batch: list[int], classes: int, count: int, replacement: bool) -> UOp:
+    """Numbers of classes for each row of weights."""
     if not replacement:
         noise = _uniform((*batch, classes), dtypes.f32) + 2.0**-25
         noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # neither 0 nor 1: both logarithms finite
         scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
-        return topk(Tensor(primitive.contiguous(scores)), count).indices
+        return topk(Tensor(primitive.contiguous(scores)), count).indices.node
     sums = cumsum(Tensor(weights), axis=-1).node
     sums = primitive.contiguous(sums)
     whole = [*batch, count, classes]
@@ -259,4 +289,4 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
     passed = primitive.cast(steps <= level, promotion.DEFAULT_INT)
     number = primitive.reduce(passed, ops.ADD, [rank - 1])
     number = ops.MIN(number, number.lift(classes - 1))
-    return Tensor(primitive.reshape(number, [*batch, count]))
+    return primitive.reshape(number, [*batch, count])

@@ -29,8 +29,6 @@ class Tensor:
 
     __slots__ = ("__weakref__", "_node")
 
-    __array_priority__ = 1000  # NumPy's arrays leave `array + tensor` to the tensor
-
     _node: UOp
 
     def __init__(self, node: UOp) -> None:
