@@ -166,3 +166,12 @@ def test_errors(call: Callable[[Any], Any], what: str) -> None:
 def test_labels_are_integers() -> None:
     with refuses(TypeMismatch, "nll_loss of a tensor of float32"):
         porism.nll_loss(porism.zeros((2, 3)), porism.zeros(2))
+
+
+def test_classes_that_are_not_neighbours_in_memory() -> None:
+    """The address of a label's class has a quotient, and labels are any 64-bit numbers."""
+    x = draw("float32", (9, 5))
+    labels = np.array([4, -100, 14])
+    scores = x.T.reshape(3, 15)
+    found = porism.asarray(x).T.reshape(3, 15).nll_loss(labels, reduction="none")
+    agree(found, np.array([-scores[0, 4], 0.0, -scores[2, 14]]), "float32")
