@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -33,7 +34,9 @@ class Program:
 def program(random: Random) -> Program:
     """A program of some operations, mostly few, each mostly on what the one before it gave."""
     maker = Maker(random)
-    maker.new(maker.main, maker.shape())
+    while not maker.steps:
+        with contextlib.suppress(RefusedError):
+            maker.new(maker.main, maker.shape())
     wanted = min(LEAST + int(random.expovariate(0.28)), MANY)
     for _ in range(10 * MANY):
         last = len(maker.steps) - 1

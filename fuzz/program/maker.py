@@ -28,6 +28,8 @@ WEIGHTS: Final = (30, 12, 10, 6, 1, 1, 4, 3, 8, 6, 3, 2, 2, 2, 5)
 MOST: Final = 3000
 MOST_LARGE: Final = 60_000
 """Elements of a value: of most programs, and of those with large values."""
+FIXED: Final = 8
+"""The largest of the other sizes where one is symbolic."""
 LARGE: Final = 60
 """One program of so many has large values."""
 
@@ -46,6 +48,11 @@ class Maker:
         self.special = random.random() < 0.04
         self.most = MOST_LARGE if random.randrange(LARGE) == 0 else MOST
         self.main = self.type()
+        self.symbol: Size | None = None
+        """The symbolic size of this program; no other size is as large."""
+        if random.random() < 0.04:
+            value = random.choice((17, 19, 23, 29))  # no sum or product of few fixed sizes
+            self.symbol = Size("n", random.randint(1, 9), value + random.randint(0, 9), value)
 
     # -- chance ------------------------------------------------------------------------------------
 
@@ -64,6 +71,8 @@ class Maker:
     def size(self, most: int = 40) -> int:
         """A size: mostly small, 0 and 1 often, some large."""
         chance = self.random.random()
+        if self.symbol is not None:
+            return self.symbol.value if chance < 0.4 else self.random.randint(1, FIXED)
         if chance < 0.012:
             return 0
         if chance < 0.12:
@@ -91,16 +100,32 @@ class Maker:
     def new(self, dtype: str, shape: Sequence[int], low: int | None = None,
             high: int | None = None, over: int = 1) -> Ref:  # fmt: skip
         """A new input; small numbers of both signs by default."""
-        random = self.random
         if low is None or high is None:
             low, high = self._range(dtype)
             if dtype in FLOATS[:4] and self.chance(0.25):
                 over = 8
         special = self.special and is_float(dtype) and DIGITS[dtype] > 8
-        step = Input(dtype, tuple(shape), random.randrange(10**6), low, high, over, special)
+        whole, part = self._allocated(shape)
+        step = Input(dtype, whole, self.random.randrange(10**6), low, high, over, special)
         array = step.array()
         value = array.astype(np.float64) if is_float(dtype) else array
-        return self._append(step, Value(value, dtype, True))
+        made = self._append(step, Value(value, dtype, True))
+        if not part:
+            return made
+        self.dead.add(made.number)
+        return self.call("getitem", made, part)
+
+    def _allocated(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+        """The shape of an input, and which part of it is symbolic, if a size is."""
+        symbol = self.symbol
+        if symbol is None:
+            return tuple(shape), ()
+        if any(n > FIXED and n != symbol.value for n in shape):
+            raise RefusedError  # a size that follows from the symbolic one
+        if symbol.value not in shape:
+            return tuple(shape), ()
+        part = [slice(None, symbol) if n == symbol.value else slice(None) for n in shape]
+        return tuple(symbol.high if n == symbol.value else n for n in shape), tuple(part)
 
     def _range(self, dtype: str) -> tuple[int, int]:
         """From where to where numbers of a type are drawn."""
@@ -176,6 +201,8 @@ class Maker:
 
     def reshaped(self, ref: Ref, rank: int) -> Ref:
         """The same elements with so many axes."""
+        if self.symbol is not None:
+            raise RefusedError
         left, sizes = self[ref].array.size, []
         for _ in range(rank - 1):
             divisors = [d for d in range(1, min(left, 40) + 1) if left % d == 0] or [1]
@@ -195,9 +222,11 @@ class Maker:
 
     def call(self, name: str, *args: Any, part: int | None = None, **kwargs: Any) -> Ref:
         """Add a call, and say where its value is."""
-        from fuzz.program.table import ROWS
+        from fuzz.program.table import ROWS, SIZED
 
         row = ROWS[name]
+        if self.symbol is not None and name in SIZED and not _has_symbol(args):
+            raise RefusedError
         step = Call(name, args, kwargs, "function", part)
         value = value_of(step, self.known, row.result, row.jumps)
         if value.array.size > self.most or value.array.ndim > 6:
@@ -250,6 +279,13 @@ class Maker:
             raise RefusedError
         low = -most if self.chance(0.3) else 0
         return self.new(self.choice("int64", "int64", "int32"), shape, low, most)
+
+
+def _has_symbol(args: tuple[Any, ...]) -> bool:
+    """Whether a subscript is one that makes a size symbolic."""
+    return len(args) > 1 and isinstance(args[1], tuple) and any(
+        isinstance(part, slice) and isinstance(part.stop, Size) for part in args[1]
+    )  # fmt: skip
 
 
 def _is_ref(value: Any) -> bool:

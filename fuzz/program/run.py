@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ import numpy as np
 import porism
 from fuzz.program.actions import tuned_at_random
 from fuzz.program.generate import Program, evaluated
-from fuzz.program.steps import Input, Steps, on_tensors
+from fuzz.program.steps import Call, Input, Size, Step, Steps, leaves, on_tensors, with_leaves
 from fuzz.program.values import differences
+from porism.base.errors import ShapeError
 from porism.base.settings import settings
 from porism.ir.semantics import Array
 from porism.tensor.promotion import name_of
@@ -92,6 +94,8 @@ def check(program: Program, how: How = PLAIN) -> Finding | None:
         with _settings(how), np.errstate(all="ignore"):
             return _jitted(program, how) if how.jit else _plain(program, how)
     except Exception as error:  # whatever a program of the user raises is a finding
+        if isinstance(error, ShapeError) and symbol_of(program.steps) is not None:
+            return None  # some functions need sizes as numbers, and say so
         return Finding(_error_kind(error), f"{type(error).__name__}: {error}")
 
 
@@ -125,6 +129,32 @@ def _inputs(steps: Steps, shift: int = 0) -> list[Any]:
 
 
 def _plain(program: Program, how: How) -> Finding | None:
+    """Run a program once; with a symbolic size, for another value too."""
+    found = _once(program, how)
+    symbol = symbol_of(program.steps)
+    if found is not None or symbol is None:
+        return found
+    other = dataclasses.replace(symbol, value=symbol.low + symbol.value % 3)
+    try:
+        again = evaluated([_rebound(step, other) for step in program.steps], program.results)
+    except Exception:  # other numbers may not be comparable
+        return None
+    return _once(again, how)
+
+
+def symbol_of(steps: Steps) -> Size | None:
+    """The symbolic size of a program, if it has one."""
+    sizes = (leaf for step in steps if isinstance(step, Call) for leaf in leaves(step.args))
+    return next((leaf for leaf in sizes if isinstance(leaf, Size)), None)
+
+
+def _rebound(step: Step, symbol: Size) -> Step:
+    if isinstance(step, Input):
+        return step
+    return with_leaves(step, lambda leaf: symbol if isinstance(leaf, Size) else leaf)
+
+
+def _once(program: Program, how: How) -> Finding | None:
     values = _tensors(program.steps, _inputs(program.steps), how.realized)
     results = [values[k] for k in program.results]
     if how.actions is None:

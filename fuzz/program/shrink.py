@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.program.generate import Program, evaluated, pruned
-from fuzz.program.run import PLAIN, Finding, How
+from fuzz.program.run import PLAIN, Finding, How, symbol_of
 from fuzz.program.steps import Call, Input, Ref, Step, lines, names_of, replaced, with_leaves
 
 Fails = Callable[[Program, How], Finding | None]
@@ -87,7 +87,7 @@ def _without_steps(program: Program) -> Iterator[Parts]:
         for other in dict.fromkeys(k.number for k in _refs(step)):
             if number not in program.results or not isinstance(program.steps[other], Input):
                 yield _instead(program, number, other)
-        if number in program.results:
+        if number in program.results or symbol_of(program.steps) is not None:
             continue
         steps = list(program.steps)
         low, high = (0, 2) if value.dtype == "bool" or value.dtype[0] == "u" else (-4, 5)

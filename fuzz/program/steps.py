@@ -116,13 +116,14 @@ def refs(step: Step) -> list[int]:
     """The numbers of the steps whose values a step uses, in order."""
     if isinstance(step, Input):
         return []
-    return [r.number for r in _leaves((step.args, list(step.kwargs.values()))) if type(r) is Ref]
+    return [r.number for r in leaves((step.args, list(step.kwargs.values()))) if type(r) is Ref]
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def leaves(value: Any) -> Iterator[Any]:
+    """What is in the tuples, lists and slices of an argument."""
     if isinstance(value, (tuple, list)):
         for part in value:
-            yield from _leaves(part)
+            yield from leaves(part)
     elif isinstance(value, slice):
         yield from (value.start, value.stop, value.step)
     else:
@@ -219,8 +220,18 @@ def on_arrays(step: Call, values: list[Any]) -> Any:
 
     args = replaced(step.args, leaf)
     kwargs = {name: replaced(value, leaf) for name, value in step.kwargs.items()}
+    if step.name == "getitem":
+        _need_inside(step, args[0].shape)
     found = oracle.FUNCTIONS[step.name](*args, **kwargs)
     return np.asarray(found if step.part is None else found[step.part])
+
+
+def _need_inside(step: Call, shape: tuple[int, ...]) -> None:
+    """Refuse a slice that is outside for some value of a symbolic size."""
+    key = step.args[1]
+    for part, size in zip(key if isinstance(key, tuple) else (), shape, strict=False):
+        if isinstance(part, slice) and type(part.stop) is Size and part.stop.high > size:
+            raise ValueError("a symbolic size is longer than the axis")
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -45,6 +45,14 @@ EXCLUDED_MODULES: Final = {
 }
 """Modules of `namespace` without rows, and why."""
 
+SIZED: Final = {
+    "reshape", "broadcast_to", "expand", "unflatten", "full", "zeros", "ones", "arange", "linspace",
+    "eye", "split", "chunk", "unstack", "getitem", "setitem", "one_hot", "pixel_shuffle",
+    "pixel_unshuffle", "unfold", "gather", "scatter", "scatter_add", "scatter_min", "scatter_max",
+    "take_along_axis", "roll", "diagonal", "repeat",
+}  # fmt: skip
+"""Functions that are called with sizes as numbers: not where sizes are symbolic."""
+
 namespace.load()  # tensors have all their methods
 
 METHODS: Final = frozenset(name for name in ROWS if hasattr(Tensor, name))

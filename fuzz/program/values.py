@@ -142,7 +142,7 @@ def _need_tame(
         if not (special and exact and result in ("moved", "rounded")):
             raise RefusedError
         return
-    if np.max(np.abs(array), initial=0.0) > LARGEST[dtype]:
+    if np.max(np.abs(array).astype(np.float64), initial=0.0) > LARGEST[dtype]:
         raise RefusedError
 
 
