@@ -34,6 +34,7 @@ class How:
     threads: int = 1
     jit: bool = False
     verify: bool = False
+    fast_math: bool = False
     check: bool = False
     actions: int | None = None
     """The seed of random legal actions, if kernels are tuned by them."""
@@ -44,7 +45,7 @@ class How:
 
     def __str__(self) -> str:
         parts = [f"backend={self.backend}", f"threads={self.threads}"]
-        parts += [name for name in ("jit", "verify", "check") if getattr(self, name)]
+        parts += [name for name in ("jit", "verify", "fast_math", "check") if getattr(self, name)]
         parts += [f"actions={self.actions}"] if self.actions is not None else []
         parts += [f"resized={self.resized}"] if self.resized is not None else []
         return ", ".join(parts)
@@ -73,10 +74,16 @@ def chosen(random: Random, program: Program) -> How:
         jit=jit,
         verify=random.random() < 0.01 and backend == "llvm",
         check=random.random() < 0.05,
+        # Whole numbers have the same results; what is not finite has not.
+        fast_math=random.random() < 0.03 and not _has_special(program.steps),
         actions=random.randrange(10**6) if not jit and random.random() < 0.1 else None,
         realized=random.choice(calls) if not jit and random.random() < 0.1 else None,
         resized=resized,
     )
+
+
+def _has_special(steps: Steps) -> bool:
+    return any(isinstance(step, Input) and step.special for step in steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ def check(program: Program, how: How = PLAIN) -> Finding | None:
 def _settings(how: How) -> Iterator[None]:
     with settings.override(
         backend=how.backend, threads=how.threads, verify=how.verify, check=how.check,
-        cache=False, progress=False,
+        fast_math=how.fast_math, cache=False, progress=False,
     ):  # fmt: skip
         yield
 

@@ -36,6 +36,7 @@ EXCLUDED: Final = {
     "realize": "computes results; the runner of programs calls it",
     "memory": "figures of memory",
     "jit": "the runner of programs calls it",
+    "fast_math": "a switch; some programs are run with it",
 }  # fmt: skip
 """Names of the namespace that have no row, and why."""
 

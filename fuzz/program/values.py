@@ -78,6 +78,9 @@ def type_of(step: Call, array: Array, operands: list[Value]) -> str:
     asked = step.args[1] if step.name == "astype" else step.kwargs.get("dtype")
     if asked is not None:
         return str(asked)
+    types = {v.dtype for v in operands}
+    if "uint64" in types and any(name.startswith("int") for name in types):
+        raise RefusedError  # they have no common type in Porism, and float64 in NumPy
     floats = [NAMES[v.dtype] for v in operands if is_float(v.dtype)]
     return name_of(result_type(*floats)) if floats else "float32"
 

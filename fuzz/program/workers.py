@@ -76,7 +76,7 @@ def made(seed: int, number: int) -> tuple[Program, How]:
 def case_of(number: int, found: Program, how: How, finding: Finding, group: str = "") -> Case:
     """A case, as it is reported."""
     names = sorted({step.name for step in found.steps if not isinstance(step, Input)})
-    ways = [name for name in ("jit", "verify") if getattr(how, name)]
+    ways = [name for name in ("jit", "verify", "fast_math") if getattr(how, name)]
     ways += ["actions"] if how.actions is not None else []
     ways += [how.backend] if how.backend != "llvm" else []
     group = group or f"{finding.kind} in {' '.join([*ways, *names])}"

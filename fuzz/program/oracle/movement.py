@@ -151,9 +151,13 @@ def concat(arrays: Sequence[Array], axis: int | None = 0) -> Array:
 
 def split(x: Array, split_size_or_sections: Any, axis: int = 0) -> list[Array]:
     if isinstance(split_size_or_sections, int):
-        ends = range(split_size_or_sections, x.shape[axis], split_size_or_sections)
-        return np.split(x, list(ends), axis)
-    return np.split(x, list(itertools.accumulate(split_size_or_sections))[:-1], axis)
+        return np.split(
+            x, range(split_size_or_sections, x.shape[axis], split_size_or_sections), axis
+        )
+    *ends, size = itertools.accumulate(split_size_or_sections)
+    if size != x.shape[axis]:
+        raise ValueError("the parts are not the whole axis")
+    return np.split(x, ends, axis)
 
 
 def chunk(x: Array, chunks: int, axis: int = 0) -> list[Array]:

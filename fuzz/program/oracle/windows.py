@@ -120,6 +120,8 @@ def _lines(
     number = (-(-rest // stride) if ceil_mode else rest // stride) + 1
     if ceil_mode and (number - 1) * stride >= size + padding:
         number -= 1
+    if number < 1 or 2 * padding > taps:
+        raise ValueError("no window fits, or one could lie in the padding alone")
     found = []
     for k in range(number):
         places = k * stride - padding + np.arange(taps) * dilation

@@ -11,6 +11,7 @@ from fuzz.program.rows.row import (
     beside,
     broadcastable,
     goes_with,
+    have_common,
     row,
     within,
 )
@@ -28,7 +29,7 @@ def filled(m: Maker, name: str) -> Any:
         made = m.call(name, shape, m.choice(0, 1, 3, -2), dtype=_signed(m, m[like].dtype))
     else:
         made = m.call(name, shape, dtype=m[like].dtype)
-    if kind_of(m[like].dtype) != "b" and m.chance(0.8):
+    if kind_of(m[like].dtype) != "b" and have_common(m[like].dtype, m[made].dtype):
         m.call(m.choice("add", "multiply", "maximum"), like, made)
 
 
