@@ -1,8 +1,8 @@
 """The table: every public function of tensors, as a text that Porism and NumPy both evaluate.
 
-A row is a call on the arrays of `data.py`. Where NumPy has a function of the same name and
-meaning, the text says what is expected as well; where it has not, `expected` does. `kinds` are the
-types of the data: f for floats, i for integers, b for booleans.
+A row is a call on the arrays of `data.py`. The text says what is expected as well, with the
+functions of NumPy and of the oracle (`fuzz/program/oracle`); where they have none of that name,
+`expected` does. `kinds` are the types of the data: f for floats, i for integers, b for booleans.
 """
 
 from __future__ import annotations
@@ -27,19 +27,9 @@ def same(names: str, arguments: str, kinds: str) -> dict[str, list[Row]]:
     return {name: [Row(f"{name}({arguments})", kinds=kinds)] for name in names.split()}
 
 
-_LOG_SOFTMAX = "x - log(sum(exp(x), axis=-1, keepdims=True))"
-_NORMAL = "(x - mean(x, -1, keepdims=True)) / sqrt(var(x, -1, keepdims=True) + 1e-5)"
-_OF_IMAGE = (
-    "(image - mean(image, {0}, keepdims=True)) / sqrt(var(image, {0}, keepdims=True) + 1e-5)"
-)
-_CHANNELS, _INSTANCE = _OF_IMAGE.format("(0, 2, 3)"), _OF_IMAGE.format("(2, 3)")
-_ATTENTION = "einsum('ij,jk->ik', exp({0}) / sum(exp({0}), -1, keepdims=True), y)".format(
-    "(x @ y.T / x.shape[1] ** 0.5)"
-)
-
 ROWS: Final[dict[str, list[Row]]] = {
     # -- creation ----------------------------------------------------------------------------------
-    "asarray": [Row("asarray(x)", "x", "fib")],
+    "asarray": [Row("asarray(x)", kinds="fib")],
     "full": [Row("full((2, 3), 5)")],
     "zeros": [Row("zeros((2, 3))")],
     "ones": [Row("ones((2, 3))")],
@@ -51,18 +41,18 @@ ROWS: Final[dict[str, list[Row]]] = {
     "linspace": [Row("linspace(0, 1, 7)"), Row("linspace(-1, 2, 4, endpoint=False)")],
     "eye": [Row("eye(3, 4, k=1)")],
     **same("tril triu", "x, 1", "fib"),
-    "one_hot": [Row("one_hot(places, 4)", "eye(4)[places]")],
+    "one_hot": [Row("one_hot(places, 4)")],
     # -- elementwise -------------------------------------------------------------------------------
     "astype": [Row("x.astype('float64')", "x.astype('float64')", "fib")],
     **same("add subtract multiply maximum minimum", "x, row", "fi"),
     **same("divide", "x, y", "f"),
     **same("floor_divide remainder", "x, y", "fi"),
-    "pow": [Row("pow(positive_, 1.5)", "power(positive_, 1.5)"), Row("pow(x, 3)", "x ** 3", "i")],
+    "pow": [Row("pow(positive_, 1.5)"), Row("pow(x, 3)", kinds="i")],
     **same("negative positive square abs sign", "x", "fi"),
-    "reciprocal": [Row("reciprocal(y)", "1 / y")],
+    "reciprocal": [Row("reciprocal(y)")],
     "sqrt": [Row("sqrt(positive_)")],
-    "rsqrt": [Row("rsqrt(positive_)", "1 / sqrt(positive_)")],
-    "lerp": [Row("lerp(x, y, 0.25)", "x + (y - x) * 0.25", close=4)],
+    "rsqrt": [Row("rsqrt(positive_)")],
+    "lerp": [Row("lerp(x, y, 0.25)", close=4)],
     **same("floor ceil trunc round", "x", "fi"),
     **same("less less_equal greater greater_equal equal not_equal", "x, row", "fib"),
     **same("isnan isinf isfinite", "x", "fi"),
@@ -82,58 +72,47 @@ ROWS: Final[dict[str, list[Row]]] = {
     **same("atan2 hypot copysign", "x, y", "f"),
     "signbit": [Row("signbit(x)")],
     "nextafter": [Row("nextafter(x, y)", "x", close=4)],
-    "erf": [Row("erf(x)", "erf_(x)")],
-    "relu": [Row("relu(x)", "maximum(x, 0)")],
-    "leaky_relu": [Row("leaky_relu(x)", "where(x > 0, x, 0.01 * x)")],
-    "sigmoid": [Row("sigmoid(x)", "1 / (1 + exp(-x))")],
-    "silu": [Row("silu(x)", "x / (1 + exp(-x))")],
-    "softplus": [Row("softplus(x)", "log1p(exp(x))")],
-    "gelu": [Row("gelu(x)", "x * 0.5 * (1 + erf_(x / sqrt(2)))", close=4)],
+    "erf": [Row("erf(x)")],
+    "relu": [Row("relu(x)")],
+    "leaky_relu": [Row("leaky_relu(x)")],
+    "sigmoid": [Row("sigmoid(x)")],
+    "silu": [Row("silu(x)")],
+    "softplus": [Row("softplus(x)")],
+    "gelu": [Row("gelu(x)", close=4)],
     # -- movement ----------------------------------------------------------------------------------
     "reshape": [Row("reshape(x, (2, -1))", kinds="fib")],
-    "flatten": [Row("flatten(x)", "x.reshape(-1)", "fib")],
-    "unflatten": [Row("unflatten(x, 1, (2, -1))", "x.reshape(3, 2, -1)", "fib")],
+    "flatten": [Row("flatten(x)", kinds="fib")],
+    "unflatten": [Row("unflatten(x, 1, (2, -1))", kinds="fib")],
     "expand_dims": [Row("expand_dims(x, 1)", kinds="fib")],
-    "unsqueeze": [Row("unsqueeze(x, 0)", "x[None]", "fib")],
+    "unsqueeze": [Row("unsqueeze(x, 0)", kinds="fib")],
     "squeeze": [Row("squeeze(x[None], 0)", kinds="fib")],
     "permute_dims": [Row("permute_dims(image, (2, 0, 3, 1))", kinds="fib")],
-    "permute": [Row("permute(image, 1, 0, 2, 3)", "permute_dims(image, (1, 0, 2, 3))", "fib")],
-    "transpose": [Row("transpose(x, 0, 1)", "x.T", "fib")],
+    "permute": [Row("permute(image, 1, 0, 2, 3)", kinds="fib")],
+    "transpose": [Row("transpose(x, 0, 1)", kinds="fib")],
     "swapaxes": [Row("swapaxes(image, 1, 3)", kinds="fib")],
     "moveaxis": [Row("moveaxis(image, 1, 3)", kinds="fib")],
     "matrix_transpose": [Row("matrix_transpose(image)", kinds="fib")],
     "flip": [Row("flip(x, 1)", kinds="fib")],
     "broadcast_to": [Row("broadcast_to(row, (5, row.shape[0]))", kinds="fib")],
-    "expand": [Row("expand(row, 5, -1)", "broadcast_to(row, (5, row.shape[0]))", "fib")],
+    "expand": [Row("expand(row, 5, -1)", kinds="fib")],
     "broadcast_arrays": [Row("broadcast_arrays(x, row)[1]", kinds="fib")],
     "diagonal": [Row("diagonal(x, 1)", kinds="fib")],
-    "pixel_shuffle": [
-        Row("pixel_shuffle(image.reshape(1, 8, 3, 3), 2)",
-            "image.reshape(1, 2, 2, 2, 3, 3).transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 6, 6)",
-            "fi"),
-    ],
-    "pixel_unshuffle": [
-        Row("pixel_unshuffle(image, 2)",
-            "image.reshape(1, 2, 3, 2, 3, 2).transpose(0, 1, 3, 5, 2, 4).reshape(1, 8, 3, 3)",
-            "fi"),
-    ],
+    "pixel_shuffle": [Row("pixel_shuffle(image.reshape(1, 8, 3, 3), 2)", kinds="fi")],
+    "pixel_unshuffle": [Row("pixel_unshuffle(image, 2)", kinds="fi")],
     "pad": [Row("pad(x, ((1, 2), (0, 3)))", kinds="fi")],
     "repeat": [Row("repeat(x, 3, axis=1)", kinds="fib")],
     "tile": [Row("tile(x, (2, 3))", kinds="fib")],
-    "unfold": [
-        Row("unfold(image, 2)", "windows(image, (2, 2)).transpose(0, 1, 4, 5, 2, 3)"
-            ".reshape(1, 8, 25)", "fi"),
-    ],
+    "unfold": [Row("unfold(image, 2)", kinds="fi")],
     # -- indexing and joining ----------------------------------------------------------------------
     "take": [Row("take(x, places, axis=0)", kinds="fib")],
-    "index_select": [Row("index_select(x, 0, places)", "x[places]", "fib")],
+    "index_select": [Row("index_select(x, 0, places)", kinds="fib")],
     "take_along_axis": [Row("take_along_axis(x, order, axis=1)", kinds="fib")],
-    "gather": [Row("gather(x, 1, order)", "take_along_axis(x, order, axis=1)", "fib")],
+    "gather": [Row("gather(x, 1, order)", kinds="fib")],
     "concat": [Row("concat([x, y, x], axis=1)", kinds="fib")],
     "stack": [Row("stack([x, y], axis=1)", kinds="fib")],
-    "split": [Row("split(x, 2, axis=1)[1]", "x[:, 2:4]", "fib")],
-    "chunk": [Row("chunk(x, 2, axis=1)[0]", "x[:, :x.shape[1] // 2]", "fib")],
-    "unstack": [Row("unstack(x)[2]", "x[2]", "fib")],
+    "split": [Row("split(x, 2, axis=1)[1]", kinds="fib")],
+    "chunk": [Row("chunk(x, 2, axis=1)[0]", kinds="fib")],
+    "unstack": [Row("unstack(x)[2]", kinds="fib")],
     "roll": [Row("roll(x, 2, 1)", kinds="fib")],
     "meshgrid": [Row("meshgrid(row, row[:3])[0]", kinds="fi")],
     # -- reductions and scans ----------------------------------------------------------------------
@@ -141,115 +120,78 @@ ROWS: Final[dict[str, list[Row]]] = {
     **same("mean var std", "x, axis=0", "f"),
     **same("any all count_nonzero", "x, axis=1", "fib"),
     **same("argmax argmin", "x, axis=1", "fi"),
-    "logsumexp": [Row("logsumexp(x, axis=1)", "log(sum(exp(x), axis=1))")],
-    "norm": [Row("norm(x, axis=1)", "sqrt(sum(x * x, axis=1))")],
-    "vector_norm": [Row("vector_norm(x, axis=1)", "sqrt(sum(x * x, axis=1))")],
+    "logsumexp": [Row("logsumexp(x, axis=1)")],
+    "norm": [Row("norm(x, axis=1)")],
+    "vector_norm": [Row("vector_norm(x, axis=1)")],
     **same("cumulative_sum cumulative_prod", "x, axis=1", "fi"),
     **same("cumsum cumprod", "x, axis=0", "fi"),
-    "cummax": [Row("cummax(x, axis=1)", "maximum.accumulate(x, axis=1)", "fi")],
-    "cummin": [Row("cummin(x, axis=1)", "minimum.accumulate(x, axis=1)", "fi")],
+    "cummax": [Row("cummax(x, axis=1)", kinds="fi")],
+    "cummin": [Row("cummin(x, axis=1)", kinds="fi")],
     # -- linear algebra ----------------------------------------------------------------------------
     "matmul": [Row("matmul(x, y.T)", kinds="fi", close=4)],
     "vecdot": [Row("vecdot(x, y)", kinds="fi", close=4)],
     "dot": [Row("dot(x, row)", kinds="fi", close=4)],
     "outer": [Row("outer(row, row)", kinds="fi")],
     "tensordot": [Row("tensordot(x, y, axes=2)", kinds="fi", close=4)],
-    "linear": [Row("linear(x, y, x[:, 0])", "x @ y.T + x[:, 0]", close=4)],
+    "linear": [Row("linear(x, y, x[:, 0])", close=4)],
     "trace": [Row("trace(x)", kinds="fi")],
     "einsum": [Row("einsum('ij,kj->ki', x, y)", kinds="fi", close=4)],
     # -- windows -----------------------------------------------------------------------------------
-    "conv1d": [
-        Row("conv1d(image[:, :, 0], taps[:, :, 0])", "convolved(image[:, :, 0], taps[:, :, 0])",
-            close=8),
-    ],
-    "conv2d": [Row("conv2d(image, taps)", "convolved(image, taps)", close=8)],
-    "conv3d": [
-        Row("conv3d(image[:, :, None], taps[:, :, None])",
-            "convolved(image[:, :, None], taps[:, :, None])", close=8),
-    ],
+    "conv1d": [Row("conv1d(image[:, :, 0], taps[:, :, 0])", close=8)],
+    "conv2d": [Row("conv2d(image, taps)", close=8)],
+    "conv3d": [Row("conv3d(image[:, :, None], taps[:, :, None])", close=8)],
     "conv_transpose1d": [
-        Row("conv_transpose1d(image[:, :, 0], taps[:, :, 0].swapaxes(0, 1))",
-            "transposed(image[:, :, 0], taps[:, :, 0].swapaxes(0, 1))", close=8),
+        Row("conv_transpose1d(image[:, :, 0], taps[:, :, 0].swapaxes(0, 1))", close=8)
     ],
-    "conv_transpose2d": [
-        Row("conv_transpose2d(image, taps.swapaxes(0, 1))",
-            "transposed(image, taps.swapaxes(0, 1))", close=8),
-    ],
+    "conv_transpose2d": [Row("conv_transpose2d(image, taps.swapaxes(0, 1))", close=8)],
     "conv_transpose3d": [
-        Row("conv_transpose3d(image[:, :, None], taps.swapaxes(0, 1)[:, :, None])",
-            "transposed(image[:, :, None], taps.swapaxes(0, 1)[:, :, None])", close=8),
+        Row("conv_transpose3d(image[:, :, None], taps.swapaxes(0, 1)[:, :, None])", close=8)
     ],
-    "max_pool1d": [Row("max_pool1d(image[0], 2)", "pooled(image[0], 1, 'max')", "fi")],
-    "max_pool2d": [Row("max_pool2d(image, 2)", "pooled(image, 2, 'max')", "fi")],
-    "max_pool3d": [
-        Row("max_pool3d(image[None], 2)", "pooled(image[None], 3, 'max')", "fi")
-    ],
-    "avg_pool1d": [Row("avg_pool1d(image[0], 2)", "pooled(image[0], 1, 'mean')", close=4)],
-    "avg_pool2d": [Row("avg_pool2d(image, 2)", "pooled(image, 2, 'mean')", close=4)],
-    "avg_pool3d": [Row("avg_pool3d(image[None], 2)", "pooled(image[None], 3, 'mean')", close=4)],
-    "adaptive_avg_pool1d": [
-        Row("adaptive_avg_pool1d(image[0], 3)", "pooled(image[0], 1, 'mean')", close=4)
-    ],
-    "adaptive_avg_pool2d": [
-        Row("adaptive_avg_pool2d(image, 3)", "pooled(image, 2, 'mean')", close=4)
-    ],
-    "adaptive_avg_pool3d": [
-        Row("adaptive_avg_pool3d(image[None], (1, 3, 3))", "pooled(image[None], 3, 'mean')",
-            close=4)
-    ],
-    "adaptive_max_pool1d": [Row("adaptive_max_pool1d(image[0], 3)", "pooled(image[0], 1, 'max')")],
-    "adaptive_max_pool2d": [Row("adaptive_max_pool2d(image, 3)", "pooled(image, 2, 'max')")],
-    "adaptive_max_pool3d": [
-        Row("adaptive_max_pool3d(image[None], (1, 3, 3))", "pooled(image[None], 3, 'max')")
-    ],
+    "max_pool1d": [Row("max_pool1d(image[0], 2)", kinds="fi")],
+    "max_pool2d": [Row("max_pool2d(image, 2)", kinds="fi")],
+    "max_pool3d": [Row("max_pool3d(image[None], 2)", kinds="fi")],
+    "avg_pool1d": [Row("avg_pool1d(image[0], 2)", close=4)],
+    "avg_pool2d": [Row("avg_pool2d(image, 2)", close=4)],
+    "avg_pool3d": [Row("avg_pool3d(image[None], 2)", close=4)],
+    "adaptive_avg_pool1d": [Row("adaptive_avg_pool1d(image[0], 3)", close=4)],
+    "adaptive_avg_pool2d": [Row("adaptive_avg_pool2d(image, 3)", close=4)],
+    "adaptive_avg_pool3d": [Row("adaptive_avg_pool3d(image[None], (1, 3, 3))", close=4)],
+    "adaptive_max_pool1d": [Row("adaptive_max_pool1d(image[0], 3)")],
+    "adaptive_max_pool2d": [Row("adaptive_max_pool2d(image, 3)")],
+    "adaptive_max_pool3d": [Row("adaptive_max_pool3d(image[None], (1, 3, 3))")],
     # -- normalization and attention ---------------------------------------------------------------
-    "softmax": [Row("softmax(x)", "exp(x) / sum(exp(x), -1, keepdims=True)")],
-    "log_softmax": [Row("log_softmax(x)", _LOG_SOFTMAX, close=4)],
-    "layer_norm": [Row("layer_norm(x, axis=-1)", _NORMAL, close=8)],
-    "rms_norm": [
-        Row("rms_norm(x, axis=-1)", "x / sqrt(mean(x * x, -1, keepdims=True) + 1e-5)", close=4)
-    ],
-    "batch_norm": [Row("batch_norm(image, training=True)", _CHANNELS, close=8)],
-    "batch_statistics": [
-        Row("batch_statistics(image, row[:2], row[:2], 1.0)[0]", "mean(image, (0, 2, 3))", close=4)
-    ],
-    "group_norm": [Row("group_norm(image, 2)", _INSTANCE, close=8)],
-    "instance_norm": [Row("instance_norm(image)", _INSTANCE, close=8)],
-    "scaled_dot_product_attention": [
-        Row("scaled_dot_product_attention(x, y, y)", _ATTENTION, close=16)
-    ],
+    "softmax": [Row("softmax(x)")],
+    "log_softmax": [Row("log_softmax(x)", close=4)],
+    "layer_norm": [Row("layer_norm(x, axis=-1)", close=8)],
+    "rms_norm": [Row("rms_norm(x, axis=-1)", close=4)],
+    "batch_norm": [Row("batch_norm(image, training=True)", close=8)],
+    "batch_statistics": [Row("batch_statistics(image, row[:2], row[:2], 1.0)[0]", close=4)],
+    "group_norm": [Row("group_norm(image, 2)", close=8)],
+    "instance_norm": [Row("instance_norm(image)", close=8)],
+    "scaled_dot_product_attention": [Row("scaled_dot_product_attention(x, y, y)", close=16)],
     # -- order -------------------------------------------------------------------------------------
     "sort": [Row("sort(x, axis=1)", kinds="fi")],
-    "argsort": [Row("argsort(x, axis=1)", "argsort(x, axis=1, kind='stable')", "fi")],
-    "topk": [Row("topk(x, 2)[0]", "sort(x, axis=-1)[:, ::-1][:, :2]", "fi")],
+    "argsort": [Row("argsort(x, axis=1)", kinds="fi")],
+    "topk": [Row("topk(x, 2)[0]", kinds="fi")],
     "searchsorted": [Row("searchsorted(sort(row), x[0])", kinds="fi")],
     "quantile": [Row("quantile(x, 0.3, axis=1)", close=4)],
     "median": [Row("median(x, axis=1)", close=4)],
     # -- scatter -----------------------------------------------------------------------------------
-    "scatter": [Row("scatter(x, 1, order, y)", "scattered(x, order, y, 'set')", "fi")],
-    "scatter_add": [Row("scatter_add(x, 1, order, y)", "scattered(x, order, y, 'add')", "fi")],
-    "scatter_min": [Row("scatter_min(x, 1, order, y)", "scattered(x, order, y, 'min')", "fi")],
-    "scatter_max": [Row("scatter_max(x, 1, order, y)", "scattered(x, order, y, 'max')", "fi")],
-    "index_add": [Row("index_add(x, 0, places, x[places])", "index_added(x, places)", "fi")],
-    "bincount": [Row("bincount(places, length=5)", "bincount(places, minlength=5)")],
+    "scatter": [Row("scatter(x, 1, order, y)", kinds="fi")],
+    "scatter_add": [Row("scatter_add(x, 1, order, y)", kinds="fi")],
+    "scatter_min": [Row("scatter_min(x, 1, order, y)", kinds="fi")],
+    "scatter_max": [Row("scatter_max(x, 1, order, y)", kinds="fi")],
+    "index_add": [Row("index_add(x, 0, places, x[places])", kinds="fi")],
+    "bincount": [Row("bincount(places, length=5)")],
     # -- losses ------------------------------------------------------------------------------------
-    "cross_entropy": [
-        Row("cross_entropy(x, places)", f"-mean(({_LOG_SOFTMAX})[arange(3), places])", close=4)
-    ],
-    "nll_loss": [Row("nll_loss(x, places)", "-mean(x[arange(3), places])")],
-    "mse_loss": [Row("mse_loss(x, y)", "mean((x - y) ** 2)", close=4)],
-    "l1_loss": [Row("l1_loss(x, y)", "mean(abs(x - y))", close=4)],
-    "huber_loss": [
-        Row("huber_loss(x, y)", "mean(where(abs(x - y) < 1, (x - y) ** 2 / 2, abs(x - y) - 0.5))",
-            close=4)
-    ],
-    "binary_cross_entropy": [
-        Row("binary_cross_entropy(unit ** 2, unit ** 2)",
-            "-mean(unit ** 2 * log(unit ** 2) + (1 - unit ** 2) * log(1 - unit ** 2))", close=16)
-    ],
+    "cross_entropy": [Row("cross_entropy(x, places)", close=4)],
+    "nll_loss": [Row("nll_loss(x, places)")],
+    "mse_loss": [Row("mse_loss(x, y)", close=4)],
+    "l1_loss": [Row("l1_loss(x, y)", close=4)],
+    "huber_loss": [Row("huber_loss(x, y)", close=4)],
+    "binary_cross_entropy": [Row("binary_cross_entropy(unit ** 2, unit ** 2)", close=16)],
     "binary_cross_entropy_with_logits": [
-        Row("binary_cross_entropy_with_logits(x, unit ** 2)",
-            "mean(log1p(exp(x)) - unit ** 2 * x)", close=16)
+        Row("binary_cross_entropy_with_logits(x, unit ** 2)", close=16)
     ],
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import porism
+from fuzz.program import oracle
 from porism.backends.table import BACKENDS
 from porism.base.settings import settings
 from porism.ir.semantics import Array
@@ -29,11 +30,6 @@ TYPES: Final = {
     "f": ("float32", "float64", "float16", "bfloat16") if FULL else ("float32", "float16"),
     "i": ("int8", "uint8", "int32", "int64", "uint64") if FULL else ("int32",),
     "b": ("bool",),
-}
-
-_HELPERS: Final = {
-    name: getattr(data, name)
-    for name in ("windows", "convolved", "transposed", "pooled", "scattered", "index_added", "erf_")
 }
 
 
@@ -59,7 +55,7 @@ def wanted(row: Row, arrays: dict[str, Array]) -> Array:
     text = row.expected or row.call
     exact = {name: wide(array) for name, array in arrays.items()}
     with np.errstate(all="ignore"):
-        return np.asarray(eval(text, {}, {**known, **_HELPERS, **exact}))
+        return np.asarray(eval(text, {}, {**known, **oracle.FUNCTIONS, **exact}))
 
 
 def compare(row: Row, name: str, got: Array, expected: Array) -> None:
