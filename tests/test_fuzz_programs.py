@@ -21,7 +21,7 @@ from fuzz.program.generate import program
 from fuzz.program.run import Finding, check
 from fuzz.program.shrink import script
 from fuzz.program.steps import Call, Input, lines
-from fuzz.program.table import EXCLUDED, EXCLUDED_MODULES, ROWS
+from fuzz.program.table import EXCLUDED, EXCLUDED_MODULES, METHODS_EXCLUDED, ROWS
 from fuzz.program.workers import made
 from porism.tensor import namespace
 
@@ -31,7 +31,8 @@ SEED = 1
 BLOCKS = 12
 SIZE = 25
 """Blocks of programs, about five seconds each."""
-SUBSCRIPTS = {"getitem", "setitem"}
+OTHERS = {"getitem", "setitem", "assign"}
+"""Rows that are no functions of the namespace."""
 
 
 def test_every_public_function_is_drawn() -> None:
@@ -43,10 +44,17 @@ def test_every_public_function_is_drawn() -> None:
         for name in names.split()
     }
     assert not public - ROWS.keys() - EXCLUDED.keys(), "functions without a row"
-    assert not (ROWS.keys() | EXCLUDED.keys()) - public - SUBSCRIPTS, "rows of nothing"
+    assert not (ROWS.keys() | EXCLUDED.keys()) - public - OTHERS, "rows of nothing"
     assert not ROWS.keys() & EXCLUDED.keys()
     assert not EXCLUDED_MODULES.keys() - namespace.MODULES.keys()
     assert oracle.FUNCTIONS.keys() == ROWS.keys(), "a row needs an oracle"
+
+
+def test_every_public_method_is_drawn() -> None:
+    """What tensors have and the namespace has not needs a row or a reason, too."""
+    methods = {name for name in dir(porism.Tensor) if not name.startswith("_")}
+    others = methods - namespace.NAMES
+    assert others == (OTHERS & methods) | METHODS_EXCLUDED.keys()
 
 
 def test_every_row_can_be_drawn() -> None:

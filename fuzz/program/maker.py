@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.program.steps import PROPERTIES, SYMBOLS, Call, Input, Ref, Size, Step
+from fuzz.program.steps import ASSIGNING, PROPERTIES, SYMBOLS, Call, Input, Ref, Size, Step
 from fuzz.program.values import DIGITS, RefusedError, Value, is_float, value_of
 
 FLOATS: Final = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -232,7 +232,7 @@ class Maker:
         if value.array.size > self.most or value.array.ndim > 6:
             raise RefusedError
         step = Call(name, args, kwargs, self._style(step), part)
-        if name == "setitem":
+        if name in ASSIGNING:
             self.dead.add(args[0].number)
         return self._append(step, value)
 
@@ -240,6 +240,8 @@ class Maker:
         """How a call is written."""
         from fuzz.program.table import METHODS
 
+        if step.name == "assign":
+            return "method"
         if self.chance(0.3) or not step.args or not isinstance(step.args[0], Ref):
             if step.name in SYMBOLS and not step.kwargs and any(map(_is_ref, step.args)):
                 return str(self.choice("operator", "function"))
@@ -273,11 +275,13 @@ class Maker:
         """Keyword arguments: of each, how often it is given, and what makes its value."""
         return {name: make() for name, (share, make) in given.items() if self.chance(share)}
 
-    def indices(self, most: int, *shape: int) -> Ref:
-        """A tensor of indices into an axis of this size, from either end."""
+    def indices(self, most: int, *shape: int, outside: bool = True) -> Ref:
+        """A tensor of indices into an axis of this size, from either end; some name no element."""
         if most < 1:
             raise RefusedError
         low = -most if self.chance(0.3) else 0
+        if outside and self.chance(0.15):
+            low, most = low - 2, most + 2
         return self.new(self.choice("int64", "int64", "int32"), shape, low, most)
 
 

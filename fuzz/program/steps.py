@@ -178,6 +178,9 @@ SYMBOLS: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
 }
 """Functions with a symbol."""
 
+ASSIGNING: Final = ("setitem", "assign")
+"""What changes the tensor that is its first operand, and gives it."""
+
 PROPERTIES: Final = {"transpose": "T", "matrix_transpose": "mT"}
 """Functions without further arguments that are properties of a tensor too."""
 
@@ -256,7 +259,7 @@ def names_of(steps: Steps) -> list[str]:
     """A name for the value of each step; an assignment has that of its target."""
     found: list[str] = []
     for step in steps:
-        if isinstance(step, Call) and step.name == "setitem":
+        if isinstance(step, Call) and step.name in ASSIGNING:
             found.append(found[step.args[0].number])
         else:
             found.append(f"t{len(found)}" if isinstance(step, Call) else f"x{len(found)}")

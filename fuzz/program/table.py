@@ -40,6 +40,14 @@ EXCLUDED: Final = {
 }  # fmt: skip
 """Names of the namespace that have no row, and why."""
 
+METHODS_EXCLUDED: Final = {
+    "T": "`transpose` is written so too", "mT": "`matrix_transpose` is written so too",
+    "numpy": "the runner of programs calls it", "item": "a number", "tolist": "numbers",
+    "node": "the graph", "device": "a name", "dtype": "a type", "nbytes": "a number",
+    "ndim": "a number", "shape": "numbers", "size": "a number",
+}  # fmt: skip
+"""Public attributes of tensors that are no functions of the namespace, and why they have no row."""
+
 EXCLUDED_MODULES: Final = {
     "opt": "actions; some programs are compiled with random ones",
     "random": "no oracle gives the same numbers",

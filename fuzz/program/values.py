@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.program.steps import Call, Input, Steps, on_arrays, refs
+from fuzz.program.steps import ASSIGNING, Call, Input, Steps, on_arrays, refs
 from porism.ir.semantics import Array
 from porism.tensor.promotion import NAMES, name_of, result_type
 
@@ -73,7 +73,7 @@ def type_of(step: Call, array: Array, operands: list[Value]) -> str:
     """
     if array.dtype.kind != "f":
         return str(array.dtype)
-    if step.name == "setitem":
+    if step.name in ASSIGNING:
         return operands[0].dtype
     asked = step.args[1] if step.name == "astype" else step.kwargs.get("dtype")
     if asked is not None:

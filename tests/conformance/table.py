@@ -215,6 +215,7 @@ MODULES_NOT_COMPUTED: Final = {
     "profile": "times",
     "values": "memory",
     "jit": "tests/tensor/test_jit.py",
+    "fast_math": "a switch; tests/tensor/test_fast_math.py",
     "random": "no function of NumPy gives the same numbers; tests/tensor/test_random.py",
     "assignment": "no public function",
 }

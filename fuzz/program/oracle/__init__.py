@@ -21,7 +21,7 @@ _SAME: Final = (
     " logical_xor logical_not exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh"
     " acosh atanh sin cos tan asin acos atan atan2 hypot copysign signbit expand_dims swapaxes"
     " moveaxis matrix_transpose flip broadcast_to broadcast_arrays tile stack roll meshgrid where"
-    " clip floor_divide pow take take_along_axis matmul dot outer einsum max min mean any all"
+    " clip floor_divide pow matmul dot outer einsum max min mean any all"
     " argmax argmin"
 )
 """Functions that NumPy has with the same name, arguments and meaning."""

@@ -134,15 +134,41 @@ def setitem(x: Array, key: Any, value: Any) -> Array:
     return changed
 
 
+def _inside(index: Array, size: int) -> tuple[Array, Array]:
+    """Indices from the front, and which of them name an element; the others are 0."""
+    front = np.where(index < 0, index.astype(np.int64) + size, index)
+    inside = (front >= 0) & (front < size)
+    return np.where(inside, front, 0), inside
+
+
+def assign(x: Array, value: Any) -> Array:
+    """The array after `x.assign(value)`."""
+    return np.broadcast_to(np.asarray(value).astype(x.dtype), x.shape)
+
+
+def take(x: Array, indices: Array, axis: int | None = None) -> Array:
+    """An index outside gives 0."""
+    if axis is None:
+        return take(x.reshape(-1), indices, 0)
+    place = axis % x.ndim
+    front, inside = _inside(indices, x.shape[place])
+    named = inside.reshape(*inside.shape, *[1] * (x.ndim - place - 1))
+    return np.where(named, np.take(x, front, place), np.zeros((), x.dtype))
+
+
 def index_select(x: Array, axis: int, index: Array) -> Array:
-    return np.take(x, index, axis)
+    return take(x, index, axis)
+
+
+def take_along_axis(x: Array, indices: Array, axis: int = -1) -> Array:
+    """An index outside gives 0."""
+    front, inside = _inside(indices, x.shape[axis])
+    return np.where(inside, np.take_along_axis(x, front, axis), np.zeros((), x.dtype))
 
 
 def gather(x: Array, axis: int, index: Array) -> Array:
-    inside = tuple(
-        slice(None) if k == axis % x.ndim else slice(n) for k, n in enumerate(index.shape)
-    )
-    return np.take_along_axis(x[inside], index, axis)
+    part = tuple(slice(None) if k == axis % x.ndim else slice(n) for k, n in enumerate(index.shape))
+    return take_along_axis(x[part], index, axis)
 
 
 def concat(arrays: Sequence[Array], axis: int | None = 0) -> Array:
@@ -179,8 +205,11 @@ _MERGE: Final[dict[str, Any]] = {
 def scatter(x: Array, axis: int, index: Array, src: Any, *, reduce: str | None = None) -> Array:
     found, place = x.copy(), axis % x.ndim
     values = np.broadcast_to(src, index.shape) if np.ndim(src) == 0 else src
+    front, inside = _inside(index, x.shape[place])
     for spot in np.ndindex(*index.shape):
-        at = tuple(int(index[spot]) if k == place else n for k, n in enumerate(spot))
+        if not inside[spot]:
+            continue
+        at = tuple(int(front[spot]) if k == place else n for k, n in enumerate(spot))
         new = values[spot]
         found[at] = new if reduce is None else _MERGE[reduce](found[at], new)
     return found
@@ -200,8 +229,9 @@ def scatter_max(x: Array, axis: int, index: Array, src: Any) -> Array:
 
 def index_add(x: Array, axis: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
     found = x.copy()
-    moved = np.moveaxis(found, axis, 0)
-    np.add.at(moved, index, np.moveaxis(source, axis, 0) * np.asarray(alpha, x.dtype))
+    front, inside = _inside(index, x.shape[axis])
+    values = np.moveaxis(source, axis, 0) * np.asarray(alpha, x.dtype)
+    np.add.at(np.moveaxis(found, axis, 0), front[inside], values[inside])
     return found
 
 

@@ -14,11 +14,11 @@ from fuzz.program.values import RefusedError, Value
 # -- indexing and joining --------------------------------------------------------------------------
 
 
-def key(m: Maker, shape: tuple[int, ...]) -> Any:
+def key(m: Maker, sizes: tuple[int, ...]) -> Any:
     """A subscript: ints, slices, an ellipsis, new axes, and at most one tensor of indices."""
     parts: list[Any] = []
     tensors = m.chance(0.3)
-    for n in shape[: m.random.randint(1, len(shape))]:
+    for n in sizes[: m.random.randint(1, len(sizes))]:
         chance = m.random.random()
         if n and chance < 0.2:
             parts.append(m.random.randrange(-n, n))
@@ -27,7 +27,8 @@ def key(m: Maker, shape: tuple[int, ...]) -> Any:
             if m.chance(0.3):
                 parts.append([m.random.randrange(-n, n) for _ in range(size)])
             else:
-                parts.append(m.indices(n, *((size,) if m.chance(0.8) else (2, 3))))
+                shape = (size,) if m.chance(0.8) else (2, 3)
+                parts.append(m.indices(n, *shape, outside=False))
             tensors = False
         elif chance < 0.6:
             parts.append(slice(None))
@@ -62,6 +63,14 @@ def assigned(m: Maker, name: str) -> Any:
         return
     sizes = [1 if m.chance(0.2) else n for n in part][m.choice(0, 0, 0, 1) if part else 0 :]
     m.call(name, x, place, m.new(m[x].dtype, sizes))
+
+
+@row("assign", "moved", weight=0.3)
+def replaced(m: Maker, name: str) -> Any:
+    """A whole tensor gets the value of another one, or a number."""
+    x = m.pick("fi")
+    sizes = [1 if m.chance(0.2) else n for n in m[x].array.shape]
+    m.call(name, x, m.choice(0, 3) if m.chance(0.3) else m.new(m[x].dtype, sizes))
 
 
 @row("take", "moved", weight=0.8)
