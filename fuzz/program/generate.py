@@ -15,8 +15,12 @@ from fuzz.program.steps import Input, Ref, Step, refs, with_leaves
 from fuzz.program.table import ROWS
 from fuzz.program.values import RefusedError, Value, is_float, value_of
 
-NAMES: Final = tuple(ROWS)
-WEIGHTS: Final = tuple(row.weight for row in ROWS.values())
+ALL: Final = {name: row.weight for name, row in ROWS.items()}
+EXACT: Final = {name: row.weight for name, row in ROWS.items() if row.result != "near"}
+"""How often each function is called: in any program, and in one whose results are exact."""
+
+SHARE: Final = 0.6
+"""The part of programs without functions that are only near."""
 
 LEAST, MANY = 3, 25
 """Operations of a program."""
@@ -37,12 +41,14 @@ def program(random: Random) -> Program:
     while not maker.steps:
         with contextlib.suppress(RefusedError):
             maker.new(maker.main, maker.shape())
+    chosen = EXACT if random.random() < SHARE else ALL
+    names, weights = list(chosen), list(chosen.values())
     wanted = min(LEAST + int(random.expovariate(0.28)), MANY)
     for _ in range(10 * MANY):
         last = len(maker.steps) - 1
         if operations(maker.steps, last) >= wanted or last > 2 * wanted + 20:
             break
-        add(maker, random.choices(NAMES, WEIGHTS)[0])
+        add(maker, random.choices(names, weights)[0])
     calls = [k for k, step in enumerate(maker.steps) if not isinstance(step, Input)]
     results = sorted(calls, key=lambda k: operations(maker.steps, k))[-1:]
     if random.random() < 0.15:  # all values that nothing uses
