@@ -88,6 +88,8 @@ class Maker:
         if rank is None:
             rank = self.random.choices(range(5), (4, 20, 42, 24, 10))[0]
         sizes = [self.size() for _ in range(rank)]
+        if self.most == MOST_LARGE and sizes:
+            sizes[self.random.randrange(rank)] = self.random.choice((257, 1000, 4096, 20_001))
         while math.prod(sizes) > self.most:
             sizes[sizes.index(max(sizes))] = self.random.randint(1, 8)
         return tuple(sizes)
@@ -100,11 +102,11 @@ class Maker:
     def new(self, dtype: str, shape: Sequence[int], low: int | None = None,
             high: int | None = None, over: int = 1) -> Ref:  # fmt: skip
         """A new input; small numbers of both signs by default."""
+        special = self.special and low is None and is_float(dtype) and DIGITS[dtype] > 8
         if low is None or high is None:
             low, high = self._range(dtype)
             if dtype in FLOATS[:4] and self.chance(0.25):
                 over = 8
-        special = self.special and is_float(dtype) and DIGITS[dtype] > 8
         whole, part = self._allocated(shape)
         step = Input(dtype, whole, self.random.randrange(10**6), low, high, over, special)
         array = step.array()

@@ -67,10 +67,11 @@ def chosen(random: Random, program: Program) -> How:
     resized = None
     if jit and sizes and random.random() < 0.5:
         resized = (random.choice(sorted(sizes)), random.randint(1, 9))
+    large = any(value.array.size > 5000 for value in program.known)
     calls = [k for k, step in enumerate(program.steps) if not isinstance(step, Input)]
     return How(
         backend=backend,
-        threads=random.choice((1, 1, 2)),
+        threads=2 if random.random() < (0.7 if large else 0.3) else 1,
         jit=jit,
         verify=random.random() < 0.01 and backend == "llvm",
         check=random.random() < 0.05,

@@ -176,27 +176,27 @@ def search(seed: int, first: int, count: int | None, end: float, jobs: int = 0) 
     """Run programs until the time is over or all are run; what was found."""
     found = Findings()
     blocks = _blocks(first, count)
-    crews: list[Worker] = []
+    pool: list[Worker] = []
     told = time.monotonic()
     try:
         for _ in range(jobs or os.cpu_count() or 1):
             worker = _started(_work, seed, end)
-            crews.append(worker)
+            pool.append(worker)
             _give(worker, blocks)
-        while time.monotonic() < end and any(w.left or w.number is not None for w in crews):
-            ready = connection.wait([w.pipe for w in crews], 0.5)
-            for worker in list(crews):
+        while time.monotonic() < end and any(w.left or w.number is not None for w in pool):
+            ready = connection.wait([w.pipe for w in pool], 0.5)
+            for worker in list(pool):
                 if worker.pipe in ready:
-                    _hear(worker, crews, found, blocks, seed, end)
+                    _hear(worker, pool, found, blocks, seed, end)
                 elif worker.number is not None and time.monotonic() - worker.since > HANG:
-                    _lost(worker, crews, "hang", blocks, seed, end)
+                    _lost(worker, pool, "hang", blocks, seed, end)
             if time.monotonic() - told > 30:
                 told = time.monotonic()
                 print(f"programs: {found.count}, findings: {len(found.all)}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
     finally:
-        for worker in crews:
+        for worker in pool:
             worker.stop()
     return found
 
@@ -216,13 +216,13 @@ def _give(worker: Worker, blocks: Iterator[list[int]]) -> None:
         worker.pipe.send(worker.left)
 
 
-def _hear(worker: Worker, crews: list[Worker], found: Findings, blocks: Iterator[list[int]],
+def _hear(worker: Worker, pool: list[Worker], found: Findings, blocks: Iterator[list[int]],
           seed: int, end: float) -> None:  # fmt: skip
     """Take the next message of a worker."""
     try:
         what, content = worker.pipe.recv()
     except (EOFError, ConnectionResetError):
-        _lost(worker, crews, "crash", blocks, seed, end)
+        _lost(worker, pool, "crash", blocks, seed, end)
         return
     if what == "begin":
         worker.number, worker.since = content, time.monotonic()
@@ -235,26 +235,26 @@ def _hear(worker: Worker, crews: list[Worker], found: Findings, blocks: Iterator
         worker.number, worker.life = None, worker.life + content
         if worker.life >= LIFE:
             worker.stop()
-            crews.remove(worker)
+            pool.remove(worker)
             worker = _started(_work, seed, end)
-            crews.append(worker)
+            pool.append(worker)
         _give(worker, blocks)
 
 
-def _lost(worker: Worker, crews: list[Worker], kind: str, blocks: Iterator[list[int]],
+def _lost(worker: Worker, pool: list[Worker], kind: str, blocks: Iterator[list[int]],
           seed: int, end: float) -> None:  # fmt: skip
     """A worker has ended, or does not answer: its program is a finding, the rest is run again."""
     number, left = worker.number, worker.left
     worker.stop()
-    crews.remove(worker)
+    pool.remove(worker)
     if number is None:  # one that shrank a crash is done
         return
     shrinker = _started(_shrink_crash, seed, number, kind, end)
-    crews.append(shrinker)
-    heir = _started(_work, seed, end)
-    crews.append(heir)
-    heir.left = left
+    pool.append(shrinker)
+    successor = _started(_work, seed, end)
+    pool.append(successor)
+    successor.left = left
     if left:
-        heir.pipe.send(left)
+        successor.pipe.send(left)
     else:
-        _give(heir, blocks)
+        _give(successor, blocks)

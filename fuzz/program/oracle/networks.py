@@ -45,6 +45,8 @@ def _normal_axes(x: Array, axis: Axes, weight: Array | None) -> tuple[int, ...]:
     if axis is not None:
         return tuple(sorted(axes_of(axis, x.ndim)))
     count = 1 if weight is None else weight.ndim
+    if weight is not None and weight.shape != x.shape[x.ndim - count :]:
+        raise ValueError("the weight has other sizes than the last axes")
     return tuple(range(x.ndim - count, x.ndim))
 
 
