@@ -18,7 +18,7 @@ import pytest
 import porism
 from fuzz.program import oracle, workers
 from fuzz.program.generate import program
-from fuzz.program.run import Finding, check
+from fuzz.program.run import Finding, check, symbol_of
 from fuzz.program.shrink import script
 from fuzz.program.steps import Call, Input, lines
 from fuzz.program.table import EXCLUDED, EXCLUDED_MODULES, METHODS_EXCLUDED, ROWS
@@ -78,19 +78,17 @@ def test_no_program_is_wrong(block: int) -> None:
 
 def test_a_fault_of_the_compiler_is_found_and_shrunk() -> None:
     """The report ends with what was found and the count, and its script shows the fault."""
-    options = ["--seed", str(SEED), "--first", "60", "--count", "60", "--jobs", "1"]
+    options = ["--seed", str(SEED), "--count", "200", "--jobs", "1"]
     command = [sys.executable, "-m", "tests.faulty_fuzz", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    *_, group, count = done.stdout.strip().split("\n")
-    assert re.match(r"\d+ × wrong in ", group)
-    assert re.match(
-        r"programs: 60 programs from seed 1 in \d+ s, \d+ findings in \d+ groups", count
-    )
-    first = done.stdout.split("-- ")[1].split("\n\n1 × ")[0]
+    count = done.stdout.strip().split("\n")[-1]
+    assert re.match(r"programs: 200 programs from seed 1 in \d+ s, \d+ findings in ", count)
+    assert re.search(r"^\d+ × wrong in .*max", done.stdout, re.MULTILINE), done.stdout
+    reports = re.split(r"^-- |^\d+ × ", done.stdout, flags=re.MULTILINE)
+    first = next(report for report in reports if report.startswith("wrong in"))
     assert len(re.findall(r"^t\d+ = ", first, re.MULTILINE)) <= 2, first
-    values: dict[str, object] = {}
-    exec(first[first.index("import numpy") :], values)  # the script runs as it stands
+    exec(first[first.index("import numpy") :], {})  # the script runs as it stands
 
 
 def test_a_script_gives_what_the_oracle_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +96,8 @@ def test_a_script_gives_what_the_oracle_says(capsys: pytest.CaptureFixture[str])
     compared = 0
     for number in range(40):
         found = program(Random(f"{SEED}/{number}"))
+        if symbol_of(found.steps) is not None:  # some of these functions are refused
+            continue
         text = "\n".join(["import numpy as np", "import porism", *lines(found.steps)])
         values: dict[str, object] = {}
         exec(text, values)

@@ -88,16 +88,16 @@ def needed(steps: Sequence[Step], results: Sequence[int]) -> list[int]:
 def pruned(given: Program) -> Program:
     """Without the steps that no result needs."""
     kept = needed(given.steps, given.results)
-    places = {old: new for new, old in enumerate(kept)}
+    numbers = {old: new for new, old in enumerate(kept)}
 
     def leaf(value: Any) -> Any:
-        return Ref(places[value.number]) if type(value) is Ref else value
+        return Ref(numbers[value.number]) if type(value) is Ref else value
 
     steps = [given.steps[k] for k in kept]
     return Program(
         tuple(step if isinstance(step, Input) else with_leaves(step, leaf) for step in steps),
         tuple(given.known[k] for k in kept),
-        tuple(places[k] for k in given.results),
+        tuple(numbers[k] for k in given.results),
     )
 
 

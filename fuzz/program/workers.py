@@ -7,6 +7,7 @@ begins, what it found, and when the block is done. Programs follow from the seed
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import sys
@@ -88,7 +89,7 @@ def case_of(number: int, found: Program, how: How, finding: Finding, group: str 
 
 def _work(pipe: Connection, seed: int, end: float) -> None:
     """Run blocks of programs until there are no more."""
-    os.environ["PORISM_PROGRESS"] = "0"
+    gc.freeze()  # what is imported stays: the collector need not look at it
     kinds: Counter[str] = Counter()
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:
@@ -156,6 +157,12 @@ class Worker:
     number: int | None = None
     since: float = 0.0
     left: list[int] = field(default_factory=list)
+    shrinking: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to wait for."""
+        return bool(self.left) or self.number is not None or self.shrinking
 
     def stop(self) -> None:
         """End the process."""
@@ -183,7 +190,7 @@ def search(seed: int, first: int, count: int | None, end: float, jobs: int = 0) 
             worker = _started(_work, seed, end)
             pool.append(worker)
             _give(worker, blocks)
-        while time.monotonic() < end and any(w.left or w.number is not None for w in pool):
+        while time.monotonic() < end and any(worker.busy for worker in pool):
             ready = connection.wait([w.pipe for w in pool], 0.5)
             for worker in list(pool):
                 if worker.pipe in ready:
@@ -250,6 +257,7 @@ def _lost(worker: Worker, pool: list[Worker], kind: str, blocks: Iterator[list[i
     if number is None:  # one that shrank a crash is done
         return
     shrinker = _started(_shrink_crash, seed, number, kind, end)
+    shrinker.shrinking = True
     pool.append(shrinker)
     successor = _started(_work, seed, end)
     pool.append(successor)

@@ -53,9 +53,9 @@ def windows(x: Array, taps: Sequence[int], stride: Sequence[int], dilation: Sequ
     first = x.ndim - count
     reach = [(k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True)]
     seen = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(first, x.ndim)))
-    places = [slice(None)] * first + [slice(None, None, s) for s in stride]
+    outer = [slice(None)] * first + [slice(None, None, s) for s in stride]
     inside = [slice(None, None, d) for d in dilation]
-    return seen[(*places, *inside)]
+    return seen[(*outer, *inside)]
 
 
 def placed(weight: Array, axes: Sequence[int], rank: int) -> Array:

@@ -92,10 +92,10 @@ def batch_statistics(
     x: Array, running_mean: Array, running_var: Array, momentum: float = 0.1
 ) -> tuple[Array, Array]:
     axes = tuple(k for k in range(x.ndim) if k != 1)
-    mean, spread = np.mean(floats(x), axes), var(x, axes, correction=1)
+    mean, variance = np.mean(floats(x), axes), var(x, axes, correction=1)
     return (
         running_mean * (1 - momentum) + mean * momentum,
-        running_var * (1 - momentum) + spread * momentum,
+        running_var * (1 - momentum) + variance * momentum,
     )
 
 

@@ -152,8 +152,8 @@ def argsort(x: Array, axis: int = -1, *, descending: bool = False, stable: bool 
 
 
 def topk(x: Array, k: int, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
-    places = np.take(argsort(x, axis, descending=largest), np.arange(k), axis)
-    return np.take_along_axis(x, places, axis), places
+    indices = np.take(argsort(x, axis, descending=largest), np.arange(k), axis)
+    return np.take_along_axis(x, indices, axis), indices
 
 
 def searchsorted(x1: Array, x2: Array, *, side: Any = "left", sorter: Any = None) -> Array:

@@ -75,11 +75,11 @@ def _transposed(spatial: int) -> Callable[..., Array]:
         for tap in itertools.product(*map(range, taps)):
             spot: Any = (..., *tap)
             weights = weight[spot].reshape(groups, inner // groups, out)
-            places = [
+            indices = [
                 slice(t * d, t * d + (n - 1) * s + 1, s)
                 for t, d, n, s in zip(tap, apart, batch.shape[2:], steps, strict=True)
             ]
-            target: Any = (slice(None), slice(None), slice(None), *places)
+            target: Any = (slice(None), slice(None), slice(None), *indices)
             found[target] += np.einsum("ngi...,gio->ngo...", parts, weights)
         found = found.reshape(len(batch), groups * out, *sizes)
         inside = [slice(p, n - p) for p, n in zip(around, sizes, strict=True)]
@@ -115,7 +115,7 @@ def _pooled(
 def _lines(
     size: int, taps: int, stride: int, padding: int, dilation: int, ceil_mode: bool, include: bool
 ) -> list[tuple[Array, int]]:
-    """For each window along an axis, its elements inside, and how many of its places count."""
+    """For each window along an axis, its elements inside, and how many indices count."""
     rest = size + 2 * padding - dilation * (taps - 1) - 1
     number = (-(-rest // stride) if ceil_mode else rest // stride) + 1
     if ceil_mode and (number - 1) * stride >= size + padding:
@@ -124,9 +124,9 @@ def _lines(
         raise ValueError("no window fits, or one could lie in the padding alone")
     found = []
     for k in range(number):
-        places = k * stride - padding + np.arange(taps) * dilation
-        inside = places[(places >= 0) & (places < size)]
-        found.append((inside, int((places < size + padding).sum()) if include else len(inside)))
+        indices = k * stride - padding + np.arange(taps) * dilation
+        inside = indices[(indices >= 0) & (indices < size)]
+        found.append((inside, int((indices < size + padding).sum()) if include else len(inside)))
     return found
 
 
