@@ -169,9 +169,12 @@ def test_labels_are_integers() -> None:
 
 
 def test_classes_that_are_not_neighbours_in_memory() -> None:
-    """The address of a label's class has a quotient, and labels are any 64-bit numbers."""
+    """Labels are any 64-bit numbers; addresses and masks of their classes have quotients."""
     x = draw("float32", (9, 5))
     labels = np.array([4, -100, 14])
     scores = x.T.reshape(3, 15)
     found = porism.asarray(x).T.reshape(3, 15).nll_loss(labels, reduction="none")
     agree(found, np.array([-scores[0, 4], 0.0, -scores[2, 14]]), "float32")
+    x, labels = draw("float32", (5, 36)), np.arange(20) % 9
+    found = porism.asarray(x).triu().reshape(20, 9).nll_loss(labels, reduction="none")
+    agree(found, -picked(np.triu(x).reshape(20, 9), labels), "float32")

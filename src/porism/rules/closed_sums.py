@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from porism.base.dtypes import DType, Kind, boolean, index
+from porism.base.dtypes import DType, Kind, boolean, i32, i64, index
 from porism.ir import ops
 from porism.ir.node import UOp, construct
 from porism.ir.scope import CLOSERS
@@ -264,8 +264,9 @@ class _Sum:
         """The conditions under which the point is an iteration of the loop."""
         point = where.point
         assert point is not None
-        needed = [point >= low for low in (ZERO, *where.lows)]
-        needed += [point < high for high in (self.size, *where.highs)]
+        inside = self._bounded(point)
+        needed = [point >= ZERO, *(inside >= low for low in where.lows)]
+        needed += [point < self.size, *(inside < high for high in where.highs)]
         return [c for c in dict.fromkeys(map(_simpler, needed)) if c is not _TRUE]
 
     def _placed(
@@ -275,7 +276,7 @@ class _Sum:
         r = self.r
         if r not in value.ranges:
             return value
-        new: dict[UOp, UOp] = {r: point, **known}
+        new: dict[UOp, UOp] = {r: self._bounded(point), **known}
         for node in toposort(value, within=lambda n: r in n.ranges and n not in new):
             op = node.op
             if op is ops.RANGE or op is ops.BUFFERIZE or node.dtype.kind is Kind.POINTER:
@@ -289,6 +290,18 @@ class _Sum:
                 src = _gated(src, gate)
             new[node] = construct(op, node.dtype_given, src, node.arg)
         return new[value]
+
+    def _bounded(self, point: UOp) -> UOp:
+        """The point where the gate is open; elsewhere some iteration of the loop.
+
+        A point that was loaded may be any number, and index arithmetic of it may not fit the words
+        of a machine, whether its result is wanted or not. It is clamped as a number of a width: the
+        gate tells nothing of that, so nothing takes the clamp away again.
+        """
+        if i32.min <= point.vmin and point.vmax <= i32.max:
+            return point
+        last = (self.size - 1).maximum(0).cast(i64)
+        return point.cast(i64).maximum(0).minimum(last).cast(index)
 
     # -- counting ----------------------------------------------------------------------------------
 
