@@ -485,3 +485,16 @@ def test_conversions() -> None:
     edge = porism.asarray([np.nan, 300.7, -300.7, np.inf])
     agree(edge.astype("int8"), np.array([0, 127, -128, 127], np.int8))
     agree(edge.astype("bool"), np.array([True] * 4))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
+@pytest.mark.parametrize("function", ["isfinite", "isinf", "isnan"])
+def test_every_value_of_a_narrow_float(name: str, function: str) -> None:
+    """One of these types has no infinity: a comparison with one would be with NaN."""
+    dtype = getattr(porism, name).numpy
+    words = np.uint8 if dtype.itemsize == 1 else np.uint16
+    values = np.arange(2 ** (8 * dtype.itemsize), dtype=np.int64).astype(words).view(dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, function)(values.astype(np.float64))
+    found = getattr(porism, function)(porism.asarray(values)).numpy()
+    np.testing.assert_array_equal(found, expected)

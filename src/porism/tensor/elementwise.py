@@ -15,7 +15,7 @@ from porism.ir.ops import Op
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, is_operand, node_of, together, weak_or_tensor
 from porism.tensor.conversion import broadcast as broadcast_nodes
-from porism.tensor.floats import is_infinite, magnitude, widely, with_sign
+from porism.tensor.floats import is_finite, is_infinite, magnitude, widely, with_sign
 from porism.tensor.promotion import (
     INTEGERS,
     NUMBERS,
@@ -107,9 +107,9 @@ def _floor_quotient(a: UOp, b: UOp) -> UOp:
     left = ops.MULACC(-down, b, a)
     too_much = left.ne(0.0) & ((left < 0.0) ^ (b < 0.0)) & down.eq(ratio)
     # An infinity goes into a finite number 0 times or, if their signs differ, -1 times.
-    never = is_infinite(b) & (magnitude(a) < np.inf)
+    never = is_infinite(b) & is_finite(a)
     below = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
-    whole = (too_much & (magnitude(down) < np.inf)).where(down - 1.0, down)
+    whole = (too_much & is_finite(down)).where(down - 1.0, down)
     # How often a finite number goes into an infinity is not known.
     whole = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), whole)
     return never.where(below.where(a.lift(-1.0), ratio), whole)
@@ -340,7 +340,7 @@ def isinf(x: Any) -> Tensor:
 def isfinite(x: Any) -> Tensor:
     """Whether a value is neither NaN nor an infinity."""
     node = as_tensor(x).node
-    return Tensor(magnitude(node) < np.inf if node.dtype.is_float else node.eq(node))
+    return Tensor(is_finite(node) if node.dtype.is_float else node.eq(node))
 
 
 # -- bits and logic --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ and rounded once, at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -69,6 +70,12 @@ def with_sign(x: UOp, sign: UOp) -> UOp:
 def is_infinite(x: UOp) -> UOp:
     """Whether a float is an infinity."""
     return magnitude(x).eq(float("inf"))
+
+
+def is_finite(x: UOp) -> UOp:
+    """Whether a float is neither NaN nor an infinity; not every type has infinities."""
+    infinity = x.lift(float("inf"))
+    return x.eq(x) if math.isnan(infinity.arg) else magnitude(x) < infinity
 
 
 def choose(*cases: Any) -> UOp:

@@ -19,6 +19,7 @@ from porism.ir.ops import Op
 from porism.ir.shape import shape
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.conversion import as_tensor
+from porism.tensor.floats import is_finite
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
@@ -269,8 +270,7 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
 
 def finite_or_zero(x: UOp) -> UOp:
     """Infinities and NaN as 0, where they would make a difference NaN that should be infinite."""
-    inside = (x < math.inf) & (x > -math.inf)
-    return ops.WHERE(inside, x, UOp.const(x.dtype, 0))
+    return ops.WHERE(is_finite(x), x, UOp.const(x.dtype, 0))
 
 
 @method
