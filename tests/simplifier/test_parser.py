@@ -73,6 +73,11 @@ a if not a < b else -b
 a < 3 if b < 3 else c < 3
 1_000 + 0x1F + 0b101 + 0o17 + 00
 a*b//c if c > 0 else 7
+int(a < b) + int(a)
+int(a) * -int(b < c) % 5
+(a < b) * c
+a * (a < b) * (b < c)
+2 * int(not a < b)
 """.strip().splitlines()
 
 
@@ -137,6 +142,9 @@ MALFORMED = {
     "min a": ("expected '(' after min", 5),
     "min(a)": ("min takes two values or more", 6),
     "min(a,)": ("expected a value, found ')'", 7),
+    "int a": ("expected '(' after int", 5),
+    "int(a, b)": ("int takes one value", 9),
+    "int()": ("expected a value, found ')'", 5),
     "max()": ("expected a value, found ')'", 5),
     "a, b": ("a comma outside of min( ) and max( )", 2),
     "(a, b)": ("a comma outside of min( ) and max( )", 3),

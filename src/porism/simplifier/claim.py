@@ -26,7 +26,7 @@ from porism.ir.walk import toposort
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule, rule
 from porism.rules.specimens import TYPES, filled
-from porism.simplifier.parser import CALLS, Parser, Waiting
+from porism.simplifier.parser import Parser, Waiting
 from porism.simplifier.tokens import KEYWORDS, LIMITS, Limits, Token, fail, tokens
 
 NAME: Final = "typed"
@@ -273,7 +273,7 @@ class _RuleParser(Parser):
         super().__init__(text, {}, replace(LIMITS, depth=SMALL.depth, nodes=SMALL.nodes))
         self.leaves = leaves
         self.facts = facts
-        self.calls = frozenset(CALLS) | frozenset(FACTS)
+        self.calls = self.calls | frozenset(FACTS)
 
     def variable(self, token: Token) -> UOp:
         return self.leaves.named(token.text)
@@ -288,7 +288,7 @@ class _RuleParser(Parser):
         super().call(token, following)
 
     def called(self, top: Waiting, values: list[UOp], at: int) -> UOp:
-        if top.symbol in CALLS:
+        if top.symbol not in FACTS:
             return super().called(top, values, at)
         fact = terms.FACTS[FACTS[top.symbol]]
         if len(values) != fact.arity:

@@ -7,11 +7,12 @@
     shifts      a << b, a >> b
     arithmetic  a + b - c, a * b // c % d
     signs       -a, +a, ~a
-    the rest    names, 12, 1_000, 0x1f, True, False, (a), min(a, b, …), max(a, b, …)
+    the rest    names, 12, 1_000, 0x1f, True, False, (a), min(a, b, …), max(a, b, …), int(a)
 
-Values are whole numbers or conditions, and the two are not mixed: `&`, `|` and `^` work on two of a
-kind, `==` and `!=` too. On conditions `&` is `and`, `|` is `or`, `^` and `!=` are one operation,
-and `a == b` is `not a != b`. No part of this calls itself, so nesting costs no stack.
+Values are whole numbers or conditions: `&`, `|` and `^` work on two of a kind, `==` and `!=` too.
+On conditions `&` is `and`, `|` is `or`, `^` and `!=` are one operation, and `a == b` is
+`not a != b`. A condition is a number only where that is said, `int(c)`, and as a factor: `c * x`;
+then it is `1 if c else 0`. No part of this calls itself, so nesting costs no stack.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ COMPARISONS: Final[dict[str, Op]] = {
 LOGIC: Final[dict[str, Op]] = {"and": ops.AND, "or": ops.OR}
 BITS: Final[dict[str, Op]] = {"&": ops.AND, "|": ops.OR, "^": ops.XOR}
 CALLS: Final[dict[str, Op]] = {"min": ops.MIN, "max": ops.MAX}
+NUMBER: Final = "int"
+"""The call that makes a number of a condition."""
 
 LARGEST_SHIFT: Final = 4096
 """A number shifted to the left by more would only fill the memory."""
@@ -89,7 +92,7 @@ class Waiting:
     """The operators of a chain of comparisons."""
 
 
-NESTING: Final = ("(", "min", "max", "neg", "~", "pos", "not", "if", "else")
+NESTING: Final = ("(", "min", "max", NUMBER, "neg", "~", "pos", "not", "if", "else")
 _OPEN: Final = 0  # the binding of what only its own closing ends
 
 
@@ -121,7 +124,7 @@ def names_in(text: str, limits: Limits = LIMITS) -> list[str]:
 class Parser:
     """One reading of one text: what is complete lies in `values`, the rest waits."""
 
-    calls: frozenset[str] = frozenset(CALLS)
+    calls: frozenset[str] = frozenset({*CALLS, NUMBER})
     """The names that take arguments in parentheses."""
 
     def __init__(self, text: str, variables: Mapping[str, UOp], limits: Limits) -> None:
@@ -218,7 +221,9 @@ class Parser:
 
     def call(self, token: Token, following: Token) -> None:
         if following.text != "(":
-            self.fail(following.at, f"expected '(' after {token.text}", fix="write min(a, b)")
+            self.fail(
+                following.at, f"expected '(' after {token.text}", fix=f"write {token.text}(…)"
+            )
         self.wait(Waiting(token.text, _OPEN, token.at))
 
     # -- where an operator is expected -------------------------------------------------------------
@@ -285,6 +290,10 @@ class Parser:
 
     def called(self, top: Waiting, values: list[UOp], at: int) -> UOp:
         """What a call gives; `at` is the place of its closing parenthesis."""
+        if top.symbol == NUMBER:
+            if len(values) > 1:
+                self.fail(at, "int takes one value")
+            return _as_number(values[0])
         if len(values) < 2:
             self.fail(at, f"{top.symbol} takes two values or more")
         for value in values:
@@ -362,6 +371,8 @@ class Parser:
         if symbol in BITS:
             self.alike(first, last, at, symbol)
             return _make(BITS[symbol], (first, last))
+        if symbol == "*":
+            first, last = _as_number(first), _as_number(last)
         for value in (first, last):
             self.numeric(value, at, repr(symbol))
         self.defined(symbol, last, at)
@@ -396,7 +407,7 @@ class Parser:
                 at,
                 "a choice between a number and a condition",
                 why=f"the first is {_kind(yes)}, the other is {_kind(no)}",
-                fix="write (1 if condition else 0) for a condition as a number",
+                fix="write int(condition) for a condition as a number",
             )
         return _make(ops.WHERE, (condition, yes, no))
 
@@ -407,7 +418,7 @@ class Parser:
             self.fail(
                 at,
                 f"{what} takes numbers, and this is a condition",
-                fix=fix or "write (1 if condition else 0) for a condition as a number",
+                fix=fix or "write int(condition) for a condition as a number",
             )
 
     def condition(self, value: UOp, at: int, what: str) -> UOp:
@@ -425,7 +436,7 @@ class Parser:
                 at,
                 f"{symbol!r} takes two numbers or two conditions",
                 why=f"the first is {_kind(a)}, the other is {_kind(b)}",
-                fix="write (1 if condition else 0) for a condition as a number",
+                fix="write int(condition) for a condition as a number",
             )
 
     def defined(self, symbol: str, last: UOp, at: int) -> None:
@@ -445,6 +456,14 @@ class Parser:
 
 def _make(op: Op, src: tuple[UOp, ...]) -> UOp:
     return raw(op, None, src, None)
+
+
+def _as_number(value: UOp) -> UOp:
+    """A condition as 1 or 0; a number as it is."""
+    if value.dtype is not _BOOL:
+        return value
+    one, zero = (raw(ops.CONST, dtypes.index, (), number) for number in (1, 0))
+    return _make(ops.WHERE, (value, one, zero))
 
 
 def _kind(value: UOp) -> str:

@@ -15,9 +15,10 @@ from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.node import UOp, comes_before, raw
 from porism.ir.walk import find, rebuild, toposort
-from porism.rewrite.graph import normalize
+from porism.rewrite.graph import normalize, rewrite
 from porism.rewrite.trace import Step as Rewrite
 from porism.rewrite.trace import Trace
+from porism.rules.algebra import SIMPLE
 from porism.simplifier import pieces
 from porism.simplifier.arrange import arrange, may_have_no_value
 from porism.simplifier.bounds import Bounds, Box, box
@@ -36,6 +37,9 @@ MOST_STEPS: Final = 1000
 GROWTH: Final = 4
 SHORT: Final = 100
 """A text that is not short may become so many times as long for the sake of fewer operations."""
+
+LOGIC: Final = frozenset({ops.MAX, ops.MIN, ops.OR, ops.XOR, ops.NOT, ops.SHL, ops.SHR, ops.CAST})
+"""Operations for which the algebra has more rules than are applied as nodes are made."""
 
 MOST_TIMES: Final = 6
 """What was simplified is simplified again until nothing changes: so often, if it is not large."""
@@ -158,6 +162,8 @@ def _text(node: UOp, known: Box, *, ordered: bool) -> str:
 def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
     names, facts = known.numbered(), known.facts(root)
     whole = rebuild(root, _with_divisions)
+    if any(node.op in LOGIC for node in toposort(whole)):
+        whole = rewrite(whole, SIMPLE, trace=trace)
     return share(arrange(pieces.simplify(whole, facts=facts, trace=trace), names))
 
 

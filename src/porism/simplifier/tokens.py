@@ -26,7 +26,9 @@ class Limits:
 
 LIMITS: Final = Limits()
 
-KEYWORDS: Final = frozenset({"and", "or", "not", "if", "else", "True", "False", "min", "max"})
+KEYWORDS: Final = frozenset(
+    {"and", "or", "not", "if", "else", "True", "False", "min", "max", "int"}
+)
 """Words that cannot be names of variables."""
 
 

@@ -55,8 +55,8 @@ class Arena:
             found = self._products[ordered] = Product(ordered)
         return found
 
-    def of(self, atom: Atom) -> Form:
-        return self.form(0, {atom: 1})
+    def of(self, monomial: Monomial) -> Form:
+        return self.form(0, {monomial: 1})
 
     def add(self, a: Form, b: Form, times: int = 1) -> Form:
         """a + times·b"""

@@ -5,12 +5,15 @@
 | decided   | bounds say yes or no                                                 |
 | common    | g·X + k <= 0  iff  X + ceil(k/g) <= 0                                |
 | remainder | floor(-Y/g) = c for all Y  implies  (g·X + Y <= 0  iff  X - c <= 0)  |
+| together  | E == 0 and F == 0 have no solution if c·E + d·F, without a monomial that both have, |
+|           | is a multiple of g plus what is none                                 |
 | lift      | floor(M/e) + F <= 0  iff  M + e·F - e + 1 <= 0                       |
 |           | F - floor(M/e) <= 0  iff  e·F - M <= 0                               |
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Literal
@@ -29,15 +32,55 @@ class Clause:
     relation: Relation
     form: Form
 
+    def negated(self, arena: Arena) -> Clause:
+        """The condition that holds where this one does not."""
+        if self.relation == "<=":  # 1 <= form
+            return Clause("<=", arena.add(arena.constant(1), self.form, -1))
+        return Clause("!=" if self.relation == "==" else "==", self.form)
 
-def simplify(arena: Arena, clause: Clause) -> Clause | bool:
-    """The simplest condition that is equal wherever the arena's facts hold."""
+
+def everywhere(arena: Arena, clause: Clause) -> Clause:
+    """The simplest condition that is equal wherever an expression is looked at.
+
+    It is for a condition that is neither true nor false everywhere.
+    """
+    here, arena.here = arena.here, arena.everywhere
+    try:
+        found = simplify(arena, clause)
+    finally:
+        arena.here = here
+    return clause if isinstance(found, bool) else found
+
+
+def simplify(arena: Arena, clause: Clause, equal: Sequence[Form] = ()) -> Clause | bool:
+    """The simplest condition that is equal wherever the arena's facts hold.
+
+    `equal` are forms that are 0 there.
+    """
     if clause.relation == "<=":
         return _at_most_zero(arena, clause.form)
+    if any(_excludes(clause.form, other) for other in equal):
+        return clause.relation == "!="
     found = _zero(arena, clause.form)
     if isinstance(found, bool):
         return found if clause.relation == "==" else not found
     return Clause(clause.relation, found)
+
+
+def _excludes(a: Form, b: Form) -> bool:
+    """Whether two forms cannot both be 0, since a combination of them is no multiple of its gcd."""
+    for m, k in a.terms.items():
+        j = b.terms.get(m)
+        if j is None:
+            continue
+        common = gcd(k, j)
+        terms = {n: c * (j // common) for n, c in a.terms.items()}
+        merge(terms, b.terms, -(k // common))
+        constant = a.constant * (j // common) - b.constant * (k // common)
+        left = gcd(*terms.values())
+        if constant % left if left else constant:
+            return True
+    return False
 
 
 def _zero(arena: Arena, a: Form) -> Form | bool:

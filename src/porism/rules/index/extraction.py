@@ -6,12 +6,15 @@ that occurs once, beside its own numerator, is a modulo: `x - 8*floor(x/8)` is `
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
 from porism.rules.index.arena import Arena
-from porism.rules.index.comparisons import Clause
+from porism.rules.index.comparisons import Clause, everywhere
 from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.quotients import without_atoms
 from porism.rules.index.scope import merge
 
 
@@ -31,8 +34,8 @@ class Writer:
         constant = a.constant
         ordered = a.monomials()
         for m in ordered:
-            if m.divisor and m in terms:
-                found = self._modulo(m, terms)
+            if (m in terms and m.numerator is not None) or len(m.atoms) > 1:
+                found = self._modulo(m, terms) if m.divisor else self._remainder(m, terms)
                 if found is not None:
                     node, times, shift = found
                     parts.append((node, times))
@@ -79,6 +82,41 @@ class Writer:
             self.moduli[q] = construct(ops.MOD, None, (self.node(q.numerator), divisor))
         return self.moduli[q], times, -times * q.numerator.constant
 
+    def _remainder(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
+        """The same for a divisor that is a form: (A - D*floor(A/D)) * E is A % D * E.
+
+        `m` is one of the products of the quotient, a monomial of the divisor, and a monomial E.
+        """
+        if m not in terms:
+            return None
+        arena = self.arena
+        for q in m.atoms:
+            numerator, over = q.numerator, q.over
+            if numerator is None or over is None:
+                continue
+            if self.uses.get(q, 0) > len(over.terms) + (over.constant != 0):
+                continue  # it is needed elsewhere too
+            for part in over.terms:
+                extra = without_atoms(m.atoms, (q, *part.atoms))
+                if extra is None:
+                    continue
+                scale = arena.of(arena.monomial(*extra)) if extra else arena.constant(1)
+                product = arena.multiply(arena.multiply(arena.of(q), over), scale)
+                whole = arena.multiply(numerator, scale)
+                times, left = divmod(-terms[m], product.terms[m])
+                if left or not _has(terms, whole, times) or not _has(terms, product, -times):
+                    continue
+                merge(terms, product.terms, times)
+                merge(terms, whole.terms, -times)
+                if q not in self.moduli:
+                    src = (self.node(numerator), self.node(over))
+                    self.moduli[q] = construct(ops.MOD, None, src)
+                node = self.moduli[q]
+                for atom in extra:
+                    node = node * self._atom(atom)
+                return node, times, -times * whole.constant
+        return None
+
     def _product(self, m: Monomial) -> tuple[UOp, int]:
         """The node of a monomial, and a constant that belongs to it."""
         if _is_two_valued(m):
@@ -96,9 +134,10 @@ class Writer:
         if found is None:
             assert atom.numerator is not None
             start = atom.divisor * int(atom.high)
-            reached = Clause("<=", self.arena.add(self.arena.constant(start), atom.numerator, -1))
+            reached = self.arena.add(self.arena.constant(start), atom.numerator, -1)
+            clause = everywhere(self.arena, Clause("<=", reached))
             one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
-            found = construct(ops.WHERE, None, (self.condition(reached), one, zero))
+            found = construct(ops.WHERE, None, (self.condition(clause), one, zero))
             self.atoms[atom] = found
         return found
 
@@ -119,23 +158,50 @@ class Writer:
 
     def condition(self, clause: Clause) -> UOp:
         """A clause as a comparison of what is positive with what is not."""
-        a = clause.form
-        left = {m: k for m, k in a.terms.items() if k > 0}
-        right = {m: -k for m, k in a.terms.items() if k < 0}
-        constant = a.constant
+        terms, constant = dict(clause.form.terms), clause.form.constant
+        moduli: list[tuple[UOp, int]] = []
+        for m in clause.form.monomials():
+            found = self._modulo(m, terms) if m.divisor and m in terms else None
+            if found is not None:
+                moduli.append(found[:2])
+                constant += found[2]
+        left = _Side({m: k for m, k in terms.items() if k > 0}, [p for p in moduli if p[1] > 0])
+        right = _Side(
+            {m: -k for m, k in terms.items() if k < 0}, [(n, -k) for n, k in moduli if k < 0]
+        )
         if clause.relation != "<=":
             op = ops.EQ if clause.relation == "==" else ops.NE
             if not left:
                 left, right, constant = right, left, -constant
             low, high = (constant, 0) if constant > 0 else (0, -constant)
-            return construct(op, None, (self._side(left, low), self._side(right, high)))
+            return construct(op, None, (self._written(left, low), self._written(right, high)))
         if not left:  # constant <= right
-            return construct(ops.LE, None, (self._side({}, constant), self._side(right, 0)))
+            src = (UOp.const(dtypes.index, constant), self._written(right, 0))
+            return construct(ops.LE, None, src)
         # left + constant <= right  is  left < right - constant + 1
-        return construct(ops.LT, None, (self._side(left, 0), self._side(right, 1 - constant)))
+        src = (self._written(left, 0), self._written(right, 1 - constant))
+        return construct(ops.LT, None, src)
 
-    def _side(self, terms: dict[Monomial, int], constant: int) -> UOp:
-        return self.node(self.arena.form(constant, terms))
+    def _written(self, side: _Side, constant: int) -> UOp:
+        if not side.moduli:
+            return self.node(self.arena.form(constant, side.terms))
+        rest = [(self.node(self.arena.form(0, side.terms)), 1)] if side.terms else []
+        return _sum([*side.moduli, *rest], constant)
+
+
+class _Side(NamedTuple):
+    """What stands on one side of a comparison."""
+
+    terms: dict[Monomial, int]
+    moduli: list[tuple[UOp, int]]
+
+    def __bool__(self) -> bool:
+        return bool(self.terms or self.moduli)
+
+
+def _has(terms: dict[Monomial, int], a: Form, times: int) -> bool:
+    """Whether so many times all terms of a form are there."""
+    return all(terms.get(m) == times * k for m, k in a.terms.items())
 
 
 def _is_two_valued(m: Monomial) -> bool:

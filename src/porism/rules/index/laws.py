@@ -7,7 +7,24 @@ this family tries one by one.
 
 from porism.base.dtypes import Theory
 from porism.rewrite.rule import RuleSet, rule
-from porism.rewrite.terms import TRUE, c0, c1, c2, divides, hi, lo, maximum, minimum, w, x, y, z
+from porism.rewrite.terms import (
+    FALSE,
+    TRUE,
+    c0,
+    c1,
+    c2,
+    divides,
+    hi,
+    literal,
+    lo,
+    maximum,
+    minimum,
+    w,
+    where,
+    x,
+    y,
+    z,
+)
 
 RING = RuleSet(
     "ring",
@@ -132,6 +149,13 @@ QUOTIENTS = RuleSet(
             x // y,
             seeds="000.3.6d 002.19.11",
         ),
+        rule(
+            "quotient-common-rest",
+            (x * c0 + c1) // (y * c0),
+            (x + c1 // c0) // y,
+            when=lo(y) > 0,
+        ),
+        rule("quotient-of-zero", literal(0) // y, literal(0)),
         rule("modulo-common-form", (x * z) % (y * z), (x % y) * z, seeds="000.3.6m 000.3.6m2"),
         rule(
             "quotient-one-bucket",
@@ -161,6 +185,14 @@ QUOTIENTS = RuleSet(
             when=(lo(x) >= 0) & (lo(y) > 0) & (lo(x) // hi(y)).eq(hi(x) // lo(y)),
             seeds="000.3.1d",
         ),
+        rule(
+            "quotient-one-bucket-below",
+            x // y,
+            lo(x) // lo(y),
+            when=(hi(x) < 0) & (lo(y) > 0) & (lo(x) // lo(y)).eq(hi(x) // hi(y)),
+            seeds="000.3.1d",
+        ),
+        rule("quotient-both-signs", (-x) // (-y), x // y, seeds="000.3.1d"),
         rule(
             "quotient-flatten",
             (x // c0 + y) // c1,
@@ -212,6 +244,14 @@ COMPARISONS = RuleSet(
         ),
         rule("compare-lift-below", x // c0 <= y, x < (y + 1) * c0, when=c0 > 0),
         rule("compare-lift-above", y <= x // c0, y * c0 <= x, when=c0 > 0),
+        rule("compare-no-multiple", (x * c0).eq(c1), FALSE, when=c0.ne(0) & ~divides(c0, c1)),
+        rule(
+            "compare-together",
+            where(x.eq(literal(0)) & (y * c1 - x * c0).eq(literal(0)), z, w),
+            where(x.eq(literal(0)) & y.eq(literal(0)), z, w),
+            when=c1.ne(0),
+        ),
+        rule("compare-opposite", where(y + 1 <= x, w, z), where(x <= y, z, w)),
         rule("compare-moved", x + w <= y, x <= y - w),
         rule("compare-larger", maximum(x + y, x), x + y, when=lo(y) >= 0),
         rule("compare-smaller", minimum(x + y, x), x, when=lo(y) >= 0),

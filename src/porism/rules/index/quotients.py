@@ -22,7 +22,7 @@ from math import gcd, inf
 
 from porism.ir.bounds import Bound
 from porism.rules.index.arena import Arena
-from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.form import Atom, Form, Interval, Monomial
 from porism.rules.index.scope import merge
 
 MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
@@ -217,21 +217,80 @@ def divisors(d: int) -> list[int]:
 def divide_by_form(arena: Arena, a: Form, over: Form) -> Form:
     """floor(a / over) for a divisor that is not a constant.
 
-    Multiples of the divisor come out; what is left is a known quotient if it is proved to lie
-    between two neighbouring multiples.
+    Multiples of the divisor come out, and what numerator and divisor have in common. What is left
+    is a number if all quotients of its bounds are, or if it is proved to lie between two
+    neighbouring multiples.
     """
     if over.is_constant and over.constant:
         if over.constant > 0:
             return floor_divide(arena, a, over.constant)
         return floor_divide(arena, arena.scale(a, -1), -over.constant)
     outside, rest = _multiples_of(arena, a, over)
+    if not rest.terms and not rest.constant:
+        return outside
     here = arena.here
-    if here.at_least(over, 1):
+    constant = _constant_quotient(here.interval(rest), here.interval(over))
+    if constant is not None:
+        return arena.add(outside, arena.constant(constant))
+    positive = here.at_least(over, 1)
+    if positive:
         for k in (0, -1, 1):
             moved = arena.add(rest, over, -k)
             if here.at_least(moved, 0) and here.at_most(arena.add(moved, over, -1), -1):
                 return arena.add(outside, arena.constant(k))
+    smaller = _without_common(arena, rest, over, positive)
+    if smaller is not None:
+        return arena.add(outside, divide_by_form(arena, *smaller))
     return arena.add(outside, arena.of(arena.ratio(rest, over)))
+
+
+def _constant_quotient(a: Interval, over: Interval) -> int | None:
+    """The quotient of all numbers within two intervals, if there is only one.
+
+    It is monotone in each of the two as long as the divisor does not change its sign, so that the
+    quotients at the corners bound all others.
+    """
+    if -inf in (a[0], over[0]) or inf in (a[1], over[1]) or over[0] <= 0 <= over[1]:
+        return None
+    found = {int(x) // int(y) for x in a for y in over}
+    return found.pop() if len(found) == 1 else None
+
+
+def _without_common(arena: Arena, a: Form, over: Form, positive: bool) -> tuple[Form, Form] | None:
+    """Numerator and divisor without what divides both: a number, or atoms of every monomial.
+
+    Where the divisor is positive, a constant of the numerator need not be divisible.
+    """
+    common = gcd(over.constant, *over.terms.values(), *a.terms.values())
+    constant = a.constant
+    if not positive:
+        common = gcd(common, constant)
+    shared: list[Atom] = []
+    if not constant and not over.constant:
+        monomials = [*a.terms, *over.terms]
+        for atom in monomials[0].atoms:
+            if all(m.atoms.count(atom) > shared.count(atom) for m in monomials):
+                shared.append(atom)
+    if common == 1 and not shared:
+        return None
+    return (
+        _divided(arena, arena.form(constant // common * common, dict(a.terms)), common, shared),
+        _divided(arena, over, common, shared),
+    )
+
+
+def _divided(arena: Arena, a: Form, number: int, atoms: list[Atom]) -> Form:
+    """A form of which every term is divisible by a number and some atoms, without them."""
+    constant = a.constant // number
+    terms: dict[Monomial, int] = {}
+    for m, k in a.terms.items():
+        left = without_atoms(m.atoms, tuple(atoms))
+        assert left is not None
+        if left:
+            terms[arena.monomial(*left)] = k // number
+        else:
+            constant += k // number
+    return arena.form(constant, terms)
 
 
 def _multiples_of(arena: Arena, a: Form, over: Form) -> tuple[Form, Form]:
@@ -243,7 +302,7 @@ def _multiples_of(arena: Arena, a: Form, over: Form) -> tuple[Form, Form]:
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for m, k in a.terms.items():
-        left = _without(m.atoms, divisor.atoms) if k % factor == 0 else None
+        left = without_atoms(m.atoms, divisor.atoms) if k % factor == 0 else None
         if left is None:
             rest[m] = k
         elif left:
@@ -253,7 +312,8 @@ def _multiples_of(arena: Arena, a: Form, over: Form) -> tuple[Form, Form]:
     return arena.form(constant, whole), arena.form(a.constant, rest)
 
 
-def _without(atoms: tuple[Atom, ...], part: tuple[Atom, ...]) -> list[Atom] | None:
+def without_atoms(atoms: tuple[Atom, ...], part: tuple[Atom, ...]) -> list[Atom] | None:
+    """The factors of a product that are left when some are taken away; None if one is missing."""
     left = list(atoms)
     for atom in part:
         if atom not in left:

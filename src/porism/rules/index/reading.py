@@ -15,6 +15,7 @@ from porism.rules.index.scope import merge
 
 DIVISIONS = frozenset({ops.IDIV, ops.MOD})
 CHOICES = frozenset({ops.MAX, ops.MIN})
+ARITHMETIC = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL, ops.IDIV, ops.MOD})
 BITS = frozenset({ops.SHR, ops.AND})
 
 LARGEST_SHIFT = 512
@@ -115,7 +116,10 @@ class Reader:
     def _leaf(self, node: UOp) -> Form:
         if node.op is ops.CONST:
             return self.arena.constant(node.arg)
-        return self.arena.leaf(self.opaque(node))
+        made = self.opaque(node)
+        if made is not node and (made.op in ARITHMETIC or made.op is ops.CONST):
+            return self.form(made) if made.src else self.arena.constant(made.arg)
+        return self.arena.leaf(made)
 
     # -- conditions --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from porism.base import dtypes
 from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.node import UOp, construct, raw
+from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.rewrite.trace import Trace, of_all
 from porism.rules.index import comparisons
@@ -20,7 +21,7 @@ from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
 from porism.rules.index.extraction import Writer, count_uses
 from porism.rules.index.form import Form
-from porism.rules.index.reading import CHOICES, Reader
+from porism.rules.index.reading import Reader
 
 DEEPEST = 32  # choices inside one another that are looked into
 MOST_STEPS = 200  # of a trace that are written out
@@ -113,7 +114,7 @@ class _Work(Reader):
             return node
         if node.op is ops.WHERE:
             return self._nested(lambda: self._choice(node))
-        if node.op in CHOICES:
+        if node.op.elementwise and node.src and all(s.dtype is dtypes.index for s in node.src):
             return self._nested(lambda: construct(node.op, None, self._operands(node)))
         return node
 
@@ -139,29 +140,51 @@ class _Work(Reader):
 
     def _mask(self, node: UOp) -> list[Clause | UOp] | UOp:
         """The clauses of a conjunction, each simplified under the others; a constant if decided."""
-        work: list[Clause | UOp] = []
+        parts: list[Clause | UOp] = []
         for conjunct in conjuncts(node):
             clause = self.clause(conjunct)
-            work.append(self._logic(conjunct) if clause is None else clause)
+            parts.append(self._logic(conjunct) if clause is None else clause)
+        return self._together(parts, False)
+
+    def _either(self, node: UOp) -> UOp:
+        """A disjunction: it is false where the opposites of its clauses hold, all together."""
+        parts: list[Clause | UOp] = []
+        for part in parts_of(node, ops.OR):
+            clause = self.clause(part)
+            parts.append(self._logic(part) if clause is None else clause.negated(self.arena))
+        found = self._together(parts, True)
+        if isinstance(found, UOp):
+            return found
+        return self._written(
+            [c.negated(self.arena) if isinstance(c, Clause) else c for c in found], join=ops.OR
+        )
+
+    def _together(self, work: list[Clause | UOp], decided: bool) -> list[Clause | UOp] | UOp:
+        """Conditions of which each is looked at only where the clauses of all others hold.
+
+        `decided` is the truth of the whole as soon as one clause is false, or one of the other
+        parts has that truth; the whole is the opposite if nothing is left.
+        """
         kept: list[Clause | UOp] = []
         for i, part in enumerate(work):
             if isinstance(part, UOp):
-                if part.op is ops.CONST and not part.arg:
+                if part.op is ops.CONST and part.arg is decided:
                     self._assume([])
                     return part
                 if part.op is not ops.CONST and part not in kept:
                     kept.append(part)
                 continue
-            others = [*kept, *work[i + 1 :]][:MOST_CLAUSES]
-            self._assume([c for c in others if isinstance(c, Clause)])
-            found = comparisons.simplify(self.arena, part)
+            others = [c for c in [*kept, *work[i + 1 :]][:MOST_CLAUSES] if isinstance(c, Clause)]
+            self._assume(others)
+            equal = [c.form for c in others if c.relation == "=="]
+            found = comparisons.simplify(self.arena, part, equal)
             if found is False:
                 self._assume([])
-                return UOp.const(dtypes.boolean, False)
+                return UOp.const(dtypes.boolean, decided)
             if isinstance(found, Clause) and found not in kept:
                 kept.append(found)
         self._assume([])
-        return kept or UOp.const(dtypes.boolean, True)
+        return kept or UOp.const(dtypes.boolean, not decided)
 
     def _assume(self, clauses: list[Clause]) -> None:
         facts = [fact for clause in clauses for fact in _as_facts(self.arena, clause)]
@@ -169,21 +192,25 @@ class _Work(Reader):
 
     def _logic(self, node: UOp) -> UOp:
         """A part of a mask that is no comparison of integers."""
-        if self.depth >= DEEPEST:
+        if self.depth >= DEEPEST or node.dtype is not dtypes.boolean:
             return node
-        if node.op in (ops.NOT, ops.OR, ops.XOR) and node.dtype is dtypes.boolean:
+        if node.op is ops.OR:
+            return self._nested(lambda: self._either(node))
+        if node.op in (ops.NOT, ops.XOR):
             return self._nested(
                 lambda: construct(node.op, None, tuple(self.condition(s) for s in node.src))
             )
         return node
 
-    def _written(self, clauses: list[Clause | UOp], writer: Writer | None = None) -> UOp:
+    def _written(
+        self, clauses: list[Clause | UOp], writer: Writer | None = None, join: Op = ops.AND
+    ) -> UOp:
         """A mask as one condition."""
         writer = Writer(self.arena, count_uses(_forms(clauses))) if writer is None else writer
         whole: UOp | None = None
         for clause in clauses:
             part = writer.condition(clause) if isinstance(clause, Clause) else clause
-            whole = part if whole is None else whole & part
+            whole = part if whole is None else construct(join, None, (whole, part))
         assert whole is not None
         return whole
 
@@ -236,11 +263,16 @@ class _Work(Reader):
 
 def conjuncts(node: UOp) -> list[UOp]:
     """The parts of a conjunction, from left to right."""
+    return parts_of(node, ops.AND)
+
+
+def parts_of(node: UOp, op: Op) -> list[UOp]:
+    """The parts of a conjunction or disjunction, from left to right."""
     found: list[UOp] = []
     stack = [node]
     while stack:
         part = stack.pop()
-        if part.op is ops.AND and part.dtype.kind is Kind.BOOL:
+        if part.op is op and part.dtype.kind is Kind.BOOL:
             stack += reversed(part.src)
         else:
             found.append(part)

@@ -1,0 +1,44 @@
+"""The case file of the simplifier: each line is right at every point, and comes out as stated."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from porism.simplifier.simplify import simplify
+
+LINES = (Path(__file__).parent / "cases.txt").read_text().splitlines()
+BOUNDS = {
+    found[1]: (int(found[2]), int(found[3]))
+    for line in LINES
+    if (found := re.fullmatch(r"(\w): (-?\d+) \.\. (-?\d+)", line))
+}
+CASES = [tuple(line.split("  =>  ")) for line in LINES if "  =>  " in line and line[0] != "#"]
+
+
+def values(text: str) -> list[object]:
+    """The values of a text at every point of the box of its variables; None where it has none."""
+    names = sorted(set(re.findall(r"[a-z]\w*", text)) & BOUNDS.keys())
+    code, found = compile(text, "text", "eval"), []
+    for point in itertools.product(*(range(BOUNDS[n][0], BOUNDS[n][1] + 1) for n in names)):
+        try:
+            found.append(eval(code, dict(zip(names, point, strict=True))))
+        except ZeroDivisionError:
+            found.append(None)
+    return found
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_case(text: str, expected: str) -> None:
+    found = simplify(text, BOUNDS).text
+    both = f"({text}, {found})"
+    assert all(pair is None or pair[0] == pair[1] for pair in values(both))  # type: ignore[index]
+    assert found == expected
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) > 40
+    assert len(BOUNDS) == 9
