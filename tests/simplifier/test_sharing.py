@@ -20,7 +20,7 @@ def shared(text: str) -> str:
     """A text in order and grouped, and nothing else done to it."""
     known = box(BOUNDS)
     root = arrange(parse(text, known.variables), known.numbered())
-    return to_python(known.named(share(root)))
+    return known.named_text(to_python(share(root)))
 
 
 @pytest.mark.parametrize(

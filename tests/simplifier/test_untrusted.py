@@ -156,7 +156,7 @@ def test_is_answered(case: str) -> None:
 
 def test_a_huge_number_shifted_is_not_zero() -> None:
     assert simplify(f"x if {HUGE} >> 600 == 0 else y", FEW).text == "y"
-    assert "else" in simplify(f"x if -{HUGE} >> 600 == -1 else y", FEW).text
+    assert simplify(f"x if -{HUGE} >> 600 == -1 else y", FEW).text == "y"
 
 
 def test_a_megabyte() -> None:

@@ -20,6 +20,7 @@ from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
+from porism.simplifier.parts import Make, made, number
 
 LINEAR: Final = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL})
 _FLAT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
@@ -49,19 +50,22 @@ Term = tuple[int, Factors]
 _LAST: Final = 1 << 60  # the rank of what has no variable
 
 
-def arrange(root: UOp, names: Sequence[str] = (), kept: Container[UOp] = ()) -> UOp:
+def arrange(
+    root: UOp, names: Sequence[str] = (), kept: Container[UOp] = (), make: Make = made
+) -> UOp:
     """The same value, written in a readable order; sums and the like in `kept` stay in one piece.
 
     >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
     >>> arrange(UOp(ops.ADD, None, (r.lift(3), UOp(ops.ADD, None, (v, r.lift(8) * r)))), "rv")
     UOp(ADD index r * 8 + v + 3)
     """
-    return _Arranging(names, kept).run(root)
+    return _Arranging(names, kept, make).run(root)
 
 
 class _Arranging:
-    def __init__(self, names: Sequence[str], kept: Container[UOp]) -> None:
+    def __init__(self, names: Sequence[str], kept: Container[UOp], make: Make) -> None:
         self.kept = kept
+        self.make = make
         self.position = {name: number for number, name in enumerate(names)}
         self.made: dict[UOp, UOp] = {}
         self.ranks: dict[UOp, int] = {}
@@ -105,6 +109,8 @@ class _Arranging:
 
     def written(self, node: UOp) -> UOp:
         op, made = node.op, self.made
+        if not node.src:
+            return node
         if op in LINEAR and node in self.terms:
             return self.sum(self.terms.pop(node))
         if op in _FLAT:
@@ -114,13 +120,15 @@ class _Arranging:
             parts.sort(key=self.place)
             if op is not ops.XOR and node.dtype is dtypes.boolean:
                 parts.sort(key=self.hazards)
-            return _folded(op, parts)
+            return self.folded(op, parts)
         src = tuple(made[s] for s in node.src)
         if op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
             op, src = _OPPOSITE[src[0].op], src[0].src
         if op in _FLIPPED and self.is_backward(op, *src):
             op, src = _FLIPPED[op], src[::-1]
-        return raw(op, None if op.elementwise else node.dtype, src, node.arg)
+        if not op.elementwise or node.arg is not None:
+            return raw(op, None if op.elementwise else node.dtype, src, node.arg)
+        return self.make(op, src)
 
     def is_backward(self, op: Op, a: UOp, b: UOp) -> bool:
         """Whether a comparison is to be turned: a constant goes right, the first variable left."""
@@ -186,25 +194,47 @@ class _Arranging:
             total[arranged] = total.get(arranged, 0) + times
         constant = total.pop((), 0)
         ordered = sorted(
-            (_gathered(times, factors) for factors, times in total.items() if times),
+            (self.gathered(times, factors) for factors, times in total.items() if times),
             key=lambda term: (term[0] < 0, -_stride(term), *self.places(term[1])),
         )
         whole: UOp | None = None
         if constant and (not ordered or (constant > 0 and ordered[0][0] < 0)):
-            whole, constant = _number(constant), 0  # 3 - x
+            whole, constant = number(constant), 0  # 3 - x
         for times, factors in ordered:
             if whole is None:
-                whole = _scaled(times, factors)
+                whole = self.scaled(times, factors)
             elif times > 0:
-                whole = _binary(ops.ADD, whole, _scaled(times, factors))
+                whole = self.make(ops.ADD, (whole, self.scaled(times, factors)))
             else:
-                whole = _binary(ops.SUB, whole, _scaled(-times, factors))
+                whole = self.make(ops.SUB, (whole, self.scaled(-times, factors)))
         if whole is None:
-            return _number(constant)
+            return number(constant)
         if constant:
             op = ops.ADD if constant > 0 else ops.SUB
-            whole = _binary(op, whole, _number(abs(constant)))
+            whole = self.make(op, (whole, number(abs(constant))))
         return whole
+
+    def folded(self, op: Op, parts: Sequence[UOp]) -> UOp:
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = self.make(op, (whole, part))
+        return whole
+
+    def gathered(self, times: int, factors: Factors) -> Term:
+        """A choice of numbers takes the coefficient: (1 if c else 0) * 4 is (4 if c else 0)."""
+        if abs(times) == 1 or len(factors) != 1 or not chooses_numbers(factors[0]):
+            return times, factors
+        condition, *numbers = factors[0].src
+        src = (condition, *(number(abs(times) * n.arg) for n in numbers))
+        return (1 if times > 0 else -1), (self.make(ops.WHERE, src),)
+
+    def scaled(self, times: int, factors: Factors) -> UOp:
+        product = self.folded(ops.MUL, factors)
+        if times == 1:
+            return product
+        if times == -1:
+            return self.make(ops.NEG, (product,))
+        return self.make(ops.MUL, (product, number(times)))
 
     def places(self, factors: Factors) -> tuple[tuple[bool, int, int], ...]:
         return tuple(self.place(factor) for factor in factors)
@@ -277,31 +307,6 @@ def operands_of(root: UOp, kept: Container[UOp] = ()) -> list[UOp]:
     return found
 
 
-def _folded(op: Op, parts: Sequence[UOp]) -> UOp:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = _binary(op, whole, part)
-    return whole
-
-
-def _gathered(times: int, factors: Factors) -> Term:
-    """A choice between numbers takes the coefficient: (1 if c else 0) * 4 is (4 if c else 0)."""
-    if abs(times) == 1 or len(factors) != 1 or not chooses_numbers(factors[0]):
-        return times, factors
-    condition, *numbers = factors[0].src
-    src = (condition, *(_number(abs(times) * n.arg) for n in numbers))
-    return (1 if times > 0 else -1), (raw(ops.WHERE, None, src, None),)
-
-
-def _scaled(times: int, factors: Factors) -> UOp:
-    product = _folded(ops.MUL, factors)
-    if times == 1:
-        return product
-    if times == -1:
-        return raw(ops.NEG, None, (product,), None)
-    return _binary(ops.MUL, product, _number(times))
-
-
 def _stride(term: Term) -> int:
     """How far a term moves an address: its coefficient, and the numbers that it chooses from."""
     times, factors = term
@@ -318,11 +323,3 @@ def _stride(term: Term) -> int:
 def chooses_numbers(node: UOp) -> bool:
     """`(4 if c else 0)`, as a quotient of two values is written."""
     return node.op is ops.WHERE and all(s.op is ops.CONST for s in node.src[1:])
-
-
-def _binary(op: Op, a: UOp, b: UOp) -> UOp:
-    return raw(op, None, (a, b), None)
-
-
-def _number(value: int) -> UOp:
-    return raw(ops.CONST, dtypes.index, (), value)

@@ -18,7 +18,7 @@ from porism.base.errors import ParseError, PorismError
 from porism.ir import ops
 from porism.ir.arguments import int_to_text
 from porism.ir.node import UOp, raw
-from porism.ir.walk import rebuild, toposort
+from porism.ir.walk import toposort
 from porism.simplifier.parser import names_in, parse
 from porism.simplifier.tokens import KEYWORDS, LIMITS
 
@@ -47,8 +47,6 @@ class Box:
     """For each name, the variable that stands for it."""
     ends: Mapping[UOp, tuple[UOp, ...]]
     """For some variables, the facts that state their symbolic ends."""
-    originals: Mapping[UOp, UOp]
-    """For each variable, the one with its own name."""
 
     def numbered(self) -> list[str]:
         """What the variables are called inside."""
@@ -59,14 +57,12 @@ class Box:
         names = list(self.variables)
         return _NUMBERED.sub(lambda found: names[int(found[1])], text)
 
-    def named(self, root: UOp) -> UOp:
-        """An expression with the names that were given."""
-        return rebuild(root, self._named)
-
-    def _named(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
-        if src == node.src:
-            return self.originals.get(node, node)
-        return raw(node.op, node.dtype_given, src, node.arg)
+    def named_variables(self) -> dict[str, UOp]:
+        """For each name, a variable that is called so."""
+        return {
+            name: raw(ops.VARIABLE, dtypes.index, (), (name, *variable.arg[1:]))
+            for name, variable in self.variables.items()
+        }
 
     def facts(self, root: UOp) -> tuple[UOp, ...]:
         """The facts about the variables of an expression, and about those that they lead to."""
@@ -93,8 +89,8 @@ def box(bounds: Bounds) -> Box:
 
     >>> made = box({"n": (1, 16), "r": (0, "n - 1")})
     >>> (fact,) = made.facts(made.variables["r"])
-    >>> made.variables["r"].vmax, made.named(fact)
-    (15, UOp(LE bool r <= n - 1))
+    >>> made.variables["r"].vmax, fact
+    (15, UOp(LE bool v1 <= v0 - 1))
     >>> box({"r": (3, 0)})
     Traceback (most recent call last):
         ...
@@ -115,17 +111,15 @@ def box(bounds: Bounds) -> Box:
     numbers = {name: number for number, name in enumerate(texts)}
     variables: dict[str, UOp] = {}
     facts: dict[UOp, tuple[UOp, ...]] = {}
-    originals: dict[UOp, UOp] = {}
     for name in _in_order(texts):
         low, high = (_end(name, end, variables) for end in texts[name])
         least, most = _numbers(name, low, high, texts[name])
         variable = raw(ops.VARIABLE, dtypes.index, (), (f"v{numbers[name]}", least, most))
         variables[name] = variable
-        originals[variable] = raw(ops.VARIABLE, dtypes.index, (), (name, least, most))
         facts[variable] = _facts(variable, low, high)
     # In the order in which they were given, which is the order people think of them in.
     ordered = {name: variables[name] for name in texts}
-    return Box(ordered, {variable: found for variable, found in facts.items() if found}, originals)
+    return Box(ordered, {variable: found for variable, found in facts.items() if found})
 
 
 def _checked(name: Any, ends: Any) -> tuple[End, End]:
@@ -161,6 +155,8 @@ def _checked_end(name: str, end: Any) -> End:
 
 def _in_order(texts: Mapping[str, tuple[End, End]]) -> list[str]:
     """Names after those that their ends mention; a circle is an error."""
+    if not any(isinstance(end, str) for ends in texts.values() for end in ends):
+        return list(texts)
     needs: dict[str, list[str]] = {}
     for name, ends in texts.items():
         mentioned = [names_in(end) for end in ends if isinstance(end, str)]
@@ -196,12 +192,14 @@ def _circle(names: list[str]) -> BoundsError:
     )
 
 
-def _end(name: str, end: End, variables: Mapping[str, UOp]) -> UOp | None:
-    """An end as a node."""
-    if end is None:
-        return None
-    if isinstance(end, int):
-        return raw(ops.CONST, dtypes.index, (), end)
+Known = UOp | int | None
+"""An end that was read: a node if it is an expression."""
+
+
+def _end(name: str, end: End, variables: Mapping[str, UOp]) -> Known:
+    """An end, read if it is a text."""
+    if not isinstance(end, str):
+        return end
     node = parse(end, variables)
     if node.dtype is dtypes.boolean:
         raise ParseError(
@@ -214,7 +212,7 @@ def _end(name: str, end: End, variables: Mapping[str, UOp]) -> UOp | None:
 
 
 def _numbers(
-    name: str, low: UOp | None, high: UOp | None, texts: tuple[End, End]
+    name: str, low: Known, high: Known, texts: tuple[End, End]
 ) -> tuple[int | None, int | None]:
     """The numbers between which a variable with these ends lies."""
     least = _number(low, lower=True)
@@ -230,19 +228,19 @@ def _numbers(
     return least, most
 
 
-def _facts(variable: UOp, low: UOp | None, high: UOp | None) -> tuple[UOp, ...]:
+def _facts(variable: UOp, low: Known, high: Known) -> tuple[UOp, ...]:
     """What the numbers of a variable do not say of its ends."""
     facts = []
-    if low is not None and low.vmin != low.vmax:
+    if isinstance(low, UOp) and low.vmin != low.vmax:
         facts.append(raw(ops.GE, None, (variable, low), None))
-    if high is not None and high.vmin != high.vmax:
+    if isinstance(high, UOp) and high.vmin != high.vmax:
         facts.append(raw(ops.LE, None, (variable, high), None))
     return tuple(facts)
 
 
-def _number(end: UOp | None, *, lower: bool) -> int | None:
-    if end is None:
-        return None
+def _number(end: Known, *, lower: bool) -> int | None:
+    if not isinstance(end, UOp):
+        return end
     if end.op is ops.CONST:
         return int(end.arg)
     found = end.vmin if lower else end.vmax

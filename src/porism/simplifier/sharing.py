@@ -17,11 +17,12 @@ from typing import Final
 
 from porism.base import dtypes
 from porism.ir import ops
-from porism.ir.node import UOp, raw
+from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.simplifier.arrange import may_have_no_value
 from porism.simplifier.cost import COSTS, measure
+from porism.simplifier.parts import Make, made, remade
 
 _KINDS: Final[dict[Op, Op]] = {
     ops.SUB: ops.ADD,
@@ -43,21 +44,21 @@ Bundle = tuple[Item, ...]
 """All that one sum adds up, or one product multiplies, without repetition."""
 
 
-def share(root: UOp) -> UOp:
+def share(root: UOp, make: Make = made) -> UOp:
     """The same value of the same terms, grouped so that it costs less; else the node itself.
 
     >>> a, b, c = (UOp.variable(name, 0, 9) for name in "abc")
-    >>> def plus(x, y): return raw(ops.ADD, None, (x, y), None)
-    >>> share(raw(ops.LT, None, (plus(plus(a, b), c), plus(b, c)), None))
+    >>> def plus(x, y): return made(ops.ADD, (x, y))
+    >>> share(made(ops.LT, (plus(plus(a, b), c), plus(b, c))))
     UOp(LT bool a + (b + c) < b + c)
     """
     nodes = toposort(root)
     if len(nodes) > MOST_NODES:
         return root
     bundles = _bundles(nodes)
-    if not _group(bundles):
+    if not _group(bundles, make):
         return root
-    found = _written(root, bundles)
+    found = _written(root, bundles, make)
     before, after = measure(root), measure(found)
     return found if after[0] <= before[0] and after[1] < before[1] else root
 
@@ -103,13 +104,13 @@ def _items(root: UOp) -> Bundle | None:
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def _group(bundles: dict[UOp, Bundle]) -> bool:
+def _group(bundles: dict[UOp, Bundle], make: Make) -> bool:
     """Name what bundles have in common, the most worthwhile first; whether there was any."""
     changed = False
     while (found := _most_common(bundles)) is not None:
         changed = True
         kind, items = found
-        group = _folded(kind, items)
+        group = _folded(kind, items, make)
         for head, bundle in bundles.items():
             if head is not group:
                 for sign, wanted in ((1, items), (-1, _negated(items))):
@@ -178,34 +179,34 @@ def _replaced(bundle: Bundle, items: Bundle, group: Item) -> Bundle:
 # -- nodes -----------------------------------------------------------------------------------------
 
 
-def _written(root: UOp, bundles: dict[UOp, Bundle]) -> UOp:
+def _written(root: UOp, bundles: dict[UOp, Bundle], make: Make) -> UOp:
     """The graph in which each bundle is made of its items."""
-    made: dict[UOp, UOp] = {}
+    done: dict[UOp, UOp] = {}
     stack = [root]
     while stack:
         node = stack[-1]
         bundle = bundles.get(node)
         parts = node.src if bundle is None else [part for _, part in bundle]
-        waiting = [part for part in parts if part not in made]
+        waiting = [part for part in parts if part not in done]
         if waiting:
             stack += waiting
             continue
         stack.pop()
         if bundle is None:
-            src = tuple(made[s] for s in node.src)
-            new = node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
+            src = tuple(done[s] for s in node.src)
+            new = node if src == node.src else remade(node, src, make)
         else:
-            new = _folded(_KINDS[node.op], [(sign, made[part]) for sign, part in bundle])
-        made[node] = new
-    return made[root]
+            new = _folded(_KINDS[node.op], [(sign, done[part]) for sign, part in bundle], make)
+        done[node] = new
+    return done[root]
 
 
-def _folded(kind: Op, items: Sequence[Item]) -> UOp:
+def _folded(kind: Op, items: Sequence[Item], make: Make) -> UOp:
     """The items in their order, but for a sum that would begin with a minus."""
     start = next((number for number, (sign, _) in enumerate(items) if sign > 0), 0)
     sign, whole = items[start]
     if sign < 0:
-        whole = raw(ops.NEG, None, (whole,), None)
+        whole = make(ops.NEG, (whole,))
     for sign, node in (*items[:start], *items[start + 1 :]):
-        whole = raw(kind if sign > 0 else ops.SUB, None, (whole, node), None)
+        whole = make(kind if sign > 0 else ops.SUB, (whole, node))
     return whole

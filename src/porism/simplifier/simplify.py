@@ -6,27 +6,32 @@ This is what `porism.simplify` is.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.expression import show
-from porism.ir.node import UOp, comes_before, raw
-from porism.ir.walk import find, rebuild, toposort
+from porism.ir.node import UOp
+from porism.ir.walk import rebuild, toposort
 from porism.rewrite.graph import normalize, rewrite
 from porism.rewrite.trace import Step as Rewrite
 from porism.rewrite.trace import Trace
+from porism.rules import index
 from porism.rules.algebra import SIMPLE
 from porism.simplifier import pieces
-from porism.simplifier.arrange import arrange, may_have_no_value
+from porism.simplifier.arrange import LINEAR, arrange, may_have_no_value
 from porism.simplifier.bounds import Bounds, Box, box
 from porism.simplifier.c_text import to_c
-from porism.simplifier.cost import TURNED, length, measure, measure_in_any_order
+from porism.simplifier.cost import DIVISION, TURNED, length, measure, measure_in_any_order
 from porism.simplifier.parser import parse
+from porism.simplifier.parts import Make, Parts, number, remade, settled
 from porism.simplifier.printer import to_python
+from porism.simplifier.quick_parser import quick_parse
 from porism.simplifier.sharing import share
+from porism.simplifier.tokens import Limits
 
 LONGEST_STEP: Final = 400
 """Characters of each side of a step."""
@@ -38,8 +43,19 @@ GROWTH: Final = 4
 SHORT: Final = 100
 """A text that is not short may become so many times as long for the sake of fewer operations."""
 
-LOGIC: Final = frozenset({ops.MAX, ops.MIN, ops.OR, ops.XOR, ops.NOT, ops.SHL, ops.SHR, ops.CAST})
-"""Operations for which the algebra has more rules than are applied as nodes are made."""
+PLAIN: Final = frozenset(
+    {*LINEAR, ops.IDIV, ops.MOD, ops.AND, ops.WHERE}
+    | {op for op in ops.table() if op.group is ops.COMPARISON}
+)
+"""Operations about which the algebra says no more than the normal form does."""
+
+SHIFTS: Final = frozenset({ops.SHR, ops.AND})
+DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD})
+FEW: Final = 20
+"""An expression with so many divisions and products at most is simplified whole."""
+
+UNLIMITED: Final = Limits(characters=1 << 60, nodes=1 << 60, depth=1 << 60, digits=1 << 60)
+"""For what the printer has written."""
 
 MOST_TIMES: Final = 6
 """What was simplified is simplified again until nothing changes: so often, if it is not large."""
@@ -66,8 +82,13 @@ class Result:
     """All of its operations, a division counted as many."""
     steps: tuple[Step, ...]
     """How it came about, if an explanation was asked for."""
-    node: UOp
-    """The expression as a graph."""
+    known: Box = field(repr=False)
+    """The variables that it is over."""
+
+    @property
+    def node(self) -> UOp:
+        """The expression as a graph."""
+        return parse(self.text, self.known.named_variables(), UNLIMITED)
 
     @property
     def c(self) -> str:
@@ -96,48 +117,152 @@ def simplify(text: str, bounds: Bounds | None = None, *, explain: bool = False) 
             fix="write it in Python syntax, such as '(r*8 + v) % 7'",
         )
     known = box({} if bounds is None else bounds)
-    return simplify_node(parse(text, known.variables), known, explain=explain)
+    parts = Parts()
+    root = quick_parse(text, known.variables, parts.make)
+    if root is None:
+        return simplify_node(parse(text, known.variables), known, explain=explain)
+    return _Simplifying(root, known, explain, parts).run()
 
 
 def simplify_node(root: UOp, known: Box, *, explain: bool = False) -> Result:
     """The same for a graph over the variables of a box."""
-    longest = max(GROWTH * length(root), SHORT)
-    trace = Trace() if explain else None
-    node = _as_given(root, known)
-    price = measure(node)
-    for _ in range(MOST_TIMES if node.src else 0):
-        again, price = _better(node, price, known, longest, trace)
-        done = again is node or not pieces.fits(again)
-        node = again
-        if done:
-            break
-    steps = () if trace is None else tuple(_step(s, known) for s in trace.steps[-MOST_STEPS:])
-    node = known.named(node)
-    return Result(to_python(node), *price, steps, node)
+    parts = Parts()
+    return _Simplifying(parts.of(root), known, explain, parts).run()
 
 
-def _better(
-    given: UOp, limit: tuple[int, int], known: Box, longest: int, trace: Trace | None
-) -> tuple[UOp, tuple[int, int]]:
-    """The first candidate that is no worse than what was given, and its cost."""
-    shifted = next(find(given, lambda node: _division(node) is not None), None) is not None
-    before = 0 if trace is None else len(trace.steps)
-    for candidate in (_simplified, _normalized):
-        found = candidate(given, known, trace)
-        if shifted:
-            found = rebuild(found, _with_shifts)
-        measured = measure(found)
-        if found is not given and _no_worse(measured, limit) and length(found) <= longest:
-            return found, measured
-        if trace is not None:
-            del trace.steps[before:]
-        if found is given:
-            break
-    return given, limit
+class _Simplifying:
+    """One expression, and how it is made simpler."""
+
+    def __init__(self, root: UOp, known: Box, explain: bool, parts: Parts) -> None:
+        self.root = root
+        self.known = known
+        self.names = known.numbered()
+        self.make = parts.make
+        self.ops = {op for op, _ in parts.nodes}
+        self.divisions = {n.order for n in parts.nodes.values() if n.op in DIVISIONS}
+        self.is_plain = self.ops <= PLAIN
+        self.is_small = parts.products() <= FEW >= len(self.divisions)
+        """Whether it surely can be simplified as a whole."""
+        self.shifted = not self.ops.isdisjoint(SHIFTS) and _has_shifts(root)
+        self.trace = Trace() if explain else None
+
+    def run(self) -> Result:
+        """The result: as a rule the first candidate is better, whatever the costs of the text."""
+        root = self.root
+        if not root.src:
+            return self.result(root, (0, 0))
+        found = self.candidate(root)
+        price = measure(found)
+        count = len(self.divisions)
+        if not (price[0] <= count and price[1] <= count * DIVISION and self.is_short(found)):
+            self.forget(0)
+            found, price = self.carefully()
+        return self.result(found, price)
+
+    def result(self, node: UOp, price: tuple[int, int]) -> Result:
+        steps: tuple[Step, ...] = ()
+        if self.trace is not None:
+            steps = tuple(_step(s, self.known) for s in self.trace.steps[-MOST_STEPS:])
+        return Result(self.known.named_text(to_python(node)), *price, steps, self.known)
+
+    def is_short(self, node: UOp) -> bool:
+        """Whether the text of a node is not too long beside that of what was given."""
+        count = length(node)
+        return count <= SHORT or count <= GROWTH * length(self.root)
+
+    def carefully(self) -> tuple[UOp, tuple[int, int]]:
+        """What costs no more than was given, however that is written; tried until nothing changes.
+
+        Where a text has no division to lose, what it costs depends on how its sums are grouped.
+        """
+        node = self.as_given()
+        price = measure(node)
+        for _ in range(MOST_TIMES):
+            again, price = self.better(node, price)
+            done = again is node or not pieces.fits(again)
+            node = again
+            if done:
+                break
+        return node, price
+
+    def better(self, given: UOp, limit: tuple[int, int]) -> tuple[UOp, tuple[int, int]]:
+        """The first candidate that is no worse than what was given, and its cost."""
+        before = 0 if self.trace is None else len(self.trace.steps)
+        for candidate in (self.candidate, self.normalized):
+            found = candidate(given)
+            measured = measure(found)
+            if found is not given and _no_worse(measured, limit) and self.is_short(found):
+                return found, measured
+            self.forget(before)
+            if found is given:
+                break
+        return given, limit
+
+    def forget(self, before: int) -> None:
+        """Take steps out of the explanation that led nowhere."""
+        if self.trace is not None:
+            del self.trace.steps[before:]
+
+    # -- candidates, the best first ----------------------------------------------------------------
+
+    def candidate(self, root: UOp) -> UOp:
+        """The normal form of index arithmetic, written as people write."""
+        facts, trace = self.known.facts(root), self.trace
+        if self.shifted:
+            root = rebuild(root, _with_divisions(self.make))
+        if self.is_plain and (self.is_small or pieces.fits(root)):
+            return self.written(index.simplify(root, facts=facts, trace=trace, make=self.make))
+        root = settled(arrange(root, self.names, make=self.make))
+        if not self.is_plain:
+            root = rewrite(root, SIMPLE, trace=trace)
+        return self.written(pieces.simplify(root, facts=facts, trace=trace))
+
+    def normalized(self, root: UOp) -> UOp:
+        """What the rules make of it that are applied as nodes are made."""
+        return self.written(normalize(settled(root), self.trace))
+
+    def written(self, node: UOp) -> UOp:
+        found = share(arrange(node, self.names, make=self.make), self.make)
+        return rebuild(found, _with_shifts(self.make)) if self.shifted else found
+
+    # -- what was given ----------------------------------------------------------------------------
+    # An expression has many texts. Each is brought into the same order first, so that all that
+    # follows is the same for all of them.
+
+    def as_given(self) -> UOp:
+        """The expression in the right order, which costs no more than it did in any other."""
+        root = self.root
+        arranged = share(arrange(root, self.names, make=self.make), self.make)
+        limit = measure_in_any_order(root)
+        if _no_worse(measure(arranged), limit):
+            return arranged
+        # Its parts were shared in a way that is not found again: what is used twice stays as it is.
+        sorted_only = rebuild(root, self.in_order)
+        nodes = toposort(sorted_only)
+        uses = Counter(s for node in nodes for s in set(node.src))
+        guarded = any(may_have_no_value(node) for node in nodes)
+        kept = {n for n in nodes if uses[n] > 1 and not (guarded and n.dtype is dtypes.boolean)}
+        arranged = arrange(sorted_only, self.names, kept, self.make)
+        return arranged if _no_worse(measure(arranged), limit) else root
+
+    def in_order(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        """The node with its operands in an order that means nothing, and is always the same."""
+        op = node.op
+        if op in TURNED:
+            op, src = TURNED[op], src[::-1]
+        elif op.commutative and src[1].order < src[0].order:
+            src = src[::-1]
+        if op is node.op and src == node.src:
+            return node
+        return remade(node, src, self.make) if op is node.op else self.make(op, src)
 
 
 def _no_worse(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return a[0] <= b[0] and a[1] <= b[1]
+
+
+def _has_shifts(root: UOp) -> bool:
+    return any(_division(node) is not None for node in toposort(root))
 
 
 def _step(step: Rewrite, known: Box) -> Step:
@@ -154,55 +279,6 @@ def _text(node: UOp, known: Box, *, ordered: bool) -> str:
     except PorismError:  # too long, or with what has no text: a part of it
         return known.named_text(show(node, LONGEST_STEP))
     return known.named_text(to_python(arrange(node, known.numbered())) if ordered else text)
-
-
-# -- candidates, the best first --------------------------------------------------------------------
-
-
-def _simplified(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    names, facts = known.numbered(), known.facts(root)
-    whole = rebuild(root, _with_divisions)
-    if any(node.op in LOGIC for node in toposort(whole)):
-        whole = rewrite(whole, SIMPLE, trace=trace)
-    return share(arrange(pieces.simplify(whole, facts=facts, trace=trace), names))
-
-
-def _normalized(root: UOp, known: Box, trace: Trace | None) -> UOp:
-    return share(arrange(normalize(root, trace), known.numbered()))
-
-
-# -- what was given --------------------------------------------------------------------------------
-# An expression has many texts. Each is brought into the same order first, so that all that follows
-# is the same for all of them.
-
-
-def _as_given(root: UOp, known: Box) -> UOp:
-    """The expression in the right order, which costs no more than it did in any other."""
-    names = known.numbered()
-    arranged = share(arrange(root, names))
-    limit = measure_in_any_order(root)
-    if _no_worse(measure(arranged), limit):
-        return arranged
-    # Its parts were shared in a way that is not found again: what is used twice stays as it is.
-    sorted_only = rebuild(root, _sorted)
-    nodes = toposort(sorted_only)
-    uses = Counter(s for node in nodes for s in set(node.src))
-    guarded = any(may_have_no_value(node) for node in nodes)
-    kept = {n for n in nodes if uses[n] > 1 and not (guarded and n.dtype is dtypes.boolean)}
-    arranged = arrange(sorted_only, names, kept)
-    return arranged if _no_worse(measure(arranged), limit) else root
-
-
-def _sorted(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """The node with its operands in an order that means nothing, and is always the same."""
-    op = node.op
-    if op in TURNED:
-        op, src = TURNED[op], src[::-1]
-    elif op.commutative and comes_before(src[1], src[0]):
-        src = src[::-1]
-    if op is node.op and src == node.src:
-        return node
-    return raw(op, node.dtype_given, src, node.arg)
 
 
 # -- shifts ----------------------------------------------------------------------------------------
@@ -224,19 +300,24 @@ def _division(node: UOp) -> tuple[ops.Op, int] | None:
     return (ops.MOD, number + 1) if number > 0 and number & (number + 1) == 0 else None
 
 
-def _with_divisions(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    found = _division(node)
-    if found is not None:
-        return raw(found[0], None, (src[0], raw(ops.CONST, dtypes.index, (), found[1])), None)
-    return node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
+def _with_divisions(make: Make) -> Callable[[UOp, tuple[UOp, ...]], UOp]:
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        found = _division(node)
+        if found is not None:
+            return make(found[0], (src[0], number(found[1])))
+        return node if src == node.src else remade(node, src, make)
+
+    return change
 
 
-def _with_shifts(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    if node.op in (ops.IDIV, ops.MOD) and src[1].op is ops.CONST:
-        size = src[1].arg
-        if size > 1 and size & (size - 1) == 0:
-            shifts = node.op is ops.IDIV
-            amount = size.bit_length() - 1 if shifts else size - 1
-            number = raw(ops.CONST, dtypes.index, (), amount)
-            return raw(ops.SHR if shifts else ops.AND, None, (src[0], number), None)
-    return node if src == node.src else raw(node.op, node.dtype_given, src, node.arg)
+def _with_shifts(make: Make) -> Callable[[UOp, tuple[UOp, ...]], UOp]:
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if node.op in DIVISIONS and src[1].op is ops.CONST:
+            size = src[1].arg
+            if size > 1 and size & (size - 1) == 0:
+                if node.op is ops.IDIV:
+                    return make(ops.SHR, (src[0], number(size.bit_length() - 1)))
+                return make(ops.AND, (src[0], number(size - 1)))
+        return node if src == node.src else remade(node, src, make)
+
+    return change

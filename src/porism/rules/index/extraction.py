@@ -6,24 +6,35 @@ that occurs once, beside its own numerator, is a modulo: `x - 8*floor(x/8)` is `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
+from porism.ir.ops import Op
 from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause, everywhere
 from porism.rules.index.form import Atom, Form, Monomial
 from porism.rules.index.quotients import without_atoms
 from porism.rules.index.scope import merge
 
+Make = Callable[[Op, tuple[UOp, ...]], UOp]
+"""Makes a node of an op and its sources."""
+
+
+def normal(op: Op, src: tuple[UOp, ...]) -> UOp:
+    """A node in normal form."""
+    return construct(op, None, src)
+
 
 class Writer:
     """Writes forms of one arena; `uses` says how often each floor occurs in all that is written."""
 
-    def __init__(self, arena: Arena, uses: dict[Monomial, int]) -> None:
+    def __init__(self, arena: Arena, uses: dict[Monomial, int], make: Make = normal) -> None:
         self.arena = arena
         self.uses = uses
+        self.make = make
         self.atoms: dict[Monomial, UOp] = {}
         self.moduli: dict[Monomial, UOp] = {}
 
@@ -51,7 +62,7 @@ class Writer:
             node, shift = self._product(m)
             parts.append((node, k))
             constant += k * shift
-        return _sum(parts, constant)
+        return self._sum(parts, constant)
 
     def _takes(self, q: Monomial, k: int, constant: int) -> bool:
         """Whether a constant may go into a quotient whose numerator has one already."""
@@ -65,7 +76,7 @@ class Writer:
         assert q.numerator is not None
         moved = self.arena.add(q.numerator, self.arena.constant(k * q.divisor))
         divisor = UOp.const(dtypes.index, q.divisor)
-        return construct(ops.IDIV, None, (self.node(moved), divisor))
+        return self.make(ops.IDIV, (self.node(moved), divisor))
 
     def _modulo(self, q: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
         """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
@@ -79,7 +90,7 @@ class Writer:
         merge(terms, q.numerator.terms, -times)
         if q not in self.moduli:
             divisor = UOp.const(dtypes.index, q.divisor)
-            self.moduli[q] = construct(ops.MOD, None, (self.node(q.numerator), divisor))
+            self.moduli[q] = self.make(ops.MOD, (self.node(q.numerator), divisor))
         return self.moduli[q], times, -times * q.numerator.constant
 
     def _remainder(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
@@ -110,10 +121,10 @@ class Writer:
                 merge(terms, whole.terms, -times)
                 if q not in self.moduli:
                     src = (self.node(numerator), self.node(over))
-                    self.moduli[q] = construct(ops.MOD, None, src)
+                    self.moduli[q] = self.make(ops.MOD, src)
                 node = self.moduli[q]
                 for atom in extra:
-                    node = node * self._atom(atom)
+                    node = self.make(ops.MUL, (node, self._atom(atom)))
                 return node, times, -times * whole.constant
         return None
 
@@ -124,7 +135,7 @@ class Writer:
         whole: UOp | None = None
         for atom in m.atoms:
             node = self._atom(atom)
-            whole = node if whole is None else whole * node
+            whole = node if whole is None else self.make(ops.MUL, (whole, node))
         assert whole is not None
         return whole, 0
 
@@ -137,7 +148,7 @@ class Writer:
             reached = self.arena.add(self.arena.constant(start), atom.numerator, -1)
             clause = everywhere(self.arena, Clause("<=", reached))
             one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
-            found = construct(ops.WHERE, None, (self.condition(clause), one, zero))
+            found = self.make(ops.WHERE, (self.condition(clause), one, zero))
             self.atoms[atom] = found
         return found
 
@@ -145,14 +156,14 @@ class Writer:
         if atom.node is not None:
             return atom.node
         if _is_two_valued(atom):
-            return self._choice(atom) + int(atom.low)
+            return self._sum([(self._choice(atom), 1)], int(atom.low))
         found = self.atoms.get(atom)
         if found is None:
             assert atom.numerator is not None
             over = (
                 UOp.const(dtypes.index, atom.divisor) if atom.over is None else self.node(atom.over)
             )
-            found = construct(ops.IDIV, None, (self.node(atom.numerator), over))
+            found = self.make(ops.IDIV, (self.node(atom.numerator), over))
             self.atoms[atom] = found
         return found
 
@@ -174,19 +185,37 @@ class Writer:
             if not left:
                 left, right, constant = right, left, -constant
             low, high = (constant, 0) if constant > 0 else (0, -constant)
-            return construct(op, None, (self._written(left, low), self._written(right, high)))
+            return self.make(op, (self._written(left, low), self._written(right, high)))
         if not left:  # constant <= right
             src = (UOp.const(dtypes.index, constant), self._written(right, 0))
-            return construct(ops.LE, None, src)
+            return self.make(ops.LE, src)
         # left + constant <= right  is  left < right - constant + 1
         src = (self._written(left, 0), self._written(right, 1 - constant))
-        return construct(ops.LT, None, src)
+        return self.make(ops.LT, src)
 
     def _written(self, side: _Side, constant: int) -> UOp:
         if not side.moduli:
             return self.node(self.arena.form(constant, side.terms))
         rest = [(self.node(self.arena.form(0, side.terms)), 1)] if side.terms else []
-        return _sum([*side.moduli, *rest], constant)
+        return self._sum([*side.moduli, *rest], constant)
+
+    def _sum(self, parts: list[tuple[UOp, int]], constant: int) -> UOp:
+        """A sum with the positive parts first, so that it begins with no minus."""
+        make = self.make
+        total: UOp | None = None
+        for node, times in [p for p in parts if p[1] > 0] + [p for p in parts if p[1] < 0]:
+            size = times if total is None else abs(times)
+            scaled = node if size == 1 else make(ops.MUL, (node, UOp.const(dtypes.index, size)))
+            if total is None:
+                total = scaled
+            else:
+                total = make(ops.ADD if times > 0 else ops.SUB, (total, scaled))
+        if total is None:
+            return UOp.const(dtypes.index, constant)
+        if constant:
+            op = ops.ADD if constant > 0 else ops.SUB
+            total = make(op, (total, UOp.const(dtypes.index, abs(constant))))
+        return total
 
 
 class _Side(NamedTuple):
@@ -206,23 +235,6 @@ def _has(terms: dict[Monomial, int], a: Form, times: int) -> bool:
 
 def _is_two_valued(m: Monomial) -> bool:
     return bool(m.divisor) and m.high - m.low == 1
-
-
-def _sum(parts: list[tuple[UOp, int]], constant: int) -> UOp:
-    """A sum with the positive parts first, so that it begins with no minus."""
-    total: UOp | None = None
-    for node, times in [p for p in parts if p[1] > 0] + [p for p in parts if p[1] < 0]:
-        if total is None:
-            total = node if times == 1 else node * times
-        elif times > 0:
-            total = total + (node if times == 1 else node * times)
-        else:
-            total = total - (node if times == -1 else node * -times)
-    if total is None:
-        return UOp.const(dtypes.index, constant)
-    if constant < 0:
-        return total - -constant
-    return total + constant if constant else total
 
 
 def count_uses(roots: list[Form]) -> dict[Monomial, int]:

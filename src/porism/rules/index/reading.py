@@ -25,11 +25,17 @@ HIGHEST_DEGREE = 8
 Parts = dict[UOp, int]
 
 
+def _number(part: tuple[UOp, int]) -> int:
+    return part[0].order
+
+
 class Reader:
     """Reads nodes into one arena."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_order: bool = False) -> None:
         self.arena = Arena()
+        self.in_order = in_order
+        """Whether nodes are read in the order of their numbers, and not as they are written."""
 
     def opaque(self, node: UOp) -> UOp:
         """What is to stand for a node that arithmetic does not look into."""
@@ -45,6 +51,8 @@ class Reader:
                 continue
             if parts is None:
                 parts = _parts(node, known)
+                if self.in_order and len(parts) > 1:
+                    parts = dict(sorted(parts.items(), key=_number))
                 waiting: list[tuple[UOp, Parts | None]] = []
                 for part in parts:
                     if part not in known and part.op is not ops.CONST:

@@ -12,14 +12,14 @@ from math import inf
 from porism.base import dtypes
 from porism.base.dtypes import Kind
 from porism.ir import ops
-from porism.ir.node import UOp, construct, raw
+from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.rewrite.trace import Trace, of_all
 from porism.rules.index import comparisons
 from porism.rules.index.arena import Arena
 from porism.rules.index.comparisons import Clause
-from porism.rules.index.extraction import Writer, count_uses
+from porism.rules.index.extraction import Make, Writer, count_uses, normal
 from porism.rules.index.form import Form
 from porism.rules.index.reading import Reader
 
@@ -31,19 +31,29 @@ COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
 """What a node costs; others cost 1, leaves nothing."""
 
 
-def simplify(root: UOp, *, facts: Sequence[UOp] = (), trace: Trace | None = None) -> UOp:
-    """The cheapest expression found that is equal wherever the facts hold; never a costlier one."""
+def simplify(
+    root: UOp,
+    *,
+    facts: Sequence[UOp] = (),
+    trace: Trace | None = None,
+    make: Make | None = None,
+) -> UOp:
+    """The cheapest expression found that is equal wherever the facts hold; never a costlier one.
+
+    With `make`, the nodes of the result are made by that, whatever it costs. Then all that is the
+    same in other orders of operands has the same `order`, and the result depends on that alone.
+    """
     trace = of_all() if trace is None else trace
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     try:
-        work = _Work(facts)
+        work = _Work(facts, make)
         if trace is not None:
             work.arena.steps = []
         result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
     except OverflowError:  # an int beyond every float met a bound that is infinite
         return root
-    if result.src and not _costs_at_least(root, cost(result)):
+    if make is None and result.src and not _costs_at_least(root, cost(result)):
         return root
     if trace is not None and result is not root:
         work.record(trace, root, result)
@@ -88,8 +98,9 @@ def _cost(root: UOp, enough: float) -> tuple[int, int]:
 class _Work(Reader):
     """One expression being simplified."""
 
-    def __init__(self, facts: Sequence[UOp]) -> None:
-        super().__init__()
+    def __init__(self, facts: Sequence[UOp], make: Make | None) -> None:
+        super().__init__(in_order=make is not None)
+        self.make = normal if make is None else make
         self.depth = 0
         self.here: list[Form] = []  # facts that hold where we are
         everywhere = []
@@ -106,7 +117,7 @@ class _Work(Reader):
         if node.op is ops.WHERE:
             return self._choice(node)
         a = self.form(node)
-        return Writer(self.arena, count_uses([a])).node(a)
+        return Writer(self.arena, count_uses([a]), self.make).node(a)
 
     def opaque(self, node: UOp) -> UOp:
         """A node that arithmetic does not look into, its operands simplified."""
@@ -115,7 +126,7 @@ class _Work(Reader):
         if node.op is ops.WHERE:
             return self._nested(lambda: self._choice(node))
         if node.op.elementwise and node.src and all(s.dtype is dtypes.index for s in node.src):
-            return self._nested(lambda: construct(node.op, None, self._operands(node)))
+            return self._nested(lambda: self.make(node.op, self._operands(node)))
         return node
 
     def _operands(self, node: UOp) -> tuple[UOp, ...]:
@@ -141,15 +152,18 @@ class _Work(Reader):
     def _mask(self, node: UOp) -> list[Clause | UOp] | UOp:
         """The clauses of a conjunction, each simplified under the others; a constant if decided."""
         parts: list[Clause | UOp] = []
-        for conjunct in conjuncts(node):
+        for conjunct in self._ordered(conjuncts(node)):
             clause = self.clause(conjunct)
             parts.append(self._logic(conjunct) if clause is None else clause)
         return self._together(parts, False)
 
+    def _ordered(self, parts: list[UOp]) -> list[UOp]:
+        return sorted(parts, key=_number) if self.in_order else parts
+
     def _either(self, node: UOp) -> UOp:
         """A disjunction: it is false where the opposites of its clauses hold, all together."""
         parts: list[Clause | UOp] = []
-        for part in parts_of(node, ops.OR):
+        for part in self._ordered(parts_of(node, ops.OR)):
             clause = self.clause(part)
             parts.append(self._logic(part) if clause is None else clause.negated(self.arena))
         found = self._together(parts, True)
@@ -198,7 +212,7 @@ class _Work(Reader):
             return self._nested(lambda: self._either(node))
         if node.op in (ops.NOT, ops.XOR):
             return self._nested(
-                lambda: construct(node.op, None, tuple(self.condition(s) for s in node.src))
+                lambda: self.make(node.op, tuple(self.condition(s) for s in node.src))
             )
         return node
 
@@ -206,11 +220,12 @@ class _Work(Reader):
         self, clauses: list[Clause | UOp], writer: Writer | None = None, join: Op = ops.AND
     ) -> UOp:
         """A mask as one condition."""
-        writer = Writer(self.arena, count_uses(_forms(clauses))) if writer is None else writer
+        if writer is None:
+            writer = Writer(self.arena, count_uses(_forms(clauses)), self.make)
         whole: UOp | None = None
         for clause in clauses:
             part = writer.condition(clause) if isinstance(clause, Clause) else clause
-            whole = part if whole is None else construct(join, None, (whole, part))
+            whole = part if whole is None else self.make(join, (whole, part))
         assert whole is not None
         return whole
 
@@ -238,10 +253,10 @@ class _Work(Reader):
 
     def _chosen(self, clauses: list[Clause | UOp], yes: UOp, no: UOp) -> UOp:
         if yes.op is ops.WHERE:
-            return construct(ops.WHERE, None, (self._written(clauses), self._branch(yes), no))
+            return self.make(ops.WHERE, (self._written(clauses), self._branch(yes), no))
         a = self.form(yes)
-        writer = Writer(self.arena, count_uses([*_forms(clauses), a]))
-        return construct(ops.WHERE, None, (self._written(clauses, writer), writer.node(a), no))
+        writer = Writer(self.arena, count_uses([*_forms(clauses), a]), self.make)
+        return self.make(ops.WHERE, (self._written(clauses, writer), writer.node(a), no))
 
     def _branch(self, node: UOp) -> UOp:
         return self._nested(lambda: self.value(node)) if self.depth < DEEPEST else node
@@ -259,6 +274,10 @@ class _Work(Reader):
             if new is not old:
                 trace.record(law, old, new)
         trace.record("index-normal-form", before, after)
+
+
+def _number(node: UOp) -> int:
+    return node.order
 
 
 def conjuncts(node: UOp) -> list[UOp]:
