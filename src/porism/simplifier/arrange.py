@@ -24,6 +24,7 @@ from porism.simplifier.parts import Make, made, number
 
 LINEAR: Final = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL})
 _FLAT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
+_SCALED: Final = frozenset({ops.MUL, ops.NEG, ops.CONST})  # what has factors
 _FLIPPED: Final[dict[Op, Op]] = {
     ops.LT: ops.GT,
     ops.LE: ops.GE,
@@ -75,20 +76,23 @@ class _Arranging:
 
     def run(self, root: UOp) -> UOp:
         """Parts first, each once; sums and conjunctions as a whole, not by their inner nodes."""
+        if not root.src:
+            return root
+        done = self.made
         stack = [root]
         while stack:
             node = stack[-1]
-            if node in self.made:
+            if node in done:
                 stack.pop()
                 continue
-            waiting = [part for part in self.parts(node) if part not in self.made]
+            waiting = [part for part in self.parts(node) if part.src and part not in done]
             if waiting:
                 stack += reversed(waiting)
                 continue
             stack.pop()
-            made = self.made[node] = self.written(node)
+            done[node] = made = self.written(node)
             self.rank(made)
-        return self.made[root]
+        return done[root]
 
     def parts(self, node: UOp) -> Sequence[UOp]:
         """The nodes to arrange before this one."""
@@ -108,20 +112,19 @@ class _Arranging:
         return node.src
 
     def written(self, node: UOp) -> UOp:
+        """An arranged node; what has no sources is arranged as it is."""
         op, made = node.op, self.made
-        if not node.src:
-            return node
         if op in LINEAR and node in self.terms:
             return self.sum(self.terms.pop(node))
         if op in _FLAT:
-            parts = [made[part] for part in operands_of(node, self.kept)]
+            parts = [made.get(part, part) for part in operands_of(node, self.kept)]
             if op is not ops.XOR:
                 parts = list(dict.fromkeys(parts))
             parts.sort(key=self.place)
             if op is not ops.XOR and node.dtype is dtypes.boolean:
                 parts.sort(key=self.hazards)
             return self.folded(op, parts)
-        src = tuple(made[s] for s in node.src)
+        src = tuple([made.get(s, s) for s in node.src])
         if op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
             op, src = _OPPOSITE[src[0].op], src[0].src
         if op in _FLIPPED and self.is_backward(op, *src):
@@ -184,14 +187,15 @@ class _Arranging:
         for times, factors in terms:
             single: list[UOp] = []
             for factor in factors:  # a sum may have turned out to be a product
-                if factor in self.kept:
-                    single.append(self.made[factor])
+                arranged = self.made.get(factor, factor)
+                if arranged.op not in _SCALED or factor in self.kept:
+                    single.append(arranged)
                     continue
-                scale, parts = _factors(self.made[factor], 1)
+                scale, parts = _factors(arranged, 1)
                 times *= scale
                 single += parts
-            arranged = tuple(sorted(single, key=self.place))
-            total[arranged] = total.get(arranged, 0) + times
+            key = tuple(sorted(single, key=self.place) if len(single) > 1 else single)
+            total[key] = total.get(key, 0) + times
         constant = total.pop((), 0)
         ordered = sorted(
             (self.gathered(times, factors) for factors, times in total.items() if times),
@@ -253,7 +257,7 @@ def terms_of(root: UOp, kept: Container[UOp] = ()) -> list[Term] | None:
     stack: list[tuple[UOp, int]] = [(root, 1)]
     while stack:
         node, times = stack.pop()
-        if node is not root and node in kept:
+        if (not node.src and node.op is not ops.CONST) or (node is not root and node in kept):
             found.append((times, (node,)))
         elif node.op is ops.ADD:
             stack += [(node.src[1], times), (node.src[0], times)]

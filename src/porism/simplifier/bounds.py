@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from porism.base import dtypes
@@ -112,19 +113,27 @@ def box(bounds: Bounds) -> Box:
     variables: dict[str, UOp] = {}
     facts: dict[UOp, tuple[UOp, ...]] = {}
     for name in _in_order(texts):
-        low, high = (_end(name, end, variables) for end in texts[name])
+        low, high = [_end(name, end, variables) for end in texts[name]]
         least, most = _numbers(name, low, high, texts[name])
-        variable = raw(ops.VARIABLE, dtypes.index, (), (f"v{numbers[name]}", least, most))
+        variable = _variable(numbers[name], least, most)
         variables[name] = variable
-        facts[variable] = _facts(variable, low, high)
+        found = _facts(variable, low, high)
+        if found:
+            facts[variable] = found
     # In the order in which they were given, which is the order people think of them in.
     ordered = {name: variables[name] for name in texts}
-    return Box(ordered, {variable: found for variable, found in facts.items() if found})
+    return Box(ordered, facts)
+
+
+@lru_cache(1024)
+def _variable(number: int, least: int | None, most: int | None) -> UOp:
+    """The variable with this number and these bounds."""
+    return raw(ops.VARIABLE, dtypes.index, (), (f"v{number}", least, most))
 
 
 def _checked(name: Any, ends: Any) -> tuple[End, End]:
     """The two ends, as int, text or None."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in KEYWORDS:
+    if not _is_name(name):
         why = "it is a word of the language" if name in KEYWORDS else None
         raise BoundsError(
             f"{_short(name)} cannot be the name of a variable",
@@ -132,14 +141,21 @@ def _checked(name: Any, ends: Any) -> tuple[End, End]:
         )
     if len(name) > LIMITS.name:
         raise BoundsError(f"a name of {len(name)} characters", why=f"at most {LIMITS.name}")
-    if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
+    pair = ends.__class__ is tuple or ends.__class__ is list
+    if not (pair or (isinstance(ends, Sequence) and not isinstance(ends, str))) or len(ends) != 2:
         raise BoundsError(f"the bounds of {name!r} are {_short(ends)}", why="a pair", fix=_FORM)
-    low, high = (_checked_end(name, end) for end in ends)
-    return low, high
+    low, high = ends
+    return _checked_end(name, low), _checked_end(name, high)
+
+
+def _is_name(name: Any) -> bool:
+    if not isinstance(name, str) or name in KEYWORDS:
+        return False
+    return (name.isidentifier() and name.isascii()) or bool(_NAME.fullmatch(name))
 
 
 def _checked_end(name: str, end: Any) -> End:
-    if end is None or isinstance(end, str):
+    if end is None or end.__class__ is int or isinstance(end, str):
         return end
     if not isinstance(end, bool):
         try:

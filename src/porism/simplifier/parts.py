@@ -101,14 +101,6 @@ class Parts:
         """A graph of UOps as parts, but for what has an argument."""
         return rebuild(root, lambda node, src: remade(node, src, self.make) if src else node)
 
-    def products(self) -> int:
-        """How many products there are of two factors that are no constants."""
-        constant = ops.CONST
-        return sum(
-            op is ops.MUL and src[0].op is not constant and src[1].op is not constant
-            for op, src in self.nodes
-        )
-
 
 def _fingerprint(op: Op, src: tuple[UOp, ...]) -> int:
     """A number that is the same for all orders and groupings of sums, products and conditions.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.arguments import int_to_text
@@ -45,6 +46,12 @@ _SYMBOLS: Final[dict[Op, str]] = {
     ops.EQ: "==",
     ops.NE: "!=",
 }
+_INFIX: Final = {
+    # a < b < c would mean something else
+    op: (f" {symbol} ", BINDING[symbol], BINDING[symbol] + (BINDING[symbol] == COMPARISON))
+    for op, symbol in _SYMBOLS.items()
+}
+"""Operations on numbers with their symbols, and how tightly they hold, and hold their first."""
 _OF_CONDITIONS: Final[dict[Op, str]] = {
     ops.AND: "and",
     ops.MIN: "and",
@@ -109,6 +116,10 @@ def refused(node: UOp) -> PorismError:
 
 def _pieces(node: UOp) -> tuple[list[Piece], int]:
     op, src = node.op, node.src
+    known = _INFIX.get(op)
+    if known is not None and src[0].dtype is dtypes.index:
+        between, own, first = known
+        return [(src[0], first), between, (src[1], own + 1)], own
     if op is ops.CONST:
         if isinstance(node.arg, bool):
             return [str(node.arg)], ATOM

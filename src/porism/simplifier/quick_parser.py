@@ -136,25 +136,27 @@ def _has_comparison(waiting: list[Waiting]) -> bool:
 def _complete(values: list[UOp], op: Op | None, make: Make) -> bool:
     """Put together what waited; says whether it fits together."""
     last = values.pop()
-    if op is ops.NEG:
-        if last.dtype is not _INDEX:
+    first = values[-1] if op is not ops.NEG else last
+    if first.dtype is _INDEX is last.dtype and op in _ON_NUMBERS:
+        if op is ops.NEG:
+            values.append(make(ops.NEG, (last,)))
+            return True
+        if (op is ops.IDIV or op is ops.MOD) and (
+            last.arg == 0 if last.op is ops.CONST else last.vmin == 0 == last.vmax
+        ):
             return False
-        values.append(make(op, (last,)))
+        values[-1] = make(op, (first, last))
         return True
-    first = values.pop()
+    if first.dtype is not _BOOL or op is None or op in _ON_NUMBERS:
+        return False
     if op is ops.WHERE:
-        yes = values.pop()
-        if first.dtype is not _BOOL or yes.dtype is not last.dtype:
+        values.pop()
+        if values[-1].dtype is not last.dtype:
             return False
-        values.append(make(op, (first, yes, last)))
+        values[-1] = make(op, (first, values[-1], last))
         return True
-    assert op is not None
-    wanted = _BOOL if op is ops.AND or op is ops.OR else _INDEX
-    if first.dtype is not wanted or last.dtype is not wanted:
-        return False
-    if (op is ops.IDIV or op is ops.MOD) and (
-        last.arg == 0 if last.op is ops.CONST else last.vmin == 0 == last.vmax
-    ):
-        return False
-    values.append(make(op, (first, last)))
-    return True
+    values[-1] = make(op, (first, last))
+    return last.dtype is _BOOL
+
+
+_ON_NUMBERS: Final = frozenset({ops.NEG, *ARITHMETIC.values(), *COMPARISONS.values()})

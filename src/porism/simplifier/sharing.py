@@ -73,10 +73,12 @@ def _bundles(nodes: Sequence[UOp]) -> dict[UOp, Bundle]:
                 heads.add(s)
     found = {}
     if len(heads) > 1:
-        # A guard stands before the division that it guards, and must stay there.
-        fixed = any(may_have_no_value(node) for node in nodes)
+        fixed: bool | None = None
         for node in nodes:
             if node in heads and node.op in _KINDS:
+                if node.dtype is dtypes.boolean and fixed is None:
+                    # A guard stands before the division that it guards, and must stay there.
+                    fixed = any(may_have_no_value(each) for each in nodes)
                 items = None if fixed and node.dtype is dtypes.boolean else _items(node)
                 if items is not None and len(items) > 1:
                     found[node] = items

@@ -138,12 +138,19 @@ class _Simplifying:
         self.known = known
         self.names = known.numbered()
         self.make = parts.make
-        self.ops = {op for op, _ in parts.nodes}
-        self.divisions = {n.order for n in parts.nodes.values() if n.op in DIVISIONS}
-        self.is_plain = self.ops <= PLAIN
-        self.is_small = parts.products() <= FEW >= len(self.divisions)
+        found = {op for op, _ in parts.nodes}
+        self.is_plain = found <= PLAIN
+        self.shifted = not found.isdisjoint(SHIFTS) and _has_shifts(root)
+        divided, products = set[int](), 0
+        for (op, src), node in parts.nodes.items():
+            if op is ops.IDIV or op is ops.MOD:
+                divided.add(node.order)
+            elif op is ops.MUL and src[0].op is not ops.CONST is not src[1].op:
+                products += 1
+        self.divisions = len(divided)
+        """How many there are, in whatever order their operands are."""
+        self.is_small = products <= FEW >= self.divisions
         """Whether it surely can be simplified as a whole."""
-        self.shifted = not self.ops.isdisjoint(SHIFTS) and _has_shifts(root)
         self.trace = Trace() if explain else None
 
     def run(self) -> Result:
@@ -153,7 +160,7 @@ class _Simplifying:
             return self.result(root, (0, 0))
         found = self.candidate(root)
         price = measure(found)
-        count = len(self.divisions)
+        count = self.divisions
         if not (price[0] <= count and price[1] <= count * DIVISION and self.is_short(found)):
             self.forget(0)
             found, price = self.carefully()
@@ -167,8 +174,7 @@ class _Simplifying:
 
     def is_short(self, node: UOp) -> bool:
         """Whether the text of a node is not too long beside that of what was given."""
-        count = length(node)
-        return count <= SHORT or count <= GROWTH * length(self.root)
+        return (count := length(node)) <= SHORT or count <= GROWTH * length(self.root)
 
     def carefully(self) -> tuple[UOp, tuple[int, int]]:
         """What costs no more than was given, however that is written; tried until nothing changes.

@@ -33,11 +33,11 @@ def test_the_ends_of_a_leaf_are_tried() -> None:
 @graphs.examples(100)
 def test_a_form_has_the_value_of_its_node(node: UOp) -> None:
     reader = Reader()
-    values = points.of_form(reader.form(node))
+    values = reader.form(node).values
     forms = {leaf: reader.form(leaf) for leaf in graphs.leaves(node)}
     assume(len(reader.arena.leaves()) == len(forms))  # no other part is opaque to arithmetic
     for i in range(points.COUNT):
-        at = {leaf: points.of_form(form)[i] for leaf, form in forms.items()}
+        at = {leaf: form.values[i] for leaf, form in forms.items()}
         try:
             expected = evaluate(node, at)[0].item()
         except PorismError:  # such as a division by zero

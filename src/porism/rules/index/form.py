@@ -88,11 +88,19 @@ Terms = Mapping[Monomial, int]
 class Form:
     """constant + Σ coefficient · monomial; no coefficient is zero."""
 
-    __slots__ = ("constant", "terms")
+    __slots__ = ("_values", "constant", "terms")
 
     def __init__(self, constant: int, terms: dict[Monomial, int]) -> None:
         self.constant = constant
         self.terms = terms
+        self._values: list[int] | None = None
+
+    @property
+    def values(self) -> list[int]:
+        """What it is at the trial points."""
+        if self._values is None:
+            self._values = points.of_sum(self.constant, self.terms)
+        return self._values
 
     @property
     def is_constant(self) -> bool:

@@ -10,6 +10,7 @@ Points only ever say no. Where they say nothing, the proof decides.
 from __future__ import annotations
 
 from math import inf, prod
+from operator import add
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -51,22 +52,21 @@ def of_product(atoms: tuple[Atom, ...]) -> Values:
     return tuple(map(prod, zip(*(atom.values for atom in atoms), strict=True)))
 
 
-def of_form(a: Form) -> list[int]:
-    return of_sum(a.constant, a.terms)
-
-
 def of_sum(constant: int, terms: Terms) -> list[int]:
     values = [constant] * COUNT
     for m, k in terms.items():
-        values = [value + k * v for value, v in zip(values, m.values, strict=True)]
+        if k == 1:
+            values = list(map(add, values, m.values))
+        else:
+            values = [value + k * v for value, v in zip(values, m.values, strict=True)]
     return values
 
 
 def of_floor(numerator: Form, divisor: int) -> Values:
-    return tuple([value // divisor for value in of_form(numerator)])
+    return tuple([value // divisor for value in numerator.values])
 
 
 def of_ratio(numerator: Form, over: Form) -> Values:
     """Where the divisor is zero, any value will do: nothing is claimed of such a point."""
-    pairs = zip(of_form(numerator), of_form(over), strict=True)
+    pairs = zip(numerator.values, over.values, strict=True)
     return tuple([a // b if b else 0 for a, b in pairs])

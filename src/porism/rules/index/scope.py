@@ -88,12 +88,12 @@ class Scope:
         if not self.facts:
             return points.ALL
         if self._points is None:
-            values = [points.of_form(fact) for fact in self.facts]
+            values = [fact.values for fact in self.facts]
             self._points = [i for i in range(points.COUNT) if all(v[i] <= 0 for v in values)]
         return self._points
 
     def _values(self, a: Form) -> list[int]:
-        values = points.of_form(a)
+        values = a.values
         return [values[i] for i in self._live()] if self.facts else values
 
     def _straddles(self, constant: int, terms: Terms, size: int) -> bool:
