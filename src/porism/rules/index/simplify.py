@@ -264,16 +264,19 @@ class _Work(Reader):
     def record(self, trace: Trace, before: UOp, after: UOp) -> None:
         """The theorems that were applied to quotients, then the whole."""
         steps = self.arena.steps or []
-        writer = Writer(self.arena, {})
+        writer = Writer(self.arena, {}, self.make)
+        exactly = self.make if self.in_order else _exactly
         self.arena.steps = None
         for law, numerator, divisor, result in steps[:MOST_STEPS]:
-            old = raw(
-                ops.IDIV, None, (writer.node(numerator), UOp.const(dtypes.index, divisor)), None
-            )
+            old = exactly(ops.IDIV, (writer.node(numerator), UOp.const(dtypes.index, divisor)))
             new = writer.node(result)
             if new is not old:
                 trace.record(law, old, new)
         trace.record("index-normal-form", before, after)
+
+
+def _exactly(op: Op, src: tuple[UOp, ...]) -> UOp:
+    return raw(op, None, src, None)
 
 
 def _number(node: UOp) -> int:
