@@ -6,11 +6,12 @@ functions that jump (comparisons, `floor`, `sort` …) are applied to exact valu
 
 The error of other values is bounded by what rounding does to the oracle: it is run again with the
 operands and the result of each inexact step changed by some units in the last place at random. A
-result of a sum is therefore compared in proportion to its terms.
+result of a sum is therefore compared in proportion to its terms, and to the root of their number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,9 +40,10 @@ SMALLEST: Final = {"float16": 2.0**-24, "float8_e4m3fn": 2.0**-9, "float8_e5m2":
 FINEST: Final = 9
 """Binary digits behind the point with which sums are still looked at."""
 
-UNITS: Final = 8
+UNITS: Final = {name: 8 if digits > 11 else 1 for name, digits in DIGITS.items()}
 """By how many units of rounding an operand and a result of an inexact step are changed: functions
-are within 6 units in the last place (docs/tensors.md), and some are made of several."""
+are within 6 units in the last place (docs/tensors.md), and some are made of several. Narrow floats
+are computed in float32, and rounded once."""
 
 TIMES: Final = 4
 """How many times the largest change seen is allowed."""
@@ -173,14 +175,28 @@ def changed(steps: Steps, known: Sequence[Value], random: np.random.Generator) -
             if isinstance(step, Input) or value.exact:
                 values.append(value.array)
                 continue
-            unit = UNITS * 2.0 ** -DIGITS[value.dtype]
+            unit = UNITS[value.dtype] * 2.0 ** -DIGITS[value.dtype]
             near = list(values)
+            wide = DIGITS[value.dtype] > 11
+            terms = math.sqrt(_terms(step, values, value.array)) if wide else 1.0
             for number in set(refs(step)):
-                near[number] = _nudged(values[number], unit, random)
+                each = unit * terms * (1 + terms / 16)
+                near[number] = _nudged(values[number], each, random)
             result = _nudged(on_arrays(step, near), unit, random)
             # Functions may round what is about 1 inside, as logarithms of sums of powers do.
             values.append(result + unit / 4 * (2 * random.random(result.shape) - 1))
     return values
+
+
+def _terms(step: Call, values: Sequence[Array], result: Array) -> float:
+    """How many terms a function may add up for an element, about.
+
+    Changes of n terms by chance leave 1/√n of the error that adding them up one after the other may
+    have, and that grows with √n, or n where it has a bias.
+    """
+    operands = [values[number] for number in refs(step)]
+    sizes = [array.size / max(result.size, 1) for array in operands]
+    return max([1, *sizes, *(max(array.shape, default=1) for array in operands)])
 
 
 def _nudged(array: Array, unit: float, random: np.random.Generator) -> Array:
@@ -192,8 +208,8 @@ def _nudged(array: Array, unit: float, random: np.random.Generator) -> Array:
 def allowed(steps: Steps, known: Sequence[Value], number: int, runs: int) -> Array:
     """By how much a tensor may differ from the oracle's value of a step, for each element."""
     value = known[number]
-    unit = 2.0 ** -DIGITS[value.dtype]
-    bound = UNITS * unit * np.abs(value.array) + SMALLEST.get(value.dtype, 1e-40)
+    unit = UNITS[value.dtype] * 2.0 ** -DIGITS[value.dtype]
+    bound = unit * np.abs(value.array) + SMALLEST.get(value.dtype, 1e-40)
     for run in range(runs):
         other = changed(steps, known, np.random.default_rng(run))[number]
         with np.errstate(all="ignore"):
