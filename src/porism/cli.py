@@ -17,11 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from porism import __version__
 from porism.base.errors import PorismError
@@ -101,15 +102,21 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="only rules whose name has one")
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON array")
     parser.add_argument("--page", action="store_true", help="print the page docs/rules.md")
+    parser.add_argument(
+        "--fired", action="store_true", help="count how often each fires on a corpus of programs"
+    )
+    parser.add_argument("--record", action="store_true", help="with --fired: keep the counts")
 
 
 def _rules(options: argparse.Namespace) -> int:
-    from porism.rules import catalogue, page
+    from porism.catalogue import listing, page
 
+    if options.fired:
+        return _fired(options)
     if options.page:
         print(page.page(), end="")
         return 0
-    rows = catalogue.rows(options.words)
+    rows = listing.rows(options.words)
     if options.json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return 0
@@ -120,9 +127,34 @@ def _rules(options: argparse.Namespace) -> int:
         if row["when"]:
             print(f"{indent}when {row['when']}")
         seeds = f"  (seeds: {', '.join(row['seeds'])})" if row["seeds"] else ""
-        how = row["established"] or catalogue.NOT_RECORDED
+        how = row["established"] or listing.NOT_RECORDED
         print(f"{indent}{how} on {', '.join(row['theory'])}{seeds}")
+        print(f"{indent}{_use(row)}")
     return 0
+
+
+def _use(row: dict[str, Any]) -> str:
+    """Where a rule is tried and how often it fires, in words."""
+    if row["kind"] == "lemma":
+        return f"a lemma: no pass tries it; used {row['fired'] or 0} times by the normal form"
+    where = ", ".join(row["tried"]) or "no pass"
+    if row["fired"] is None:
+        return f"tried by: {where}"
+    fires = f"fired {row['fired']} times" if row["fired"] else f"never fired: {row['idle']}"
+    return f"tried by: {where}; {fires}"
+
+
+def _fired(options: argparse.Namespace) -> int:
+    script = Path(__file__).parents[2] / "tools" / "fired.py"
+    if not script.is_file():
+        raise PorismError(
+            "the corpus is not here",
+            where=str(script),
+            why="it belongs to the source tree and is not part of an installed package",
+            fix="run 'porism rules --fired' in a checkout of the sources",
+        )
+    command = [sys.executable, "-m", "tools.fired", *["--record"] * options.record]
+    return subprocess.run(command, cwd=script.parents[1], check=False).returncode
 
 
 def _prove_arguments(parser: argparse.ArgumentParser) -> None:
@@ -158,13 +190,23 @@ def _prove(options: argparse.Namespace) -> int:
             why="the rules of the compiler have theories of their own",
             fix="give the rule that is to be proved with --rule",
         )
+    from porism.catalogue import listing, lowering, page, passes
     from porism.prove import report
-    from porism.rules import catalogue
 
     words = [word for word in options.words if word != "bounds"]
-    rules = [] if options.words and not words else catalogue.chosen(words)
+    rules = [] if options.words and not words else listing.chosen(words)
     with_bounds = not options.words or len(words) < len(options.words)
-    return report.run(rules, with_bounds=with_bounds, json_file=options.json, keep=options.record)
+    status = report.run(
+        rules,
+        with_bounds=with_bounds,
+        json_file=options.json,
+        keep=options.record,
+        known=[item.name for item in listing.KNOWN],
+        checks={**lowering.CHECKS, **passes.CHECKS},
+    )
+    if options.record and not status and page.FILE.is_file():  # in a checkout
+        page.FILE.write_text(page.page(), encoding="utf-8")
+    return status
 
 
 def _prove_typed(options: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ LAYERS: Final = (
     ("tensor",),
     ("engine",),
     ("verification",),
+    ("catalogue",),
     ("pipeline",),
     ("schedule", "optimize", "lower", "backends", "prove"),
     ("rules",),

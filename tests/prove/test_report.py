@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from porism.base.errors import PorismError
+from porism.catalogue import page
 from porism.cli import main
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.prove import bounds, procedures, report
 from porism.rewrite.rule import Procedure, procedure
 from porism.rewrite.terms import c0, c1, x
-from porism.rules import page, record
+from porism.rules import record
 from porism.rules.algebra import ALGEBRA, EVERYTHING
-from porism.rules.index.laws import LAWS
+from porism.rules.index.lemmas import LEMMAS
 from tests.prove.stated import INTEGERS, stated
 
 PROCEDURES = [item for item in ALGEBRA if isinstance(item, Procedure)]
@@ -54,20 +55,25 @@ def test_a_wrong_folding_is_found() -> None:
 
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "mod-small"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
         "mod-small               x % c0 -> x",
         "                        when (lo(x) >= 0) & (hi(x) < c0)",
         "                        proved on integers  (seeds: 000.2.1, 002.19.1)",
+        lines[-1],
     ]
+    assert lines[-1].startswith("                        tried by: every node, ")
 
 
 def test_rules_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    listed = [item.name for item in (*EVERYTHING, *LAWS)]
+    listed = [item.name for item in (*EVERYTHING, *LEMMAS)]
     assert [row["name"] for row in rows][: len(listed)] == listed
     by_name = {row["name"]: row for row in rows}
     assert by_name["add-zero"].pop("seconds") >= 0
+    assert by_name["add-zero"].pop("fired") > 0
+    assert "every node" in by_name["add-zero"].pop("tried")
     assert by_name["add-zero"] == {
         "name": "add-zero",
         "kind": "rule",
@@ -78,9 +84,10 @@ def test_rules_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         "fast_math": None,
         "seeds": ["002.2.1"],
         "established": "proved",
+        "idle": None,
     }
     assert by_name["fold"]["after"].startswith("Compute an elementwise op on constants")
-    assert {row["kind"] for row in rows} == {"rule", "law", "procedure"}
+    assert {row["kind"] for row in rows} == {"rule", "lemma", "procedure", "pass", "step"}
 
 
 def test_a_word_that_fits_no_rule_is_told(capsys: pytest.CaptureFixture[str]) -> None:

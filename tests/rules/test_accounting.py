@@ -8,7 +8,7 @@ from porism.rewrite.graph import normalize
 from porism.rewrite.trace import Trace
 from porism.rules.accounting import ROWS, STEPS, accounts
 from porism.rules.algebra import EVERYTHING
-from porism.rules.index.laws import LAWS
+from porism.rules.index.lemmas import LEMMAS
 from tests.rules.expressions import parse, variable
 
 
@@ -22,7 +22,7 @@ def test_every_row_is_accounted_for() -> None:
 
 
 def test_no_rule_names_a_row_that_does_not_exist() -> None:
-    named = {row for item in (*EVERYTHING, *LAWS) for row in item.seeds}
+    named = {row for item in (*EVERYTHING, *LEMMAS) for row in item.seeds}
     pages = {row for row in named if row.startswith(("000.", "002."))}
     assert pages <= set(ROWS)
     assert set(STEPS) <= set(ROWS)

@@ -12,6 +12,7 @@ from porism.rewrite.graph import normalize
 from porism.rewrite.trace import Trace
 from porism.rules.algebra import ALGEBRA
 from porism.rules.examples import EXAMPLES
+from porism.rules.index.simplify import simplify
 from tests.rules.expressions import Case, read
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
@@ -25,6 +26,16 @@ def test_case(case: Case) -> None:
     assert normalize(before) is normalize(after, trace), show(normalize(before))
     # the right side is a normal form already, but for the order of operands
     assert set(trace.counts()) <= {COMMUTE}
+
+
+FORMED = sorted((Path(__file__).parent / "cases" / "normal_form").glob("*.txt"))
+FORMS = [(f"{file.stem}:{case[0]}", case) for file in FORMED for case in read(file.read_text())]
+
+
+@pytest.mark.parametrize("case", [case for _, case in FORMS], ids=[name for name, _ in FORMS])
+def test_case_of_the_normal_form(case: Case) -> None:
+    _, before, after = case
+    assert simplify(before) is simplify(after), show(simplify(before))
 
 
 def test_every_rule_has_a_case() -> None:

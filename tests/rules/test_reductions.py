@@ -28,7 +28,7 @@ from porism.rewrite.terms import cast, literal, p, where, x, y, z
 from porism.rules.algebra import SYMBOLIC
 from porism.rules.pieces import ORDERS, buffer, made, masked, number
 from porism.rules.pieces import given as scalar
-from porism.rules.reductions import FAST_REDUCTIONS, LIFTING_LAWS, REDUCTIONS
+from porism.rules.reductions import FAST_REDUCTIONS, LIFTING_LEMMAS, REDUCTIONS
 from tests import graphs
 from tests.prove.stated import FIXED_WIDTH, FLOATS, stated
 
@@ -238,7 +238,7 @@ def test_a_sum_that_may_wrap_is_not_lifted() -> None:
         closed(total(chosen(condition, number(1)), r), {2: np.int32(word)})
 
 
-@pytest.mark.parametrize("rule", LIFTING_LAWS.rules, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", LIFTING_LEMMAS.rules, ids=lambda rule: rule.name)
 def test_lifting_is_refused_on_words(rule: Any) -> None:
     on_words = stated(FIXED_WIDTH, rule.before, rule.after)
     assert prove(on_words).results[0].status is Status.REFUTED

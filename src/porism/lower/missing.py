@@ -1,8 +1,8 @@
 """Missing ops: what stands for an op that a machine lacks, as rules that are proved.
 
 Each rule is used only where its op is missing, so what it makes of a node may be larger: the order
-of `porism.rewrite.termination` does not apply to it, and it is declared as a law. Rounding and
-conversions need to know the type, and are procedures.
+of `porism.rewrite.termination` does not apply to it. Rounding and conversions need to know the
+type, and are procedures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUMBERS = (Theory.FIXED_WIDTH, Theory.FLOATS)
 
 MISSING = RuleSet(
     "missing",
-    laws=True,
+    grows=True,
     theory=NUMBERS,
     rules=(
         rule("gt-as-lt", x > y, y < x),
@@ -35,7 +35,7 @@ MISSING = RuleSet(
 
 MISSING_WORDS = RuleSet(
     "missing-words",
-    laws=True,
+    grows=True,
     theory=Theory.FIXED_WIDTH,
     rules=(
         rule("word-max-as-choice", ops.MAX(x, y), where(x > y, x, y)),
@@ -52,7 +52,7 @@ MISSING_WORDS = RuleSet(
 
 MISSING_FLOATS = RuleSet(
     "missing-floats",
-    laws=True,
+    grows=True,
     theory=Theory.FLOATS,
     rules=(
         # the inner choice alone is what most machines have for max: the second if one is NaN
@@ -65,7 +65,7 @@ MISSING_FLOATS = RuleSet(
 
 MISSING_TRUTHS = RuleSet(
     "missing-truths",
-    laws=True,
+    grows=True,
     theory=Theory.BOOLEANS,
     rules=(
         rule("bool-not-as-xor", ~p, p ^ TRUE),
@@ -76,7 +76,7 @@ MISSING_TRUTHS = RuleSet(
 
 FUSED = RuleSet(
     "fused",
-    laws=True,
+    grows=True,
     theory=Theory.FLOATS,
     rules=(
         rule("fuse-sum", x * y + z, ops.MULACC(x, y, z), fast_math=ONCE),

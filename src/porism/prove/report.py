@@ -15,10 +15,10 @@ from rich.table import Table
 
 from porism.ir.ops import Op
 from porism.prove import bounds, procedures
+from porism.prove.procedures import NO_CHECKS, Checks
 from porism.prove.rule import MILLISECONDS, Proof, Status, prove
 from porism.rewrite.rule import Procedure, Rewrite, Rule
-from porism.rules import page, record
-from porism.rules.catalogue import KNOWN
+from porism.rules import record
 from porism.rules.record import Entry
 
 
@@ -73,32 +73,40 @@ def run(
     json_file: str | None = None,
     milliseconds: int = MILLISECONDS,
     keep: bool = False,
+    known: Iterable[str] = (),
+    checks: Checks = NO_CHECKS,
 ) -> int:
-    """Prove, print the table, and give the exit status; with `keep`, write the record."""
-    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds)
+    """Prove, print the table, and give the exit status; with `keep`, write the record.
+
+    `known` are the names that the record may have; `checks` are those of procedures that are not
+    in `porism.rules`.
+    """
+    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds, checks=checks)
     console = Console()
     console.print(_table(report.rows))
     for fault in report.faults:
         console.print(fault, markup=False, highlight=False, style="red")
     verdict = "all established" if report.ok else f"{len(report.faults)} not established"
     console.print(f"{len(report.rows)} rows, {verdict}, in {report.seconds:.1f} s")
-    _settle_record(report, rules, console, keep=keep)
+    _settle_record(report, rules, console, keep=keep, known=frozenset(known))
     if json_file is not None:
         Path(json_file).write_text(json.dumps(report.json(), indent=1) + "\n", encoding="utf-8")
     return 0 if report.ok else 1
 
 
 def _settle_record(
-    report: Report, rules: Sequence[Rewrite], console: Console, *, keep: bool
+    report: Report,
+    rules: Sequence[Rewrite],
+    console: Console,
+    *,
+    keep: bool,
+    known: frozenset[str],
 ) -> None:
     """Write what was established to the record, or say where the record is out of date."""
     if keep and report.ok:
-        everywhere = {item.name for item in KNOWN}
-        kept = {name: e for name, e in record.entries().items() if name in everywhere}
+        kept = {name: e for name, e in record.entries().items() if name in known}
         record.write(kept | report.established)
         console.print(f"recorded {len(report.established)} rules in {record.FILE.name}")
-        if page.FILE.is_file():  # in a checkout
-            page.FILE.write_text(page.page(), encoding="utf-8")
     elif keep:
         console.print("nothing is recorded, since not all is established", style="red")
     else:
@@ -115,7 +123,11 @@ def _is_stale(report: Report, item: Rewrite) -> bool:
 
 
 def gather(
-    rules: Sequence[Rewrite], *, with_bounds: bool, milliseconds: int = MILLISECONDS
+    rules: Sequence[Rewrite],
+    *,
+    with_bounds: bool,
+    milliseconds: int = MILLISECONDS,
+    checks: Checks = NO_CHECKS,
 ) -> Report:
     """Prove the rules, try the procedures and, if asked, the bounds of every op."""
     report = Report()
@@ -126,7 +138,7 @@ def gather(
         task = progress.add_task("", total=len(rules) + len(checked))
         for item in rules:
             progress.update(task, description=item.name)
-            _add(report, item, milliseconds)
+            _add(report, item, milliseconds, checks)
             progress.advance(task)
         for op in checked:
             progress.update(task, description=f"bounds of {op.name.lower()}")
@@ -136,9 +148,9 @@ def gather(
     return report
 
 
-def _add(report: Report, item: Rewrite, milliseconds: int) -> None:
+def _add(report: Report, item: Rewrite, milliseconds: int, checks: Checks) -> None:
     if isinstance(item, Procedure):
-        tried = procedures.check(item)
+        tried = procedures.check(item, checks)
         theories = ", ".join(theory.value for theory in item.theories)
         status = "evaluated" if tried.ok else "refuted" if tried.cases else "unknown"
         detail = f"{tried.cases} cases {tried.how}"
@@ -169,7 +181,7 @@ def _rows(proof: Proof) -> Iterator[Row]:
         yield Row(proof.rule.name, "guard", "idle", 0.0, part, False)
     for theory in proof.idle_in:
         yield Row(proof.rule.name, theory.value, "never fires", 0.0, "", False)
-    if not proof.shrinks and not proof.rule.law:
+    if not proof.shrinks and not (proof.rule.lemma or proof.rule.grows):
         yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
 
 

@@ -84,7 +84,10 @@ class _Run:
             make: Make = tracer.build
             names = {"make2": tracer.make2, "raw": raw, "record": tracer.record}
             return Compiled(self.rules, _flavour(make, names, self.exactly, records=True)), make
-        records = of_all() is not None
+        whole = of_all()
+        records = whole is not None
+        if whole is not None:
+            whole.tried(self.rules)
         kind = ("exact" if self.exactly else "normal", records)
         make = raw if self.exactly else construct
         found = self.rules.compiled.get(kind)

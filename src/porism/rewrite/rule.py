@@ -37,7 +37,8 @@ class Rule:
     theories: tuple[Theory, ...] = ()
     seeds: tuple[str, ...] = ()
     fast_math: str = ""  # what it changes in float results, if anything
-    law: bool = False  # what a normal form rests on: proved, but not tried, so it need not shrink
+    lemma: bool = False  # what procedures and the normal form rest on: proved, but not tried
+    grows: bool = False  # tried only where its op is missing, so it need not shrink
 
     @property
     def op(self) -> Op:
@@ -164,15 +165,19 @@ class RuleSet:
         theory: Theory | Iterable[Theory] = (),
         rules: Iterable[Rewrite | Iterable[Rewrite]] = (),
         doc: str = "",
-        laws: bool = False,
+        lemmas: bool = False,
+        grows: bool = False,
     ) -> None:
         theories = (theory,) if isinstance(theory, Theory) else tuple(theory)
         flat: list[Rewrite] = []
         for item in rules:
             parts = (item,) if isinstance(item, (Rule, Procedure)) else tuple(item)
             flat += [replace(part, theories=theories) if theories else part for part in parts]
-        if laws:
-            flat = [replace(part, law=True) if isinstance(part, Rule) else part for part in flat]
+        if lemmas or grows:
+            flat = [
+                replace(part, lemma=lemmas, grows=grows) if isinstance(part, Rule) else part
+                for part in flat
+            ]
         names = [item.name for item in flat]
         for item in flat:
             if not item.theories:

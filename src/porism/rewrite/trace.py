@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from porism.base.settings import settings
 from porism.ir.expression import show
@@ -43,6 +45,9 @@ class Trace:
 
     def record(self, rule: str, before: UOp, after: UOp) -> None:
         self.steps.append(Step(rule, before, after, self.stage))
+
+    def tried(self, rules: Iterable[Any]) -> None:
+        """Take note that these rules are tried in the stage; nothing, unless somebody counts."""
 
     def counts(self) -> Counter[str]:
         """How often each rule fired."""

@@ -1,8 +1,8 @@
 """Accounting: every row of the seed pages on algebra, and what it became.
 
-A row is implemented by rules and procedures, which name it in `seeds`, by a law of the normal form
-of index arithmetic (`porism.rules.index.laws`), or by a step of the engine (`STEPS`). `accounts()`
-tells which.
+A row is implemented by rules and procedures, which name it in `seeds`, by a lemma of the normal
+form of index arithmetic (`porism.rules.index.lemmas`), or by a step of the engine (`STEPS`).
+`accounts()` tells which.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from porism.rewrite.construct import COMMUTE
-from porism.rules.index.laws import LAWS
+from porism.rules.index.lemmas import LEMMAS
 
 STEPS: Final = {
     "000.6.1": COMMUTE,
@@ -28,17 +28,6 @@ STEPS: Final = {
     "004.5.1": "merge-ranges",
 }
 """Rows that the engine itself, or a pass of the scheduler, implements: the name of the step."""
-
-PASSES: Final = {
-    "split-ranges": "A range that is divided by a divisor of its size becomes several.",
-    "merge-ranges": "Neighbouring ranges that are used as one number become one.",
-    "flatten-ends": "An END of an END is one END, of loops that nest as they did.",
-    "index-movement": "An element of a moved tensor is another element of the tensor.",
-    "index-index": "A pointer into memory behind a pointer: the indices add up.",
-    "after-movement": "A moved tensor that waits for something waits for all of it before.",
-    "end-movement": "What happens in a loop does not depend on how its result is looked at.",
-}
-"""The steps that are passes of the scheduler or a part of one: what they do."""
 
 
 def _rows(prefix: str, names: str) -> Iterator[str]:
@@ -97,11 +86,11 @@ A row that states several has the number of its first.
 
 
 def accounts() -> dict[str, list[str]]:
-    """For each row the names of the rules, procedures, laws and steps that implement it."""
+    """For each row the names of the rules, procedures, lemmas and steps that implement it."""
     from porism.rules.algebra import EVERYTHING
 
     found: dict[str, list[str]] = {row: [] for row in ROWS}
-    for item in (*EVERYTHING, *LAWS):
+    for item in (*EVERYTHING, *LEMMAS):
         for row in item.seeds:
             if row in found:
                 found[row].append(item.name)

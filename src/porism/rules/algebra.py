@@ -50,7 +50,7 @@ from porism.rules.power import POWERS
 from porism.rules.reductions import (
     FAST_REDUCTIONS,
     LIFTING_EQUATIONS,
-    LIFTING_LAWS,
+    LIFTING_LEMMAS,
     REDUCTIONS,
 )
 from porism.rules.split_reduction import SPLIT_REDUCTION
@@ -116,7 +116,7 @@ EVERYTHING = _named(
     BUFFERS,
     REDUCTIONS,
     FAST_REDUCTIONS,
-    LIFTING_LAWS,
+    LIFTING_LEMMAS,
     LIFTING_EQUATIONS,
     SPLIT_REDUCTION,
 )

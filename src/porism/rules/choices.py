@@ -29,6 +29,7 @@ CHOICES = RuleSet(
 CHOICE_LEMMAS = RuleSet(
     "choice-lemmas",
     theory=EVERYWHERE,
+    lemmas=True,
     rules=(
         rule("where-not-lemma", where(~p, x, y), where(p, y, x)),
         rule("where-where-lemma", where(p, where(q, x, y), y), where(p & q, x, y)),
@@ -38,6 +39,7 @@ CHOICE_LEMMAS = RuleSet(
 TRUTH_LEMMAS = RuleSet(
     "truth-lemmas",
     theory=Theory.BOOLEANS,
+    lemmas=True,
     rules=(
         rule("where-truth-lemma", where(p, TRUE, FALSE), p),
         rule("where-untruth-lemma", where(p, FALSE, TRUE), ~p),

@@ -1,4 +1,4 @@
-"""Commuting: the laws by which the engine puts operands in order, by structure, at every node.
+"""Commuting: the lemmas by which the engine puts operands in order, by structure, at every node.
 
 No rule states that order: it is a step of `porism.rewrite.construct`, named "commute" in traces.
 What it rests on is stated here, and proved, for every op that the table of ops calls commutative.
@@ -14,7 +14,7 @@ SEEDS = "000.6.1 002.18.1"
 COMMUTING = RuleSet(
     "commuting",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS),
-    laws=True,
+    lemmas=True,
     doc="Of numbers.",
     rules=family(
         "commute-{op}",
@@ -27,7 +27,7 @@ COMMUTING = RuleSet(
 COMMUTING_BITS = RuleSet(
     "commuting-bits",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH),
-    laws=True,
+    lemmas=True,
     doc="Of the bits of integers.",
     rules=family(
         "commute-bits-{op}",
@@ -40,7 +40,7 @@ COMMUTING_BITS = RuleSet(
 COMMUTING_TRUTHS = RuleSet(
     "commuting-truths",
     theory=Theory.BOOLEANS,
-    laws=True,
+    lemmas=True,
     doc="Of conditions.",
     rules=family(
         "commute-truths-{op}",

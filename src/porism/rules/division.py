@@ -5,7 +5,6 @@ widths it gives 0, and products wrap; there the guards say that neither happens.
 """
 
 from porism.base.dtypes import Theory
-from porism.ir import ops
 from porism.rewrite.rule import RuleSet, rule
 from porism.rewrite.terms import c0, hi, least, literal, lo, most, x, y
 
@@ -18,10 +17,7 @@ REPEATED_DIVISION = RuleSet(
 INDEX_DIVISION = RuleSet(
     "index-division",
     theory=Theory.INTEGERS,
-    rules=(
-        rule("div-minus-one", x // -1, ops.NEG(x), seeds="002.3.2"),
-        rule("div-product", (x * y) // y, x, seeds="002.5.5"),
-    ),
+    rules=(rule("div-product", (x * y) // y, x, seeds="002.5.5"),),
 )
 
 # Not at construction: 0 // 0 stays as it is written, so that whoever evaluates it is told.

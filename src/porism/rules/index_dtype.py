@@ -35,7 +35,7 @@ from porism.ir.walk import toposort
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rewrite.trace import Trace, of_all
-from porism.rules.index_gates import DIVISOR_LAWS, GATES, MASKS_OUT, masks_to_gates
+from porism.rules.index_gates import DIVISOR_LEMMAS, GATES, MASKS_OUT, masks_to_gates
 from porism.rules.index_wrapping import wrapping_addresses
 
 _COMPARISONS: Final = tuple(op for op in ops.table() if op.group is Group.COMPARISON)
@@ -376,6 +376,6 @@ INDEX_WIDTHS = RuleSet(
 )
 
 INDEX_DTYPE = RuleSet(
-    "index-dtype", rules=[*DIVISOR_LAWS, *MASKS_OUT, *GATES, *BINDINGS, *INDEX_WIDTHS]
+    "index-dtype", rules=[*DIVISOR_LEMMAS, *MASKS_OUT, *GATES, *BINDINGS, *INDEX_WIDTHS]
 )
 """All rules of the lowering, in the order in which they are applied."""

@@ -108,10 +108,10 @@ def mask_off(node: UOp) -> UOp | None:
 
 # Division by 0 has no value on index, so there the two sides may differ. A modulo follows: it is
 # x - (x // y) * y.
-DIVISOR_LAWS = RuleSet(
-    "divisor-laws",
+DIVISOR_LEMMAS = RuleSet(
+    "divisor-lemmas",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     rules=(
         rule("div-by-positive", x // y, x // maximum(y, literal(1)), when=lo(y) >= 0),
         rule("div-by-negative", x // y, x // minimum(y, literal(-1)), when=hi(y) <= 0),

@@ -98,7 +98,7 @@ def digest(item: Rewrite) -> str:
         for term in (item.before, item.after, item.when):
             parts.append("" if term is None else digest_of(term).hex())
         types = [t.name for t in scalars() if t.theory in item.theories]
-        parts += [str(item.law), *types]
+        parts += [str(item.lemma), str(item.grows), *types]
     else:
         parts += _texts_of(item)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()

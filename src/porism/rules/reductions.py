@@ -319,10 +319,10 @@ FAST_REDUCTIONS = RuleSet(
 )
 
 # What conditions are solved by. On words an inequality is not, since sums wrap; an equation is.
-LIFTING_LAWS = RuleSet(
-    "lifting-laws",
+LIFTING_LEMMAS = RuleSet(
+    "lifting-lemmas",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     rules=(
         rule("lift-lt", x + y < z, x < z - y, seeds="003.lift.lt"),
         rule("lift-ge", x + y >= z, x >= z - y, seeds="003.lift.ge"),
@@ -331,7 +331,7 @@ LIFTING_LAWS = RuleSet(
 LIFTING_EQUATIONS = RuleSet(
     "lifting-equations",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH),
-    laws=True,
+    lemmas=True,
     rules=(
         rule("lift-eq", (x + y).eq(z), x.eq(z - y), seeds="003.lift.eq"),
         rule("mul-truth", x * cast(p, T), where(p, x, literal(0)), seeds="003.mulbool"),

@@ -65,7 +65,7 @@ def fired(graph: UOp, rules: RuleSet) -> UOp | None:
         whole = rewrite(graph, rules, exactly=True, limit=1)
         if whole is graph:
             return None
-    except RewriteError:  # a law may be applied without end
+    except RewriteError:  # a lemma may be applied without end
         pass
     trace = Trace()
     with suppress(RewriteError):

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain(text: str, result: Result) -> None:
     """Each step on lines of its own: the rule and how it is established, before, after."""
-    from porism.rules.catalogue import established
+    from porism.catalogue.listing import established
 
     console = Console(highlight=False, soft_wrap=True)
     for number, step in enumerate(result.steps, 1):

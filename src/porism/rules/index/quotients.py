@@ -9,8 +9,8 @@
 | flatten    | floor((floor(M/e) + F)/d) = floor((M + e·F)/(e·d))                               |
 
 Each lowers the divisor, the number of terms or the nesting, so they come to an end without a loop
-to a fixed point. Results are remembered by form and divisor. Each is stated as a rule in `laws.py`,
-and proved from that.
+to a fixed point. Results are remembered by form and divisor. Each is stated as an equation in
+`lemmas.py`, and proved from that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Laws: what the normal form and its theorems rest on, each an equation that is proved.
+"""Lemmas: what the normal form and its theorems rest on, each an equation that is proved.
 
 The simplifier does not match these equations; it computes with forms. But every step that it takes
 is an instance of one of them, and so are the rewrites on index arithmetic that the literature of
@@ -29,7 +29,7 @@ from porism.rewrite.terms import (
 RING = RuleSet(
     "ring",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     doc="Sums and products of forms: addition of coefficients.",
     rules=(
         rule("form-commute-sum", x + y, y + x, seeds="000.6.1 002.18.1"),
@@ -50,7 +50,7 @@ RING = RuleSet(
 DIGITS = RuleSet(
     "digits",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     doc="A modulo is its operand less a multiple of the quotient, so digits cancel.",
     rules=(
         rule("form-modulo", x % c0, x - (x // c0) * c0, when=c0.ne(0)),
@@ -99,7 +99,7 @@ DIGITS = RuleSet(
 QUOTIENTS = RuleSet(
     "quotients",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     doc="The theorems of quotients.py, and what follows from them.",
     rules=(
         rule(
@@ -221,7 +221,7 @@ QUOTIENTS = RuleSet(
 BOUNDS = RuleSet(
     "quotient-bounds",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     doc="What bounds a form in which a quotient stands beside its numerator.",
     rules=(
         rule("quotient-below", (x // c0) * c0 <= x, TRUE, when=c0 > 0),
@@ -232,7 +232,7 @@ BOUNDS = RuleSet(
 COMPARISONS = RuleSet(
     "comparisons-of-forms",
     theory=Theory.INTEGERS,
-    laws=True,
+    lemmas=True,
     doc="The theorems of comparisons.py, and of `min` and `max` as differences decide them.",
     rules=(
         rule("compare-common", x * c0 <= c1, x <= c1 // c0, when=c0 > 0),
@@ -258,4 +258,4 @@ COMPARISONS = RuleSet(
     ),
 )
 
-LAWS = RING + DIGITS + QUOTIENTS + BOUNDS + COMPARISONS
+LEMMAS = RING + DIGITS + QUOTIENTS + BOUNDS + COMPARISONS

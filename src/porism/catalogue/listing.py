@@ -1,7 +1,8 @@
-"""The catalogue: every rule, law, procedure and step as data, by topic, with an example of each.
+"""The listing: every rule, lemma, procedure, pass and step as data, by topic, with an example.
 
-A topic is a file of this package. `porism rules` prints the catalogue, `porism rules --json` writes
-it out, and the page docs/rules.md is made of it.
+A topic is a file that states some of them. `porism rules` prints the listing, `porism rules --json`
+writes it out, and the page docs/rules.md is made of it. What is tried by a pass, and how often it
+fires, is in `porism.catalogue.firing`.
 """
 
 from __future__ import annotations
@@ -14,25 +15,30 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
-from porism import rules as package
+from porism import lower, rules, schedule
 from porism.base.errors import PorismError
+from porism.catalogue import firing, lowering, passes
 from porism.ir import ops
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
+from porism.lower.decompose import DECOMPOSITIONS
 from porism.rewrite.construct import COMMUTE
-from porism.rewrite.rule import Rewrite, Rule, RuleSet, checked_names
+from porism.rewrite.graph import rewrite
+from porism.rewrite.rule import Procedure, Rewrite, Rule, RuleSet, checked_names
 from porism.rules import record
-from porism.rules.accounting import PASSES, STEPS
+from porism.rules.accounting import STEPS
 from porism.rules.algebra import EVERYTHING
 from porism.rules.commuting import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
-from porism.rules.index.laws import LAWS
+from porism.rules.index.lemmas import LEMMAS
 from porism.rules.specimens import specimen
 
 Row = dict[str, Any]
 
-ORDER_LAWS: Final = (*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS)
-KNOWN: Final[tuple[Rewrite, ...]] = (*EVERYTHING, *LAWS, *ORDER_LAWS)
+ORDER_LEMMAS: Final = (*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS)
+KNOWN: Final[tuple[Rewrite, ...]] = (
+    *EVERYTHING, *LEMMAS, *ORDER_LEMMAS, *DECOMPOSITIONS, *passes.ALL,
+)  # fmt: skip
 """All that is listed and established."""
 
 STRENGTH: Final = ("proved", "evaluated")
@@ -58,22 +64,28 @@ def rows(words: Sequence[str] = ()) -> list[Row]:
     found = [row(item) for item in chosen(words)]
     if not words or any(word in COMMUTE for word in words):
         found.append(step_row())
-    passes = [name for name in PASSES if not words or any(word in name for word in words)]
-    return found + [pass_row(name) for name in passes]
+    return found
 
 
 def row(item: Rewrite) -> Row:
-    """A rule or procedure as data; `established` and `seconds` are None if not recorded."""
+    """A rule or procedure as data; `established` and `seconds` are None if not recorded.
+
+    `tried` are the stages that try it, and `fired` says how often it fired on the corpus; if it did
+    not, `idle` says why it is kept. A lemma is tried by none.
+    """
     entry = record.recorded(item)
+    fired = firing.of(item.name)
+    lemma = isinstance(item, Rule) and item.lemma
     if isinstance(item, Rule):
         stated = {
-            "kind": "law" if item.law else "rule",
+            "kind": "lemma" if lemma else "rule",
             "before": show(item.before),
             "after": show(item.after),
             "when": None if item.when is None else show(item.when),
         }
     else:
-        stated = {"kind": "procedure", "before": None, "after": item.doc, "when": None}
+        kind = "procedure" if item.ops else "pass"
+        stated = {"kind": kind, "before": None, "after": item.doc, "when": None}
     return {
         "name": item.name,
         **stated,
@@ -82,16 +94,19 @@ def row(item: Rewrite) -> Row:
         "seeds": list(item.seeds),
         "established": None if entry is None else entry.established,
         "seconds": None if entry is None else entry.seconds,
+        "tried": [] if lemma else list(fired.stages),
+        "fired": fired.count or None if lemma else fired.count,
+        "idle": None if lemma or fired.count else firing.REASONS.get(item.name),
     }
 
 
 def step_row() -> Row:
-    """The step of the engine that puts operands in order, established by the laws of that order."""
-    found = [row(item) for item in ORDER_LAWS]
+    """The step of the engine that puts operands in order, established by the lemmas of order."""
+    found = [row(item) for item in ORDER_LEMMAS]
     known = all(each["established"] for each in found)
     return {
         "name": COMMUTE,
-        "kind": "procedure",
+        "kind": "step",
         "before": None,
         "after": "Put the operands of a commutative op in order, constants last.",
         "when": None,
@@ -100,22 +115,9 @@ def step_row() -> Row:
         "seeds": [seed for seed, step in STEPS.items() if step == COMMUTE],
         "established": weakest(each["established"] for each in found) if known else None,
         "seconds": round(sum(each["seconds"] for each in found), 3) if known else None,
-    }
-
-
-def pass_row(name: str) -> Row:
-    """A pass of the scheduler, established by evaluating graphs before and after it, in tests."""
-    return {
-        "name": name,
-        "kind": "procedure",
-        "before": None,
-        "after": PASSES[name],
-        "when": None,
-        "theory": ["structure"],
-        "fast_math": None,
-        "seeds": [seed for seed, step in STEPS.items() if step == name],
-        "established": "evaluated",
-        "seconds": 0.0,
+        "tried": [firing.EVERY_NODE],
+        "fired": None,
+        "idle": None,
     }
 
 
@@ -145,6 +147,8 @@ class Topic:
     name: str
     title: str
     about: str
+    file: str
+    """Its path in the package."""
     items: tuple[Rewrite, ...]
 
 
@@ -157,22 +161,35 @@ def topics() -> tuple[Topic, ...]:
     found: dict[ModuleType, list[Rewrite]] = {}
     for item in KNOWN:
         found.setdefault(homes[item.name], []).append(item)
-    prefix = package.__name__ + "."
     return tuple(
-        Topic(module.__name__.removeprefix(prefix), *_described(module), tuple(items))
+        Topic(_name(module), *_described(module), _file(module), tuple(items))
         for module, items in found.items()
     )
+
+
+def _file(module: ModuleType) -> str:
+    return module.__name__.removeprefix("porism.").replace(".", "/") + ".py"
+
+
+def _name(module: ModuleType) -> str:
+    """The name of a topic: its file, within the rules or within the whole package."""
+    return module.__name__.removeprefix("porism.").removeprefix("rules.")
 
 
 def _homes() -> dict[str, ModuleType]:
     """The file that states each rule: that of its smallest set, of which others are made."""
     homes: dict[str, ModuleType] = {}
     sizes: dict[str, int] = {}
-    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        module = importlib.import_module(found.name)
-        own = record.definitions(found.name)
+    names = [passes.__name__] + [
+        found.name
+        for package in (rules, lower, schedule)
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    ]
+    for name in names:
+        module = importlib.import_module(name)
+        own = record.definitions(name)
         sets = [v for name, v in vars(module).items() if isinstance(v, RuleSet) and name in own]
-        for item, size in ((item, len(rules)) for rules in sets for item in rules):
+        for item, size in ((item, len(stated)) for stated in sets for item in stated):
             if size < sizes.get(item.name, size + 1):
                 homes[item.name], sizes[item.name] = module, size
     return homes
@@ -193,12 +210,27 @@ def _described(module: ModuleType) -> tuple[str, str]:
 
 def example(item: Rewrite) -> str:
     """A graph on which a rule fires and what it becomes, as a line of text."""
-    found = specimen(item)
+    found = fires_on(item)
     if found is None:
         return ""
     before, after = (show(graph, LONGEST_EXAMPLE) for graph in found)
     ends = ", ".join(_bounds(found[0]))
     return f"{before}  =>  {after}" + (f"  where {ends}" if ends else "")
+
+
+def fires_on(item: Rewrite) -> tuple[UOp, UOp] | None:
+    """A graph that a rule, procedure or pass changes, and what it becomes."""
+    tried: Iterable[tuple[UOp, UOp]]
+    if isinstance(item, Procedure) and item.name in lowering.EXAMPLES:
+        alone = RuleSet(item.name, rules=(item,))
+        tried = (
+            (g, rewrite(g, alone, lowering.MACHINE)) for g, _ in lowering.EXAMPLES[item.name]()
+        )
+    elif isinstance(item, Procedure) and item.name in passes.CHECKS:
+        tried = passes.changed(item)
+    else:
+        return specimen(item)
+    return next(((before, after) for before, after in tried if after is not before), None)
 
 
 def _bounds(graph: UOp) -> Iterator[str]:

@@ -17,6 +17,8 @@ import pytest
 
 from porism.base.dtypes import Theory
 from porism.base.errors import PorismError
+from porism.catalogue import listing as catalogue
+from porism.catalogue.listing import KNOWN
 from porism.cli import main
 from porism.evaluate import evaluate
 from porism.ir import ops
@@ -25,9 +27,8 @@ from porism.ir.walk import toposort
 from porism.rewrite.construct import COMMUTE
 from porism.rewrite.rule import Procedure, Rewrite, Rule, RuleSet, rule
 from porism.rewrite.terms import c0, x
-from porism.rules import catalogue, record
+from porism.rules import record
 from porism.rules.accounting import ROWS
-from porism.rules.catalogue import KNOWN
 from porism.rules.commuting import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
 from porism.rules.divmod import DIVMOD
 from porism.rules.specimens import specimen
@@ -56,11 +57,12 @@ def test_another_statement_has_another_digest() -> None:
         replace(stated, after=c0),
         replace(stated, when=None),
         replace(stated, theories=(Theory.FIXED_WIDTH,)),
-        replace(stated, law=True),
+        replace(stated, lemma=True),
+        replace(stated, grows=True),
         replace(stated, fast_math="everything"),
     ]
     digests = {record.digest(each) for each in [stated, *others]}
-    assert len(digests) == 6
+    assert len(digests) == 7
     assert record.digest(replace(stated, seeds=("000.0.0",))) == record.digest(stated)
     assert all(record.recorded(each) is None for each in others)
 
@@ -94,7 +96,8 @@ def test_every_procedure_has_text_to_be_recorded() -> None:
 
 def test_digests_are_the_same_in_every_process() -> None:
     code = (
-        "from porism.rules import catalogue, record\n"
+        "from porism.catalogue import listing as catalogue\n"
+        "from porism.rules import record\n"
         "print([record.digest(item) for item in catalogue.KNOWN])"
     )
     outputs = {
@@ -142,12 +145,14 @@ def test_every_row_of_the_seeds_is_covered_by_the_rows() -> None:
     covered = {seed for row in rows for seed in row["seeds"]}
     assert set(ROWS) - covered == set()
     fields = ["name", "kind", "before", "after", "when", "theory", "fast_math", "seeds"]
-    fields += ["established", "seconds"]
+    fields += ["established", "seconds", "tried", "fired", "idle"]
     for row in rows:
         assert list(row) == fields
-        assert row["kind"] in ("rule", "law", "procedure")
+        assert row["kind"] in ("rule", "lemma", "procedure", "pass", "step")
         assert row["established"] in catalogue.STRENGTH
         assert row["seconds"] >= 0
+        lemma = row["kind"] == "lemma"
+        assert not (lemma and row["tried"])
 
 
 def test_rows_tell_how_each_kind_is_established() -> None:
@@ -172,13 +177,13 @@ def test_a_rule_that_is_not_recorded_says_so(
     assert catalogue.established("mod-small") == "not recorded"
     assert main(["rules", "mod-small"]) == 0
     assert "not recorded on integers" in capsys.readouterr().out
-    monkeypatch.setattr(catalogue, "ORDER_LAWS", (changed,))
+    monkeypatch.setattr(catalogue, "ORDER_LEMMAS", (changed,))
     assert catalogue.step_row()["established"] is None
 
 
-def test_the_step_that_orders_operands_rests_on_a_law_for_every_commutative_op() -> None:
-    laws = [*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS]
-    stated = {item.op for item in laws if isinstance(item, Rule)}
+def test_the_step_that_orders_operands_rests_on_a_lemma_for_every_commutative_op() -> None:
+    lemmas = [*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS]
+    stated = {item.op for item in lemmas if isinstance(item, Rule)}
     assert stated == {op for op in ops.table() if op.commutative}
     assert [row["name"] for row in catalogue.rows(["commute-add", COMMUTE])][-1] == COMMUTE
 
@@ -191,7 +196,7 @@ def test_every_rule_has_one_topic() -> None:
     assert sorted(found) == sorted(item.name for item in KNOWN)
     of = {item.name: topic.name for topic in catalogue.topics() for item in topic.items}
     assert of["not-not"] == "booleans"
-    assert of["form-double"] == "index.laws"
+    assert of["form-double"] == "index.lemmas"
     assert of["invalid-load"] == "invalid"  # which other files import
     assert of["commute-add"] == "commuting"
 
@@ -203,7 +208,7 @@ def test_a_topic_that_is_not_there_is_told() -> None:
 
 @pytest.mark.parametrize("item", KNOWN, ids=lambda item: item.name)
 def test_every_rule_has_an_example_with_the_same_value(item: Rewrite) -> None:
-    found = specimen(item)
+    found = catalogue.fires_on(item)
     assert found is not None
     before, after = found
     assert before is not after

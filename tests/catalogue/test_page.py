@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from porism.catalogue import listing as catalogue
+from porism.catalogue.page import page
 from porism.cli import main
-from porism.rules import catalogue
-from porism.rules.page import page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "rules.md"
 
