@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from porism.base.dtypes import Space, i32
@@ -57,7 +59,11 @@ def test_a_constant_is_reduced_as_often_as_its_range_has_iterations() -> None:
 
 def test_lanes_of_two_ranges_in_one_vector_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check finds a choice of lanes that forgets what reductions close."""
-    monkeypatch.setattr(module, "_choose", lambda order, spread, widest: dict.fromkeys(spread, 2))
+
+    def all_of_them(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
+        return dict.fromkeys(spread, 2)
+
+    monkeypatch.setattr(module, "lane_ranges", all_of_them)
     with settings.override(check=True), pytest.raises(LevelError, match="lanes of r0 and r1"):
         expand(repeated(ops.ADD, 8, 2), 8)
 

@@ -27,6 +27,7 @@ from porism.ir.axis import Axis
 from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
+from porism.lower.lane_ranges import lane_ranges, scope_of, without_masks
 from porism.lower.prefixes import Prefixes, last_lane, prefixes_in, running
 from porism.lower.shuffles import (
     Windows,
@@ -37,7 +38,6 @@ from porism.lower.shuffles import (
     transposed,
 )
 from porism.lower.shuffles import wide as _wide
-from porism.rules.invalid import is_masked
 from porism.rules.strides import stride
 
 SIDE_BY_SIDE: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
@@ -47,9 +47,6 @@ FARTHEST: Final = 4
 
 NARROWEST: Final = 4
 """Neighbours, from which on a tile is loaded row by row and transposed."""
-
-MOST_TIMES: Final = 1 << 31
-"""Iterations of a loop of which no size is known."""
 
 Where = tuple[int, ...]
 """A copy: the value of each of the ranges that a node is copied for."""
@@ -87,7 +84,7 @@ class _Expand:
             order = toposort(*(p.value for p in self.prefixes.values()), order[-1])
         self.order = order
         self.spread = set(spread)
-        self.lanes = _choose(order, spread, widest)
+        self.lanes = lane_ranges(order, spread, widest)
         self.places = {n.src[0] for n in order if n.op is ops.STORE}
         self.copies: dict[UOp, dict[Where, UOp]] = {}
         self.around: dict[UOp, tuple[UOp, ...]] = {}
@@ -119,7 +116,7 @@ class _Expand:
     def _check_lanes(self) -> None:
         """Refuse lanes of two ranges in one vector: a vector does not say which of them it has."""
         for node in self.order:
-            lanes = [show(r) for r in _scope(node) if r in self.lanes]
+            lanes = [show(r) for r in scope_of(node) if r in self.lanes]
             if len(lanes) > 1:
                 raise LevelError(
                     f"stage 'expand' has a {node.op.name} with lanes of {' and '.join(lanes)}",
@@ -173,7 +170,7 @@ class _Expand:
         return 1 if counter is None else self.lanes[counter]
 
     def _lane(self, node: UOp) -> UOp | None:
-        """The range whose iterations are the lanes of a node: `_choose` leaves one at most."""
+        """The range whose iterations are the lanes of a node: `lane_ranges` leaves one at most."""
         return next((r for r in node.ranges if r in self.lanes), None)
 
     # -- one copy ----------------------------------------------------------------------------------
@@ -227,7 +224,7 @@ class _Expand:
         """How an access goes through memory from lane to lane: the same in all copies."""
         found = self.layouts.get(node)
         if found is None:
-            places, conditions = _taken_apart(node.src[1:])
+            places, conditions = without_masks(node.src[1:])
             counter = self._lane(node)
             strides = [] if counter is None else [stride(place, counter) for place in places]
             wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
@@ -457,69 +454,3 @@ def _put_together(op: ops.Op, parts: list[UOp]) -> UOp:
         pairs = [op(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = [*pairs, *parts[len(pairs) * 2 :]]
     return parts[0]
-
-
-def _taken_apart(indices: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
-    """Indices without their masks, and the conditions for the access to happen."""
-    places, conditions = [], []
-    for at in indices:
-        if at.dtype.kind is Kind.BOOL:
-            conditions.append(at)
-        elif is_masked(at):
-            conditions.append(at.src[0])
-            places.append(at.src[1])
-        else:
-            places.append(at)
-    return places, conditions
-
-
-def _choose(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
-    """The ranges whose iterations become lanes, and how many; of those that a node depends on one.
-
-    Ranges along which neighbours are accessed most often come first; a store counts as two loads,
-    and of ranges with as many, one that is stored along comes first: loads can be transposed.
-    """
-    accesses = [n for n in order if n.op is ops.INDEX]
-    stored = {n.src[0] for n in order if n.op is ops.STORE}
-    vectors = [n for n in order if n.op is ops.WMMA]  # they have lanes of their own
-    ranked: list[tuple[tuple[int, bool, bool], int, UOp, int]] = []
-    for place, counter in enumerate(spread):
-        width = math.gcd(int(counter.vmax) + 1, widest)
-        if width < 2 or width & (width - 1) or any(counter in n.ranges for n in vectors):
-            continue
-        wide, stores = 0, False
-        for access in accesses:
-            if counter in access.ranges:
-                strides = [stride(p, counter) for p in _taken_apart(access.src[1:])[0]]
-                if strides and strides[-1] == 1 and not any(strides[:-1]):
-                    wide += _times(access) * (2 if access in stored else 1)
-                    stores = stores or access in stored
-        rank = (-wide, counter.arg[1] is not Axis.UPCAST, not stores)
-        ranked.append((rank, place, counter, width))
-    chosen: dict[UOp, int] = {}
-    scopes = {_scope(n) for n in order}
-    for _, _, counter, width in sorted(ranked, key=lambda row: row[:2]):
-        together = {r for ranges in scopes if counter in ranges for r in ranges}
-        if not together & chosen.keys():
-            chosen[counter] = width
-    return chosen
-
-
-def _scope(node: UOp) -> tuple[UOp, ...]:
-    """The ranges of a node; of a reduction those that it closes, too.
-
-    A reduction is computed for all of them, also where its value does not depend on one: lanes of
-    that one and lanes of the value's would be the same vector.
-    """
-    if node.op is not ops.REDUCE:
-        return node.ranges
-    return tuple(dict.fromkeys((*node.src[0].ranges, *node.src[1:])))
-
-
-def _times(access: UOp) -> int:
-    """How often an access is made, at most, in an iteration of the loops around all of them.
-
-    It is made in each, whether it depends on them or not.
-    """
-    inner = [r for r in access.ranges if r.arg[1] not in (Axis.LOOP, Axis.THREAD)]
-    return math.prod(int(min(r.vmax, MOST_TIMES)) + 1 for r in inner)
