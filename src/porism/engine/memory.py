@@ -95,8 +95,8 @@ _rooms: dict[int, list[Room]] = {}
 """Rooms that nobody uses by size; a size that was used lately is at the end."""
 _returned: deque[_Lease] = deque()
 """Leases whose owners are gone; that happens at any moment, also while the lock is held."""
-_leases: dict[int, _Lease] = {}
-"""Those of all rooms that are in use, by address."""
+leases: Final[dict[int, _Lease]] = {}
+"""Those of all rooms that are in use, by address; whoever holds this keeps their memory."""
 _shelves: dict[int, deque[tuple[Any, int]]] = {}
 """Owners of small rooms with their addresses, by their bytes; the one used longest ago first."""
 _lock = threading.RLock()  # the collector may call code that takes memory while it is held
@@ -154,8 +154,9 @@ def _taken(size: int) -> tuple[Any, int]:
     with _lock:
         room = _next_room(wanted)
         owner = kind.from_address(room.address)
-        _leases[room.address] = lease = _Lease(owner, _returned.append)
+        lease = _Lease(owner, _returned.append)
         lease.room = room
+        leases[room.address] = lease
         if size <= SMALL and _COUNTS_USES:
             if size not in _shelves and len(_shelves) >= SHELVES:
                 _shelves.clear()
@@ -199,7 +200,7 @@ def address_of(array: Array) -> int:
 
 def is_own(array: Array) -> bool:
     """Whether an array is all of a room of the pool, and not a view of something else."""
-    lease = _leases.get(address_of(array))
+    lease = leases.get(address_of(array))
     return lease is not None and array.base is not None and lease() is array.base
 
 
@@ -229,7 +230,7 @@ def _settle() -> None:
 def _keep(room: Room) -> None:
     """Put a room into the pool, which stays within its limit."""
     global _in_use, _pooled
-    del _leases[room.address]
+    del leases[room.address]
     rooms = _rooms.pop(room.size, [])
     rooms.append(room)
     _rooms[room.size] = rooms  # at the end, as the size that was used last

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ import numpy as np
 from porism.backends.function import Function
 from porism.backends.llvm.pool import ORDER, Pool
 from porism.backends.table import BACKENDS, Backend
+from porism.base.interrupts import apart
 from porism.base.settings import loud, plain, settings
 from porism.engine import cache, memory, watch
 from porism.engine.memory import array_in, take
@@ -26,6 +28,7 @@ from porism.engine.packing import Packing
 from porism.engine.sizes import number_of, size_of
 from porism.engine.storage import Held
 from porism.engine.tuned import known_actions
+from porism.engine.work import most_steps
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
@@ -41,6 +44,9 @@ MOST_SIZES: Final = 4096
 
 MOST_FUNCTIONS: Final = 4096
 """Kernels in machine code that are kept; the oldest go, but for those of programs that are kept."""
+
+LONG: Final = 1e9
+"""Nodes computed in a run from which on it may take a second, on a slow core without vectors."""
 
 _functions: dict[tuple[str, UOp, Actions | None], Function] = {}
 """By backend, kernel, and the actions that it was tuned with."""
@@ -161,6 +167,8 @@ class Program:
         self.order = None if order == list(range(len(written))) else order
         """Which of the outputs is wanted for each root of the graph, if not each for one."""
         self.count = len(self.functions)
+        self.is_long = _steps(schedule) >= LONG
+        """Whether a run is not made in the main thread, so that an interrupt is answered."""
         self.names = tuple(sorted(_variables(schedule)))
         self.variables = [(slot, self.names.index(name)) for slot, name in variables]
         self.packs = [(copy, slot) for copy, where in enumerate(packed) for slot in where]
@@ -220,8 +228,9 @@ class Program:
                 words[slot] = address
         arena = self._arena(frame) if self.temporaries else None
         values, threads = _latest
-        if values is not plain() or watch.listeners or loud():
-            self._run_seen(frame, variables)
+        if values is not plain() or watch.listeners or loud() or self.is_long:
+            kept = (self, inputs, packs, outputs, arena, memory.leases)
+            self._run_seen(frame, variables, kept)
         else:
             if frame.pool != threads.address:
                 frame.pool = frame.order[0] = threads.address
@@ -230,16 +239,33 @@ class Program:
         self._idle.append(frame)
         return [outputs[k] for k in self.order] if self.order else outputs
 
-    def _run_seen(self, frame: Frame, variables: Mapping[str, int]) -> None:
-        """The same, kernel by kernel if somebody wants to see them."""
+    def _run_seen(self, frame: Frame, variables: Mapping[str, int], kept: object) -> None:
+        """The same, kernel by kernel if somebody wants to see them.
+
+        An interrupt of a long run ends the waiting: the kernel that runs goes on, and what it uses
+        is kept for it, also when Python ends. Those that come after it are not begun.
+        """
         threads, jobs = pool(), frame.address + 8 * ORDER
-        if not watch.wanted():
-            threads.run(jobs, self.count)
-            return
-        values = {name: variables[name] for name in self.names}
-        watch.run_each(
-            self.schedule, self.backend, values, lambda k: threads.run(jobs + JOB * k, 1)
-        )
+
+        def run(first: int, many: int, _kept: object = (frame, kept)) -> None:
+            threads.run(jobs + JOB * first, many)
+
+        def start(first: int, many: int) -> None:
+            if self.is_long:
+                apart(lambda: run(first, many))
+            else:
+                run(first, many)
+
+        try:
+            if watch.wanted():
+                values = {name: variables[name] for name in self.names}
+                watch.run_each(self.schedule, self.backend, values, lambda k: start(k, 1))
+            else:
+                start(0, self.count)
+        except BaseException:  # what was not begun does nothing
+            for k in range(self.count):
+                frame.order[ORDER + 3 * k] = threads.nothing
+            raise
 
     def _arena(self, frame: Frame) -> Any:
         """Memory for the temporaries, whose addresses are set."""
@@ -278,6 +304,12 @@ class Program:
             for k, count in enumerate(sizes.shared):
                 frame.order[ORDER + 3 * k + 2] = count
         return sizes
+
+
+def _steps(schedule: Schedule) -> float:
+    """The nodes that all kernels compute in a run, at most."""
+    kernels = Counter(step.kernel for step in schedule.steps)
+    return sum(most_steps(kernel) * times for kernel, times in kernels.items())
 
 
 def _variables(schedule: Schedule) -> set[str]:

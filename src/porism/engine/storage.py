@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from porism.base.dtypes import DType, index
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from porism.base.weak import WeakKeys
 from porism.engine import memory
 from porism.ir import buffer, ops
 from porism.ir.node import UOp
@@ -28,8 +28,8 @@ PLACEHOLDER: Final = "traced"
 Held = tuple[Array, int]
 """An array in one dimension, and where its first element is."""
 
-_realized: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-_fast: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+_realized: WeakKeys[UOp, UOp] = WeakKeys()
+_fast: WeakKeys[UOp, UOp] = WeakKeys()
 """Values that were computed with fast math: nobody else is given them for the same graph."""
 
 

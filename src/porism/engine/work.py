@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -68,6 +69,26 @@ def work_of(kernel: UOp, variables: Mapping[str, int]) -> Work:
     trips = _Trips(variables)
     flops = sum(_operations(n) * trips(n) for n in order if n.dtype.is_float)
     return Work(flops, _bytes(order, trips))
+
+
+def most_steps(kernel: UOp) -> float:
+    """How often the nodes of a kernel are computed, all together, for any values of variables."""
+    known: dict[tuple[UOp, ...], float] = {(): 1.0}
+    total = 0.0
+    for node in toposort(kernel):
+        ranges = node.ranges
+        if node.op is ops.REDUCE:
+            ranges += tuple(r for r in node.src[1:] if r.op is ops.RANGE)
+        if ranges not in known:
+            known[ranges] = math.prod(max(float(r.vmax), 0.0) + 1 for r in ranges)
+        total += known[ranges] * EXPENSIVE.get(node.op, 1)
+    return total
+
+
+EXPENSIVE: Final[Mapping[Op, int]] = dict.fromkeys(
+    (ops.EXP2, ops.LOG2, ops.SIN, ops.POW, ops.IDIV, ops.MOD), 20
+)
+"""Instructions of an op that machines do not have, about."""
 
 
 class _Trips:

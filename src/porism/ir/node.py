@@ -430,7 +430,10 @@ def _add_carefully(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
         if node.on_memory:
             return op.loose.setdefault(key, node)
-        return op.nodes.setdefault(key, op.raw.pop(key, node))
+        # An interrupt may come between any two steps: the node is in both tables, not in neither.
+        found = op.nodes.setdefault(key, op.raw.get(key, node))
+        op.raw.pop(key, None)
+        return found
 
 
 def make2(op: Op, a: UOp, b: UOp) -> UOp:

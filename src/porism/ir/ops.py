@@ -12,11 +12,11 @@ import difflib
 import enum
 import zlib
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakValueDictionary
 
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
 from porism.base.members import quick
+from porism.base.weak import WeakValues
 from porism.ir import bounds as b
 from porism.ir import lane_signatures as v
 from porism.ir import residues as r
@@ -110,7 +110,7 @@ class Op:
         self.keyed = not self.elementwise
         self.nodes: dict[Any, UOp] = {}  # key -> the node in normal form; see node.py
         self.raw: dict[Any, UOp] = {}  # key -> a node that is not in normal form
-        self.loose: WeakValueDictionary[Any, UOp] = WeakValueDictionary()  # key -> on memory
+        self.loose: WeakValues[Any, UOp] = WeakValues()  # key -> on memory
         self.typed: dict[Any, Any] = {}  # types of sources -> dtype, where the signature agreed
         self.ruled = False  # whether there are rules for any of its types
         self.rules: list[Any] = [None] * SLOTS  # construction-time rules by dtype.slot

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from porism.base.forking import held_while_forking
+from porism.base.interrupts import INTERRUPT, apart
 from porism.ir import node, ops, scope, walk
 from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
 from porism.ir.ops import Op
@@ -34,7 +35,15 @@ def live() -> int:
 
 
 def sweep() -> int:
-    """Free the nodes that only the tables refer to, and forget normal forms; says how many."""
+    """Free the nodes that only the tables refer to, and forget normal forms; says how many.
+
+    A node that was taken out of its table and may have to go back must not be lost, so no interrupt
+    comes in between.
+    """
+    return apart(_swept_once)
+
+
+def _swept_once() -> int:
     if not lock.acquire(blocking=False):
         return 0
     before, node.careful = node.careful, True
@@ -123,14 +132,30 @@ def _free(waiting: list[Entry]) -> int:
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:
     """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
-    global _asked_for, _swept
-    if info["generation"] < 2:
+    global _asked_for, _noticed, _swept
+    _noticed = info if _noticed is _passed else None  # the other one was interrupted the last time
+    if info["generation"] < 2 or sys.is_finalizing():
         return
-    if phase == "start":
-        _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
-    elif _asked_for or _entries() > 2 * _swept:
-        sweep()
-        _swept = max(_entries(), 10_000)
+    try:
+        if phase == "start":
+            _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
+        elif _asked_for or _entries() > 2 * _swept:
+            sweep()
+            _swept = max(_entries(), 10_000)
+    except KeyboardInterrupt:
+        _noticed = None
+
+
+def _after_collection(phase: str, info: dict[str, int]) -> object:
+    """Interrupt the program again if a callback was interrupted.
+
+    Python ignores what a callback raises. An interrupt that came during the collection is raised as
+    the first callback begins, before that can catch it; then it has noticed nothing.
+    """
+    global _noticed, _passed
+    lost = _noticed is not info
+    _noticed = _passed = info
+    return INTERRUPT.again if lost else None
 
 
 def _entries() -> int:
@@ -139,7 +164,10 @@ def _entries() -> int:
 
 _swept = 10_000
 _asked_for = False
-gc.callbacks.append(_on_collection)
+_noticed: dict[str, int] | None = None
+_passed: dict[str, int] | None = None
+"""What the collector said last to the first and to the second of these callbacks."""
+gc.callbacks += [_on_collection, _after_collection]
 
 
 _quiet = held_while_forking(threading.Lock())

@@ -9,6 +9,8 @@ process, so it is off for as long as one of our modules is compiled.
 
 LLVM works for several threads at once if each has a context and a machine of its own. llvmlite lets
 in one at a time, so its functions are called without its lock where they take long.
+
+None is called in the main thread, where an interrupt may come as llvmlite has just taken its lock.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from porism.base.forking import held_while_forking
+from porism.base.interrupts import apart
 
 LEVEL: Final = 2
 """How much LLVM tries when it chooses instructions."""
@@ -37,7 +40,7 @@ SEATS: Final = 2
 @functools.cache
 def machine() -> llvm.TargetMachine:
     """The machine that this process runs on."""
-    return _machine()
+    return apart(_machine)
 
 
 def _machine() -> llvm.TargetMachine:
@@ -56,6 +59,10 @@ def _machine() -> llvm.TargetMachine:
 @functools.cache
 def version() -> str:
     """The compiler, and the machine that it compiles for: what object code depends on."""
+    return apart(_version)
+
+
+def _version() -> str:
     number = ".".join(str(part) for part in llvm.llvm_version_info)
     found = machine()
     return (
@@ -67,6 +74,10 @@ def version() -> str:
 @functools.cache
 def attributes() -> str:
     """What is said of every function, and of stores past the caches."""
+    return apart(_attributes)
+
+
+def _attributes() -> str:
     features = llvm.get_host_cpu_features().flatten()
     cpu = llvm.get_host_cpu_name()
     return (
@@ -79,18 +90,22 @@ def attributes() -> str:
 @functools.cache
 def _heading() -> str:
     """What a module says of the machine."""
+    return apart(_target)
+
+
+def _target() -> str:
     found = machine()
     return f'target triple = "{found.triple}"\ntarget datalayout = "{found.target_data}"\n'
 
 
 def object_code(text: str, seat: int = 0) -> bytes:
     """Machine code as an object file; those on other seats are made at the same time."""
-    return _emitted(text, _seats[seat], is_object=True)
+    return apart(lambda: _emitted(text, _seats[seat], is_object=True))
 
 
 def assembly(text: str) -> str:
     """Machine code as text, to be read."""
-    return _emitted(text, _seats[0], is_object=False).decode()
+    return apart(lambda: _emitted(text, _seats[0], is_object=False)).decode()
 
 
 # -- in several threads ----------------------------------------------------------------------------

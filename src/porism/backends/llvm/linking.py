@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 from porism.backends.llvm.compile import machine, object_code, version
 from porism.base import sources
 from porism.base.forking import held_while_forking
+from porism.base.interrupts import apart
 from porism.base.store import name_of, store
 
 
@@ -22,6 +23,8 @@ class Code:
 
     addresses: dict[str, int]
     tracker: Any
+    jit: Any
+    """What the tracker's code is in: a call that still runs when Python ends needs it."""
 
 
 _numbers = itertools.count()
@@ -44,6 +47,10 @@ def link(text: str, names: Sequence[str]) -> Code:
 
 def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> Code:
     """Load object files and give the addresses of some of their functions."""
+    return apart(lambda: _linked(codes, names))
+
+
+def _linked(codes: Sequence[bytes], names: Sequence[str]) -> Code:
     global _jit
     with _lock:
         if _jit is None:
@@ -55,4 +62,4 @@ def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> Code:
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(_jit, f"porism{next(_numbers)}")
-        return Code({name: int(tracker[name]) for name in names}, tracker)
+        return Code({name: int(tracker[name]) for name in names}, tracker, _jit)

@@ -1,8 +1,8 @@
 """Lots: modules that LLVM compiles in a thread of its own while the next ones are made.
 
 When there are no more to come, the thread that made them takes its share of what still waits. The
-other one waits for nothing: it ends when there is nothing to do, and is begun again. So wherever
-this is interrupted, no thread is left that would keep the interpreter from ending.
+other one waits for nothing: it ends when there is nothing to do, and is begun again. Wherever this
+is interrupted, what LLVM is at is left to itself: nobody waits for it, the interpreter neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Lot = tuple[int, str]
 
 
 class Lots:
-    """Modules on their way to machine code; outside of the `with`, none is being compiled."""
+    """Modules on their way to machine code; after the `with`, none is begun."""
 
     def __init__(self) -> None:
         self._waiting: deque[Lot] = deque()
@@ -37,7 +37,6 @@ class Lots:
         where: TracebackType | None,
     ) -> None:
         self._waiting.clear()
-        self._wait()
 
     def add(self, text: str) -> None:
         """Have a module compiled, here or by the other thread."""
@@ -51,7 +50,7 @@ class Lots:
             return
         if not threading.main_thread().is_alive():  # the interpreter waits until no thread is left
             return
-        self._worker = threading.Thread(target=self._work, name="porism-llvm")
+        self._worker = threading.Thread(target=self._work, name="porism-llvm", daemon=True)
         try:
             self._worker.start()
         except RuntimeError:  # there are too many, or the interpreter ends

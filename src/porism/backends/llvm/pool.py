@@ -280,6 +280,10 @@ done:
   ret void
 }}
 
+define void @porism_pool_nothing(ptr %arguments, i64 %begin, i64 %end) #0 {{
+  ret void
+}}
+
 define void @porism_pool_go(ptr %order) #0 {{
   %many.at = getelementptr i64, ptr %order, i64 1
   %jobs = getelementptr i64, ptr %order, i64 {ORDER}
@@ -295,13 +299,15 @@ class Pool:
     """Threads that wait for loops to share."""
 
     def __init__(self, threads: int) -> None:
-        code = _code()
+        self.code = code = _code()
         self.memory = ctypes.create_string_buffer(_NEXT + _APART * threads + 64)
         start = ctypes.addressof(self.memory)
         self.address = start + -start % 64
         self.process = os.getpid()
         self.go = code["porism_pool_go"]
         """Run an order, which is for this pool: the jobs that `run` takes, after two words."""
+        self.nothing = code["code"].addresses["porism_pool_nothing"]
+        """The address of a function that does nothing."""
         code["porism_pool_begin"](self.address)
         ctypes.c_int64.from_address(self.address + _WORKERS).value = threads - 1
         ctypes.c_int64.from_address(self.address + _INSIDE).value = _CLOSED
@@ -358,7 +364,7 @@ def _code() -> dict[str, Any]:
             "porism_pool_all": [ctypes.c_void_p] * 2 + [ctypes.c_int64],
             "porism_pool_go": [ctypes.c_void_p],
         }
-        found = link(_CODE + _rest() + attributes(), list(kinds))
+        found = link(_CODE + _rest() + attributes(), [*kinds, "porism_pool_nothing"])
         for name, types in kinds.items():
             _loaded[name] = ctypes.CFUNCTYPE(None, *types)(found.addresses[name])
         _loaded["code"] = found
