@@ -278,6 +278,11 @@ def _assigned(graph: UOp) -> list[Assigned]:
     ]
 
 
+def forget_kernels() -> None:
+    """Forget what became of kernels that were seen before."""
+    _done.clear()
+
+
 MOST_KERNELS: Final = 10_000
 _done: dict[UOp, UOp] = {}
 """Kernels before and after their stages."""

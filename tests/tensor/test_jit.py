@@ -6,6 +6,7 @@ import asyncio
 import copy
 import doctest
 import functools
+import gc
 import math
 import pickle
 from collections import OrderedDict
@@ -20,7 +21,9 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from porism.engine import program, realize, runners
 from porism.engine.storage import NoValue, array_of
+from porism.ir import sweep
 
 PAGE = Path(__file__).parents[2] / "docs" / "jit.md"
 
@@ -604,3 +607,58 @@ def test_a_result_that_is_a_number_and_a_part_of_others(
         for found, expected in zip(jitted(v), function(v), strict=True):
             assert found.dtype is expected.dtype
             np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def _called_with_shapes(first: int, last: int) -> Any:
+    """A jitted function that was called once with each of so many rows."""
+    jitted = porism.jit(lambda x: (x * 2 + 1).sum(1))
+    for rows in range(first, last):
+        jitted(np.ones((rows, 5), np.float32)).numpy()
+    return jitted
+
+
+@pytest.mark.parametrize("how", ["clear", "del"])
+def test_what_a_function_has_compiled_is_given_back(how: str) -> None:
+    """Nodes, schedules, programs and machine code; a collection after it is let go of is enough."""
+
+    def given_back(first: int, last: int) -> None:
+        jitted = _called_with_shapes(first, last)
+        if how == "clear":
+            jitted.clear()
+        del jitted
+        gc.collect()
+
+    given_back(2, 10)
+    gc.collect()  # what was recent before, too
+    tables: list[Any] = [runners._programs, realize._schedules, program._functions]
+    before, nodes = [len(table) for table in tables], sweep.live()
+    given_back(100, 140)
+    assert [len(table) for table in tables] == before
+    assert sweep.live() - nodes < 40 * 5  # sizes have nodes of their own
+
+
+def test_what_a_function_uses_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection takes nothing from those who use it: neither a function nor a loop of calls."""
+    jitted = _called_with_shapes(2, 5)
+    eager = [ones(rows, 7) for rows in (3, 4)]
+    for x in eager:
+        (x * 3).numpy()
+    made: list[Any] = []
+    build = program.Program.__init__
+
+    def counted(self: Any, *arguments: Any) -> None:
+        made.append(self)
+        build(self, *arguments)
+
+    monkeypatch.setattr(program.Program, "__init__", counted)
+    for _ in range(3):
+        gc.collect()
+        for rows in range(2, 5):
+            found = jitted(np.ones((rows, 5), np.float32))
+            assert found.tolist() == [15.0] * rows
+        for x in eager:
+            (x * 3).numpy()
+    assert not made

@@ -231,6 +231,11 @@ def _linked(content: bytes, backend: Backend) -> Module:
     )
 
 
+def forget_modules() -> None:
+    """Let go of modules; the kernels that are used stay."""
+    _modules.clear()
+
+
 def _remember(name: str, module: Module) -> None:
     while len(_modules) >= MOST_MODULES:
         del _modules[next(iter(_modules))]

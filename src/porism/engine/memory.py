@@ -113,7 +113,7 @@ def room_size(size: int) -> int:
     return -(-max(size, 1) // step) * step
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(256)  # a class takes some kilobytes
 def _kind(size: int) -> tuple[int, Any]:
     """For some bytes the size of their room, and the class of their owners."""
     return room_size(size), ctypes.c_char * size

@@ -25,6 +25,11 @@ MOST: Final = 10_000
 _known: dict[tuple[str, UOp, tuple[int, ...], Actions | None], Packed | None] = {}
 
 
+def forget_packed() -> None:
+    """Forget how kernels read constants."""
+    _known.clear()
+
+
 class Packing:
     """For a schedule and its inputs that are constants: which kernels run, and on which copies."""
 

@@ -32,6 +32,7 @@ from porism.engine.work import most_steps
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
+from porism.ir.sweep import forget_unused
 from porism.ir.walk import toposort
 from porism.optimize.known_actions import Actions
 from porism.schedule.schedule import Role, Schedule
@@ -167,6 +168,8 @@ class Program:
         self.order = None if order == list(range(len(written))) else order
         """Which of the outputs is wanted for each root of the graph, if not each for one."""
         self.count = len(self.functions)
+        self.is_recent = True
+        """Whether somebody asked for it since programs were last forgotten."""
         self.is_long = _steps(schedule) >= LONG
         """Whether a run is not made in the main thread, so that an interrupt is answered."""
         self.names = tuple(sorted(_variables(schedule)))
@@ -306,6 +309,16 @@ class Program:
         return sizes
 
 
+def forget_functions() -> None:
+    """Let go of kernels that no program has."""
+    cache.forget_modules()
+    if _lock.acquire(blocking=False):
+        try:
+            forget_unused(_functions)
+        finally:
+            _lock.release()
+
+
 def _steps(schedule: Schedule) -> float:
     """The nodes that all kernels compute in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
@@ -335,11 +348,15 @@ def compiled(
     with _lock:
         tuned = {**known_actions(kernels, backend), **dict.fromkeys(arranged, ())}
         keys = [(backend.name, kernel, tuned.get(kernel)) for kernel in kernels]
-        missing = [key for key in dict.fromkeys(keys) if key not in _functions]
+        # Held here, since the table may forget them while others are compiled.
+        held = {key: _functions[key] for key in dict.fromkeys(keys) if key in _functions}
+        missing = [key for key in dict.fromkeys(keys) if key not in held]
         if missing:
             found = cache.functions([kernel for _, kernel, _ in missing], backend, tuned)
-            _functions.update({key: found[key[1]] for key in missing})
-        wanted = [_functions[key] for key in keys]
+            new = {key: found[key[1]] for key in missing}
+            _functions.update(new)
+            held.update(new)
+        wanted = [held[key] for key in keys]
         while len(_functions) > MOST_FUNCTIONS:
             del _functions[next(iter(_functions))]
         return wanted

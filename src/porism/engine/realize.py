@@ -15,13 +15,17 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.cached_schedules import schedule_for
 from porism.engine.general import generalized
-from porism.engine.runners import run
+from porism.engine.packing import forget_packed
+from porism.engine.program import forget_functions
+from porism.engine.runners import forget_programs, run
 from porism.engine.storage import held, hold, hold_number, realized, remember
 from porism.engine.verification import report_of
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.shape import shape
+from porism.ir.sweep import forget_unused, forgetting
 from porism.ir.walk import substitute, toposort
+from porism.pipeline import forget_kernels
 from porism.schedule.schedule import Schedule
 
 MOST_SCHEDULES: Final = 1000
@@ -84,6 +88,18 @@ def schedule_of(graph: UOp) -> Schedule:
     if settings.verify:
         report_of(graph)
     return found
+
+
+def _forget() -> None:
+    """Let go of what is kept in case that it is needed again: the users of something before it."""
+    forget_programs()
+    forget_unused(_schedules)
+    forget_functions()
+    forget_packed()
+    forget_kernels()
+
+
+forgetting.append(_forget)
 
 
 def _key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:

@@ -16,6 +16,7 @@ from porism.engine.memory import address_of
 from porism.engine.program import Program
 from porism.engine.storage import Held
 from porism.engine.verification import check_tuned
+from porism.ir.sweep import forget_unused
 from porism.optimize.packing import Copy
 from porism.schedule.schedule import Schedule
 
@@ -75,6 +76,7 @@ def prepared(
         return Prepared(run, lambda _: [], constants, ())
     movable = frozenset() if settings.verify else constants  # copies are not verified
     program = program_of(schedule, backend, movable, anew=anew)
+    program.is_recent = False  # whoever asks keeps it
     return Prepared(program.call, program.pack, constants, program.packing.copies)
 
 
@@ -106,4 +108,16 @@ def program_of(
             while len(_programs) >= MOST_PROGRAMS:
                 del _programs[next(iter(_programs))]
             _programs[key] = found
+    found.is_recent = True
     return found
+
+
+def forget_programs() -> None:
+    """Let go of programs that nothing uses, and that nobody asked for since the last time."""
+    if _lock.acquire(blocking=False):
+        try:
+            forget_unused(_programs, lambda program: program.is_recent)
+            for program in _programs.values():
+                program.is_recent = False
+        finally:
+            _lock.release()

@@ -13,7 +13,7 @@ import gc
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -130,6 +130,20 @@ def _free(waiting: list[Entry]) -> int:
     return freed
 
 
+forgetting: Final[list[Callable[[], object]]] = []
+"""Called when Python is asked for a full collection: what is kept only in case that it is needed
+again is let go of, so that the nodes that it refers to can be freed."""
+
+
+def forget_unused(table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda _: False) -> None:
+    """Drop the entries of a table whose values nothing else refers to, but for some."""
+    for key in list(table):
+        value = table.pop(key, None)
+        if value is None or (sys.getrefcount(value) <= _POPPED and not is_kept(value)):
+            continue
+        table[key] = value
+
+
 def _on_collection(phase: str, info: dict[str, int]) -> None:
     """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
     global _asked_for, _noticed, _swept
@@ -140,6 +154,9 @@ def _on_collection(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
         elif _asked_for or _entries() > 2 * _swept:
+            if _asked_for and not _own:
+                for forget in forgetting:
+                    forget()
             sweep()
             _swept = max(_entries(), 10_000)
     except KeyboardInterrupt:
@@ -164,6 +181,7 @@ def _entries() -> int:
 
 _swept = 10_000
 _asked_for = False
+_own = False  # whether it is us who asked for a collection
 _noticed: dict[str, int] | None = None
 _passed: dict[str, int] | None = None
 """What the collector said last to the first and to the second of these callbacks."""
@@ -207,14 +225,18 @@ def _pass_over() -> None:
 
     Otherwise it would go through the new graphs at once. After many objects it is let happen.
     """
-    global _passed_over
+    global _own, _passed_over
     young = gc.get_count()[0]
     if not 0 < _usual[0] < young or not gc.isenabled():
         return
     _passed_over += young
     if _passed_over >= _SELDOM:
         _passed_over = 0
-        gc.collect()
+        _own = True
+        try:
+            gc.collect()
+        finally:
+            _own = False
     elif not gc.get_freeze_count():  # what a user has frozen stays so
         gc.freeze()
         gc.unfreeze()
