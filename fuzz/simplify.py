@@ -96,7 +96,9 @@ def divisors(data: st.DataObject) -> None:
     """Divisors that are variables, of either sign, and zero where a condition keeps it away."""
     low = data.draw(st.integers(-4, 2))
     bounds: Bounds = {"a": [-5, 9], "b": [low, low + data.draw(st.integers(1, 6))], "c": [0, 5]}
-    parts = ("a // b", "a % b", "(a*b + c) // b", "(a*b + c) % b", "c // b % 3", "a // (b*2 + 1)")
+    parts = ("a // b", "a % b", "(a*b + c) // b", "(a*b + c) % b", "c // b % 3", "a // (b*2 + 1)",
+             "(4*a) // (2*b)", "(6*a + 3) % (3*b)", "(a*b*c) // (b*b*2)", "(a*b + b) % (b*c + b*3)",
+             "(c + 20) // (b + 9)", "(c + 20) % (b - 19)")  # fmt: skip
     guards = ("b > 0", "b != 0", "b < 0", "c < b", "0 < b < 4", "a % 2 == 0", "b >= 1 and c < b")
     text = data.draw(st.sampled_from(parts))
     for _ in range(data.draw(st.integers(0, 3))):
