@@ -125,7 +125,7 @@ def test_concat_keeps_every_bit() -> None:
 
 def test_many_tensors_are_joined_in_groups() -> None:
     parts = [np.full(2, k) for k in range(70)]
-    joined = porism.stack(parts)
+    joined = porism.stack([porism.asarray(part) + 0 for part in parts])
     made = [node.op for node in toposort(joined.node)]
     assert made.count(ops.CONTIGUOUS) == 5
     agree(joined, np.stack(parts))
@@ -331,3 +331,29 @@ def test_refusals_of_padding_and_windows() -> None:
         x.unfold(5)
     with refuses(ShapeError, "pixel_shuffle by 2 of a tensor of shape (2, 3, 4)"):
         x.pixel_shuffle(2)
+
+
+# -- many tensors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_many_tensors_are_joined(axis: int) -> None:
+    """What is in memory is copied at once; what is not, or is traced, goes through kernels."""
+    arrays = [np.full((2, 3), k, np.float32) for k in range(100)]
+    tensors = [porism.asarray(array) for array in arrays]
+    lazy = [*tensors[:-1], tensors[-1] + 0]
+    for function, numpys in ((porism.stack, np.stack), (porism.concat, np.concatenate)):
+        found = function(tensors, axis)
+        assert found.node.op is ops.BUFFER
+        agree(found, numpys(arrays, axis))
+        agree(function(lazy, axis), numpys(arrays, axis))
+        agree(porism.jit(lambda *xs, f=function: f(xs, axis))(*tensors), numpys(arrays, axis))
+    mixed = [*tensors, porism.asarray(np.ones((2, 3)))]
+    agree(porism.stack(mixed), np.stack([*arrays, np.ones((2, 3))]))
+    tensors[0][0, 0] = 7
+    assert found.numpy().max() == 99
+
+
+def test_ten_thousand_tensors_are_stacked() -> None:
+    tensors = [porism.asarray(np.full(3, k, np.float32)) for k in range(10_000)]
+    np.testing.assert_array_equal(porism.stack(tensors).numpy()[:, 2], np.arange(10_000))

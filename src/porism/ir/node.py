@@ -53,11 +53,10 @@ class UOp(Draft, operators.Operators):
     ) -> UOp:
         return raw(op, dtype, src, arg)
 
-    def __setattr__(self, name: str, _value: object) -> NoReturn:
+    def __setattr__(self, name: str, _value: object = None) -> NoReturn:
         raise AttributeError(f"a UOp cannot be changed: its {name} was set when it was made")
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a UOp cannot be changed: its {name} was set when it was made")
+    __delattr__ = __setattr__
 
     def __copy__(self) -> UOp:
         return self
@@ -105,9 +104,7 @@ class UOp(Draft, operators.Operators):
 
     def lift(self, value: Any) -> UOp:
         """A Python number as a constant of this node's type."""
-        if value.__class__ is UOp:
-            return value
-        return const(self.dtype, value)
+        return value if value.__class__ is UOp else const(self.dtype, value)
 
     # -- methods for what has no operator ----------------------------------------------------------
 
@@ -430,9 +427,8 @@ def _add_carefully(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
         if node.on_memory:
             return op.loose.setdefault(key, node)
-        # An interrupt may come between any two steps: the node is in both tables, not in neither.
         found = op.nodes.setdefault(key, op.raw.get(key, node))
-        op.raw.pop(key, None)
+        op.raw.pop(key, None)  # last: wherever an interrupt comes, a table has the node
         return found
 
 

@@ -46,6 +46,21 @@ OP_COSTS: Final[dict[Op, float]] = {
 }
 """Of what is not as cheap as an addition."""
 
+LOWERED: Final[dict[Op, int]] = {
+    ops.EXP: 5,
+    ops.EXP2: 4,
+    ops.EXPM1: 6,
+    ops.TANH: 5,
+    ops.LOG2: 13,
+    ops.SIN: 36,
+    ops.POW: 32,
+    ops.IDIV: 3,
+    ops.MOD: 3,
+    ops.THREEFRY: 30,
+}
+"""How large ops that machines do not have are in a kernel, beside one that they have: a fifth of
+the instructions that they are decomposed into in f32, counted in the lines of a kernel."""
+
 KEPT: Final = frozenset({ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
 """Ops whose value is in memory anyway."""
 

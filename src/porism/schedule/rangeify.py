@@ -28,7 +28,7 @@ from porism.ir.ops import Group
 from porism.ir.shape import shape
 from porism.ir.walk import substitute, toposort
 from porism.rules.split_reduction import Varying
-from porism.schedule.cost import likely_kept
+from porism.schedule.cost import LOWERED, likely_kept
 from porism.schedule.crowds import crowded
 from porism.schedule.indices import ZERO, Element, is_size_one, moved, simplified
 from porism.schedule.loops import Nest, Use
@@ -181,7 +181,7 @@ class _Rangeify:
             uses = [self._local_use(node, place, uses[0])]
         self.wanted[node] = uses
         for use in uses:
-            self.placement.kernels[use.nest.kernel].nodes += 1
+            self.placement.kernels[use.nest.kernel].nodes += LOWERED.get(node.op, 1)
             for source, element, nest in self._asked(node, use):
                 self._ask(source, element, nest)
 

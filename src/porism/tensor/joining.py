@@ -7,9 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.base.dtypes import DType
+from porism.engine.storage import held_if_any
 from porism.ir.node import UOp
+from porism.ir.semantics import Array
 from porism.tensor import primitive
-from porism.tensor.conversion import as_tensor
+from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.known import known
 from porism.tensor.movement import cut, expand_dims, flatten
 from porism.tensor.primitive import Dim
@@ -26,12 +29,18 @@ from porism.tensor.shapes import (
     to_text,
 )
 from porism.tensor.tensor import Tensor, method
+from porism.tensor.tracing import current
 
 MOST_IN_ONE: Final = 16
 """More tensors than these are joined in groups, each of which is computed first.
 
 Every element of the result looks at each part of its group, so the work stays near the size.
 """
+
+
+MANY: Final = 64
+"""More tensors than these, whose values are in memory, are copied at once: to schedule so many
+reads takes longer than to copy what is small, and what is large takes as long in a kernel."""
 
 
 def joined(nodes: Sequence[UOp], axis: int) -> UOp:
@@ -85,7 +94,24 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     for k, other in enumerate(tensors[1:], 1):
         _check_fits(first, other.shape, place, k)
     dtype = result_type(*tensors)
+    values = _in_memory(tensors, dtype)
+    if values:
+        return from_copy(np.concatenate(values, place))
     return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
+
+
+def _in_memory(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
+    """The values of many tensors of a type, if all are in memory; else none."""
+    if len(tensors) <= MANY or current.get() is not None:
+        return []
+    found = []
+    for tensor in tensors:
+        held = held_if_any(tensor.node)
+        sizes = tensor.shape
+        if held is None or tensor.dtype is not dtype or not all(isinstance(n, int) for n in sizes):
+            return []
+        found.append(held[0].reshape(sizes))  # type: ignore[arg-type]
+    return found
 
 
 def _several(arrays: Any, axis: Any, what: str) -> list[Tensor]:
@@ -134,6 +160,9 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
                 f"the tensors 0 and {k} differ in shape",
                 "give tensors of one shape, or use concat",
             )
+    values = _in_memory(tensors, result_type(*tensors))
+    if values:
+        return from_copy(np.stack(values, place))
     return concat([expand_dims(x, place) for x in tensors], place)
 
 
