@@ -35,26 +35,30 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="where to begin, to repeat an earlier run")
     parser.add_argument("--first", type=int, default=0, help="the first program of the seed")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a core)")
+    parser.add_argument("--way", help="run all programs so: jit, actions, verify, check, …")
     options = parser.parse_args()
-    from fuzz.program.workers import search  # which takes a second, and that counts
+    from fuzz.program.run import WAYS  # which takes a second, and that counts
+    from fuzz.program.workers import Run, search
+
+    if options.way is not None and options.way not in WAYS:
+        parser.error(f"there is no way {options.way!r}; the ways are {', '.join(WAYS)}")
 
     seed = random.SystemRandom().randrange(10**9) if options.seed is None else options.seed
     minutes = options.minutes
     if minutes is None:
         minutes = 1.0 if options.count is None else 1e6
-    found = search(
-        seed, options.first, options.count, BEGIN + minutes * 60 - SPARE, options.jobs
-    )  # fmt: skip
-    report(found, seed)
+    end = BEGIN + minutes * 60 - SPARE
+    found = search(Run(seed, options.first, options.count, end, options.way), options.jobs)
+    report(found, f"--seed {seed}" + (f" --way {options.way}" if options.way else ""))
     return 1 if found.all else 0
 
 
-def report(found: Findings, seed: int) -> None:
+def report(found: Findings, again: str) -> None:
     """Print a script for each group of findings, then a line for each, then the count."""
     for group, cases in sorted(found.groups().items()):
         smallest = min(cases, key=lambda case: len(case.script))
         print(f"\n-- {group}: found {len(cases)} times")
-        print(f"# to find it again: --seed {seed} --first {smallest.number} --count 1")
+        print(f"# to find it again: {again} --first {smallest.number} --count 1")
         print(smallest.script)
     print()
     for group, cases in sorted(found.groups().items(), key=lambda item: -len(item[1])):
@@ -62,7 +66,7 @@ def report(found: Findings, seed: int) -> None:
         print(f"{len(cases)} × {group} (programs {numbers}{' …' if len(cases) > 8 else ''})")
     seconds = time.monotonic() - BEGIN
     print(
-        f"programs: {found.count} programs from seed {seed} in {seconds:.0f} s, "
+        f"programs: {found.count} programs ({again}) in {seconds:.0f} s, "
         f"{len(found.all)} findings in {len(found.groups())} groups"
     )
     sys.stdout.flush()

@@ -83,7 +83,7 @@ def test_a_fault_of_the_compiler_is_found_and_shrunk() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     count = done.stdout.strip().split("\n")[-1]
-    assert re.match(r"programs: 200 programs from seed 1 in \d+ s, \d+ findings in ", count)
+    assert re.match(r"programs: 200 programs \(--seed 1\) in \d+ s, \d+ findings in ", count)
     assert re.search(r"^\d+ × wrong in .*max", done.stdout, re.MULTILINE), done.stdout
     reports = re.split(r"^-- |^\d+ × ", done.stdout, flags=re.MULTILINE)
     first = next(report for report in reports if report.startswith("wrong in"))
@@ -122,7 +122,7 @@ def test_a_crash_of_a_worker_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(workers, "check", sometimes)
     monkeypatch.setattr(workers, "SHRINK", 2.0)
-    found = workers.search(SEED, 0, 60, end=time.monotonic() + 120, jobs=2)
+    found = workers.search(workers.Run(SEED, 0, 60, time.monotonic() + 120), jobs=2)
     assert found.count == 60
     assert found.all
     assert {case.kind for case in found.all.values()} == {"crash"}

@@ -83,6 +83,15 @@ def chosen(random: Random, program: Program) -> How:
     )
 
 
+WAYS: Final[dict[str, dict[str, Any]]] = {
+    "jit": {"jit": True, "actions": None, "realized": None},
+    "actions": {"actions": 1, "jit": False},
+    **{name: {name: True} for name in ("verify", "check", "fast_math")},
+    **{name: {"backend": name} for name in ("c", "reference")},
+}
+"""What all programs of a run can have in common."""
+
+
 def _has_special(steps: Steps) -> bool:
     return any(isinstance(step, Input) and step.special for step in steps)
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, Final
 
 from fuzz.program.generate import Program, program
-from fuzz.program.run import Finding, How, check, chosen
+from fuzz.program.run import WAYS, Finding, How, check, chosen
 from fuzz.program.shrink import script, shrunk
 from fuzz.program.steps import Input
 
@@ -38,6 +38,17 @@ SHRUNK: Final = 6
 """Findings of one kind that a worker shrinks; the next ones are only counted."""
 
 _context = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which programs are run, until when, and in which way, if not in all."""
+
+    seed: int
+    first: int
+    count: int | None
+    end: float
+    way: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +78,12 @@ class Findings:
         return dict(found)
 
 
-def made(seed: int, number: int) -> tuple[Program, How]:
-    """The program of this number, and how it is run."""
+def made(seed: int, number: int, way: str | None = None) -> tuple[Program, How]:
+    """The program of this number, and how it is run: at random, but for what `way` says."""
     random = Random(f"{seed}/{number}")
     found = program(random)
-    return found, chosen(random, found)
+    how = chosen(random, found)
+    return found, replace(how, **WAYS[way]) if way else how
 
 
 def case_of(number: int, found: Program, how: How, finding: Finding, group: str = "") -> Case:
@@ -87,7 +99,7 @@ def case_of(number: int, found: Program, how: How, finding: Finding, group: str 
 # -- a worker --------------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, seed: int, end: float) -> None:
+def _work(pipe: Connection, run: Run) -> None:
     """Run blocks of programs until there are no more."""
     gc.freeze()  # what is imported stays: the collector need not look at it
     kinds: Counter[str] = Counter()
@@ -96,19 +108,19 @@ def _work(pipe: Connection, seed: int, end: float) -> None:
             numbers = pipe.recv()
             for number in numbers:
                 pipe.send(("begin", number))
-                _try(pipe, seed, number, end, kinds)
+                _try(pipe, run, number, kinds)
             pipe.send(("done", len(numbers)))
 
 
-def _try(pipe: Connection, seed: int, number: int, end: float, kinds: Counter[str]) -> None:
-    found, how = made(seed, number)
+def _try(pipe: Connection, run: Run, number: int, kinds: Counter[str]) -> None:
+    found, how = made(run.seed, number, run.way)
     finding = check(found, how)
     if finding is None:
         return
     kinds[finding.kind] += 1
     later = f"{finding.kind}, not shrunk"
     pipe.send(("found", case_of(number, found, how, finding, later)))
-    seconds = min(SHRINK, (end - time.monotonic()) / 2)
+    seconds = min(SHRINK, (run.end - time.monotonic()) / 2)
     if kinds[finding.kind] <= SHRUNK and seconds > 0:
         small = shrunk(found, how, finding, check, seconds)
         pipe.send(("found", case_of(number, *small)))
@@ -133,12 +145,12 @@ def _in_a_child(found: Program, how: How) -> Finding | None:
         child.join()
 
 
-def _shrink_crash(pipe: Connection, seed: int, number: int, kind: str, end: float) -> None:
+def _shrink_crash(pipe: Connection, run: Run, number: int, kind: str) -> None:
     """Shrink a program that ended its worker, each candidate in a process of its own."""
-    found, how = made(seed, number)
+    found, how = made(run.seed, number, run.way)
     finding = Finding(kind, f"a worker: {kind}")
     pipe.send(("found", case_of(number, found, how, finding)))
-    seconds = min(3 * SHRINK, (end - time.monotonic()) / 2)
+    seconds = min(3 * SHRINK, (run.end - time.monotonic()) / 2)
     if kind == "crash" and seconds > 0 and _in_a_child(found, how) is not None:
         small = shrunk(found, how, finding, _in_a_child, seconds)
         pipe.send(("found", case_of(number, *small)))
@@ -179,24 +191,24 @@ def _started(target: Any, *args: Any) -> Worker:
     return Worker(process, ours, since=time.monotonic())
 
 
-def search(seed: int, first: int, count: int | None, end: float, jobs: int = 0) -> Findings:
+def search(run: Run, jobs: int = 0) -> Findings:
     """Run programs until the time is over or all are run; what was found."""
     found = Findings()
-    blocks = _blocks(first, count)
+    blocks = _blocks(run.first, run.count)
     pool: list[Worker] = []
     told = time.monotonic()
     try:
         for _ in range(jobs or os.cpu_count() or 1):
-            worker = _started(_work, seed, end)
+            worker = _started(_work, run)
             pool.append(worker)
             _give(worker, blocks)
-        while time.monotonic() < end and any(worker.busy for worker in pool):
+        while time.monotonic() < run.end and any(worker.busy for worker in pool):
             ready = connection.wait([w.pipe for w in pool], 0.5)
             for worker in list(pool):
                 if worker.pipe in ready:
-                    _hear(worker, pool, found, blocks, seed, end)
+                    _hear(worker, pool, found, blocks, run)
                 elif worker.number is not None and time.monotonic() - worker.since > HANG:
-                    _lost(worker, pool, "hang", blocks, seed, end)
+                    _lost(worker, pool, "hang", blocks, run)
             if time.monotonic() - told > 30:
                 told = time.monotonic()
                 print(f"programs: {found.count}, findings: {len(found.all)}", file=sys.stderr)
@@ -224,12 +236,12 @@ def _give(worker: Worker, blocks: Iterator[list[int]]) -> None:
 
 
 def _hear(worker: Worker, pool: list[Worker], found: Findings, blocks: Iterator[list[int]],
-          seed: int, end: float) -> None:  # fmt: skip
+          run: Run) -> None:  # fmt: skip
     """Take the next message of a worker."""
     try:
         what, content = worker.pipe.recv()
     except (EOFError, ConnectionResetError):
-        _lost(worker, pool, "crash", blocks, seed, end)
+        _lost(worker, pool, "crash", blocks, run)
         return
     if what == "begin":
         worker.number, worker.since = content, time.monotonic()
@@ -243,23 +255,23 @@ def _hear(worker: Worker, pool: list[Worker], found: Findings, blocks: Iterator[
         if worker.life >= LIFE:
             worker.stop()
             pool.remove(worker)
-            worker = _started(_work, seed, end)
+            worker = _started(_work, run)
             pool.append(worker)
         _give(worker, blocks)
 
 
 def _lost(worker: Worker, pool: list[Worker], kind: str, blocks: Iterator[list[int]],
-          seed: int, end: float) -> None:  # fmt: skip
+          run: Run) -> None:  # fmt: skip
     """A worker has ended, or does not answer: its program is a finding, the rest is run again."""
     number, left = worker.number, worker.left
     worker.stop()
     pool.remove(worker)
     if number is None:  # one that shrank a crash is done
         return
-    shrinker = _started(_shrink_crash, seed, number, kind, end)
+    shrinker = _started(_shrink_crash, run, number, kind)
     shrinker.shrinking = True
     pool.append(shrinker)
-    successor = _started(_work, seed, end)
+    successor = _started(_work, run)
     pool.append(successor)
     successor.left = left
     if left:
