@@ -18,7 +18,7 @@ Lot = tuple[int, str]
 
 
 class Lots:
-    """Modules on their way to machine code; after the `with`, none is begun."""
+    """Modules on their way to machine code; after the `with` none is, unless by an interrupt."""
 
     def __init__(self) -> None:
         self._waiting: deque[Lot] = deque()
@@ -37,6 +37,8 @@ class Lots:
         where: TracebackType | None,
     ) -> None:
         self._waiting.clear()
+        if kind is None or issubclass(kind, Exception):
+            self._wait()
 
     def add(self, text: str) -> None:
         """Have a module compiled, here or by the other thread."""
