@@ -62,7 +62,7 @@ def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         "                        proved on integers  (seeds: 000.2.1, 002.19.1)",
         lines[-1],
     ]
-    assert lines[-1].startswith("                        tried by: every node, ")
+    assert lines[-1].startswith("                        tried by: every node; fired ")
 
 
 def test_rules_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,6 @@ LANES: Final = "vectorization chooses lanes when it makes them; for kernels that
 NO_TARGET: Final = "for machines that need it; no target of this version does"
 PLACED: Final = "the scheduler places values by their cost; what it is compared with"
 RANGED: Final = "movement ops become indices when ranges are made; for kernels built by hand"
-TEXT: Final = "for index expressions that people write"
 
 REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -49,8 +48,7 @@ REASONS: Final[Mapping[str, str]] = {
         ("index-constant", "index-bufferize", "bufferize-copy", "index-dead-axis"), PLACED),
     **dict.fromkeys(
         ("index-movement", "index-index", "after-movement", "end-movement"), RANGED),
-    **dict.fromkeys(
-        ("div-product", "div-self", "mod-self", "min-by-negation", "max-by-negation"), TEXT),
+    "div-self": "for index expressions that people write, with a divisor that is never 0",
 }  # fmt: skip
 """Why rules are kept that do not fire on the corpus. Each other rule fires there."""
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,10 +16,14 @@ from rich.table import Table
 from porism.ir.ops import Op
 from porism.prove import bounds, procedures
 from porism.prove.procedures import NO_CHECKS, Checks
-from porism.prove.rule import MILLISECONDS, Proof, Status, prove
+from porism.prove.rule import Proof, Status, prove
 from porism.rewrite.rule import Procedure, Rewrite, Rule
 from porism.rules import record
 from porism.rules.record import Entry
+
+MILLISECONDS: Final = 60_000
+"""How long the solver may take for one question: longer than for a rule that somebody has typed,
+since a busy machine must not change what is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

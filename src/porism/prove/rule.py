@@ -39,7 +39,7 @@ from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 from porism.rewrite.termination import Verdict, shrinks
 
-MILLISECONDS: Final = 60_000
+MILLISECONDS: Final = 10_000
 """How long the solver may take for one question."""
 
 EXTRA_MILLISECONDS: Final = 1_000
