@@ -21,7 +21,7 @@ from porism.base.dtypes import DType, Kind, Scalar
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.prove.examples import established
+from porism.prove.examples import cases_of, established
 from porism.rewrite.graph import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
 from porism.rules.examples import EXAMPLES
@@ -55,7 +55,7 @@ def check(procedure: Procedure, more: Checks = NO_CHECKS) -> Tried:
     """Try a procedure by the check that is listed for it, here or among some more."""
     began = time.perf_counter()
     if procedure.name in EXAMPLES:
-        found = established(procedure, EXAMPLES[procedure.name]())
+        found = established(procedure, cases_of(procedure, EXAMPLES[procedure.name]()))
         fault = found.fault or ("" if found.fired else "it fires on none of its examples")
         seconds = time.perf_counter() - began
         return Tried(procedure.name, "by the evaluator", found.tried, seconds, fault)

@@ -1,0 +1,151 @@
+"""Targets: which functions are mutated, and which checks must notice.
+
+A procedure is its function and whatever that calls in the same layers; its check is the one that
+establishes it in the catalogue. A function that several procedures call is tried by the checks of
+all of them, the quickest first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
+from typing import Final
+
+from porism.prove import procedures
+from porism.rewrite.rule import Procedure, Rewrite
+from porism.ir.node import UOp
+from porism.ir.walk import toposort
+from porism.prove.examples import alone, applied, cases_of, wrong
+from porism.rules.examples import EXAMPLES
+from tools.mutate import conditions
+from tools.mutate.mutants import Mutant, mutants_of, reached
+from tools.mutate.run import Check, Results
+
+LAYERS: Final = ("porism.rules.", "porism.schedule.", "porism.lower.", "porism.optimize.")
+NORMAL_FORM: Final = "porism.rules.index."
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A mutant, and the checks that are to notice it, the quickest first."""
+
+    mutant: Mutant
+    using: tuple[Procedure, ...]
+    """The procedures that may call the function."""
+    checks: tuple[tuple[str, Check], ...]
+
+    def results(self) -> Results:
+        """What the procedures make of each node that they are tried on."""
+        return _results(self.using)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a word on the command line may be a part of."""
+        return self.mutant.name, *(item.name for item in self.using)
+
+
+def _is_rewriting(module: str) -> bool:
+    return module.startswith(LAYERS) and not module.startswith(NORMAL_FORM)
+
+
+def _roots(item: Procedure) -> list[FunctionType]:
+    found = [inspect.unwrap(item.function), item.only]
+    return [f for f in found if isinstance(f, FunctionType)]
+
+
+def procedure_targets(known: Iterable[Rewrite]) -> Iterator[Target]:
+    """The mutants of all procedures of the catalogue, by function."""
+    users: dict[FunctionType, list[Procedure]] = {}
+    for item in known:
+        if isinstance(item, Procedure):
+            for function in reached(_roots(item), _is_rewriting):
+                users.setdefault(function, []).append(item)
+    for function, using in users.items():
+        checks = tuple((item.name, partial(_fault, item)) for item in using)
+        for mutant in mutants_of(function, [conditions.changes]):
+            yield Target(mutant, tuple(using), checks)
+
+
+class Suite:
+    """The cases of a procedure, and what it makes of each: known to be right.
+
+    A mutant that makes the same graph of a case needs no evaluation.
+    """
+
+    def __init__(self, item: Procedure) -> None:
+        self.item = item
+        self.rules = alone(item)
+        self.cases = list(cases_of(item, EXAMPLES[item.name]()))
+        self.right = {case.graph: applied(self.rules, case) for case in self.cases}
+
+    def fault(self) -> str:
+        """The first case that comes out wrong."""
+        found: dict[UOp, UOp] = {}
+        for case in self.cases:
+            graph = case.graph
+            after = found.get(graph)
+            if after is None:
+                after = found[graph] = applied(self.rules, case)
+            if after is not self.right[graph] and after is not graph:
+                fault = wrong(case, after, as_reals=bool(self.item.fast_math))
+                if fault:
+                    return fault
+        return ""
+
+    def results(self) -> dict[UOp, UOp | None]:
+        """What the procedure makes of each node of its cases."""
+        found: dict[UOp, UOp | None] = {}
+        for case in self.cases:
+            for node in toposort(case.graph):
+                if node.op in self.item.ops and node not in found:
+                    found[node] = self._applied(node)
+        return found
+
+    def _applied(self, node: UOp) -> UOp | None:
+        item = self.item
+        given = (node.op, node.dtype, node.src, node.arg) if item.on_sources else (node,)
+        try:
+            return item.function(*given)
+        except Exception:
+            return None
+
+
+_suites: dict[str, Suite] = {}
+
+
+def _fault(item: Procedure) -> str:
+    if item.name not in EXAMPLES:
+        return procedures.check(item).fault
+    return _suites[item.name].fault()
+
+
+def _results(using: Sequence[Procedure]) -> Results:
+    """What some procedures make of each node of their cases."""
+    return {
+        (item.name, node): result
+        for item in using
+        if item.name in _suites
+        for node, result in _suites[item.name].results().items()
+    }
+
+
+def prepare(targets: Iterable[Target]) -> None:
+    """Compute what the procedures of some targets make of their cases."""
+    for target in targets:
+        for item in target.using:
+            if item.name in EXAMPLES and item.name not in _suites:
+                _suites[item.name] = Suite(item)
+
+
+def chosen(targets: Sequence[Target], words: Sequence[str]) -> list[Target]:
+    """The targets of which the mutant's or a procedure's name contains one of the words."""
+    if not words:
+        return list(targets)
+    return [
+        t
+        for t in targets
+        if any(w in name for w in words for name in t.names)
+    ]
