@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -128,7 +129,11 @@ def reached(start: Iterable[FunctionType], within: Callable[[str], bool]) -> lis
     waiting = list(start)
     while waiting:
         function = waiting.pop(0)
-        if function in found or not within(function.__module__) or function.__name__ == "<lambda>":
+        home = sys.modules[function.__module__].__file__
+        generated = function.__code__.co_filename != home  # by a dataclass, say
+        if function in found or generated or function.__name__ == "<lambda>":
+            continue
+        if not within(function.__module__):
             continue
         found[function] = None
         for name in _names(function.__code__):

@@ -115,7 +115,9 @@ def _received(read: int, child: int, seconds: float) -> Said | None:
     finally:
         os.close(read)
         os.waitpid(child, 0)
-    return pickle.loads(data) if data else ("crash", "the process died", Reach.DIFFERS, Effect.OTHER)
+    return (
+        pickle.loads(data) if data else ("crash", "the process died", Reach.DIFFERS, Effect.OTHER)
+    )
 
 
 def _work(

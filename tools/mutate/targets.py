@@ -11,17 +11,19 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from types import FunctionType
 from typing import Final
 
-from porism.prove import procedures
-from porism.rewrite.rule import Procedure, Rewrite
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
+from porism.prove import lemmas, procedures
 from porism.prove.examples import alone, applied, cases_of, wrong
+from porism.prove.index_expressions import expressions
+from porism.rewrite.rule import Procedure, Rewrite
 from porism.rules.examples import EXAMPLES
-from tools.mutate import conditions
-from tools.mutate.mutants import Mutant, mutants_of, reached
+from tools.mutate import arithmetic, conditions
+from tools.mutate.mutants import Mutant, functions_in, mutants_of, reached
 from tools.mutate.run import Check, Results
 
 LAYERS: Final = ("porism.rules.", "porism.schedule.", "porism.lower.", "porism.optimize.")
@@ -67,6 +69,48 @@ def procedure_targets(known: Iterable[Rewrite]) -> Iterator[Target]:
         checks = tuple((item.name, partial(_fault, item)) for item in using)
         for mutant in mutants_of(function, [conditions.changes]):
             yield Target(mutant, tuple(using), checks)
+
+
+# -- the normal form -------------------------------------------------------------------------------
+
+EXPRESSIONS: Final = 400
+"""On how many expressions the steps of the normal form are checked."""
+
+_PARTS: Final = [
+    "arena",
+    "comparisons",
+    "extraction",
+    "form",
+    "quotients",
+    "reading",
+    "scope",
+    "simplify",
+]
+MODULES: Final = tuple(import_module(NORMAL_FORM + part) for part in _PARTS)
+"""The normal form; its trial points only ever say no, so that they make nothing wrong."""
+
+
+def _is_own(module: str) -> bool:
+    return any(module == each.__name__ for each in MODULES)
+
+
+def normal_form_targets() -> Iterator[Target]:
+    """The mutants of all steps of the normal form: conditions, and how each uses its lemma."""
+    kinds = [conditions.changes, arithmetic.changes]
+    start = [f for module in MODULES for f in functions_in(list(vars(module).values()), _is_own)]
+    for function in reached(start, _is_own):
+        for mutant in mutants_of(function, kinds):
+            yield Target(mutant, (), (("lemmas", _lemma_fault),))
+
+
+def _lemma_fault() -> str:
+    for root, facts in expressions(EXPRESSIONS):
+        for fault in lemmas.checked(root, facts):
+            return f"{root!r}: {fault}"
+    return ""
+
+
+# -- the cases of a procedure ----------------------------------------------------------------------
 
 
 class Suite:
@@ -144,8 +188,4 @@ def chosen(targets: Sequence[Target], words: Sequence[str]) -> list[Target]:
     """The targets of which the mutant's or a procedure's name contains one of the words."""
     if not words:
         return list(targets)
-    return [
-        t
-        for t in targets
-        if any(w in name for w in words for name in t.names)
-    ]
+    return [t for t in targets if any(w in name for w in words for name in t.names)]

@@ -133,6 +133,7 @@ def _rebuilt(root: UOp, change: Changed, types: Mapping[DType, DType]) -> UOp:
 def _typed(dtype: DType, types: Mapping[DType, DType]) -> DType:
     """A type with another element."""
     if dtype.kind is Kind.POINTER:
+        assert dtype.space is not None
         return _typed(dtype.element, types).pointer(dtype.space, dtype.size)
     return types.get(dtype.scalar, dtype.scalar).vec(dtype.count)
 

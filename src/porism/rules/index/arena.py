@@ -13,9 +13,6 @@ from porism.rules.index import points
 from porism.rules.index.form import Atom, Form, Monomial, Product
 from porism.rules.index.scope import Budget, Scope, merge
 
-Step = tuple[str, Form, int, Form]
-"""A theorem's name, the numerator and divisor it was applied to, and the result."""
-
 
 class Arena:
     """Makes forms; knows where we are (`here`), and with that the facts that hold."""
@@ -29,8 +26,7 @@ class Arena:
         self._bits: dict[UOp, int] = {}
         self._supports: dict[UOp, int] = {}
         self.by_divisor: dict[int, list[Atom]] = {}  # floors met, by their divisor
-        self.steps: list[Step] | None = None
-        self._budget = Budget()
+        self.budget = Budget()
         self._scopes: dict[tuple[Form, ...], Scope] = {}
         self.here = self.everywhere = self._scope(())
 
@@ -171,7 +167,7 @@ class Arena:
         key = tuple(dict.fromkeys(facts))
         found = self._scopes.get(key)
         if found is None:
-            found = self._scopes[key] = Scope(key, self._budget)
+            found = self._scopes[key] = Scope(key, self.budget)
         return found
 
 

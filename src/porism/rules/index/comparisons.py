@@ -14,29 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
-from typing import Literal
 
 from porism.rules.index.arena import Arena
-from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.form import Atom, Clause, Form, Monomial, Relation
 from porism.rules.index.scope import merge
-
-Relation = Literal["<=", "==", "!="]
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """A condition: the form compared with 0."""
-
-    relation: Relation
-    form: Form
-
-    def negated(self, arena: Arena) -> Clause:
-        """The condition that holds where this one does not."""
-        if self.relation == "<=":  # 1 <= form
-            return Clause("<=", arena.add(arena.constant(1), self.form, -1))
-        return Clause("!=" if self.relation == "==" else "==", self.form)
+from porism.rules.index.steps import bind
 
 
 def everywhere(arena: Arena, clause: Clause) -> Clause:
@@ -85,24 +68,39 @@ def _excludes(a: Form, b: Form) -> bool:
 
 def _zero(arena: Arena, a: Form) -> Form | bool:
     low, high = arena.here.interval(a)
-    if low == high == 0:
-        return True
-    if low > 0 or high < 0:
-        return False
+    if low == high == 0 or low > 0 or high < 0:
+        if arena.budget.steps is not None:
+            lemma = "eq-always" if low == 0 else "eq-never" if high < 0 else "eq-never-below"
+            _note_decided(arena, lemma, "==", a, low == 0)
+        return low == 0
     common = 0
     for k in a.terms.values():
         common = gcd(common, k)
-    if common > 1:
-        if a.constant % common:
-            return False
-        return arena.form(a.constant // common, {m: k // common for m, k in a.terms.items()})
-    return a
+    if common <= 1:
+        return a
+    simpler = {m: k // common for m, k in a.terms.items()}
+    found = False if a.constant % common else arena.form(a.constant // common, simpler)
+    if arena.budget.steps is not None:
+        after = Clause("==", found) if isinstance(found, Form) else False
+        lemma = "equal-common" if after else "compare-no-multiple"
+        terms = bind(x=arena.form(0, simpler), c0=common, c1=-a.constant)
+        arena.here.note(lemma, Clause("==", a), after, terms)
+    return found
+
+
+def _note_decided(arena: Arena, lemma: str, relation: Relation, a: Form, truth: bool) -> None:
+    """A comparison with 0 that the bounds of the form decide."""
+    interval = arena.here.interval(a)
+    terms = bind(x=a, y=0)
+    arena.here.note(lemma, Clause(relation, a), truth, terms, x=interval, y=(0, 0))
 
 
 def _at_most_zero(arena: Arena, a: Form) -> Clause | bool:
     while True:
         decided = arena.here.is_at_most_zero(a)
         if decided is not None:
+            if arena.budget.steps is not None:
+                _note_decided(arena, "le-always" if decided else "le-never", "<=", a, decided)
             return decided
         simpler = _common(arena, a) or _remainder(arena, a) or _lift(arena, a)
         if simpler is None:
@@ -116,7 +114,12 @@ def _common(arena: Arena, a: Form) -> Form | None:
         common = gcd(common, k)
     if common <= 1:
         return None
-    return arena.form(-(-a.constant // common), {m: k // common for m, k in a.terms.items()})
+    simpler = {m: k // common for m, k in a.terms.items()}
+    result = arena.form(-(-a.constant // common), simpler)
+    if arena.budget.steps is not None:
+        terms = bind(x=arena.form(0, simpler), c0=common, c1=-a.constant)
+        arena.here.note("compare-common", Clause("<=", a), Clause("<=", result), terms)
+    return result
 
 
 def _remainder(arena: Arena, a: Form) -> Form | None:
@@ -135,7 +138,14 @@ def _remainder(arena: Arena, a: Form) -> Form | None:
         if above and below:
             most = arena.here.bucket(-a.constant, below, g)
             if most is not None:
-                return arena.form(-most, above)
+                result = arena.form(-most, above)
+                if arena.budget.steps is not None:
+                    y = arena.form(-a.constant, below)
+                    terms = bind(x=arena.form(0, above), c0=g, y=y)
+                    before, after = Clause("<=", a), Clause("<=", result)
+                    ends = (most * g, most * g + g - 1)
+                    arena.here.note("compare-remainder", before, after, terms, y=ends)
+                return result
     return None
 
 
@@ -151,6 +161,12 @@ def _lift(arena: Arena, a: Form) -> Form | None:
         constant = a.constant * e + k * m.numerator.constant - (e - 1 if k > 0 else 0)
         lifted = arena.form(constant, terms)
         if len(floors(lifted)) < len(floors(a)):
+            if arena.budget.steps is not None:
+                others = arena.form(a.constant, {n: c for n, c in a.terms.items() if n is not m})
+                y = arena.scale(others, -k)
+                lemma = "compare-lift-below" if k > 0 else "compare-lift-above"
+                bound = bind(x=m.numerator, c0=e, y=y)
+                arena.here.note(lemma, Clause("<=", a), Clause("<=", lifted), bound)
             return lifted
     return None
 

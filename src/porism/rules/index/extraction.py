@@ -14,10 +14,11 @@ from porism.ir import ops
 from porism.ir.node import UOp, construct
 from porism.ir.ops import Op
 from porism.rules.index.arena import Arena
-from porism.rules.index.comparisons import Clause, everywhere
-from porism.rules.index.form import Atom, Form, Monomial
+from porism.rules.index.comparisons import everywhere
+from porism.rules.index.form import Atom, Clause, Form, Monomial
 from porism.rules.index.quotients import without_atoms
 from porism.rules.index.scope import merge
+from porism.rules.index.steps import Quotient, bind
 
 Make = Callable[[Op, tuple[UOp, ...]], UOp]
 """Makes a node of an op and its sources."""
@@ -62,7 +63,10 @@ class Writer:
             node, shift = self._product(m)
             parts.append((node, k))
             constant += k * shift
-        return self._sum(parts, constant)
+        whole = self._sum(parts, constant)
+        if self.arena.budget.steps is not None:
+            self.arena.here.note("form-combine", a, whole, {})
+        return whole
 
     def _takes(self, q: Monomial, k: int, constant: int) -> bool:
         """Whether a constant may go into a quotient whose numerator has one already."""
@@ -76,7 +80,16 @@ class Writer:
         assert q.numerator is not None
         moved = self.arena.add(q.numerator, self.arena.constant(k * q.divisor))
         divisor = UOp.const(dtypes.index, q.divisor)
-        return self.make(ops.IDIV, (self.node(moved), divisor))
+        found = self.make(ops.IDIV, (self.node(moved), divisor))
+        if self.arena.budget.steps is not None:
+            terms = bind(x=k, y=q.divisor, z=q.numerator)
+            before = Quotient(moved, q.divisor)
+            self.arena.here.note("quotient-multiples", before, self._plus(q, k), terms)
+            self.arena.here.note("quotient-multiples", self._plus(q, k), found, {})
+        return found
+
+    def _plus(self, q: Monomial, k: int) -> Form:
+        return self.arena.form(k, {q: 1})
 
     def _modulo(self, q: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
         """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
@@ -91,6 +104,10 @@ class Writer:
         if q not in self.moduli:
             divisor = UOp.const(dtypes.index, q.divisor)
             self.moduli[q] = self.make(ops.MOD, (self.node(q.numerator), divisor))
+            if self.arena.budget.steps is not None:
+                rest = self.arena.add(q.numerator, self.arena.form(0, {q: 1}), -q.divisor)
+                bound = bind(x=q.numerator, c0=q.divisor)
+                self.arena.here.note("form-modulo", self.moduli[q], rest, bound)
         return self.moduli[q], times, -times * q.numerator.constant
 
     def _remainder(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
@@ -150,6 +167,13 @@ class Writer:
             one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
             found = self.make(ops.WHERE, (self.condition(clause), one, zero))
             self.atoms[atom] = found
+            if self.arena.budget.steps is not None:
+                top = self.arena.form(int(atom.high), {atom: -1})
+                bound = bind(x=atom.numerator, c0=atom.divisor, y=int(atom.high))
+                start_at = Clause("<=", reached)
+                self.arena.here.note("compare-lift-above", Clause("<=", top), start_at, bound)
+                above = self.arena.form(-int(atom.low), {atom: 1})
+                self.arena.here.note("compare-lift-above", above, found, {})
         return found
 
     def _atom(self, atom: Atom) -> UOp:
@@ -169,6 +193,12 @@ class Writer:
 
     def condition(self, clause: Clause) -> UOp:
         """A clause as a comparison of what is positive with what is not."""
+        found = self._condition(clause)
+        if self.arena.budget.steps is not None:
+            self.arena.here.note("compare-moved", clause, found, {})
+        return found
+
+    def _condition(self, clause: Clause) -> UOp:
         terms, constant = dict(clause.form.terms), clause.form.constant
         moduli: list[tuple[UOp, int]] = []
         for m in clause.form.monomials():

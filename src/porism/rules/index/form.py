@@ -12,10 +12,15 @@ Forms, monomials and atoms are made by an `Arena` and are one object each there:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from porism.ir.bounds import Bound, times
 from porism.ir.node import UOp
 from porism.rules.index import points
+
+if TYPE_CHECKING:
+    from porism.rules.index.arena import Arena
 
 Interval = tuple[Bound, Bound]
 
@@ -109,6 +114,23 @@ class Form:
     def monomials(self) -> list[Monomial]:
         """In an order that structure alone decides."""
         return sorted(self.terms, key=_rank) if len(self.terms) > 1 else list(self.terms)
+
+
+Relation = Literal["<=", "==", "!="]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition: the form compared with 0."""
+
+    relation: Relation
+    form: Form
+
+    def negated(self, arena: Arena) -> Clause:
+        """The condition that holds where this one does not."""
+        if self.relation == "<=":  # 1 <= form
+            return Clause("<=", arena.add(arena.constant(1), self.form, -1))
+        return Clause("!=" if self.relation == "==" else "==", self.form)
 
 
 def _rank(m: Monomial) -> Rank:

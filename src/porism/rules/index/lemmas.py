@@ -185,6 +185,7 @@ QUOTIENTS = RuleSet(
             when=(lo(x) >= 0) & (lo(y) > 0) & (lo(x) // hi(y)).eq(hi(x) // lo(y)),
             seeds="000.3.1d",
         ),
+        rule("quotient-proper", x // (x + y), 0, when=(lo(x) >= 0) & (lo(y) > 0)),
         rule(
             "quotient-one-bucket-below",
             x // y,
@@ -226,6 +227,8 @@ BOUNDS = RuleSet(
     rules=(
         rule("quotient-below", (x // c0) * c0 <= x, TRUE, when=c0 > 0),
         rule("quotient-above", x < (x // c0) * c0 + c0, TRUE, when=c0 > 0),
+        rule("bound-above-by-fact", x * c0 <= x * c0 - y * c1, TRUE, when=(hi(y) <= 0) & (c1 >= 0)),
+        rule("bound-below-by-fact", x * c0 >= x * c0 + y * c1, TRUE, when=(hi(y) <= 0) & (c1 >= 0)),
     ),
 )
 
@@ -252,6 +255,9 @@ COMPARISONS = RuleSet(
             when=c1.ne(0),
         ),
         rule("compare-opposite", where(y + 1 <= x, w, z), where(x <= y, z, w)),
+        rule("equal-common", (x * c0).eq(c1), x.eq(c1 // c0), when=divides(c0, c1)),
+        rule("eq-always", x.eq(y), TRUE, when=(lo(x).eq(hi(y))) & (hi(x).eq(lo(y)))),
+        rule("eq-never-below", x.eq(y), FALSE, when=lo(x) > hi(y)),
         rule("compare-moved", x + w <= y, x <= y - w),
         rule("compare-larger", maximum(x + y, x), x + y, when=lo(y) >= 0),
         rule("compare-smaller", minimum(x + y, x), x, when=lo(y) >= 0),

@@ -24,6 +24,7 @@ from porism.ir.bounds import Bound
 from porism.rules.index.arena import Arena
 from porism.rules.index.form import Atom, Form, Interval, Monomial
 from porism.rules.index.scope import merge
+from porism.rules.index.steps import Quotient, bind
 
 MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
 MOST_TIES = 3  # residues of half the divisor whose sign is tried both ways
@@ -44,11 +45,6 @@ def floor_divide(arena: Arena, a: Form, d: int) -> Form:
     return found
 
 
-def modulo(arena: Arena, a: Form, d: int) -> Form:
-    """a % d for d > 0."""
-    return arena.add(a, floor_divide(arena, a, d), -d)
-
-
 def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
@@ -65,34 +61,51 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
             common = gcd(common, remainder)
             low += remainder * m.low
             high += remainder * m.high
+    outside = arena.form(quotient, dict(whole)) if arena.budget.steps is not None else None
     if low != -inf and high != inf and low // d == high // d:  # the rest never reaches a multiple
-        law = "quotient-remainder" if rest else "quotient-multiples"
         result = arena.form(quotient + int(low // d), whole)
+        if outside is not None:
+            left = arena.form(constant, rest)
+            bound = bind(x=left, c0=d)
+            lemma = "quotient-one-bucket"
+            arena.here.note(lemma, Quotient(left, d), int(low // d), bound, x=(low, high))
     else:
-        law, inside = _inside(arena, constant, rest, common, d)
+        inside = _inside(arena, constant, rest, common, d)
         if not whole and not quotient:
-            result = inside
-        else:
-            merge(whole, inside.terms, 1)
-            result = arena.form(quotient + inside.constant, whole)
-            law = law or "quotient-multiples"
-    if law and arena.steps is not None:
-        arena.steps.append((law, a, d, result))
+            return inside
+        merge(whole, inside.terms, 1)
+        result = arena.form(quotient + inside.constant, whole)
+    if outside is not None:
+        terms = bind(x=outside, y=d, z=arena.form(constant, rest))
+        arena.here.note("quotient-multiples", Quotient(a, d), result, terms)
     return result
 
 
-def _inside(
-    arena: Arena, constant: int, rest: dict[Monomial, int], common: int, d: int
-) -> tuple[str, Form]:
-    """floor((constant + rest)/d) for coefficients between 0 and d, and the law that was used."""
+def _inside(arena: Arena, constant: int, rest: dict[Monomial, int], common: int, d: int) -> Form:
+    """floor((constant + rest)/d) for coefficients between 0 and d."""
     if common > 1:
         reduced = arena.form(constant // common, {m: k // common for m, k in rest.items()})
-        return "quotient-common", floor_divide(arena, reduced, d // common)
-    for law, theorem in THEOREMS:
+        result = floor_divide(arena, reduced, d // common)
+        if arena.budget.steps is not None:
+            parts = arena.form(0, {m: k // common for m, k in rest.items()})
+            before = Quotient(arena.form(constant, rest), d)
+            terms = bind(x=parts, c0=common, c1=constant, c2=d)
+            arena.here.note("quotient-common", before, result, terms)
+        return result
+    for theorem in THEOREMS:
         found = theorem(arena, constant, rest, d)
         if found is not None:
-            return law, found
-    return "", arena.of(arena.floor(arena.form(constant, rest), d))
+            return found
+    return arena.of(arena.floor(arena.form(constant, rest), d))
+
+
+def _note_bucket(
+    arena: Arena, whole: Quotient, result: Form, x: Form, y: Form, k: int, g: int
+) -> None:
+    """floor((g·x + y)/d) where k·g <= y < (k+1)·g."""
+    assert isinstance(whole.divisor, int)
+    terms = bind(x=x, c0=g, y=y, c1=whole.divisor)
+    arena.here.note("quotient-remainder", whole, result, terms, y=(k * g, k * g + g - 1))
 
 
 # -- theorems on constant + rest, with coefficients between 0 and d that have no common divisor ----
@@ -132,7 +145,12 @@ def _remainder(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -
         for upper, lower in splits:
             multiple = here.bucket(constant, lower, g)
             if multiple is not None:
-                return floor_divide(arena, arena.form(multiple, upper), d // g)
+                result = floor_divide(arena, arena.form(multiple, upper), d // g)
+                if arena.budget.steps is not None:
+                    x, y = arena.form(0, upper), arena.form(constant, lower)
+                    whole = Quotient(arena.form(constant, rest), d)
+                    _note_bucket(arena, whole, result, x, y, multiple, g)
+                return result
     return None
 
 
@@ -173,7 +191,12 @@ def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Fo
             merge(difference, {q: 1}, -d)
             k = arena.here.bucket(constant, difference, d)
             if k is not None:
-                return arena.form(k, {q: 1})
+                result = arena.form(k, {q: 1})
+                if arena.budget.steps is not None:
+                    whole = Quotient(arena.form(constant, rest), d)
+                    y = arena.form(constant, difference)
+                    _note_bucket(arena, whole, result, arena.of(q), y, k, d)
+                return result
     return None
 
 
@@ -188,15 +211,16 @@ def _flatten(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> 
     terms = {n: k * e for n, k in rest.items() if n is not m}
     merge(terms, m.numerator.terms, 1)
     numerator = arena.form(constant * e + m.numerator.constant, terms)
-    return floor_divide(arena, numerator, e * d)
+    result = floor_divide(arena, numerator, e * d)
+    if arena.budget.steps is not None:
+        others = arena.form(constant, {n: k for n, k in rest.items() if n is not m})
+        bound = bind(x=m.numerator, c0=e, y=others, c1=d)
+        before = Quotient(arena.form(constant, rest), d)
+        arena.here.note("quotient-flatten", before, result, bound)
+    return result
 
 
-# the law that each rests on; a known quotient is a remainder that stays in one bucket
-THEOREMS = (
-    ("quotient-remainder", _remainder),
-    ("quotient-remainder", _known),
-    ("quotient-flatten", _flatten),
-)
+THEOREMS = (_remainder, _known, _flatten)
 
 
 def divisors(d: int) -> list[int]:
@@ -224,24 +248,54 @@ def divide_by_form(arena: Arena, a: Form, over: Form) -> Form:
     if over.is_constant and over.constant:
         if over.constant > 0:
             return floor_divide(arena, a, over.constant)
-        return floor_divide(arena, arena.scale(a, -1), -over.constant)
+        opposite = arena.scale(a, -1)
+        result = floor_divide(arena, opposite, -over.constant)
+        if arena.budget.steps is not None:
+            terms = bind(x=opposite, y=-over.constant, z=-1)
+            arena.here.note("quotient-common-form", Quotient(a, over), result, terms)
+        return result
     outside, rest = _multiples_of(arena, a, over)
     if not rest.terms and not rest.constant:
+        _note_multiples(arena, Quotient(a, over), outside, outside, rest)
         return outside
     here = arena.here
     constant = _constant_quotient(here.interval(rest), here.interval(over))
     if constant is not None:
-        return arena.add(outside, arena.constant(constant))
+        if arena.budget.steps is not None:
+            here.note("quotient-one-bucket-form", Quotient(rest, over), constant, {})
+        result = arena.add(outside, arena.constant(constant))
+        _note_multiples(arena, Quotient(a, over), result, outside, rest)
+        return result
     positive = here.at_least(over, 1)
     if positive:
         for k in (0, -1, 1):
             moved = arena.add(rest, over, -k)
-            if here.at_least(moved, 0) and here.at_most(arena.add(moved, over, -1), -1):
-                return arena.add(outside, arena.constant(k))
+            left = arena.add(moved, over, -1)
+            if here.at_least(moved, 0) and here.at_most(left, -1):
+                if arena.budget.steps is not None:
+                    proper = bind(x=moved, y=arena.scale(left, -1))
+                    before = Quotient(moved, over)
+                    here.note("quotient-proper", before, 0, proper, x=(0, inf), y=(1, inf))
+                outside = arena.add(outside, arena.constant(k))
+                _note_multiples(arena, Quotient(a, over), outside, outside, moved)
+                return outside
     smaller = _without_common(arena, rest, over, positive)
-    if smaller is not None:
-        return arena.add(outside, divide_by_form(arena, *smaller))
-    return arena.add(outside, arena.of(arena.ratio(rest, over)))
+    if smaller is None:
+        inner = arena.of(arena.ratio(rest, over))
+    else:
+        inner = divide_by_form(arena, *smaller)
+        if arena.budget.steps is not None:
+            here.note("quotient-common-form", Quotient(rest, over), inner, {})
+    result = arena.add(outside, inner)
+    _note_multiples(arena, Quotient(a, over), result, outside, rest)
+    return result
+
+
+def _note_multiples(arena: Arena, before: Quotient, result: Form, x: Form, z: Form) -> None:
+    """floor((x·y + z)/y), where the divisor y is a form."""
+    if arena.budget.steps is not None:
+        terms = bind(x=x, y=before.divisor, z=z)
+        arena.here.note("quotient-multiples", before, result, terms)
 
 
 def _constant_quotient(a: Interval, over: Interval) -> int | None:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from math import inf
 
 from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.rules.index.arena import Arena
-from porism.rules.index.comparisons import Clause
-from porism.rules.index.form import Form, Monomial
+from porism.rules.index.form import Clause, Form, Monomial, Relation
 from porism.rules.index.quotients import divide_by_form, floor_divide
 from porism.rules.index.scope import merge
+from porism.rules.index.steps import bind
+
+_LEMMAS = {
+    **dict.fromkeys((ops.ADD, ops.SUB, ops.NEG, ops.SHL), "form-combine"),
+    **dict.fromkeys((ops.MOD, ops.AND), "form-modulo"),
+    **dict.fromkeys((ops.IDIV, ops.SHR), "quotient-multiples"),
+    ops.MUL: "form-distribute",
+    ops.MAX: "compare-larger",
+    ops.MIN: "compare-smaller",
+}
+"""What a node is read by; a sum, all at once, by all lemmas of the ring."""
 
 DIVISIONS = frozenset({ops.IDIV, ops.MOD})
 CHOICES = frozenset({ops.MAX, ops.MIN})
@@ -65,6 +76,8 @@ class Reader:
                     stack += waiting
                     continue
             known[node] = self._form(node, parts, known)
+            if self.arena.budget.steps is not None and node.op in _LEMMAS:
+                self.arena.here.note(_LEMMAS[node.op], node, known[node], {})
         return known[root]
 
     def _form(self, node: UOp, parts: Parts, known: dict[UOp, Form]) -> Form:
@@ -115,8 +128,16 @@ class Reader:
         a, b = self._operand(node.src[0], known), self._operand(node.src[1], known)
         low, high = (a, b) if node.op is ops.MIN else (b, a)
         if arena.here.at_most(arena.add(low, high, -1), 0):
-            return a
-        return b if arena.here.at_most(arena.add(high, low, -1), 0) else None
+            chosen, other = a, b
+        elif arena.here.at_most(arena.add(high, low, -1), 0):
+            chosen, other = b, a
+        else:
+            return None
+        if arena.budget.steps is not None:
+            small, large = (chosen, other) if node.op is ops.MIN else (other, chosen)
+            terms = bind(x=small, y=arena.add(large, small, -1))
+            arena.here.note(_LEMMAS[node.op], node, chosen, terms, y=(0, inf))
+        return chosen
 
     def _operand(self, node: UOp, known: dict[UOp, Form]) -> Form:
         return self.arena.constant(node.arg) if node.op is ops.CONST else known[node]
@@ -135,20 +156,18 @@ class Reader:
         """A comparison of `index` values as a clause; None if it is something else."""
         if node.op.group is not ops.COMPARISON or node.src[0].dtype.kind is not Kind.INDEX:
             return None
-        arena = self.arena
+        arena, op = self.arena, node.op
         a, b = self.form(node.src[0]), self.form(node.src[1])
-        match node.op:
-            case ops.LT:
-                return Clause("<=", arena.add(arena.add(a, b, -1), arena.constant(1)))
-            case ops.LE:
-                return Clause("<=", arena.add(a, b, -1))
-            case ops.GT:
-                return Clause("<=", arena.add(arena.add(b, a, -1), arena.constant(1)))
-            case ops.GE:
-                return Clause("<=", arena.add(b, a, -1))
-            case ops.EQ:
-                return Clause("==", arena.add(a, b, -1))
-        return Clause("!=", arena.add(a, b, -1))
+        if op in (ops.GT, ops.GE):
+            a, b = b, a
+        if op in (ops.LT, ops.GT):
+            a = arena.add(a, arena.constant(1))
+        relation: Relation = "==" if op is ops.EQ else "!=" if op is ops.NE else "<="
+        found = Clause(relation, arena.add(a, b, -1))
+        if arena.budget.steps is not None:
+            moved = bind(x=a, w=arena.scale(b, -1), y=0) if relation == "<=" else bind()
+            arena.here.note("compare-moved", node, found, moved)
+        return found
 
 
 def _is_large_product(a: Form, b: Form) -> bool:

@@ -10,6 +10,7 @@ from porism.ir.bounds import Bound, floor_quotient
 from porism.ir.node import UOp
 from porism.rules.index import points
 from porism.rules.index.form import Form, Interval, Monomial, Terms
+from porism.rules.index.steps import Bindings, Claim, Step, Within, bind
 
 DEEPEST = 2
 """How many quotients may be eliminated, one after the other, to bound a form."""
@@ -23,9 +24,11 @@ FACTS_AT_ONCE = 1
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of the work that one expression may be."""
+    """What is left of the work that one expression may be, and what was done."""
 
     eliminations: int = MOST_ELIMINATIONS
+    steps: list[Step] | None = None
+    """The steps that were taken, where they are asked for."""
 
 
 class Scope:
@@ -43,6 +46,18 @@ class Scope:
                 self._touched |= m.support
         self._intervals: dict[frozenset[tuple[Monomial, int]], tuple[int, Interval]] = {}
         self._points: list[int] | None = None  # those at which the facts hold, once asked for
+
+    def note(
+        self,
+        lemma: str,
+        before: Claim,
+        after: Claim,
+        terms: Bindings,
+        **bounds: Interval,
+    ) -> None:
+        """Add a step that was taken here; only called where steps are asked for."""
+        assert self.budget.steps is not None
+        self.budget.steps.append(Step(lemma, before, after, terms, bounds, self.facts))
 
     # -- what may be asked -------------------------------------------------------------------------
 
@@ -183,6 +198,10 @@ class Scope:
                 most -= slack
             low = max(low, _up(least + shift, scale))
             high = min(high, floor_quotient(most + shift, scale))
+            if self.budget.steps is not None:
+                claim = Within(Form(0, dict(terms)), low, high)
+                for lemma in ("quotient-below", "quotient-above"):
+                    self.note(lemma, True, claim, bind(x=numerator, c0=e))
         if facts:
             for fact in self.facts:
                 if not terms.keys().isdisjoint(fact.terms):
@@ -214,6 +233,11 @@ class Scope:
                 high = min(high, floor_quotient(found[1] + shift, scale))
             else:
                 low = max(low, _up(found[0] + shift, scale))
+            if self.budget.steps is not None:
+                whole = Form(0, dict(terms))
+                bound = bind(x=whole, y=fact, c0=scale, c1=abs(times))
+                lemma = "bound-above-by-fact" if upper else "bound-below-by-fact"
+                self.note(lemma, True, Within(whole, low, high), bound, y=(-inf, 0))
         return low, high
 
 

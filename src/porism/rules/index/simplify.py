@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import NamedTuple
 
 from porism.base import dtypes
 from porism.base.dtypes import Kind
@@ -18,10 +19,10 @@ from porism.ir.walk import toposort
 from porism.rewrite.trace import Trace, of_all
 from porism.rules.index import comparisons
 from porism.rules.index.arena import Arena
-from porism.rules.index.comparisons import Clause
 from porism.rules.index.extraction import Make, Writer, count_uses, normal
-from porism.rules.index.form import Form
+from porism.rules.index.form import Clause, Form
 from porism.rules.index.reading import Reader
+from porism.rules.index.steps import Quotient, Step
 
 DEEPEST = 32  # choices inside one another that are looked into
 MOST_STEPS = 200  # of a trace that are written out
@@ -47,10 +48,8 @@ def simplify(
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     try:
-        work = _Work(facts, make)
-        if trace is not None:
-            work.arena.steps = []
-        result = work.condition(root) if root.dtype is dtypes.boolean else work.value(root)
+        work = _Work(facts, make, trace is not None)
+        result = work.whole(root)
     except OverflowError:  # an int beyond every float met a bound that is infinite
         return root
     if make is None and result.src and not _costs_at_least(root, cost(result)):
@@ -58,6 +57,22 @@ def simplify(
     if trace is not None and result is not root:
         work.record(trace, root, result)
     return result
+
+
+class Worked(NamedTuple):
+    """An expression, what it became, and the steps in which it did."""
+
+    before: UOp
+    after: UOp
+    facts: Sequence[UOp]
+    steps: list[Step]
+
+
+def worked(root: UOp, facts: Sequence[UOp] = ()) -> Worked:
+    """Bring an expression of type `index` or bool to its normal form and back, with all steps."""
+    work = _Work(facts, with_steps=True)
+    after = work.whole(root)
+    return Worked(root, after, facts, work.arena.budget.steps or [])
 
 
 def divisions(root: UOp) -> int:
@@ -98,9 +113,13 @@ def _cost(root: UOp, enough: float) -> tuple[int, int]:
 class _Work(Reader):
     """One expression being simplified."""
 
-    def __init__(self, facts: Sequence[UOp], make: Make | None) -> None:
+    def __init__(
+        self, facts: Sequence[UOp], make: Make | None = None, with_steps: bool = False
+    ) -> None:
         super().__init__(in_order=make is not None)
         self.make = normal if make is None else make
+        if with_steps:
+            self.arena.budget.steps = []
         self.depth = 0
         self.here: list[Form] = []  # facts that hold where we are
         everywhere = []
@@ -111,6 +130,10 @@ class _Work(Reader):
                     everywhere += _as_facts(self.arena, clause)
         if everywhere:
             self.arena.assume_everywhere(everywhere)
+
+    def whole(self, root: UOp) -> UOp:
+        """An expression of type `index` or bool."""
+        return self.condition(root) if root.dtype is dtypes.boolean else self.value(root)
 
     def value(self, node: UOp) -> UOp:
         """An `index` value."""
@@ -263,15 +286,19 @@ class _Work(Reader):
 
     def record(self, trace: Trace, before: UOp, after: UOp) -> None:
         """The theorems that were applied to quotients, then the whole."""
-        steps = self.arena.steps or []
+        steps = self.arena.budget.steps or []
         writer = Writer(self.arena, {}, self.make)
         exactly = self.make if self.in_order else _exactly
-        self.arena.steps = None
-        for law, numerator, divisor, result in steps[:MOST_STEPS]:
-            old = exactly(ops.IDIV, (writer.node(numerator), UOp.const(dtypes.index, divisor)))
-            new = writer.node(result)
-            if new is not old:
-                trace.record(law, old, new)
+        self.arena.budget.steps = None
+        for step in steps[:MOST_STEPS]:
+            if isinstance(step.before, Quotient) and isinstance(step.after, Form):
+                numerator, divisor = step.before
+                if isinstance(divisor, int):
+                    divisor = self.arena.constant(divisor)
+                old = exactly(ops.IDIV, (writer.node(numerator), writer.node(divisor)))
+                new = writer.node(step.after)
+                if new is not old:
+                    trace.record(step.lemma, old, new)
         trace.record("index-normal-form", before, after)
 
 
