@@ -1,1 +1,1 @@
-"""Mutation testing of the rewrites: `./dev mutate` weakens each guard, and something must notice."""
+"""Mutation testing of the rewrites: a guard is weakened, and something must notice."""

@@ -34,7 +34,7 @@ def _not_computed(function: ast.FunctionDef) -> set[ast.AST]:
         parts: list[ast.AST | None] = []
         if isinstance(node, ast.Assert):
             parts = [node]
-        elif isinstance(node, ast.AnnAssign) or isinstance(node, ast.arg):
+        elif isinstance(node, ast.AnnAssign | ast.arg):
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef):
             parts = [node.returns, *node.decorator_list]

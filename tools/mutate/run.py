@@ -10,12 +10,13 @@ import pickle
 import resource
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from tools.mutate.guards import RuleMutant, refuted
 from tools.mutate.mutants import PROBE, Mutant
 
 Check = Callable[[], str]
@@ -78,6 +79,15 @@ class _Probe:
         return value
 
 
+def run_rule(mutant: RuleMutant, seconds: float) -> tuple[str, str]:
+    """Prove a weakened rule in a process of its own: what refutes it, or else the reason."""
+    found = _in_a_child(lambda: refuted(mutant), seconds)
+    if not isinstance(found, tuple):
+        return "", "open"
+    counterexample, why = found
+    return counterexample, "" if counterexample else "open" if "solver" in why else "defined"
+
+
 def run(
     mutant: Mutant,
     checks: Sequence[tuple[str, Check]],
@@ -86,69 +96,74 @@ def run(
 ) -> Outcome:
     """Try the checks in their order on a mutant, in a process of its own."""
     began = time.perf_counter()
+    found = _in_a_child(lambda: _tried(mutant, checks, results), seconds)
+    took = time.perf_counter() - began
+    if isinstance(found, str):
+        return Outcome("an end", found, Reach.DIFFERS, Effect.OTHER, took)
+    killed, fault, reach, effect = found
+    return Outcome(killed, fault, reach, effect, took)
+
+
+def _in_a_child(work: Callable[[], Any], seconds: float) -> Any:
+    """What a function returns in a process of its own; a text if it never does."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        _work(mutant, checks, results, write)
+        _serve(work, write)
     os.close(write)
-    found = _received(read, child, seconds)
-    took = time.perf_counter() - began
-    if found is None:
-        return Outcome("time", f"no end within {seconds:g} s", Reach.DIFFERS, Effect.OTHER, took)
-    return Outcome(*found, took)
-
-
-def _received(read: int, child: int, seconds: float) -> Said | None:
-    """What a process says; None if it says nothing within its time."""
     data = b""
     deadline = time.monotonic() + seconds
     try:
         while select.select([read], [], [], max(0.0, deadline - time.monotonic()))[0]:
             some = os.read(read, 1 << 16)
             if not some:
-                break
+                return pickle.loads(data) if data else "the process died"
             data += some
-        else:
-            os.kill(child, signal.SIGKILL)
-            return None
+        os.kill(child, signal.SIGKILL)
+        return f"no end within {seconds:g} s"
     finally:
         os.close(read)
         os.waitpid(child, 0)
-    return (
-        pickle.loads(data) if data else ("crash", "the process died", Reach.DIFFERS, Effect.OTHER)
-    )
 
 
-def _work(
-    mutant: Mutant,
-    checks: Sequence[tuple[str, Check]],
-    results: Callable[[], Results],
-    write: int,
-) -> None:
+def _serve(work: Callable[[], Any], write: int) -> None:
     """The life of the process: it never returns."""
+    found: Any
+    try:
+        _limit_memory()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            found = work()
+    except BaseException as error:
+        found = f"{type(error).__name__}: {error}"
+    try:
+        os.write(write, pickle.dumps(found))
+    finally:
+        os._exit(0)
+
+
+def _limit_memory() -> None:
+    """Let this process take little more memory than it has, where that can be told."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        now = int(statm.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, resource.RLIM_INFINITY))
+
+
+def _tried(
+    mutant: Mutant, checks: Sequence[tuple[str, Check]], results: Callable[[], Results]
+) -> Said:
     probe = _Probe()
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, resource.RLIM_INFINITY))
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        said: Said = ("", "", probe.reach, Effect.NONE)
+    mutant.function.__globals__[PROBE] = probe
+    mutant.function.__code__ = mutant.code()
+    for name, check in checks:
         try:
-            mutant.function.__globals__[PROBE] = probe
-            mutant.function.__code__ = mutant.code()
-            for name, check in checks:
-                try:
-                    fault = check()
-                except Exception as error:
-                    fault = f"{type(error).__name__}: {error}"
-                if fault:
-                    said = (name, fault[:2000], probe.reach, Effect.NONE)
-                    break
-            else:
-                said = ("", "", probe.reach, _effect(mutant, results))
-        except BaseException as error:
-            said = ("crash", f"{type(error).__name__}: {error}", probe.reach, Effect.NONE)
-    os.write(write, pickle.dumps(said))
-    sys.stdout.flush()
-    os._exit(0)
+            fault = check()
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+        if fault:
+            return name, fault[:2000], probe.reach, Effect.NONE
+    return "", "", probe.reach, _effect(mutant, results)
 
 
 def _effect(mutant: Mutant, results: Callable[[], Results]) -> Effect:
@@ -160,8 +175,3 @@ def _effect(mutant: Mutant, results: Callable[[], Results]) -> Effect:
     if not changed:
         return Effect.NONE
     return Effect.LESS if all(new.get(key) is None for key in changed) else Effect.OTHER
-
-
-def _address_space() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()

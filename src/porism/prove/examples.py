@@ -125,19 +125,21 @@ def inspect_or_run(graph: UOp, inputs: Mapping[Any, Any]) -> list[Any] | Value:
 def has_meaning(graph: UOp, inputs: Mapping[Any, Any]) -> bool:
     """Whether a graph is a program as passes make them.
 
-    Each of its accesses is inside of its buffer in all iterations, or has a gate of its own; and
-    only an index is INVALID.
+    Each of its accesses is inside of its buffer in all iterations, or has a gate of its own; only
+    an index is INVALID, and none that is compared.
     """
     if graph.dtype.kind is not Kind.VOID and not graph.dtype.is_integer:
         value = inspect(graph, inputs)
         if not value.valid.all():
             return False
     for node in toposort(graph):
-        if node.op in (ops.INDEX, ops.LOAD) and node.dtype.kind is not Kind.POINTER:
+        accesses = node.op in (ops.INDEX, ops.LOAD) and node.dtype.kind is not Kind.POINTER
+        if accesses or node.op.group is ops.COMPARISON:
             try:
-                if inspect(node, inputs).undefined.any():
-                    return False
+                value = inspect(node, inputs)
             except Exception:
+                return False
+            if value.undefined.any() if accesses else not value.valid.all():
                 return False
     return True
 

@@ -2,7 +2,7 @@
 
 Sums of scaled variables are divided again and again, as layouts and tilings do it; beside them
 stand divisors that are variables, minima and maxima, bits, comparisons of every kind, masks, and
-choices under masks. Bounds are small, so that bounds decide something, and some variables have none.
+choices under masks. Bounds are small, so that they decide something; some variables have none.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -34,8 +35,11 @@ from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.rules.pieces import Example
 
-COUNT: Final = 600
+COUNT: Final = 400
 """How many variations a procedure is tried on."""
+
+INPUTS: Final = 3
+"""How many inputs each of them is given."""
 
 MOST_CHANGES: Final = 3
 LARGEST_DATA: Final = 1 << 10
@@ -60,8 +64,8 @@ _FLOAT_EDGES: Final = (
 _EXACT: Final = (0.0, 1.0, -1.0, 0.5, -2.5, 3.0)
 _INDICES: Final = (-3, -1, 0, 1, 2, 3, 4, 7, 1 << 40)
 
-Changed = dict[UOp, UOp]
-"""Nodes of a graph, and what stands in their place."""
+Changed = dict[UOp, UOp | Callable[[tuple[UOp, ...]], UOp]]
+"""Nodes of a graph, and what stands in their place: a node, or one on their new sources."""
 
 
 def varied(
@@ -79,10 +83,10 @@ def varied(
         inputs = random.choice(graphs[before])
         try:
             graph, types = _varied(before, random, exact)
-            given = _inputs(graph, inputs, types, random, exact)
         except (PorismError, OverflowError):
             continue
-        yield graph, given
+        for _ in range(INPUTS):
+            yield graph, _inputs(graph, inputs, types, random, exact)
         made += 1
         if made == count:
             return
@@ -97,11 +101,7 @@ def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, D
     for _ in range(random.randrange(MOST_CHANGES)):
         nodes = toposort(graph)
         change = random.choice(_CHANGES)(nodes, random)
-        if exact and any(
-            math.isnan(n.arg) or math.isinf(n.arg) for n in change.values() if n.op is ops.CONST
-        ):
-            change = {}
-        if change:
+        if change and not (exact and any(map(_is_infinite, change.values()))):
             graph = _rebuilt(graph, change, {})
     types: dict[DType, DType] = {}
     if random.random() < 0.6:
@@ -114,14 +114,20 @@ def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, D
     return graph, types
 
 
+def _is_infinite(new: object) -> bool:
+    """Whether something is a constant that is no real number."""
+    return isinstance(new, UOp) and new.op is ops.CONST and not math.isfinite(new.arg)
+
+
 def _rebuilt(root: UOp, change: Changed, types: Mapping[DType, DType]) -> UOp:
     """A graph with other nodes, or other types, and nothing else."""
     new: dict[UOp, UOp] = {}
     for node in toposort(root):
-        if node in change:
-            new[node] = change[node]
-            continue
         src = tuple(new[s] for s in node.src)
+        other = change.get(node)
+        if other is not None:
+            new[node] = other if isinstance(other, UOp) else other(src)
+            continue
         if src == node.src and not types:
             new[node] = node
             continue
@@ -177,22 +183,36 @@ def _op(nodes: Sequence[UOp], random: Random) -> Changed:
     if not found:
         return {}
     node = random.choice(found)
+    every = random.random() < 0.5  # of its op, or this one alone
     if node.op is ops.REDUCE:
-        return {node: UOp(ops.REDUCE, node.dtype_given, node.src, random.choice(_REDUCING))}
-    alike = random.choice([alike for alike in _ALIKE if node.op in alike])
-    return {node: UOp(random.choice(alike), None, node.src)}
+        arg, new = random.choice(_REDUCING), ops.REDUCE
+    else:
+        arg, new = None, random.choice(random.choice([a for a in _ALIKE if node.op in a]))
+    same = [n for n in found if n.op is node.op and n.arg is node.arg] if every else [node]
+    return {n: partial(_on_sources, new, n.dtype_given, arg) for n in same}
+
+
+def _on_sources(op: Op, dtype: DType | None, arg: Any, src: tuple[UOp, ...]) -> UOp:
+    return UOp(op, dtype, src, arg)
 
 
 def _operand(nodes: Sequence[UOp], random: Random) -> Changed:
     """Another node in the place of one: of the same type, from the same graph."""
     fixed = _fixed(nodes)
     found = [n for n in nodes[:-1] if n.dtype.kind not in (Kind.VOID, Kind.POINTER)]
-    found = [n for n in found if n not in fixed and n.op is not ops.RANGE]
+    found = [n for n in found if n not in fixed and n.op is not ops.RANGE and not _is_array(n)]
     if not found:
         return {}
     node = random.choice(found)
     others = [n for n in nodes if n.dtype is node.dtype and n is not node and n not in fixed]
-    return {node: random.choice(others)} if others else {}
+    others = [n for n in others if not _is_array(n)]
+    others.append(UOp.const(node.dtype, random.choice(edges(node.dtype.scalar))))
+    return {node: random.choice(others)}
+
+
+def _is_array(node: UOp) -> bool:
+    """Whether a node is more than one value, to be indexed."""
+    return node.op is ops.BUFFERIZE or node.shaped
 
 
 def _masked(nodes: Sequence[UOp], random: Random) -> Changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -96,6 +97,13 @@ def copies() -> Iterator[Example]:
         kept(element(kept(value, S), R), R),
     ):
         yield copy, VALUES
+    # every way to index a copy, over every order of its ranges, in every kind of memory
+    for space, outer in itertools.product(Space, Space):
+        for places in ((I, J), (J, I), (I, I), (J, J), (number(0), J), (I, number(1))):
+            for indices in _indices(*places):
+                for over in ((I, J), (J, I), places):
+                    inner = kept(value, R, S, space=space)
+                    yield kept(element(inner, *indices), *over, space=outer), VALUES
 
 
 def dead() -> Iterator[Example]:

@@ -23,7 +23,7 @@ from porism.rules.index_examples import INDEX_EXAMPLES
 from porism.rules.pieces import DATA as DATA
 from porism.rules.pieces import MEMORY as MEMORY
 from porism.rules.pieces import NONE as NONE
-from porism.rules.pieces import ORDERS, TOTAL, C, K, buffer, given, on
+from porism.rules.pieces import ORDERS, TOTAL, TRUTHS, C, K, buffer, given, on
 from porism.rules.pieces import A as A
 from porism.rules.pieces import B as B
 from porism.rules.pieces import Example as Example
@@ -95,10 +95,19 @@ def loads() -> Iterator[Example]:
 
 
 def stores() -> Iterator[Example]:
-    for pointer in (*_pointers(), made(ops.INDEX, MEMORY, NONE)):
-        store = made(ops.STORE, pointer, number(7, f32))
+    """Through no element and through elements, by themselves and beside others."""
+    place = made(ops.MOD, X, number(4))
+    nothing = (*_pointers(), made(ops.INDEX, MEMORY, NONE))
+    something = [made(ops.INDEX, MEMORY, s) for s in (number(0), place, masked(A, place))]
+    gated = made(ops.INDEX, MEMORY, place, A, dtype=MEMORY.dtype)
+    pointers = (*nothing, *something, gated, made(ops.CAST, gated, dtype=MEMORY.dtype))
+    values = number(7, f32), made(ops.CAST, X, dtype=f32)
+    for pointer, value in itertools.product(pointers, values):
+        store = made(ops.STORE, pointer, value)
         other = made(ops.STORE, made(ops.INDEX, MEMORY, number(1)), number(8, f32))
-        yield made(ops.SINK, store, other), {6: DATA}
+        for sink in (made(ops.SINK, store, other), made(ops.SINK, other, store)):
+            for a, x in itertools.product(TRUTHS, (-2, 1, 3)):
+                yield sink, {0: np.bool_(a), 3: x, 6: DATA}
 
 
 # -- choices and conversions -----------------------------------------------------------------------
@@ -213,7 +222,15 @@ def reductions() -> Iterator[Example]:
 
 
 def waiting() -> Iterator[Example]:
-    yield made(ops.AFTER, X), {3: 5}
+    """A value after nothing, after a store, and after another value that was."""
+    element = made(ops.INDEX, MEMORY, number(1))
+    store = made(ops.STORE, element, number(9, f32))
+    for value in (X, A, K, element, made(ops.VECTORIZE, X, Y)):
+        alone = made(ops.AFTER, value)
+        waiting = (alone, made(ops.AFTER, alone), made(ops.AFTER, value, store))
+        for graph in (*waiting, made(ops.AFTER, waiting[2], store), made(ops.AFTER, waiting[2])):
+            for values in ({3: 5, 4: -7}, {3: 0, 4: 1 << 40}):
+                yield graph, {**values, 0: np.bool_(True), 5: np.int8(-128), 6: DATA}
 
 
 # -- lanes -----------------------------------------------------------------------------------------
@@ -237,7 +254,14 @@ def _picked(*sources: UOp) -> Iterator[Example]:
 
 
 def whole() -> Iterator[Example]:
+    """Every choice of lanes of one to four, of integers and of floats."""
     yield from _picked(VECTOR, _LANES[0])
+    for count in range(1, 5):
+        for kind in (_LANES, _SHORTS):
+            source = made(ops.VECTORIZE, *kind[:count])
+            for size in range(1, count + 1):
+                for lanes in itertools.product(range(count), repeat=size):
+                    yield made(ops.GEP, source, arg=lanes), _VALUES
 
 
 def lanes_of_lanes() -> Iterator[Example]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.base.dtypes import boolean, f16, f32, i8, i32, i64
+from porism.base.dtypes import boolean, f16, f32, i8, i32, i64, u8
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
@@ -117,6 +117,21 @@ def factors() -> Iterator[Example]:
     small = made(ops.MOD, element, number(5, i32))
     yield from _on(_reduced(made(ops.MUL, small, number(7, i32)), r, op=ops.MAX))
     yield from _on(_reduced(made(ops.MUL, r, number(2)), loop(0), op=ops.ADD))
+    yield from _products_at_limits()
+
+
+def _products_at_limits() -> Iterator[Example]:
+    """Elements and factors at the limits of their types, in loops that may not run."""
+    for dtype, op, size in itertools.product((i8, u8, f32), (ops.MAX, ops.MIN), (0, 1, 2)):
+        r = loop(size)
+        element = made(ops.INDEX, buffer(30, 2, dtype), r)
+        constants = (0, 1, 2, 3, -1) if dtype is not f32 else (0.0, 0.5, -1.0, math.inf, math.nan)
+        pairs = ((127, 64), (130, 100)) if dtype is not f32 else ((-0.0, 0.0), (math.inf, -1.5))
+        for constant, pair in itertools.product(constants, pairs):
+            data = np.asarray(pair).astype(dtype.numpy)
+            graph = _reduced(made(ops.MUL, element, number(constant, dtype)), r, op=op)
+            yield graph, {30: data}
+            yield graph, {30: -data}
 
 
 # -- conditions ------------------------------------------------------------------------------------
