@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-JOBS = ("demo", "test", "check", "bench", "fuzz", "prove")
+JOBS = ("demo", "test", "check", "bench", "fuzz", "prove", "mutate")
 
 PRETENDED_PYTHON = """#!/bin/sh
 printf '%s' "$(basename "$0")" >>"$ASKED"
@@ -300,6 +300,7 @@ def test_the_lock_of_a_dead_set_up_is_taken_over(checkout: Checkout) -> None:
         (("bench", "engine", "--json", "a b"), "[-m] [benchmarks.engine] [--json] [a b]"),
         (("fuzz", "text", "--minutes", "1"), "[-m] [fuzz.text] [--minutes] [1]"),
         (("prove", "div", "mod"), "[-m] [porism] [prove] [div] [mod]"),
+        (("mutate", "div", "--list"), "[-m] [tools.mutate] [div] [--list]"),
     ],
 )
 def test_jobs(checkout: Checkout, arguments: tuple[str, ...], asked: str) -> None:

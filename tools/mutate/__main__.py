@@ -56,12 +56,13 @@ Work = tuple[str, Callable[[], tuple[str, str]]]
 
 
 def _work(words: Sequence[str]) -> Iterator[Work]:
-    """The chosen mutants: of rules, of procedures, of the normal form."""
+    """The chosen mutants: of procedures, of rules, of the normal form."""
+    for target in targets.chosen(list(targets.procedure_targets(KNOWN)), words):
+        yield target.mutant.name, partial(_tried, target)
     for rule in guards.rule_mutants(KNOWN):
         if not words or any(word in rule.name for word in words):
             yield rule.name, partial(run_rule, rule, SECONDS_EACH)
-    every = [*targets.procedure_targets(KNOWN), *targets.normal_form_targets()]
-    for target in targets.chosen(every, words):
+    for target in targets.chosen(list(targets.normal_form_targets()), words):
         yield target.mutant.name, partial(_tried, target)
 
 

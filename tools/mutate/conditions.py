@@ -35,7 +35,15 @@ class Change(NamedTuple):
 
 def changes(function: ast.FunctionDef) -> Iterator[Change]:
     """Every way in which a condition of a function is weakened, in the order of the text."""
-    is_test = isinstance(function.returns, ast.Name) and function.returns.id == "bool"
+    seen: set[tuple[ast.expr, str]] = set()
+    for change in _changes(function):
+        key = change.old, ast.unparse(change.new)
+        if key not in seen:
+            seen.add(key)
+            yield change
+
+
+def _changes(function: ast.FunctionDef) -> Iterator[Change]:
     for node in _own_nodes(function):
         if isinstance(node, ast.If):
             yield from _whole(node.test, LESS if _refuses(node.body) else BOTH)
@@ -47,16 +55,22 @@ def changes(function: ast.FunctionDef) -> Iterator[Change]:
         elif isinstance(node, ast.comprehension):
             for test in node.ifs:
                 yield from _whole(test, BOTH)
-        elif isinstance(node, ast.Return) and node.value is not None:
-            if is_test or isinstance(node.value, ast.BoolOp | ast.Compare):
-                yield from _parts(node.value, BOTH)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            if isinstance(node.value, ast.BoolOp | ast.Compare):
-                yield from _parts(node.value, BOTH)
-        elif isinstance(node, ast.Call) and _called(node) in ("any", "all"):
-            for argument in node.args:
-                if isinstance(argument, ast.GeneratorExp):
-                    yield from _parts(argument.elt, BOTH)
+    done = _within_tests(function)
+    for node in _own_nodes(function):
+        if isinstance(node, ast.BoolOp | ast.Compare) and node not in done:
+            done |= set(ast.walk(node))
+            yield from _parts(node, BOTH)
+
+
+def _within_tests(function: ast.FunctionDef) -> set[ast.AST]:
+    """The nodes that belong to a test of a statement."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.While | ast.IfExp):
+            found |= set(ast.walk(node.test))
+        elif isinstance(node, ast.comprehension):
+            found |= {part for test in node.ifs for part in ast.walk(test)}
+    return found
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:

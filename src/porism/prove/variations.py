@@ -2,7 +2,7 @@
 
 A person who writes examples thinks of what a procedure is for. A guard is for the rest: a type that
 wraps, a constant at the limit of its type, a loop that does not run, another op, an operand that
-depends on the loop after all. A variation makes one to three such changes:
+depends on the loop after all. A variation makes up to three such changes:
 
     types       i32 becomes u8, f32 becomes f16, wherever it stands
     constants   0, 1, -1, the limits of the type; of floats -0.0, infinities, NaN
@@ -98,11 +98,6 @@ def _is_small(inputs: Mapping[Any, Any]) -> bool:
 
 def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, DType]]:
     """A graph with some changes, and the types that became others."""
-    for _ in range(random.randrange(MOST_CHANGES)):
-        nodes = toposort(graph)
-        change = random.choice(_CHANGES)(nodes, random)
-        if change and not (exact and any(map(_is_infinite, change.values()))):
-            graph = _rebuilt(graph, change, {})
     types: dict[DType, DType] = {}
     if random.random() < 0.6:
         present = {node.dtype.element.scalar for node in toposort(graph)}
@@ -111,6 +106,11 @@ def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, D
                 if dtype in present:
                     types[dtype] = random.choice(family)
         graph = _rebuilt(graph, {}, types)
+    for _ in range(random.randint(0 if types else 1, MOST_CHANGES)):
+        nodes = toposort(graph)
+        change = random.choice(_CHANGES)(nodes, random)
+        if change and not (exact and any(map(_is_infinite, change.values()))):
+            graph = _rebuilt(graph, change, {})
     return graph, types
 
 

@@ -125,11 +125,13 @@ def _products_at_limits() -> Iterator[Example]:
     for dtype, op, size in itertools.product((i8, u8, f32), (ops.MAX, ops.MIN), (0, 1, 2)):
         r = loop(size)
         element = made(ops.INDEX, buffer(30, 2, dtype), r)
+        # of which one end alone may be too far out
+        halves = [made(bound, element, number(0, dtype)) for bound in (ops.MIN, ops.MAX)]
         constants = (0, 1, 2, 3, -1) if dtype is not f32 else (0.0, 0.5, -1.0, math.inf, math.nan)
-        pairs = ((127, 64), (130, 100)) if dtype is not f32 else ((-0.0, 0.0), (math.inf, -1.5))
-        for constant, pair in itertools.product(constants, pairs):
+        pairs = ((127, 64), (130, 206)) if dtype is not f32 else ((-0.0, 0.0), (math.inf, -1.5))
+        for rest, constant, pair in itertools.product((element, *halves), constants, pairs):
             data = np.asarray(pair).astype(dtype.numpy)
-            graph = _reduced(made(ops.MUL, element, number(constant, dtype)), r, op=op)
+            graph = _reduced(made(ops.MUL, rest, number(constant, dtype)), r, op=op)
             yield graph, {30: data}
             yield graph, {30: -data}
 
@@ -283,7 +285,7 @@ def long_reductions() -> Iterator[Example]:
         sizes = [number(n) for n in dims]
         for dtype, data in ((i32, words), (f32, (words % 5 - 2).astype(np.float32))):
             tensor = made(ops.PARAM, *sizes, dtype=dtype, arg=30)
-            for op in (ops.ADD, ops.MAX):
+            for op in (ops.ADD, ops.MAX, ops.MIN):
                 graph = made(ops.REDUCE_AXIS, tensor, arg=(op, axes))
                 yield graph, {30: data[: math.prod(dims)].reshape(dims)}
 

@@ -1,0 +1,129 @@
+"""The steps of the normal form: each is an instance of its lemma, with true premises."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.index_corpus import corpus
+from porism.ir import ops
+from porism.ir.node import UOp, raw
+from porism.prove.index_expressions import expressions
+from porism.prove.lemmas import checked, faults
+from porism.rewrite.rule import Rule
+from porism.rules.algebra import ALGEBRA
+from porism.rules.catalogue import KNOWN
+from porism.rules.index import quotients
+from porism.rules.index.arena import Arena
+from porism.rules.index.form import Form, Monomial
+from porism.rules.index.simplify import simplify, worked
+from porism.rules.index.steps import Quotient, bind
+from porism.simplifier.bounds import box
+from porism.simplifier.parser import parse
+
+assert len(ALGEBRA)
+
+EXPRESSIONS = 400
+LEAST = 3
+"""How many instances of each lemma are checked at least."""
+
+USED = frozenset(
+    {
+        *("form-combine", "form-distribute", "form-modulo"),
+        *("quotient-multiples", "quotient-one-bucket", "quotient-common", "quotient-remainder"),
+        *("quotient-flatten", "quotient-proper", "quotient-common-form"),
+        *("quotient-below", "quotient-above", "bound-above-by-fact", "bound-below-by-fact"),
+        *("compare-common", "compare-remainder", "compare-lift-below", "compare-lift-above"),
+        *("compare-moved", "compare-larger", "compare-smaller", "equal-common", "equal-never"),
+        *("le-always", "le-never", "eq-always", "eq-never", "eq-never-below"),
+    }
+)
+"""The lemmas that the code of the normal form names."""
+
+
+def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
+    count: Counter[str] = Counter()
+    for root, facts in expressions(EXPRESSIONS):
+        done = worked(root, facts)
+        count.update(step.lemma for step in done.steps)
+        found = next(faults(done), None)
+        assert found is None, f"{root!r} where {facts}: {found}"
+    assert set(count) == USED
+    assert min(count.values()) >= LEAST, count
+
+
+def test_steps_on_layouts_are_instances_of_their_lemmas() -> None:
+    for row in corpus(30, seed=11):
+        root = parse(row["expr"], box(row["vars"]).variables)
+        found = next(faults(worked(root)), None)
+        assert found is None, f"{row['expr']}: {found}"
+
+
+def test_every_lemma_that_is_used_is_stated_and_proved_for_integers() -> None:
+    stated = {item.name: item for item in KNOWN if isinstance(item, Rule)}
+    assert not USED - set(stated)
+    assert all("integers" in [t.value for t in stated[name].theories] for name in USED)
+
+
+def test_steps_are_not_kept_unless_they_are_asked_for() -> None:
+    x = UOp.variable("x", 0, 99)
+    arena = Arena()
+    quotients.floor_divide(arena, arena.leaf(x), 7)
+    assert arena.budget.steps is None
+    asked = worked(raw(ops.IDIV, None, (x, x.lift(7)), None))
+    assert asked.steps
+    assert asked.after is simplify(asked.before)
+
+
+# -- steps that are wrong on purpose ---------------------------------------------------------------
+
+X = UOp.variable("x", -40, 40)
+
+
+def div(a: UOp, d: int) -> UOp:
+    return raw(ops.IDIV, None, (a, a.lift(d)), None)
+
+
+def plus(a: UOp, k: int) -> UOp:
+    return raw(ops.ADD, None, (a, a.lift(k)), None)
+
+
+NESTED = div(plus(div(plus(X, 3), 4), 3), 8)
+
+
+def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """floor((floor((x + 3)/4) + 3)/8), of which one of the two constants is lost."""
+    assert checked(NESTED) == []
+    right = quotients._flatten
+
+    def wrong(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
+        steps, arena.budget.steps = arena.budget.steps, None
+        result = right(arena, 0, rest, d)
+        arena.budget.steps = steps
+        if steps is not None and result is not None:
+            whole = Quotient(arena.form(constant, rest), d)
+            terms = bind(x=whole.numerator, c0=1, y=0, c1=d)
+            arena.here.note("quotient-flatten", whole, result, terms)
+        return result
+
+    monkeypatch.setattr(quotients, "THEOREMS", (wrong,))
+    assert any(fault.startswith("quotient-flatten at ") for fault in checked(NESTED))
+
+
+def test_bounds_that_are_too_narrow_are_noticed() -> None:
+    arena = Arena()
+    arena.budget.steps = []
+    a = arena.leaf(X)
+    whole = Quotient(a, 64)
+    terms = bind(x=a, c0=64)
+    arena.here.note("quotient-one-bucket", whole, 0, terms, x=(0, 40))
+    done = worked(X)._replace(steps=arena.budget.steps)
+    (fault,) = faults(done)
+    assert "what came out is 0" in fault
+    inside = UOp.variable("y", 0, 40)
+    a = arena.leaf(inside)
+    arena.budget.steps = []
+    arena.here.note("quotient-one-bucket", Quotient(a, 64), 0, bind(x=a, c0=64), x=(0, 64))
+    (fault,) = faults(worked(inside)._replace(steps=arena.budget.steps))
+    assert "does not hold" in fault, "64 is in another bucket"

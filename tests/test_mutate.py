@@ -1,0 +1,97 @@
+"""Mutants of rules, procedures and the normal form: some that must be noticed, and the list."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+import pytest
+
+from porism.rules.catalogue import KNOWN
+from tools.mutate import arithmetic, conditions, guards, survivors, targets
+from tools.mutate.run import run
+
+SECONDS = 120.0
+
+
+def changed(text: str) -> list[tuple[str, str, int]]:
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    return [
+        (ast.unparse(c.old), ast.unparse(c.new), c.direction) for c in conditions.changes(function)
+    ]
+
+
+def test_what_refuses_is_made_to_refuse_less() -> None:
+    found = changed("def f(x):\n if x.a or x.b < 3:\n  return None\n return x")
+    assert found == [
+        ("x.a or x.b < 3", "False", conditions.LESS),
+        ("x.a or x.b < 3", "x.b < 3", conditions.LESS),
+        ("x.a or x.b < 3", "x.a", conditions.LESS),
+        ("x.b < 3", "x.b < 3 - 1", conditions.LESS),
+    ]
+
+
+def test_what_allows_is_made_to_allow_more() -> None:
+    found = changed("def f(x):\n return x if 0 <= x.a < 4 and not x.b else None")
+    news = [new for _, new, direction in found if direction == conditions.MORE]
+    assert len(news) == len(found)
+    assert news == [
+        *("True", "not x.b", "x.a < 4", "0 <= x.a + 1 < 4", "0 <= x.a", "0 <= x.a <= 4"),
+        "0 <= x.a < 4",
+    ]
+
+
+def test_arithmetic_is_bent() -> None:
+    (function,) = ast.parse("def f(a, b):\n return -a // b + 1").body
+    assert isinstance(function, ast.FunctionDef)
+    news = {ast.unparse(c.new) for c in arithmetic.changes(function)}
+    assert {"-a // b", "-a // b - 1", "1", "a", "0", "2", "-1"} <= news
+    assert "-(--a // b)" in news
+
+
+# -- the mutants of this compiler ------------------------------------------------------------------
+
+
+@cache
+def every() -> tuple[targets.Target, ...]:
+    return (*targets.procedure_targets(KNOWN), *targets.normal_form_targets())
+
+
+def test_every_procedure_and_guarded_rule_has_mutants() -> None:
+    using = {item.name for target in every() for item in target.using}
+    assert {"reduce-factor", "invalid-store", "gep-all", "bufferize-copy", "after-nothing"} <= using
+    guarded = {m.rule.name for m in guards.rule_mutants(KNOWN)}
+    assert {"mod-small", "quotient-flatten", "compare-common"} <= guarded
+
+
+def test_listed_survivors_exist() -> None:
+    """A mutant is named by its code: one that has changed must be looked at again."""
+    names = [t.mutant.name for t in every()] + [m.name for m in guards.rule_mutants(KNOWN)]
+    assert len(set(names)) == len(names)
+    assert survivors.stale(names) == []
+    assert set(survivors.listed().values()) <= set(survivors.REASONS)
+
+
+BOUND = "low <= rest.vmin * factor.vmax and rest.vmax * factor.vmax <= high"
+NOTICED = (
+    # the upper bound, and both: max(u8 [130, 100] * 2) would be 4
+    "rules.reductions._keeps_order: factor.dtype.kind is Kind.INDEX -> True",
+    f"rules.reductions._keeps_order: {BOUND} -> low <= rest.vmin * factor.vmax",
+    f"rules.reductions._keeps_order: {BOUND} -> rest.vmax * factor.vmax <= high",
+    "rules.reductions._keeps_order: factor.vmin < 0 -> False",
+    "rules.dead.after_nothing: len(node.src) == 1 -> True",
+    "rules.invalid._accesses_nothing: pointer.op is ops.INDEX and"
+    " any((s.op is ops.INVALID for s in pointer.src[1:])) -> pointer.op is ops.INDEX",
+    # a constant that is dropped in a step of the normal form
+    "rules.index.quotients._flatten: constant * e + m.numerator.constant -> constant * e",
+    "rules.index.quotients._flatten: constant * e + m.numerator.constant -> m.numerator.constant",
+    "rules.index.quotients._flatten: constant * e -> constant",
+)
+
+
+@pytest.mark.parametrize("name", NOTICED)
+def test_these_are_noticed(name: str) -> None:
+    target = next(t for t in every() if t.mutant.name == name)
+    targets.prepare([target])
+    assert run(target.mutant, target.checks, target.results, SECONDS).killed
