@@ -231,12 +231,13 @@ def waiting() -> Iterator[Example]:
         for graph in (*waiting, made(ops.AFTER, waiting[2], store), made(ops.AFTER, waiting[2])):
             for values in ({3: 5, 4: -7}, {3: 0, 4: 1 << 40}):
                 yield graph, {**values, 0: np.bool_(True), 5: np.int8(-128), 6: DATA}
-    for memory in (made(ops.AFTER, MEMORY), made(ops.AFTER, MEMORY, store)):
-        for place in range(4):  # of what is stored, one element is read
+    later = made(ops.AFTER, MEMORY, store)
+    for place in range(4):  # of what is stored, one element is read
+        for memory in (made(ops.AFTER, MEMORY), later):
             yield made(ops.INDEX, memory, number(place)), {6: DATA}
-            read = made(ops.INDEX, memory, number(place))
-            second = made(ops.STORE, made(ops.INDEX, MEMORY, number(3)), read)
-            yield made(ops.SINK, store, second), {6: DATA}
+        read = made(ops.INDEX, made(ops.AFTER, later), number(place))
+        second = made(ops.STORE, made(ops.INDEX, MEMORY, number(3)), read)
+        yield made(ops.SINK, store, second), {6: DATA}
 
 
 # -- lanes -----------------------------------------------------------------------------------------
