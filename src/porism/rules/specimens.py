@@ -37,7 +37,7 @@ TYPES: Final = {
 
 OTHER_TYPES: Final = (dtypes.i64, dtypes.index, dtypes.f64)
 NUMBERS: Final = (4, 2, 8, 12, 3, 5, -4, -1, 1, 0)
-BOUNDS: Final = ((0, 3), (0, 7), (1, 3), (4, 7), (0, 1), (-8, -5), (8, 15), None)
+BOUNDS: Final = ((0, 3), (0, 7), (1, 3), (4, 7), (0, 1), (-8, -5), (8, 15), None, (2, 2))
 MOST_TRIED: Final = 20_000
 
 
