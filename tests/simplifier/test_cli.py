@@ -22,9 +22,11 @@ def test_an_explanation_is_plain_in_a_pipe(capsys: pytest.CaptureFixture[str]) -
     assert main([*EXPRESSION, "--explain"]) == 0
     out, errors = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0] == "  1. quotient-remainder  (proved)"
-    assert lines[1].strip() == "(r * 8 + v) // 7"
-    assert lines[4].strip() == "(r * 8 + v) % 7"
+    assert lines[0] == "  1. quotient-one-bucket  (proved)"
+    assert lines[1].strip() == "(r + v) // 7"
+    assert lines[3] == "  2. quotient-multiples  (proved)"
+    assert lines[4].strip() == "(r * 8 + v) // 7"
+    assert lines[7].strip() == "(r * 8 + v) % 7"
     assert lines[-3].startswith("     → ")
     assert lines[-2:] == ["0 divisions, cost 1", "r + v"]
     assert "\x1b" not in out

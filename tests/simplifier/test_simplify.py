@@ -56,7 +56,7 @@ def test_a_result() -> None:
 def test_an_explanation() -> None:
     steps = simplify("(r*8 + v) % 7", {"r": (0, 3), "v": (0, 2)}, explain=True).steps
     assert steps
-    assert steps[0].rule == "quotient-remainder"
+    assert steps[0].rule == "quotient-one-bucket"
     assert steps[-1].before == "(r * 8 + v) % 7"
     assert all(step.rule and step.before != step.after for step in steps)
 

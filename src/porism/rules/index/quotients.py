@@ -68,7 +68,8 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
             left = arena.form(constant, rest)
             bound = bind(x=left, c0=d)
             lemma = "quotient-one-bucket"
-            arena.here.note(lemma, Quotient(left, d), int(low // d), bound, x=(low, high))
+            found = arena.constant(int(low // d))
+            arena.here.note(lemma, Quotient(left, d), found, bound, x=(low, high))
     else:
         inside = _inside(arena, constant, rest, common, d)
         if not whole and not quotient:

@@ -290,12 +290,17 @@ class _Work(Reader):
         writer = Writer(self.arena, {}, self.make)
         exactly = self.make if self.in_order else _exactly
         self.arena.budget.steps = None
-        for step in steps[:MOST_STEPS]:
+        divided = [step for step in steps if isinstance(step.before, Quotient)]
+        for step in divided[:MOST_STEPS]:
             if isinstance(step.before, Quotient) and isinstance(step.after, Form):
                 numerator, divisor = step.before
                 if isinstance(divisor, int):
                     divisor = self.arena.constant(divisor)
+<<<<<<< HEAD
                 old = exactly(ops.IDIV, (writer.node(numerator), writer.node(divisor)))
+=======
+                old = raw(ops.IDIV, None, (writer.node(numerator), writer.node(divisor)), None)
+>>>>>>> 263f97d (An explanation tells each lemma that a quotient rests on)
                 new = writer.node(step.after)
                 if new is not old:
                     trace.record(step.lemma, old, new)
