@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from porism.rules.catalogue import KNOWN
+from porism.catalogue.listing import KNOWN
 from tools.mutate import arithmetic, conditions, guards, survivors, targets
 from tools.mutate.run import run
 

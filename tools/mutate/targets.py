@@ -15,6 +15,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Final
 
+from porism.catalogue import lowering, passes
 from porism.ir.node import UOp
 from porism.ir.walk import toposort
 from porism.prove import lemmas, procedures
@@ -27,6 +28,7 @@ from tools.mutate.mutants import Mutant, functions_in, mutants_of, reached
 from tools.mutate.run import Check, Results
 
 LAYERS: Final = ("porism.rules.", "porism.schedule.", "porism.lower.", "porism.optimize.")
+CHECKS: Final = {**lowering.CHECKS, **passes.CHECKS}
 NORMAL_FORM: Final = "porism.rules.index."
 
 
@@ -62,7 +64,7 @@ def procedure_targets(known: Iterable[Rewrite]) -> Iterator[Target]:
     """The mutants of all procedures of the catalogue, by function."""
     users: dict[FunctionType, list[Procedure]] = {}
     for item in known:
-        if isinstance(item, Procedure):
+        if isinstance(item, Procedure) and item.ops:  # a pass has none
             for function in reached(_roots(item), _is_rewriting):
                 users.setdefault(function, []).append(item)
     for function, using in users.items():
@@ -187,7 +189,7 @@ _suites: dict[str, Suite] = {}
 
 def _fault(item: Procedure) -> str:
     if item.name not in EXAMPLES:
-        return procedures.check(item).fault
+        return procedures.check(item, CHECKS).fault
     return _suites[item.name].fault()
 
 

@@ -26,8 +26,9 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.walk import toposort
 from porism.rewrite.rule import Rule
-from porism.rules.catalogue import KNOWN
+from porism.rules.algebra import EVERYTHING
 from porism.rules.index.form import Form, Monomial
+from porism.rules.index.lemmas import LEMMAS
 from porism.rules.index.simplify import Worked, worked
 from porism.rules.index.steps import Claim, Quotient, Step, Within
 
@@ -47,7 +48,7 @@ Column = list[Any]
 @cache
 def lemma(name: str) -> Rule:
     """The lemma of a name."""
-    found = next((item for item in KNOWN if item.name == name), None)
+    found = next((item for item in (*LEMMAS, *EVERYTHING) if item.name == name), None)
     assert isinstance(found, Rule), f"there is no lemma {name!r}"
     return found
 

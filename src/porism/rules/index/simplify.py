@@ -296,11 +296,7 @@ class _Work(Reader):
                 numerator, divisor = step.before
                 if isinstance(divisor, int):
                     divisor = self.arena.constant(divisor)
-<<<<<<< HEAD
                 old = exactly(ops.IDIV, (writer.node(numerator), writer.node(divisor)))
-=======
-                old = raw(ops.IDIV, None, (writer.node(numerator), writer.node(divisor)), None)
->>>>>>> 263f97d (An explanation tells each lemma that a quotient rests on)
                 new = writer.node(step.after)
                 if new is not old:
                     trace.record(step.lemma, old, new)
