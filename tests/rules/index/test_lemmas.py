@@ -24,8 +24,8 @@ from porism.simplifier.parser import parse
 
 assert len(ALGEBRA)
 
-EXPRESSIONS = 400
-LEAST = 3
+EXPRESSIONS = 600
+LEAST = 2
 """How many instances of each lemma are checked at least."""
 
 USED = frozenset(
