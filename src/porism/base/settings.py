@@ -175,9 +175,12 @@ class Settings:
         low=1, high=1_000_000_000,
     )  # fmt: skip
     check = Flag(False, "Check after every stage that only what its level allows is left.")
-    verify = Flag(
-        False, "Check each compile: indices after every stage, bounds, writes of parallel loops."
-    )
+    verify = Integer(
+        0, "Check each compile: at 1 by proofs, of indices after every stage, bounds, writes of "
+        "parallel loops and the plan of memory; at 2 also the values of every kernel, at 3 also "
+        "those of its machine code.",
+        low=0, high=3,
+    )  # fmt: skip
     verify_ms = Integer(
         300, "Milliseconds that the solver may take for one question of `verify`.",
         low=1, high=3_600_000,

@@ -61,17 +61,21 @@ class Trial:
 
     def run(self, data: Data, variables: Mapping[str, int]) -> float:
         """Run it once on the arrays, on all threads; the seconds that this took."""
-        function = self.function
-        words = [memory.address_of(data[number]) for number in function.buffers]
-        words += [variables[name] for name in function.variables]
-        block = (ctypes.c_int64 * max(len(words), 1))(*words)
-        size = function.parallel
-        shared = 1 if size is None else number_of(size, variables)
-        jobs = (ctypes.c_int64 * 3)(function.address, ctypes.addressof(block), shared)
-        threads = pool()
-        begin = time.perf_counter()
-        threads.run(ctypes.addressof(jobs), 1)
-        return time.perf_counter() - begin
+        return call(self.function, data, variables)
+
+
+def call(function: Function, data: Data, variables: Mapping[str, int]) -> float:
+    """Run a kernel once on arrays, on all threads; the seconds that this took."""
+    words = [memory.address_of(data[number]) for number in function.buffers]
+    words += [variables[name] for name in function.variables]
+    block = (ctypes.c_int64 * max(len(words), 1))(*words)
+    size = function.parallel
+    shared = 1 if size is None else number_of(size, variables)
+    jobs = (ctypes.c_int64 * 3)(function.address, ctypes.addressof(block), shared)
+    threads = pool()
+    begin = time.perf_counter()
+    threads.run(ctypes.addressof(jobs), 1)
+    return time.perf_counter() - begin
 
 
 def _refuse_much_memory(kernel: UOp) -> None:

@@ -20,6 +20,8 @@ from porism.ir.semantics import Array
 
 Buffers = Sequence[Array | Memory]
 Variables = Mapping[str, int]
+Pinned = Mapping[UOp, int]
+"""Ranges of which one iteration is done, and which."""
 
 NOTHING: Final[Mapping[Any, Any]] = {}
 
@@ -62,14 +64,20 @@ def inspect(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING) 
 
 
 def run_kernel(
-    sink: UOp, buffers: Buffers, variables: Variables = NOTHING, *, reverse: bool = False
+    sink: UOp,
+    buffers: Buffers,
+    variables: Variables = NOTHING,
+    *,
+    reverse: bool = False,
+    pinned: Pinned = NOTHING,
 ) -> None:
     """Run a kernel step by step on buffers, which it modifies: PARAM `n` is `buffers[n]`.
 
-    With `reverse`, blocks and threads run in the opposite order.
+    With `reverse`, blocks and threads run in the opposite order. Of ranges that are `pinned` only
+    one iteration is done.
     """
     session = _session(buffers, variables)
-    _run_machine(session, sink, nodes_of(sink), reverse=reverse)
+    _run_machine(session, sink, nodes_of(sink), reverse=reverse, pinned=pinned)
 
 
 def run_arrays(sink: UOp, buffers: Buffers, variables: Variables = NOTHING) -> None:
@@ -83,11 +91,17 @@ def run_list(
     variables: Variables = NOTHING,
     *,
     reverse: bool = False,
+    pinned: Pinned = NOTHING,
 ) -> None:
     """Run a linear list: RANGE … END and IF … ENDIF are brackets, sources come first."""
     everything = list(nodes)
-    session = _session(buffers, variables)
-    launch(session, everything, lambda found: steps_of_list(everything, found), reverse=reverse)
+    launch(
+        _session(buffers, variables),
+        everything,
+        lambda found: steps_of_list(everything, found),
+        reverse=reverse,
+        pinned=pinned,
+    )
 
 
 def in_order(order: Iterable[UOp]) -> bool:
@@ -139,6 +153,7 @@ def _run_machine(
     roots: Sequence[UOp] = (),
     *,
     reverse: bool = False,
+    pinned: Pinned = NOTHING,
 ) -> list[Value]:
     return launch(
         session,
@@ -146,6 +161,7 @@ def _run_machine(
         lambda found: steps_of_graph(root, order, found),
         roots=roots,
         reverse=reverse,
+        pinned=pinned,
     )
 
 

@@ -18,7 +18,7 @@ touch one element, one of them writing, with no barrier of their block in betwee
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -191,12 +191,20 @@ def launch(
     *,
     roots: Sequence[UOp] = (),
     reverse: bool = False,
+    pinned: Mapping[UOp, int] | None = None,
 ) -> list[Value]:
-    """Run a kernel in all its threads; the values of `roots`, which only one thread can have."""
-    blocks, threads = counters(session, nodes)
-    everything = {**blocks, **threads}
+    """Run a kernel in all its threads; the values of `roots`, which only one thread can have.
+
+    Of ranges that are `pinned` only one iteration is done, whatever their kind is.
+    """
+    fixed = pinned or {}
+    blocks, threads = (
+        {node: size for node, size in found.items() if node not in fixed}
+        for found in counters(session, nodes)
+    )
+    everything = {**blocks, **threads, **fixed}
     known = scopes(nodes)
-    launched = [n for n in everything if n.op is ops.RANGE]
+    launched = [n for n in everything if n.op is ops.RANGE and n not in fixed]
     idle = {
         n: tuple(r for r in launched if r not in known[n] and not (_is_local(n) and r in blocks))
         for n in nodes
@@ -215,7 +223,7 @@ def launch(
         if races is not None:
             races.new_block()
         for thread in reversed(thread_places) if reverse else thread_places:
-            where = {**block, **thread}
+            where = {**block, **thread, **fixed}
             names.append(position(tuple(where), tuple(where.values())))
             visit = _Visits(len(names) - 1, number, races)
             machine = Machine(session, program, where, shared, visit.touch if races else None)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.shape import shape
 from porism.schedule.buffers import remove_buffers
+from porism.schedule.indices import is_size_one
 from porism.schedule.kernels import is_stored
 from porism.schedule.rangeify import Ranged
 
@@ -24,6 +26,7 @@ def rewritten(ranged: Ranged, run: Callable[[UOp], UOp]) -> Ranged:
         ops.SINK(*whole[:roots]),
         {new[old]: why for old, why in ranged.reasons.items() if is_stored(new[old])},
         frozenset(new[old] for old in ranged.asked if is_stored(new[old])),
+        {new[old]: tensor for old, tensor in ranged.tensors.items() if is_stored(new[old])},
     )
 
 
@@ -34,4 +37,14 @@ def without_needless_buffers(ranged: Ranged) -> Ranged:
         sink,
         {becomes[old]: why for old, why in ranged.reasons.items() if old in becomes},
         frozenset(becomes[old] for old in ranged.asked if old in becomes),
+        {
+            becomes[old]: tensor
+            for old, tensor in ranged.tensors.items()
+            if old in becomes and _long_axes(old) == _long_axes(becomes[old])
+        },
     )
+
+
+def _long_axes(buffer: UOp) -> list[UOp]:
+    """The sizes of the axes that have more than one element."""
+    return [dim for dim in shape(buffer) if not is_size_one(dim)]

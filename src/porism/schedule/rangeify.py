@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from porism.base.dtypes import Space, i64, index
@@ -55,6 +55,8 @@ class Ranged:
     """For each BUFFERIZE in memory, why it is there."""
     asked: frozenset[UOp]
     """Those that a CONTIGUOUS or COPY asked for, or whose elements indices name: they stay."""
+    tensors: dict[UOp, UOp] = field(default_factory=dict)
+    """For a BUFFERIZE in memory the node of the tensor graph whose elements it has, in order."""
 
 
 def rangeify(sink: UOp) -> Ranged:
@@ -155,11 +157,14 @@ class _Rangeify:
             if isinstance(place, Stored)
         }
         asked = [self.kept[n] for n in self.order if n in self.asked and n in self.kept]
+        tensors = {self.kept[node]: node for node, place in self.places.items()
+                   if isinstance(place, Stored)}  # fmt: skip
         if self.opaque:
             sink, *rest = self._transparent(sink, *reasons, *asked)
+            tensors = dict(zip(rest, tensors.values(), strict=False))
             reasons = dict(zip(rest, reasons.values(), strict=False))
             asked = rest[len(reasons) :]
-        return Ranged(sink, reasons, frozenset(asked))
+        return Ranged(sink, reasons, frozenset(asked), tensors)
 
     # -- what is asked of each node ----------------------------------------------------------------
 

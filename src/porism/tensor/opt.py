@@ -108,17 +108,18 @@ class Arranged:
             )
         return worst
 
-    def verify(self) -> Report:
+    def verify(self, level: int = 1) -> Report:
         """Check what the actions and the stages behind them made of each access; see verify.md.
 
-        An error where an index, a bound or a write of parallel iterations is wrong.
+        An error where an index, a bound or a write of parallel iterations is wrong; at level 2 also
+        where a value is.
         """
         from porism.verification.kernel import arranged
 
         target = native().target()
         before = to_loops(self.kernel.node, target, arrange=False)
         names = dict(enumerate(self.kernel.names))
-        return arranged(before, self.node, target, names, self.actions)
+        return arranged(before, self.node, target, names, self.actions, level=level)
 
     def time(self, runs: int = RUNS) -> float:
         """The seconds of one run in machine code on random data: the median of several."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from porism.engine.realize import request
 from porism.engine.storage import realized
 from porism.engine.verification import report_of
@@ -11,9 +13,14 @@ from porism.verification.report import Report
 
 __all__ = ["Report", "verify"]
 
+LEVELS: Final = (1, 2, 3)
 
-def verify(*tensors: Tensor) -> Report:
-    """Check all that is compiled for some tensors, without running it.
+
+def verify(*tensors: Tensor, level: int = 1) -> Report:
+    """Check all that is compiled for some tensors, without running it on their data.
+
+    At level 1 that is proofs of indices, bounds, writes and the plan of memory. At level 2 also the
+    values of every kernel are compared with those of the graph, at level 3 those of machine code.
 
     >>> import porism
     >>> x = porism.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -28,5 +35,11 @@ def verify(*tensors: Tensor) -> Report:
                 "what computes tensors is verified",
                 "pass tensors, such as porism.asarray(…).exp()",
             )
+    if level not in LEVELS:
+        raise refuse(
+            f"there is no level {level!r} of verification",
+            "level 1 is proofs, 2 adds values, 3 adds machine code",
+            "pass level=1, 2 or 3",
+        )
     missing = [t.node for t in tensors if realized(t.node) is None]
-    return report_of(request(missing).graph) if missing else Report(())
+    return report_of(request(missing).graph, level) if missing else Report(())

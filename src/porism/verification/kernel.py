@@ -8,12 +8,13 @@ access with its buffer. The first fault is an error that names the stage.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from porism.base.errors import VerifyError
+from porism.base.errors import PorismError, VerifyError
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.expression import show
@@ -23,7 +24,17 @@ from porism.optimize import heuristic
 from porism.optimize.actions import Action
 from porism.pipeline import to_lines, to_schedule, watched
 from porism.schedule.listing import listing
-from porism.verification import claims, finished, places, scanning, scattering, stages
+from porism.schedule.schedule import Schedule
+from porism.verification import (
+    claims,
+    finished,
+    places,
+    plan,
+    scanning,
+    scattering,
+    settling,
+    stages,
+)
 from porism.verification.accesses import Access
 from porism.verification.claims import Answer
 from porism.verification.points import named
@@ -38,29 +49,41 @@ MADE: Final = "kernels"
 ARRANGING: Final = "arrange loops"
 """The stage that is a row of actions, each of which is compared for itself."""
 
-_FIX: Final = "this is a fault of Porism: report it with this message"
+_FIX: Final = plan.FIX
 
 Names = Mapping[int, str]
 
 
-def verified(graph: UOp, target: Target) -> Report:
-    """Everything that is compiled for a graph of tensors, checked; an error at the first fault."""
+def verified(
+    graph: UOp, target: Target, level: int = 1, machine: settling.Machine | None = None
+) -> Report:
+    """Everything that is compiled for a graph of tensors, checked; an error at the first fault.
+
+    At level 2 values are compared as well, at level 3 also those of machine code: `machine` makes
+    something to run of a kernel.
+    """
     begin = time.perf_counter()
-    rows: dict[UOp, list[Row]] = {}
+    made: dict[UOp, _Checking] = {}
     checking = _Checking()
 
-    def see(name: str, level: Level, kernel: UOp) -> None:
-        if level is not KERNEL:
+    def see(name: str, leaves: Level, kernel: UOp) -> None:
+        nonlocal checking
+        if leaves is not KERNEL:
             return
         if name == MADE:
+            checking = _Checking()
             checking.begin(kernel)
         else:
-            checking.stage(name, level, kernel)
-            rows[kernel] = list(checking.rows)
+            checking.stage(name, leaves, kernel)
+            made[kernel] = checking
 
     with watched(see):
         schedule = to_schedule(graph, cached=False)
+    planned = _planned(schedule)
     found: list[Row] = []
+    program = settling.Program(graph, schedule) if level > 1 else None
+    if program is not None:
+        found += program.graph_rows()
     done: set[UOp] = set()
     for number, step in enumerate(schedule.steps):
         if step.kernel in done:
@@ -71,9 +94,38 @@ def verified(graph: UOp, target: Target) -> Report:
             k: b.dims for k, b in enumerate(buffers) if any(d.op is not ops.CONST for d in b.dims)
         }
         names = {k: b.name for k, b in enumerate(buffers)}
-        own = [*rows.get(step.kernel, ()), *lowered(step.kernel, target, sizes, names)]
+        earlier = made.get(step.kernel)
+        later = _lowered(step.kernel, target, names, before=earlier)
+        both = [later] if earlier is None else [earlier, later]
+
+        subject = functools.partial(
+            _subject, graph, schedule, program, number, target, _forms(both), names
+        )
+        own = _settled(both, subject, sizes, level, machine)
         found += [dataclasses.replace(row, kernel=number) for row in own]
-    return Report(tuple(found), _note(), len(done), time.perf_counter() - begin)
+    return Report((*found, planned), _note(), len(done), time.perf_counter() - begin)
+
+
+def _subject(
+    graph: UOp,
+    schedule: Schedule,
+    program: settling.Program | None,
+    number: int,
+    target: Target,
+    forms: Sequence[tuple[str, settling.Form]],
+    names: Names,
+) -> settling.Subject:
+    """A step of a schedule, beside the part of the graph that it computes."""
+    references = (program or settling.Program(graph, schedule)).references(number)
+    over = plan.shared_input(schedule, number)
+    return settling.Subject(references, forms, schedule.steps[number].kernel, target, over, names)
+
+
+def _planned(schedule: Schedule) -> Row:
+    begin = time.perf_counter()
+    count = plan.check(schedule)
+    seconds = time.perf_counter() - begin
+    return Row(0, "memory", Check.PLAN, f"{count} temporaries", How.PROVED, "proved", seconds)
 
 
 def lowered(
@@ -84,28 +136,101 @@ def lowered(
     *,
     arranged: bool = False,
     actions: Sequence[Action] | None = None,
+    level: int = 1,
+    machine: settling.Machine | None = None,
 ) -> list[Row]:
     """The rows of a kernel from its loops to what a machine does.
 
     Actions that are given take the place of the heuristic's.
     """
+    checking = _lowered(kernel, target, names, arranged=arranged, actions=actions)
+    made = settling.references_of(kernel)
+    anew = None if arranged else kernel
+
+    def subject() -> settling.Subject:
+        return settling.Subject(made, checking.forms, anew, target, None, names or {}, actions)
+
+    return _settled([checking], subject, sizes or {}, level, machine)
+
+
+def _settled(
+    both: Sequence[_Checking],
+    subject: Callable[[], settling.Subject],
+    sizes: places.Sizes,
+    level: int,
+    machine: settling.Machine | None,
+) -> list[Row]:
+    """All rows of a kernel: doubts first, then bounds and writes, then values and machine code if
+    they are wanted.
+
+    The last of the two halves that a kernel is checked in has the loops that are run.
+    """
+    doubts = [each.doubt for each in both if each.doubt is not None]
+    rest = machine is not None
+    rows = subject().check_doubts(doubts, rest=rest) if doubts else []
+    try:
+        both[-1].ending(sizes)
+        if level > 1 and not doubts:
+            rows = [subject().values()]
+        if machine is not None and (level > 2 or doubts):  # what leaves no buffer can be run
+            rows.append(subject().machine(machine))
+            if doubts and rows[-1].how is How.OPEN:
+                raise doubts[0]
+    except VerifyError as fault:
+        raise doubts[0] if doubts else fault from None
+    return [*(row for each in both for row in each.rows), *rows]
+
+
+def _forms(both: Sequence[_Checking]) -> list[tuple[str, settling.Form]]:
+    return [form for each in both for form in each.forms]
+
+
+def _lowered(
+    kernel: UOp,
+    target: Target,
+    names: Names | None = None,
+    *,
+    arranged: bool = False,
+    actions: Sequence[Action] | None = None,
+    before: _Checking | None = None,
+) -> _Checking:
     checking = _Checking(names, target, actions)
     checking.begin(kernel)
-    with watched(checking.stage):
-        to_lines(kernel, target, arranged=arranged, actions=actions)
-    checking.ending(sizes or {})
-    return checking.rows
+    earlier = None if before is None else before.doubt
+    try:
+        with watched(checking.stage):
+            lines = to_lines(kernel, target, arranged=arranged, actions=actions)
+    except PorismError:  # what a wrong stage leaves may make no sense to those after it
+        doubt = earlier or checking.doubt
+        if doubt is None:
+            raise
+        raise doubt from None
+    checking.forms.append(("linearize", lines))
+    return checking
 
 
 def arranged(
-    before: UOp, after: UOp, target: Target, names: Names, actions: Sequence[Action] = ()
+    before: UOp,
+    after: UOp,
+    target: Target,
+    names: Names,
+    actions: Sequence[Action] = (),
+    *,
+    level: int = 1,
 ) -> Report:
     """The loops of a kernel before and after some actions, and what is compiled from there."""
     begin = time.perf_counter()
     checking = _Checking(names, target)
     checking.begin(before)
     checking.actions("actions", after, actions)
-    rows = [*checking.rows, *lowered(after, target, names=names, arranged=True)]
+    later = _lowered(after, target, names, arranged=True, before=checking)
+    both = [checking, later]
+    made = settling.references_of(before)
+
+    def subject() -> settling.Subject:
+        return settling.Subject(made, _forms(both), None, target, None, names)
+
+    rows = _settled(both, subject, {}, level, None)
     return Report(tuple(rows), _note(), 1, time.perf_counter() - begin)
 
 
@@ -126,8 +251,13 @@ class _Checking:
         self.target = target
         self.given = given
         self.rows: list[Row] = []
+        self.forms: list[tuple[str, settling.Form]] = []
+        """The kernel after each stage that has changed it."""
+        self.doubt: VerifyError | None = None
+        """The first access that no guess explains; whether it is a fault, values tell."""
 
     def begin(self, kernel: UOp) -> None:
+        self.forms = [(MADE, kernel)]
         self.made = self.last = self.loops = kernel
         self.level = KERNEL
         self.name = MADE
@@ -159,11 +289,28 @@ class _Checking:
 
     def _stage(self, name: str, level: Level, kernel: UOp) -> None:
         if kernel is not self.last:
-            found = self._compared(level, kernel)
-            self._note(name, Check.INDEX, (self._index(name, c) for c in found))
+            self.forms.append((name, kernel))
+            self._check_order(name, level, kernel)
+            try:
+                found = self._compared(level, kernel)
+                self._note(name, Check.INDEX, (self._index(name, c) for c in found))
+            except VerifyError as doubt:
+                self.doubt = self.doubt or doubt
         self.last, self.level, self.name = kernel, level, name
         if level in (KERNEL, THREADS):
             self.loops, self.loops_name = kernel, name
+
+    def _check_order(self, stage: str, level: Level, kernel: UOp) -> None:
+        found = scattering.unordered(kernel) if level is KERNEL else None
+        if found is not None:
+            store, r = found
+            raise self.doubt or VerifyError(
+                f"the stage '{stage}' changed what a kernel writes",
+                where=self._kernel(self.made),
+                why=f"{show(store, limit=200)} changes elements that indices name, and "
+                f"the loop {show(r)} around it has no order",
+                fix=_FIX,
+            )
 
     def _compared(self, level: Level, kernel: UOp) -> Iterator[Compared]:
         for known in (scattering, scanning, finished):

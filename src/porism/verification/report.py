@@ -13,6 +13,9 @@ class Check(Enum):
     INDEX = "index"  # the same elements before and after a stage
     BOUNDS = "bounds"  # inside of the buffer
     WRITES = "writes"  # each element written by one of the parallel iterations
+    PLAN = "memory"  # values that live at the same time share no bytes
+    VALUES = "values"  # the elements that are stored, by the evaluator
+    MACHINE = "machine code"  # the elements that the compiled kernel stores
 
 
 class How(Enum):

@@ -24,17 +24,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import boolean, index
-from porism.evaluate.scope import base_of
+from porism.evaluate.scope import base_of, nodes_of, scopes
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import substitute
+from porism.ir.walk import substitute, toposort
 from porism.verification.accesses import Access, accesses, taken_apart
 from porism.verification.claims import Answer, Claim, decide, symbols_of
 from porism.verification.loops import Guess, ranges_in
 from porism.verification.reading import Reading, Value, World
 from porism.verification.report import How
+from porism.verification.runs import counted
 from porism.verification.stages import Compared, paired
 
 UNSURE: Final = "not compared: the element does not say which iteration stored it"
@@ -229,3 +230,21 @@ def _implied(reading: Reading, condition: Value, *parts: Value) -> Value:
     if condition is None:
         return whole
     return reading.any(reading.world.apply(ops.NOT, boolean, condition), whole)
+
+
+def unordered(kernel: UOp) -> tuple[UOp, UOp] | None:
+    """A store that changes elements of a parameter, and a loop around it that has no order.
+
+    An index that is read may name an element twice. So loops that the address does not count with
+    are ORDERED: no action makes lanes or threads of these.
+    """
+    nodes = nodes_of(kernel)
+    scope = scopes(nodes)
+    for store in (n for n in nodes if n.op is ops.STORE):
+        place, value = store.src
+        if base_of(place).op is not ops.PARAM or place not in toposort(value):
+            continue
+        for r in scope[store] - counted(place):
+            if r.op is ops.RANGE and r.arg[1] is Axis.LOOP:
+                return store, r
+    return None
