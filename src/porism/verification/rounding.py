@@ -141,6 +141,12 @@ def _precision(dtype: DType) -> int:
 
 # -- reductions ------------------------------------------------------------------------------------
 
+_LARGE: Final = {
+    (64, 53): 2.0**1023, (32, 24): 2.0**127, (16, 11): 2.0**15, (16, 8): 2.0**127,
+    (8, 4): 448.0, (8, 3): 2.0**15,
+}  # fmt: skip
+"""For the bits and the precision of a float type a power of two near its largest number."""
+
 _FOLDS: Final = {
     ops.ADD: np.add,
     ops.MUL: np.multiply,
@@ -182,8 +188,10 @@ def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Arr
         whole &= size <= limit
         own = size * (unit(lane) * (REDUCED_UNITS + np.sqrt(count)))
         more = None if off is None else off.sum(axis=0)
+        largest = size
     else:
         size = np.abs(total)
+        largest = np.multiply.reduce(np.maximum(np.abs(numbers), 1.0))
         whole &= np.abs(np.multiply.reduce(np.where(numbers == 0, 1.0, numbers))) <= limit
         own = size * (unit(lane) * 2.0 * count)
         more = None
@@ -191,8 +199,15 @@ def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Arr
             away = np.multiply.reduce(np.abs(numbers) + off, axis=0) - size
             more = np.where(np.isfinite(away), away, np.inf)
     own = np.where(whole | ~np.isfinite(total), 0.0, own)
+    if np.isfinite(numbers).all():  # in another order, a part of it may overflow
+        own = np.where(largest > _largest(lane), np.inf, own)
     found = own if more is None else own + more
     return found if found.any() else None
+
+
+def _largest(lane: DType) -> float:
+    """A number of a float type that is not far from the largest, in any case."""
+    return _LARGE[lane.bits, lane.precision]
 
 
 def agree(lane: DType, wanted: Array, bound: Bound, found: Array) -> Array:

@@ -275,7 +275,7 @@ class _Pairing:
         taken = self._taken(after, {}, then=False)
         if row is None:
             return Compared(after, None, Answer(How.OPEN, NEW))
-        if taken is None:
+        if taken is None or not row:
             why = "not compared: it depends on floats, or on what a loop computes"
             return Compared(after, None, Answer(How.OPEN, why))
         if self.foreign & after.ranges():

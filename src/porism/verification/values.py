@@ -15,8 +15,10 @@ import numpy as np
 from porism.base.errors import EvaluationError
 from porism.base.settings import settings
 from porism.evaluate import Memory
+from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.semantics import Array
+from porism.ir.walk import toposort
 from porism.verification import rounding, runs
 from porism.verification.elements import Known, TooLarge
 from porism.verification.references import Reference, buffers_of
@@ -52,6 +54,9 @@ class Agreement:
 def interpreted(kernel: runs.Kernel, *, whole: bool = False) -> Runner:
     """Run a kernel by the evaluator, all of it or some of its iterations."""
 
+    nodes = toposort(kernel) if isinstance(kernel, UOp) else kernel
+    types = {int(n.arg): n.dtype.element.numpy for n in nodes if n.op is ops.PARAM}
+
     def run(reference: Reference, over: int | None) -> tuple[Array, Array]:
         stored = np.zeros(reference.size, np.bool_)
         data = np.zeros(reference.size, reference.dtype.numpy)
@@ -60,6 +65,9 @@ def interpreted(kernel: runs.Kernel, *, whole: bool = False) -> Runner:
         buffers = buffers_of(reference, Memory(data, stored))
         if over is not None:
             buffers[over] = Memory(data)
+        for number, dtype in types.items():  # a target may lack a type, and have its bits only
+            memory = buffers[number]
+            buffers[number] = Memory(memory.data.view(dtype), memory.written)
         turn = reference.turn
         done = runs.run(kernel, buffers, reference.variables, turn, whole=whole)
         if done and reference.complete and not stored.all():
