@@ -40,6 +40,8 @@ class Session:
     call: Call
     faults: Faults = field(default_factory=Faults)
     constants: dict[UOp, Value] = field(default_factory=dict)
+    garbage: bool = False
+    """Whether memory of a kernel holds something before it is written."""
 
 
 class Evaluator:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from porism.evaluate import compute
 from porism.evaluate.access import Touch, read, write
 from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
 from porism.evaluate.faults import position
-from porism.evaluate.memory import Memory
+from porism.evaluate.memory import Memory, lane_of
 from porism.evaluate.order import Action, Step
 from porism.evaluate.place import Place
 from porism.evaluate.scope import closed_by
@@ -26,6 +26,9 @@ from porism.ir import ops
 from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+
+GARBAGE: Final = 91
+"""What integers in memory are before they are written, if they are something; floats are NaN."""
 
 Element = tuple[Value, list[Value]]
 """A value, and the indices at which it is kept."""
@@ -186,13 +189,15 @@ class Machine(Evaluator):
     def local(self, node: UOp) -> Memory:
         found = self.shared.get(node)
         if found is None:
-            found = self.shared[node] = _allocated(node, Space.LOCAL)
+            found = self.shared[node] = _allocated(node, Space.LOCAL, garbage=self.session.garbage)
         return found
 
     def register(self, node: UOp) -> Memory:
         found = self.registers.get(node)
         if found is None:
-            found = self.registers[node] = _allocated(node, Space.REGISTER)
+            found = self.registers[node] = _allocated(
+                node, Space.REGISTER, garbage=self.session.garbage
+            )
         return found
 
     def read(self, node: UOp, place: Place, alternative: Value | None = None) -> Value:
@@ -216,8 +221,12 @@ def _never(axis: AxisName) -> bool:
     return False
 
 
-def _allocated(node: UOp, space: Space) -> Memory:
-    return Memory.empty(node.dtype.element, node.dtype.size, space)
+def _allocated(node: UOp, space: Space, *, garbage: bool) -> Memory:
+    memory = Memory.empty(node.dtype.element, node.dtype.size, space)
+    if garbage:
+        memory.data.fill(np.nan if lane_of(node.dtype).is_float else GARBAGE)
+        memory.written = None
+    return memory
 
 
 Machine.handlers.update(

@@ -70,13 +70,15 @@ def run_kernel(
     *,
     reverse: bool = False,
     pinned: Pinned = NOTHING,
+    garbage: bool = False,
 ) -> None:
     """Run a kernel step by step on buffers, which it modifies: PARAM `n` is `buffers[n]`.
 
     With `reverse`, blocks and threads run in the opposite order. Of ranges that are `pinned` only
-    one iteration is done.
+    one iteration is done. With `garbage`, local memory and registers hold something before they are
+    written, as those of a machine do: reading it is no fault, and using it shows in the result.
     """
-    session = _session(buffers, variables)
+    session = _session(buffers, variables, garbage=garbage)
     _run_machine(session, sink, nodes_of(sink), reverse=reverse, pinned=pinned)
 
 
@@ -92,11 +94,12 @@ def run_list(
     *,
     reverse: bool = False,
     pinned: Pinned = NOTHING,
+    garbage: bool = False,
 ) -> None:
     """Run a linear list: RANGE … END and IF … ENDIF are brackets, sources come first."""
     everything = list(nodes)
     launch(
-        _session(buffers, variables),
+        _session(buffers, variables, garbage=garbage),
         everything,
         lambda found: steps_of_list(everything, found),
         reverse=reverse,
@@ -165,8 +168,8 @@ def _run_machine(
     )
 
 
-def _session(buffers: Buffers, variables: Variables) -> Session:
-    return Session(Inputs(dict(enumerate(buffers))), variables, _call)
+def _session(buffers: Buffers, variables: Variables, *, garbage: bool = False) -> Session:
+    return Session(Inputs(dict(enumerate(buffers))), variables, _call, garbage=garbage)
 
 
 def _call(sink: UOp, buffers: list[Memory], variables: Variables) -> None:

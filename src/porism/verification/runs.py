@@ -53,9 +53,9 @@ def run(
     with np.errstate(all="ignore"):
         for pinned in _positions(nodes, scope, variables, turn, whole=whole):
             if isinstance(kernel, UOp):
-                run_kernel(kernel, buffers, variables, pinned=pinned)
+                run_kernel(kernel, buffers, variables, pinned=pinned, garbage=True)
             else:
-                run_list(kernel, buffers, variables, pinned=pinned)
+                run_list(kernel, buffers, variables, pinned=pinned, garbage=True)
     return not pinned
 
 
