@@ -284,14 +284,26 @@ class Elements:
     # -- movement ----------------------------------------------------------------------------------
 
     def _reshape(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        flat: Array = np.asarray(0)
-        for place, size in zip(places, self.dims(node), strict=True):
-            flat = flat * size + place
+        """Axes are numbered anew in blocks of equal size: an axis that stays keeps its array."""
+        new, old = self.dims(node), self.dims(node.src[0])
         at: list[Array] = []
-        for size in reversed(self.dims(node.src[0])):
-            at.append(flat % max(size, 1))
-            flat = flat // max(size, 1)
-        return (yield node.src[0], tuple(reversed(at)), ranges)
+        i = j = 0
+        while j < len(old):
+            begin, first = i, j
+            j += 1
+            wide, size = math.prod(new[begin:i]), old[first]
+            while wide != size:
+                if wide < size and i < len(new):
+                    wide *= new[i]
+                    i += 1
+                elif j < len(old):
+                    size *= old[j]
+                    j += 1
+                else:  # an axis of no element
+                    i, j = len(new), len(old)
+                    break
+            at += _numbered(places[begin:i], new[begin:i], old[first:j])
+        return (yield node.src[0], tuple(at), ranges)
 
     def _permute(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
         at = [np.asarray(0)] * len(places)
@@ -454,6 +466,22 @@ class Elements:
 
 
 _ZERO: Final = np.asarray(0)
+
+
+def _numbered(places: Places, new: Sequence[int], old: Sequence[int]) -> list[Array]:
+    """The places of elements of a tensor under other sizes of its axes."""
+    if len(new) == 1 == len(old):
+        return list(places)
+    flat: Array = _ZERO
+    for place, size in zip(places, new, strict=True):
+        if size != 1:
+            flat = flat * size + place if flat is not _ZERO else place
+    at: list[Array] = []
+    for size in reversed(old[1:]):
+        at.append(flat % max(size, 1) if size != 1 else _ZERO)
+        flat = flat // max(size, 1) if size != 1 else flat
+    at.append(flat if old[0] != 1 else _ZERO)
+    return at[::-1]
 
 
 def _any(conditions: Sequence[Array]) -> Array:
