@@ -165,3 +165,13 @@ def test_what_an_index_is_computed_from_keeps_its_bounds() -> None:
     kernel = kernel_of(values(50)[places.max(axis=1)])
     with pytest.raises(ActionError, match="an index is computed from what is added up"):
         porism.opt(kernel, [Block("r1", 2, "r0")])
+
+
+def test_a_reduction_inside_of_another_is_not_done_in_blocks() -> None:
+    """Its sums would be kept for the loops of the output alone."""
+    i, j, k = UOp.range(4, 0), UOp.range(2, 1, Axis.REDUCE), UOp.range(6, 2, Axis.REDUCE)
+    p0, p1 = (UOp(ops.PARAM, f32.pointer(size=n), (), k) for k, n in enumerate((4, 48)))
+    rows = p1.index(i * 12 + j * 6 + k).reduce(ops.ADD, k)
+    kernel = ops.SINK(p0.index(i).store(rows.reduce(ops.MAX, j)).end(i))
+    with pytest.raises(ActionError, match="inside of a loop of another reduction"):
+        Block("r2", 2, "r0").apply(kernel, GENERIC_CPU)

@@ -188,6 +188,11 @@ def _validity(node: UOp) -> str | None:
     return None
 
 
+def _validity_of_lanes(node: UOp) -> str | None:
+    """Of the copies of an access, the mask of one may never hold: it accesses nothing."""
+    return None if node.op is ops.INDEX else _validity(node)
+
+
 def _closes_ranges(node: UOp) -> str | None:
     if node.op in (ops.END, ops.REDUCE):
         for s in node.src[1:]:
@@ -260,6 +265,7 @@ NO_POINTERS: Final = Invariant("no pointers", _no_pointer)
 POINTER_PARAMETERS: Final = Invariant("pointer parameters", _pointer_parameter)
 SINK_IS_ROOT: Final = Invariant("one sink, at the root", _sink_is_root)
 VALIDITY: Final = Invariant("invalid only where not valid", _validity)
+VALIDITY_OF_LANES: Final = Invariant("invalid only where not valid", _validity_of_lanes)
 CLOSES_RANGES: Final = Invariant("ranges are closed by name", _closes_ranges)
 RANGES_ENDED: Final = Invariant("ranges are ended", _ranges_ended)
 PLACES_RANGES: Final = Invariant("values are placed for ranges", _places_ranges)
@@ -341,7 +347,7 @@ LANES: Final = Level(
     (
         POINTER_PARAMETERS,
         SINK_IS_ROOT,
-        VALIDITY,
+        VALIDITY_OF_LANES,
         CLOSES_RANGES,
         FLAT_ACCESS,
         NO_LANE_RANGES,

@@ -113,6 +113,12 @@ class Block(Action):
                 "the order of what is added up is kept",
                 "name the outermost one",
             )
+        if any(not set(s.ranges) <= set(end.src[1:]) for s in sums):
+            raise self.refuse(
+                f"{self.axis} is inside of a loop of another reduction",
+                "the sums are kept for the loops of the output only",
+                "choose the loop of an outermost reduction",
+            )
         below = {n for s in sums for n in toposort(s.src[0])}
         if any(s in below for s in sums):
             raise self.refuse(

@@ -66,7 +66,8 @@ class Finish(Action):
                 "what is finished is a tile of sums",
                 "Upcast loops that the reduction depends on first",
             )
-        if any(n.op is ops.AFTER for n in following(end)):
+        beside = toposort(end.src[0], within=lambda n: n.op is not ops.END and n not in sums)
+        if any(n.op is ops.AFTER for n in beside):
             raise self.refuse(
                 "what follows the sums reads local memory",
                 "it would be filled for each loop anew",
