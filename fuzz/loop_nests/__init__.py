@@ -1,0 +1,1 @@
+"""Loop nests: random kernels with random actions, and what runs and compares them."""
