@@ -97,6 +97,17 @@ def copies() -> Iterator[Example]:
         kept(element(kept(value, S), R), R),
     ):
         yield copy, VALUES
+    one = element(buffer(8), made(ops.ADD, R, X))
+    for space in (Space.LOCAL, Space.REGISTER):
+        for total in (
+            value,
+            made(ops.NEG, value),
+            made(ops.ADD, value, one),
+            made(ops.MAX, one, one),
+        ):
+            for own, over in (((R, S), (I, J)), ((S, R), (J, I)), ((R,), (I,)), ((S,), (J,))):
+                inner = kept(total, *own, space=space)
+                yield kept(element(inner, *over), *over, space=space), VALUES
     # every way to index a copy, over every order of its ranges, in every kind of memory
     for space, outer in itertools.product(Space, Space):
         for places in ((I, J), (J, I), (I, I), (J, J), (number(0), J), (I, number(1))):

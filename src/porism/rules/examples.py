@@ -269,6 +269,10 @@ def whole() -> Iterator[Example]:
             for size in range(1, count + 1):
                 for lanes in itertools.product(range(count), repeat=size):
                     yield made(ops.GEP, source, arg=lanes), _VALUES
+            for op in (ops.ADD, ops.SUB, ops.MUL, ops.MAX):
+                computed = made(op, source, source)
+                for lanes in (tuple(range(count)), tuple(reversed(range(count)))):
+                    yield made(ops.GEP, computed, arg=lanes), _VALUES
 
 
 def lanes_of_lanes() -> Iterator[Example]:
