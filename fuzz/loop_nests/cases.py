@@ -25,7 +25,7 @@ from fuzz.loop_nests.programs import program
 from porism.base.target import GENERIC_CPU, H200, Memory, Target
 from porism.engine import reference
 from porism.engine.realize import request
-from porism.engine.storage import held
+from porism.engine.storage import held, realized
 from porism.evaluate import Memory as Cells
 from porism.evaluate import evaluate, run_list
 from porism.ir import ops
@@ -127,7 +127,11 @@ def check(
             yield None, fault
     for number, made in enumerate(nests):
         counts.nests += 1
-        wanted = expected(made)
+        try:
+            wanted = expected(made)
+        except Exception as error:
+            yield None, Fault("generate", type(error).__name__, str(error), made)
+            continue
         for listed in lists(number):
             fault = check_list(made, wanted, listed, counts, only)
             if fault is not None:
@@ -187,7 +191,10 @@ def check_list(
 
 def check_program(choices: Choices, nests: list[Nest], counts: Counts) -> Fault | None:
     """The fault of a program while it is scheduled, if there is one; its kernels are added."""
-    asked = request([program(choices).node])
+    root = program(choices).node
+    if realized(root) is not None:  # it is one of its inputs
+        return None
+    asked = request([root])
     data = {k: held(buffer)[0] for k, buffer in enumerate(asked.buffers)}
     made = Nest(asked.graph, data, (0,))
     counts.programs += 1
