@@ -119,7 +119,7 @@ def check(program: Program, how: How = PLAIN) -> Finding | None:
 @contextlib.contextmanager
 def _settings(how: How) -> Iterator[None]:
     with settings.override(
-        backend=how.backend, threads=how.threads, verify=how.verify, check=how.check,
+        backend=how.backend, threads=how.threads, verify=int(how.verify), check=how.check,
         fast_math=how.fast_math, cache=False, progress=False,
     ):  # fmt: skip
         yield

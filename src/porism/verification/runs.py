@@ -147,7 +147,8 @@ def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> li
 
 def counted(address: UOp) -> set[UOp]:
     """The loops that an address counts with, and not only by what is loaded in them."""
-    inner = toposort(address, within=lambda n: n is address or n.op not in (ops.LOAD, ops.INDEX))
+    others = (ops.LOAD, ops.INDEX, ops.AFTER)
+    inner = toposort(address, within=lambda n: n is address or n.op not in others)
     return {n for n in inner if n.op is ops.RANGE}
 
 
