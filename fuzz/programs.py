@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="where to begin, to repeat an earlier run")
     parser.add_argument("--first", type=int, default=0, help="the first program of the seed")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a core)")
-    parser.add_argument("--way", help="run all programs so: jit, actions, verify, check, …")
+    parser.add_argument("--way", help="run all programs so: jit, actions, verify1, check, …")
     options = parser.parse_args()
     from fuzz.program.run import WAYS  # which takes a second, and that counts
     from fuzz.program.workers import Run, search

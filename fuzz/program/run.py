@@ -33,7 +33,7 @@ class How:
     backend: str = "llvm"
     threads: int = 1
     jit: bool = False
-    verify: bool = False
+    verify: int = 0
     fast_math: bool = False
     check: bool = False
     actions: int | None = None
@@ -45,7 +45,8 @@ class How:
 
     def __str__(self) -> str:
         parts = [f"backend={self.backend}", f"threads={self.threads}"]
-        parts += [name for name in ("jit", "verify", "fast_math", "check") if getattr(self, name)]
+        parts += [name for name in ("jit", "fast_math", "check") if getattr(self, name)]
+        parts += [f"verify={self.verify}"] if self.verify else []
         parts += [f"actions={self.actions}"] if self.actions is not None else []
         parts += [f"resized={self.resized}"] if self.resized is not None else []
         return ", ".join(parts)
@@ -73,7 +74,7 @@ def chosen(random: Random, program: Program) -> How:
         backend=backend,
         threads=2 if random.random() < (0.7 if large else 0.3) else 1,
         jit=jit,
-        verify=random.random() < 0.01 and backend == "llvm",
+        verify=random.randint(1, 3) if random.random() < 0.01 and backend == "llvm" else 0,
         check=random.random() < 0.05,
         # Whole numbers have the same results; what is not finite has not.
         fast_math=random.random() < 0.03 and not _has_special(program.steps),
@@ -86,7 +87,8 @@ def chosen(random: Random, program: Program) -> How:
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "jit": {"jit": True, "actions": None, "realized": None},
     "actions": {"actions": 1, "jit": False},
-    **{name: {name: True} for name in ("verify", "check", "fast_math")},
+    **{name: {name: True} for name in ("check", "fast_math")},
+    **{f"verify{level}": {"verify": level} for level in (1, 2, 3)},
     **{name: {"backend": name} for name in ("c", "reference")},
 }
 """What all programs of a run can have in common."""

@@ -6,7 +6,7 @@ functions that jump (comparisons, `floor`, `sort` …) are applied to exact valu
 
 The error of other values is bounded by what rounding does to the oracle: it is run again with the
 operands and the result of each inexact step changed by some units in the last place at random. A
-result of a sum is therefore compared in proportion to its terms, and to the root of their number.
+result of a sum is therefore compared in proportion to its terms, with half a unit for each of them.
 """
 
 from __future__ import annotations
@@ -178,11 +178,13 @@ def changed(steps: Steps, known: Sequence[Value], random: np.random.Generator) -
             unit = UNITS[value.dtype] * 2.0 ** -DIGITS[value.dtype]
             near = list(values)
             wide = DIGITS[value.dtype] > 11
-            terms = math.sqrt(_terms(step, values, value.array)) if wide else 1.0
+            terms = _terms(step, values, value.array) if wide else 1.0
+            each = unit * math.sqrt(terms) * (1 + math.sqrt(terms) / 16)
+            ratio = max([1.0, *(values[k].size / max(value.array.size, 1) for k in refs(step))])
+            bias = 2.0 ** -DIGITS[value.dtype] * ratio / (2 * TIMES) if wide else 0.0
             for number in set(refs(step)):
-                each = unit * terms * (1 + terms / 16)
-                near[number] = _nudged(values[number], each, random)
-            result = _nudged(on_arrays(step, near), unit, random)
+                near[number] = _nudged(values[number], each, random, bias)
+            result = _nudged(on_arrays(step, near), unit, random, bias)
             # Functions may round what is about 1 inside, as logarithms of sums of powers do.
             values.append(result + unit / 4 * (2 * random.random(result.shape) - 1))
     return values
@@ -192,17 +194,18 @@ def _terms(step: Call, values: Sequence[Array], result: Array) -> float:
     """How many terms a function may add up for an element, about.
 
     Changes of n terms by chance leave 1/√n of the error that adding them up one after the other may
-    have, and that grows with √n, or n where it has a bias.
+    have, and that grows with √n; of equal terms with n, which is what the bias is for.
     """
     operands = [values[number] for number in refs(step)]
     sizes = [array.size / max(result.size, 1) for array in operands]
-    return max([1, *sizes, *(max(array.shape, default=1) for array in operands)])
+    return max([1.0, *sizes, *(max(array.shape, default=1) for array in operands)])
 
 
-def _nudged(array: Array, unit: float, random: np.random.Generator) -> Array:
+def _nudged(array: Array, unit: float, random: np.random.Generator, bias: float = 0.0) -> Array:
+    """The numbers changed by up to a unit, each by chance, and all of them by a bias."""
     if array.dtype.kind != "f":
         return array
-    return np.asarray(array * (1 + unit * (2 * random.random(array.shape) - 1)))
+    return np.asarray(array * (1 + bias + unit * (2 * random.random(array.shape) - 1)))
 
 
 def allowed(steps: Steps, known: Sequence[Value], number: int, runs: int) -> Array:
