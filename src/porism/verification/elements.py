@@ -28,10 +28,15 @@ from porism.ir.node import UOp
 from porism.ir.semantics import Array
 from porism.ir.shape import shape
 from porism.verification import rounding
+from porism.verification.element_indices import (
+    ZERO,
+    Places,
+    addressable,
+    any_of,
+    renumbered,
+    with_unknown,
+)
 from porism.verification.rounding import Bound
-
-Places = tuple[Array, ...]
-"""For each axis of a tensor where elements are; arrays that fit each other as NumPy has it."""
 
 PIECE: Final = 1 << 20
 """Elements that a reduction takes at a time."""
@@ -210,13 +215,13 @@ class Elements:
         absent = [i.missing for i in indices if i.missing is not None]
         if gate is not None:
             absent.append(~gate.data)
-        missing = None if not absent else _any(absent)
-        numbers = tuple(_safe(i.data, missing) for i in indices)
+        missing = None if not absent else any_of(absent)
+        numbers = tuple(addressable(i.data, missing) for i in indices)
         if base.dtype.kind is Kind.POINTER:
             found = Known(self._at(base, numbers[0]))
         else:
             found = yield base, numbers, ranges
-        bound = _with_unknown(found.bound, [i.bound for i in indices])
+        bound = with_unknown(found.bound, [i.bound for i in indices])
         if missing is None:
             return Known(found.data, bound)
         bound = None if bound is None else np.where(missing, 0.0, bound)
@@ -242,7 +247,7 @@ class Elements:
             bound = rounding.of_op(node.op, lane, data, bounds, result, made)
         else:
             bound = None
-        return Known(result, bound, _any(absent) if absent else None)
+        return Known(result, bound, any_of(absent) if absent else None)
 
     def _choice(self, node: UOp, values: Sequence[Known]) -> Known:
         condition, yes, no = values
@@ -302,7 +307,7 @@ class Elements:
                 else:  # an axis of no element
                     i, j = len(new), len(old)
                     break
-            at += _numbered(places[begin:i], new[begin:i], old[first:j])
+            at += renumbered(places[begin:i], new[begin:i], old[first:j])
         return (yield node.src[0], tuple(at), ranges)
 
     def _permute(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
@@ -313,7 +318,7 @@ class Elements:
 
     def _expand(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
         sizes = self.dims(node.src[0])
-        at = [_ZERO if n == 1 else p for p, n in zip(places, sizes, strict=True)]
+        at = [ZERO if n == 1 else p for p, n in zip(places, sizes, strict=True)]
         return (yield node.src[0], tuple(at), ranges)
 
     def _pad(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
@@ -333,7 +338,7 @@ class Elements:
         found = yield node.src[0], tuple(at), ranges
         if not outside:
             return found
-        away = _any(outside)
+        away = any_of(outside)
         bound = None if found.bound is None else np.where(away, 0.0, found.bound)
         return Known(np.where(away, np.zeros_like(found.data), found.data), bound)
 
@@ -352,15 +357,15 @@ class Elements:
         for source in node.src[1:]:
             at.append((yield source, places, ranges))
         sizes = self.dims(node.src[0])
-        outside = _any(
+        outside = any_of(
             [(i.data < 0) | (i.data >= n) for i, n in zip(at, sizes, strict=True)]
             + [i.missing for i in at if i.missing is not None]
         )
         if 0 in sizes:
             return Known(np.zeros(outside.shape, node.dtype.numpy))
-        inner = tuple(_safe(i.data, outside) for i in at)
+        inner = tuple(addressable(i.data, outside) for i in at)
         found = yield node.src[0], inner, ranges
-        bound = _with_unknown(found.bound, [i.bound for i in at])
+        bound = with_unknown(found.bound, [i.bound for i in at])
         return Known(np.where(outside, np.zeros_like(found.data), found.data), bound)
 
     # -- reductions --------------------------------------------------------------------------------
@@ -463,44 +468,3 @@ class Elements:
         ops.REDUCE_AXIS: _reduce_axes,
         ops.REDUCE: _reduce,
     }
-
-
-_ZERO: Final = np.asarray(0)
-
-
-def _numbered(places: Places, new: Sequence[int], old: Sequence[int]) -> list[Array]:
-    """The places of elements of a tensor under other sizes of its axes."""
-    if len(new) == 1 == len(old):
-        return list(places)
-    flat: Array = _ZERO
-    for place, size in zip(places, new, strict=True):
-        if size != 1:
-            flat = flat * size + place if flat is not _ZERO else place
-    at: list[Array] = []
-    for size in reversed(old[1:]):
-        at.append(flat % max(size, 1) if size != 1 else _ZERO)
-        flat = flat // max(size, 1) if size != 1 else flat
-    at.append(flat if old[0] != 1 else _ZERO)
-    return at[::-1]
-
-
-def _any(conditions: Sequence[Array]) -> Array:
-    found = conditions[0]
-    for condition in conditions[1:]:
-        found = found | condition
-    return np.asarray(found, np.bool_)
-
-
-def _safe(index: Array, missing: Array | None) -> Array:
-    """Indices as numbers that memory can be asked for; 0 where there is no element."""
-    chosen = index if missing is None else np.where(missing, 0, index)
-    return np.asarray(chosen).astype(np.int64)
-
-
-def _with_unknown(bound: Bound, indices: Sequence[Bound]) -> Bound:
-    """The bound of elements whose indices may be others."""
-    for own in indices:
-        if own is not None:
-            unknown = np.where(own > 0, np.inf, 0.0)
-            bound = unknown if bound is None else bound + unknown
-    return bound

@@ -24,7 +24,8 @@ from porism.schedule import assignments
 from porism.schedule.kernels import Call
 from porism.schedule.rangeify import Ranged
 from porism.verification import invented, runs
-from porism.verification.elements import Elements, Known, Places, TooLarge
+from porism.verification.element_indices import Places
+from porism.verification.elements import Elements, Known, TooLarge
 
 MOST_ITERATIONS: Final = 1 << 22
 """Iterations of a kernel that are gone through to find which of them store some elements."""
