@@ -168,6 +168,8 @@ def take_along_axis(x: Array, indices: Array, axis: int = -1) -> Array:
 
 def gather(x: Array, axis: int, index: Array) -> Array:
     part = tuple(slice(None) if k == axis % x.ndim else slice(n) for k, n in enumerate(index.shape))
+    if any(k != axis % x.ndim and n > x.shape[k] for k, n in enumerate(index.shape)):
+        raise ValueError("the indices are longer than the tensor")
     return take_along_axis(x[part], index, axis)
 
 

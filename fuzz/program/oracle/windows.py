@@ -28,6 +28,8 @@ def _convolution(spatial: int) -> Callable[..., Array]:
         groups: int = 1,
     ) -> Array:
         taps, apart = weight.shape[2:], several(dilation, spatial)
+        if x.shape[-spatial - 1] != weight.shape[1] * groups or len(weight) % groups:
+            raise ValueError("the weight has other channels")
         if padding == "same":
             total = [(k - 1) * d for k, d in zip(taps, apart, strict=True)]
             around = [(n // 2, n - n // 2) for n in total]
@@ -65,6 +67,8 @@ def _transposed(spatial: int) -> Callable[..., Array]:
         around, extra = several(padding, spatial), several(output_padding, spatial)
         batch = x if x.ndim == spatial + 2 else x[None]
         inner, out, *taps = weight.shape
+        if batch.shape[1] != inner or inner % groups:
+            raise ValueError("the weight has other channels")
         sizes = [
             (n - 1) * s + d * (k - 1) + 1 + e
             for n, k, s, d, e in zip(batch.shape[2:], taps, steps, apart, extra, strict=True)
