@@ -132,6 +132,9 @@ def test_loops_that_carry_something_are_done_whole() -> None:
         lambda: porism.softmax(whole(4, 33).astype("float16")).min(1),
         lambda: porism.einsum("ij,kj->ik", whole(12, 7), whole(12, 7)),
         lambda: porism.bincount(whole(38, dtype="int64") % 5, length=5)[1:3].sum(),
+        lambda: whole(1, dtype="int32").sum() - whole(1, 1),
+        lambda: whole(0) > 0,
+        lambda: whole(3, 2)[1:1],
     ],
 )
 def test_right_programs_raise_no_alarm(make: Callable[[], Any]) -> None:

@@ -106,7 +106,7 @@ def machine_of(backend: Backend) -> Machine:
                         raise Outside(number)
                 results.append(data[0])
             stored = reference.stored()
-            first, second = (r.view(np.uint8).reshape(r.size, -1)[stored] for r in results)
+            first, second = (r.view(np.uint8).reshape(-1, r.itemsize)[stored] for r in results)
             differs = (first != second).any(axis=-1)
             if differs.any():
                 raise Unwritten(int(np.flatnonzero(stored)[np.argmax(differs)]))

@@ -232,7 +232,7 @@ class Elements:
     def _elementwise(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
         values: list[Known] = []
         for source in node.src:
-            values.append((yield source, places if source.shaped else (), ranges))
+            values.append((yield source, places if places and shape(source) else (), ranges))
         data = [v.data for v in values]
         lane = node.src[-1].dtype.element
         if node.op is ops.WHERE:
