@@ -182,6 +182,7 @@ def rare() -> Iterator[Tensors]:
     yield (bits.sum(1),)
     size = porism.Variable("size", 1, 8).bind(5)
     yield (models.data(8, 3)[:size].sum(0),)
+    yield (models.data(8, 4)[:size].reshape(-1, 2).sum(0),)
 
 
 def expressions() -> Iterator[Tensors]:

@@ -228,3 +228,12 @@ def test_the_page_runs() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False)
     assert result.attempted > 5
     assert result.failed == 0
+
+
+def test_numbers_that_change_stay_numbers() -> None:
+    """Without fast math the second graph of this form would read its number from memory."""
+    x = porism.asarray([1.0, porism.inf])
+    with porism.fast_math():
+        assert (x * 2.0).tolist() == [2.0, porism.inf]
+        assert (x * 0.0).tolist() == [0.0, 0.0]
+        assert (x * 3.0).tolist() == [3.0, porism.inf]

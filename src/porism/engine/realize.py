@@ -135,8 +135,11 @@ def _compute(missing: Sequence[UOp]) -> list[UOp]:
 
 
 def _general(wanted: Request) -> Request:
-    """A request that was not scheduled before, with arguments for numbers that have changed."""
-    if _key(wanted.graph) in _schedules:
+    """A request that was not scheduled before, with arguments for numbers that have changed.
+
+    With fast math all numbers stay: rules ask for them, and x * 0.0 is not computed as x * 2.0 is.
+    """
+    if settings.fast_math or _key(wanted.graph) in _schedules:
         return wanted
     found = generalized(wanted.graph, len(wanted.buffers))
     if found is None:

@@ -40,7 +40,8 @@ class NoValue(PorismError):  # noqa: N818 - the name says it all
 def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "cpu") -> UOp:
     """A BUFFER node for an array, which is laid out row by row and is not copied.
 
-    >>> node = new_buffer(index, (2,), np.array([3, 4]))
+    >>> from porism.base.dtypes import i64
+    >>> node = new_buffer(i64, (2,), np.array([3, 4]))
     >>> array_of(node)
     array([3, 4])
     """

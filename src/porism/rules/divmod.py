@@ -20,6 +20,7 @@ DIVMOD = RuleSet(
             seeds="000.2.3 002.19.4",
         ),
         rule("mod-sum", (x * c0 + y) % c1, y % c1, when=divides(c1, c0), seeds="000.2.2 002.19.3"),
+        rule("div-multiple", (x * c0) // c1, x * (c0 // c1), when=divides(c1, c0), seeds="000.4.2"),
         rule("mod-multiple", (x * c0) % c1, 0, when=divides(c1, c0)),
         # nested
         rule("div-div", (x // c0) // c1, x // (c0 * c1), when=(c1 > 0) & c0.ne(0), seeds="000.4.1"),
