@@ -235,6 +235,17 @@ def test_what_is_not_legal_is_refused_with_a_reason(action: Action, what: str, m
     assert more in str(caught.value)
 
 
+def test_a_copy_that_another_one_needs_is_filled_in_one_place() -> None:
+    """The indices of a gather, copied for each row, are needed to copy what they lead to."""
+    i, j = UOp.range(3, 0), UOp.range(5, 1)
+    place = pointer(2, 15).index(i * 5 + j).cast(i.dtype).maximum(0).minimum(5)
+    kernel = ops.SINK(pointer(0, 15).index(i * 5 + j).store(pointer(1, 6).index(place)).end(i, j))
+    kernel = Stage(2, ("r1",)).apply(kernel, GENERIC_CPU)
+    with pytest.raises(ActionError, match="needs a copy that is filled inside of these loops"):
+        Stage(1, ("r0", "r1")).apply(kernel, GENERIC_CPU)
+    assert Stage(1, ("r1",)).is_legal(kernel, GENERIC_CPU)
+
+
 def test_too_many_copies_are_refused() -> None:
     kernel = apply_all(matrix_product(64, 64, 64), [Upcast("r0", 64)], GENERIC_CPU)
     with pytest.raises(ActionError, match="side by side"):

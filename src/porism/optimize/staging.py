@@ -84,6 +84,12 @@ class Stage(Action):
                     "each of its iterations would copy the same",
                     f"leave out {show(counter)}",
                 )
+        if any(n.op is ops.AFTER and not set(n.ranges).isdisjoint(every) for n in toposort(value)):
+            raise self.refuse(
+                "what is read needs a copy that is filled inside of these loops",
+                "that copy would be filled in two places, and read in both",
+                "make this copy first, or name the loops outside of the other one",
+            )
         size = 1
         for terms in sums:
             size *= _values(terms)
