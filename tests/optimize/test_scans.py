@@ -8,17 +8,31 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.dtypes import f32
+from porism.base.dtypes import f32, i32
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200
 from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
 from porism.optimize import heuristic
-from porism.optimize.actions import Action, Cover, Move, PadTo, Split, Swap, Thread, Unroll, Upcast
+from porism.optimize.actions import (
+    Action,
+    Cover,
+    Move,
+    PadTo,
+    Split,
+    Swap,
+    Thread,
+    Unroll,
+    Upcast,
+    apply_all,
+)
 from porism.optimize.known_actions import read_actions, write_actions
 from porism.optimize.scanning import Scan
 from porism.pipeline import to_lines, to_loops
 from porism.verification.report import How
 from tests.optimize.programs import kernel_of, values
+from tests.watching import Kernels, same
 
 ALONG: list[list[Action]] = [
     [Scan("r1")],
@@ -127,3 +141,21 @@ def test_what_follows_is_done_on_the_way() -> None:
     assert any(isinstance(action, Scan) for action in last.actions)
     found = np.asarray(porism.cumsum(x, axis=1))
     assert np.allclose(found, np.cumsum(np.asarray(x), axis=1, dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("actions", [
+    [Move("r1", "r0"), Scan("r1")],
+    [Move("r1", "r0"), Scan("r1", 4)],
+    [Move("r1", "r0"), Upcast("r0", 2), Scan("r1")],
+], ids=str)  # fmt: skip
+def test_a_loop_inside_on_which_the_scan_does_not_depend(actions: list[Action]) -> None:
+    """Each of its iterations carries the scan on once, and not what the others have carried on."""
+    copies, row, place = UOp.range(6, 0), UOp.range(3, 2), UOp.range(8, 1)
+    term = UOp.range(8, 3, Axis.REDUCE)
+    output, values = (UOp(ops.PARAM, i32.pointer(size=n), (), k) for k, n in enumerate((144, 24)))
+    total = (term <= place).where(values.index(row * 8 + term), 0).reduce(ops.ADD, term)
+    stored = output.index((copies * 3 + row) * 8 + place).store(total)
+    kernel = ops.SINK(stored.end(copies, place, row))
+    seen = Kernels(1, "")
+    seen.begin(kernel)
+    same(str(actions), seen.wanted, seen.result(apply_all(kernel, actions, GENERIC_CPU)))

@@ -80,8 +80,9 @@ class Scan(Action):
                 "how large it may be is not known of what is kept in memory",
                 "leave it out",
             )
+        # each iteration of the loops inside carries on what it has kept itself: a loop on which the
+        # reductions do not depend would carry them on several times otherwise
         inner = end.src[end.src.index(counter, 1) + 1 :]
-        slots = [r for r in inner if any(r in s.ranges for s in sums)]
         if any(r.arg[1] not in (Axis.LOOP, Axis.UPCAST) for r in inner):
             raise self.refuse(
                 f"loops inside of {self.axis} are shared already",
@@ -89,14 +90,14 @@ class Scan(Action):
                 "do that after",
             )
         kept = sum(s.dtype.numpy.itemsize for s in sums) * self.amount
-        kept *= math.prod(self.counted(r) for r in slots)
+        kept *= math.prod(self.counted(r) for r in inner)
         if kept + local_bytes(kernel) > MOST_BYTES:
             raise self.refuse(
                 f"what is carried would take {kept} bytes",
                 f"it may take {MOST_BYTES}",
                 f"Split a loop inside of {self.axis}, and move its outer part around it",
             )
-        return _carried(kernel, sums, counter, self.amount, slots)
+        return _carried(kernel, sums, counter, self.amount, inner)
 
 
 def scanned(kernel: UOp) -> UOp | None:
