@@ -141,12 +141,27 @@ def value_of(step: Call, known: Sequence[Value], result: str, jumps: bool) -> Va
     with np.errstate(all="ignore"):
         array = on_arrays(step, [v.array for v in known])
     dtype = type_of(step, array, operands)
+    if step.name in PRODUCTS and is_float(dtype) and _may_overflow(operands, dtype):
+        raise RefusedError
     exact = is_exact(step, result, array, dtype, operands)
     if is_float(dtype):
         _need_tame(array, dtype, exact, result, operands)
     elif not exact:
         raise RefusedError
     return Value(array, dtype, exact)
+
+
+PRODUCTS: Final = frozenset({"prod", "cumprod", "cumulative_prod"})
+
+
+def _may_overflow(operands: Sequence[Value], dtype: str) -> bool:
+    """Whether a part of a product may, which a 0 in another part then makes NaN.
+
+    Which parts there are is up to the order of the product, which is not fixed for floats.
+    """
+    with np.errstate(all="ignore"):
+        most = [np.prod(np.maximum(np.abs(v.array).astype(np.float64), 1.0)) for v in operands]
+    return any(not n <= LARGEST[dtype] for n in most)
 
 
 def _need_tame(

@@ -230,6 +230,10 @@ def scatter_max(x: Array, axis: int, index: Array, src: Any) -> Array:
 
 
 def index_add(x: Array, axis: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
+    wanted = list(x.shape)
+    wanted[axis] = index.size
+    if source.shape != tuple(wanted):
+        raise ValueError("the values have other sizes")
     found = x.copy()
     front, inside = _inside(index, x.shape[axis])
     values = np.moveaxis(source, axis, 0) * np.asarray(alpha, x.dtype)

@@ -172,6 +172,8 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Array:
     axis = 1 if x.ndim > 1 else 0
+    if weight is not None and weight.shape != (x.shape[axis],):
+        raise ValueError("the weights are not one for each class")
     logs = log_softmax(x, axis)
     if not is_float(target):
         return _label_loss(logs, target, weight, ignore_index, reduction, label_smoothing)
@@ -187,6 +189,8 @@ def nll_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Array:
+    if weight is not None and weight.shape != (x.shape[1 if x.ndim > 1 else 0],):
+        raise ValueError("the weights are not one for each class")
     return _label_loss(floats(x), target, weight, ignore_index, reduction, 0.0)
 
 
