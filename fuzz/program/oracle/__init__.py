@@ -13,18 +13,24 @@ from typing import Any, Final
 import numpy as np
 
 from fuzz.program.oracle import elementwise, movement, networks, reductions, windows
+from fuzz.program.oracle.arrays import floats
 
 _SAME: Final = (
-    "tril triu add subtract multiply remainder negative positive abs maximum minimum square sqrt"
+    "tril triu add subtract multiply remainder negative positive abs maximum minimum square"
     " sign floor ceil trunc round less less_equal greater greater_equal equal not_equal isnan isinf"
     " isfinite bitwise_and bitwise_or bitwise_xor bitwise_invert logical_and logical_or"
-    " logical_xor logical_not exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh"
-    " acosh atanh sin cos tan asin acos atan atan2 hypot copysign signbit expand_dims swapaxes"
+    " logical_xor logical_not signbit expand_dims swapaxes"
     " moveaxis matrix_transpose flip broadcast_to broadcast_arrays tile stack roll meshgrid where"
     " clip floor_divide pow matmul dot outer einsum max min mean any all"
     " argmax argmin"
 )
 """Functions that NumPy has with the same name, arguments and meaning."""
+
+_IN_FLOATS: Final = (
+    "sqrt exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh acosh atanh sin cos"
+    " tan asin acos atan atan2 hypot copysign"
+)
+"""The same, but that NumPy computes them of narrow integers in narrow floats."""
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
@@ -32,8 +38,14 @@ def _of_numpy(name: str) -> Callable[..., Any]:
     return function
 
 
+def _in_floats(name: str) -> Callable[..., Any]:
+    function = _of_numpy(name)
+    return lambda *values: function(*map(floats, values))
+
+
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _of_numpy(name) for name in _SAME.split()},
+    **{name: _in_floats(name) for name in _IN_FLOATS.split()},
     **{
         name: function
         for module in (elementwise, movement, reductions, networks)

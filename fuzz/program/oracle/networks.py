@@ -210,6 +210,8 @@ def huber_loss(x: Array, target: Array, reduction: str = "mean", delta: float = 
 def binary_cross_entropy(
     x: Array, target: Array, weight: Array | None = None, reduction: str = "mean"
 ) -> Array:
+    if x.shape != target.shape:
+        raise ValueError("the targets have another shape")
     yes, no = np.maximum(np.log(x), -100), np.maximum(np.log1p(-x), -100)
     loss = -(target * yes + (1 - target) * no)
     return _reduced(loss if weight is None else loss * weight, reduction)
