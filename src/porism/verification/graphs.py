@@ -1,6 +1,6 @@
 """Graphs: that a stage on tensor graphs leaves the values of all tensors.
 
-Both graphs are gone through together from their outputs on. Where they differ, the two tensors are
+Both graphs are walked together from their outputs on. Where they differ, the two tensors are
 compared element by element, over the same data for what both are computed from.
 """
 

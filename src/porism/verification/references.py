@@ -28,7 +28,7 @@ from porism.verification.element_indices import Places
 from porism.verification.elements import Elements, Known, TooLarge
 
 MOST_ITERATIONS: Final = 1 << 22
-"""Iterations of a kernel that are gone through to find which of them store some elements."""
+"""Iterations of a kernel that are enumerated to find which of them store some elements."""
 
 
 class Reference(Protocol):

@@ -1,7 +1,7 @@
 """Values: that a kernel stores what its reference says, in every form that it goes through.
 
 The last form is run first. If its values are right, so was every stage before it, as far as these
-values show; if one is wrong, the forms are gone through from the first on, to name the stage.
+values show; if one is wrong, the forms are compared from the first on, to name the stage.
 """
 
 from __future__ import annotations
