@@ -97,7 +97,7 @@ def compiler() -> Any:
     """A function that LLVM compiles for hours."""
     lines = [f"  %b{k} = fdiv double %a{k}, %x\n  %a{k + 1} = fadd double %b{k}, %x" for k in COUNT]
     body = "\n".join(lines)
-    text = f"define double @f(double %x, double %a0) {{\n{body}\n  ret double %a0\n}}\n"
+    text = f"define double @f(double %x, double %a0) {{\n{body}\n  ret double %a{len(COUNT)}\n}}\n"
     (porism.ones(3) + 1).numpy()
     say("ready")
     return object_code(text + attributes())
