@@ -11,6 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from fuzz.loop_nests.choices import Choices
 from porism.base.errors import ActionError
+from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir.axis import Axis
 from porism.ir.expression import show
@@ -150,7 +151,8 @@ def random_actions(
     if begin in (4, 5):
         _vectorize(choices, found)
     elif begin >= 2:
-        chosen = list(heuristic.chosen(kernel, target))
+        with settings.override(check=True):  # which raises what a strategy does wrong
+            chosen = list(heuristic.chosen(kernel, target))
         if begin == 3 and chosen:
             del chosen[choices.below(len(chosen))]
         for action in chosen:

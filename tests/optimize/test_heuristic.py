@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import porism
+from porism.base.errors import ActionError
+from porism.base.settings import settings as options
+from porism.optimize import streams
 from tests.optimize.programs import kernel_of, values
 
 SIZES: Final = (1, 2, 3, 5, 7, 8, 14, 16, 31, 56, 64, 100, 127, 197, 256, 384, 500, 1000, 1024)
@@ -43,8 +46,9 @@ def test_what_it_chooses_is_legal(name: str, shape: list[int], data: st.DataObje
         shape = [size // 2 + 1 for size in shape]
     axis = data.draw(st.integers(0, len(shape) - 1))
     x = porism.asarray(np.zeros(shape, np.float32))
-    for kernel in porism.kernels(PROGRAMS[name](x, axis)):
-        _ = kernel.actions
+    with options.override(check=True):  # which refuses what is illegal
+        for kernel in porism.kernels(PROGRAMS[name](x, axis)):
+            assert isinstance(kernel.actions, tuple)
 
 
 @pytest.mark.parametrize("shape", [(64, 100, 256), (3, 40, 512), (2, 33, 1024)])
@@ -65,3 +69,29 @@ def test_tiles_of_odd_sizes_overlap(order: tuple[int, ...]) -> None:
     assert names.count("Cover") == 2
     assert "PadTo" not in names
     np.testing.assert_array_equal(result.numpy(), np.transpose(x.numpy(), order) * np.float32(2))
+
+
+def test_reductions_inside_of_reductions_are_unrolled_within_the_limit() -> None:
+    """The lanes of the rows, of the sums and of the maximum are counted together."""
+    x = values(14, 38)
+    rows = porism.arange(14, dtype="int32")
+    is_below = (rows[None] <= rows[:, None])[:, :, None]
+    result = porism.where(is_below, x[None], 0).sum(1).max(1)
+    with options.override(check=True):
+        assert kernel_of(result).actions
+    np.testing.assert_allclose(result.numpy(), np.cumsum(x.numpy(), 0).max(1), rtol=1e-6)
+
+
+def test_a_mistake_of_a_strategy_costs_speed_and_not_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: object) -> Any:
+        raise ActionError("a loop of 7 iterations is unrolled by 3")
+
+    monkeypatch.setattr(streams, "planned", refuses)
+    x = values(7, 11)
+    with options.override(cache=False):
+        assert kernel_of(x * 3 + 7).actions == ()
+        np.testing.assert_array_equal((x * 3 + 7).numpy(), x.numpy() * 3 + 7)
+        with options.override(check=True), pytest.raises(ActionError):
+            _ = kernel_of(x * 3 + 7).actions

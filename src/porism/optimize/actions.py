@@ -166,8 +166,12 @@ def _closers(kernel: UOp, counter: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op in CLOSERS and counter in n.src[1:]]
 
 
-def _side_by_side(scopes: Iterable[tuple[UOp, ...]], counter: UOp) -> int:
+def unrolled(kernel: UOp, counter: UOp) -> int:
     """How many copies and lanes there are, at most, of what depends on a loop."""
+    return _unrolled(_scopes(kernel), counter)
+
+
+def _unrolled(scopes: Iterable[tuple[UOp, ...]], counter: UOp) -> int:
     most = 1
     for ranges in scopes:
         if counter in ranges:
@@ -233,7 +237,7 @@ def upcast_together(actions: Sequence[Upcast], kernel: UOp, target: Target) -> U
 
 def _check_amount(action: Upcast | Unroll, scopes: Iterable[tuple[UOp, ...]], counter: UOp) -> None:
     action.divided(counter, action.amount)
-    together = _side_by_side(scopes, counter) * action.amount
+    together = _unrolled(scopes, counter) * action.amount
     if together > MOST_SIDE_BY_SIDE:
         raise action.refuse(
             f"{together} iterations would be side by side",

@@ -7,6 +7,8 @@ A kernel in which a reduction uses operands again is limited by arithmetic, and 
 
 from __future__ import annotations
 
+from porism.base.errors import ActionError
+from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize import contractions, scans, streams
@@ -25,6 +27,20 @@ def arranged(kernel: UOp, target: Target, constants: frozenset[int] = frozenset(
 
 
 def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
+    """The plan of the strategy for this kind of kernel.
+
+    An action that is refused is a mistake of a strategy: check mode raises it, and a user's program
+    runs with the loops as they are.
+    """
+    try:
+        return _of_strategy(kernel, target, constants)
+    except ActionError:
+        if settings.check:
+            raise
+        return Plan(kernel, target)
+
+
+def _of_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
     scan = scans.planned(kernel, target)
     if scan is not None:
         return scan

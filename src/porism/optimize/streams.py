@@ -49,6 +49,7 @@ from porism.optimize.actions import (
     Thread,
     Unroll,
     Upcast,
+    unrolled,
 )
 from porism.optimize.fetching import fetch_ahead
 from porism.optimize.memory_order import in_memory_order
@@ -164,11 +165,11 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     kept = _kept(plan.kernel) * width
     if kept:  # which every lane has for itself
         most = min(most, max(target.memory.l2, 1 << 18) // 2 // kept)
-    most = min(most, MOST_SIDE_BY_SIDE // (_unrolled(end) * width))
+    most = min(most, MOST_SIDE_BY_SIDE // (_to_be_unrolled(end) * width))
     copies = copies_of(end)
     fitting = [n for n in wider if n * copies <= most]
     lanes = _lanes(size, width, fitting, is_streamed=_is_larger_than_cache(end, target))
-    if lanes > 1:
+    if 1 < lanes <= MOST_SIDE_BY_SIDE // unrolled(plan.kernel, counter):
         row = _repeated(end, counter)
         plan.pad(show(counter), lanes)
         plan.do(Upcast(show(counter), lanes))
@@ -255,7 +256,7 @@ def _operations(end: UOp) -> int:
     return sum(n.op.elementwise and n.dtype.is_float for n in inside(end))
 
 
-def _unrolled(end: UOp) -> int:
+def _to_be_unrolled(end: UOp) -> int:
     """Iterations of the longest reduction that will have no loop."""
     found = [iterations(n.src[1:]) for n in inside(end) if n.op is ops.REDUCE]
     return max((n for n in found if n <= SHORT), default=1)
@@ -362,7 +363,7 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | 
             for wider in (2 * width, PARTIAL * width):
                 if not rows and (size % wider == 0 or size > 8 * wider):
                     amount = wider
-            if iterations(rows) * amount <= MOST_SIDE_BY_SIDE:
+            if unrolled(kernel, counter) * amount <= MOST_SIDE_BY_SIDE:
                 amounts = (width,) if rows else (PARTIAL * width, 2 * width, width)
                 return show(counter), amount, amounts
     return None
