@@ -248,6 +248,8 @@ def _hear(worker: Worker, pool: list[Worker], found: Findings, blocks: Iterator[
         worker.left = [n for n in worker.left if n > content]
         found.count += 1
     elif what == "found":
+        if content.number not in found.all:
+            print(f"programs: program {content.number}: {content.kind}", file=sys.stderr)
         found.all[content.number] = content
         worker.since = time.monotonic()
     else:
