@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.program.steps import ASSIGNING, Call, Input, Steps, on_arrays, refs
+from fuzz.program.steps import ASSIGNING, Call, Input, Steps, leaves, on_arrays, refs
 from porism.ir.semantics import Array
 from porism.tensor.promotion import NAMES, name_of, result_type
 
@@ -104,6 +104,8 @@ def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[V
         return True
     if result == "near" or not fits(value, dtype):
         return False
+    if result in ("rounded", "summed") and not _are_held(step, operands, dtype):
+        return False
     if result != "summed":
         return True
     numbers = [v.array for v in operands]
@@ -118,6 +120,16 @@ def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[V
     with np.errstate(all="ignore"):
         most = np.max(on_arrays(step, whole), initial=0)
     return bool(most <= 2.0 ** (DIGITS[dtype] - sum(finest)))
+
+
+def _are_held(step: Call, operands: list[Value], dtype: str) -> bool:
+    """Whether a type holds all operands, to which they are converted first, numbers too."""
+    numbers = [leaf for leaf in leaves((step.args, *step.kwargs.values())) if type(leaf) in NUMBERS]
+    arrays = [v.array for v in operands if v.array.dtype.kind != "b"]
+    return all(fits(np.asarray(part, np.float64), dtype) for part in (*arrays, *numbers))
+
+
+NUMBERS: Final = (int, float)
 
 
 def _digits_behind(array: Array) -> int:

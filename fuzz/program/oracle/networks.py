@@ -36,6 +36,9 @@ def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
 
 
 def _affine(x: Array, weight: Array | None, bias: Array | None, axes: Sequence[int]) -> Array:
+    sizes = tuple(x.shape[k] for k in axes)
+    if any(part is not None and part.shape != sizes for part in (weight, bias)):
+        raise ValueError("the weight or the bias has other sizes than its axes")
     if weight is not None:
         x = x * placed(weight, axes, x.ndim)
     return x if bias is None else x + placed(bias, axes, x.ndim)
