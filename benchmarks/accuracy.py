@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import porism.rules.algebra  # noqa: F401 # as in the compiler
+import porism.rules.rule_sets  # noqa: F401 # as in the compiler
 from benchmarks.quick_arrays import computed
 from porism.base import dtypes
 from porism.base.dtypes import DType, f32, f64
@@ -31,9 +31,9 @@ from porism.base.target import GENERIC_CPU, H200
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
-from porism.lower.decompose import decompose
-from porism.lower.machine import Machine
+from porism.ir.traversal import toposort
+from porism.lower.decompose.decompose import decompose
+from porism.lower.decompose.decomposition_options import Machine
 from tools.coefficients import pi
 
 Array = npt.NDArray[Any]
@@ -209,8 +209,8 @@ def rows(count: int) -> Iterator[Row]:
 HEAD = """# Accuracy
 
 What the transcendental functions lose where a machine has none and they are decomposed
-(`src/porism/lower/exponential.py`, `sine.py`). `./dev bench accuracy` measures, and writes this
-page.
+(`src/porism/lower/decompose/exponential_polynomials.py`, `sine.py`). `./dev bench accuracy`
+measures, and writes this page.
 
 - Errors are in ulp, the distance of neighbouring numbers of the type around the exact result; the
   best possible is 0.5. The reference is f64 for f32 and narrower types, long double for f64.

@@ -85,11 +85,16 @@ class Ours:
 
     def __init__(self) -> None:
         from benchmarks import models
-        from porism.backends.table import BACKENDS
-        from porism.engine import cache, cached_schedules, realize, runners
+        from porism.backends.backend_table import BACKENDS
+        from porism.engine.cache import kernel_cache, schedule_cache
+        from porism.engine.run import backend_runners, realize
 
-        self.models, self.realize, self.cache = models, realize, cache
-        self.schedules, self.runners, self.backend = cached_schedules, runners, BACKENDS["llvm"]
+        self.models, self.realize, self.cache = models, realize, kernel_cache
+        self.schedules, self.runners, self.backend = (
+            schedule_cache,
+            backend_runners,
+            BACKENDS["llvm"],
+        )
 
     def first(self) -> None:
         self._compiled((self.models.data(5, 7) + 1).sum())
@@ -117,14 +122,14 @@ class Ours:
         return schedule
 
     def _look(self, watch: Watch) -> None:
-        from porism.backends.llvm import library, lots
+        from porism.backends.llvm import compile_queue, llvm_library
 
         watch.now = in_thread
         watch.around(self.schedules, "to_schedule", "schedule")
         watch.around(self.cache, "to_lines", "lower")
-        watch.around(library, "module", "render")
-        watch.around(lots, "object_code", "compile")
-        watch.around(library, "link_objects", "compile")
+        watch.around(llvm_library, "module", "render")
+        watch.around(compile_queue, "object_code", "compile")
+        watch.around(llvm_library, "link_objects", "compile")
 
 
 class Tinygrad:

@@ -18,9 +18,9 @@ import numpy as np
 
 import porism
 from porism import Tensor
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.settings import settings
-from porism.engine import realize, runners
+from porism.engine.run import backend_runners, realize
 
 WIDTHS = (64, 96, 128)
 BATCH = 32
@@ -59,7 +59,7 @@ def main() -> None:
     with step("schedule"):
         schedule = realize.schedule_of(realize.request([result.node]).graph)
     with step("compile"):
-        runners.program_of(schedule, BACKENDS[settings.backend])
+        backend_runners.program_of(schedule, BACKENDS[settings.backend])
     with step("first run"):
         result.realize()
     jitted = porism.jit(network)

@@ -71,9 +71,9 @@ class Porism(Compiler):
         from porism.base import dtypes
         from porism.ir import ops
         from porism.ir.node import UOp, make2
-        from porism.rewrite.construct import install
+        from porism.rewrite.construction import install
         from porism.rewrite.rule import RuleSet
-        from porism.rules.algebra import ALGEBRA
+        from porism.rules.rule_sets import ALGEBRA
 
         self.constructors = {name: partial(make2, ops.op(name)) for name in OPERATORS}
         self.leaves = [UOp.variable(f"v{i}", 0, programs.HIGHEST) for i in range(LEAVES)]
@@ -98,7 +98,7 @@ class Tinygrad(Compiler):
         )
 
         from benchmarks.tinygrad_rules import NAMES, translated
-        from porism.rules.algebra import ALGEBRA
+        from porism.rules.rule_sets import ALGEBRA
 
         self.leaves = [UOp.variable(f"v{i}", 0, programs.HIGHEST) for i in range(LEAVES)]
         dtype = self.leaves[0].dtype
@@ -179,10 +179,10 @@ def growth(size: int) -> dict[str, float]:
     """Build a graph of `size` different nodes exactly as stated, then rewrite it in a pass."""
     from porism.ir import ops
     from porism.ir.node import UOp, raw
-    from porism.ir.sweep import quiet_collector
-    from porism.ir.walk import toposort
-    from porism.rewrite.graph import normalize
-    from porism.rules.algebra import ALGEBRA
+    from porism.ir.node_collector import quiet_collector
+    from porism.ir.traversal import toposort
+    from porism.rewrite.graph_rewrite import normalize
+    from porism.rules.rule_sets import ALGEBRA
 
     assert len(ALGEBRA)
     leaves = [UOp.variable(f"v{i}", 0, programs.HIGHEST) for i in range(LEAVES)]

@@ -1,6 +1,6 @@
 """Quick arrays: an elementwise graph on arrays of millions of numbers.
 
-The same meanings as `porism.ir.semantics`, but where those go element by element (the f64 MULACC,
+The same meanings as `ir.facts.semantics`, but where those go element by element (the f64 MULACC,
 shifts), here are forms for whole arrays; a test compares the two. Shifts are by amounts inside the
 width, and the f64 MULACC is exact where nothing overflows or falls below the normal numbers.
 """
@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from porism.base.dtypes import DType, f64
-from porism.ir import ops, semantics
+from porism.ir import ops
+from porism.ir.facts import semantics
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 Array = npt.NDArray[Any]
 

@@ -30,10 +30,10 @@ class Ours:
 
     def __init__(self) -> None:
         from porism import pipeline
-        from porism.engine import realize
-        from porism.schedule import listing
+        from porism.engine.run import realize
+        from porism.schedule import loop_listing
 
-        self.pipeline, self.realize, self.listing = pipeline, realize, listing
+        self.pipeline, self.realize, self.listing = pipeline, realize, loop_listing
 
     def timing(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -114,7 +114,7 @@ def measured(compiler: Ours | Tinygrad, table: str, name: str, count: int | None
 def stages(table: str, name: str, count: int | None) -> dict[str, float]:
     """Seconds of ours by stage; what is not in a stage comes last."""
     from benchmarks import models
-    from porism.engine.realize import request
+    from porism.engine.run.realize import request
     from porism.ir.levels import Level
     from porism.ir.node import UOp
     from porism.pipeline import to_schedule, watched

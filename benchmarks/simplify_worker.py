@@ -36,12 +36,12 @@ class Simplifier:
 
 class Porism(Simplifier):
     def __init__(self) -> None:
-        from porism.ir.sweep import sweep
+        from porism.ir.node_collector import sweep
         from porism.rules import index
-        from porism.simplifier import bounds, parser, simplify
+        from porism.simplifier import parser, simplify, variable_bounds
 
         self.sweep, self.index = sweep, index
-        self.box, self.parse, self.whole = bounds.box, parser.parse, simplify.simplify_node
+        self.box, self.parse, self.whole = variable_bounds.box, parser.parse, simplify.simplify_node
 
     def build(self, row: dict[str, Any]) -> Any:
         known = self.box(row["vars"])

@@ -20,13 +20,13 @@ from porism.base.errors import EvaluationError
 from porism.base.settings import settings
 from porism.evaluate import Memory, run_kernel
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.node import UOp, raw
-from porism.rewrite.graph import normalize
+from porism.ir.text.expression import show
+from porism.rewrite.graph_rewrite import normalize
+from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import RuleSet, rule
 from porism.rewrite.terms import c0, c1, x
-from porism.rewrite.trace import Trace
-from porism.rules.algebra import ALGEBRA
+from porism.rules.rule_sets import ALGEBRA
 
 console = Console(highlight=False)
 
@@ -223,7 +223,7 @@ def proofs() -> None:
     if importlib.util.find_spec("z3") is None:
         console.print("the solver is not installed; ./dev test installs it")
         return
-    from porism.prove.rule import prove
+    from porism.prove.rule_proof import prove
 
     good = rule("right", (x // c0) // c1, x // (c0 * c1), when=(c1 > 0) & c0.ne(0))
     wrong = rule("wrong", (x // c0) // c1, x // (c0 * c1), when=c1.ne(0) & c0.ne(0))

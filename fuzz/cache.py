@@ -27,14 +27,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import porism
-import porism.backends.llvm.library
-import porism.engine.program
+import porism.backends.llvm.llvm_library
+import porism.engine.run.program
 from fuzz.search import fresh_seed
-from porism.base import sources
-from porism.base import store as store_module
+from porism.base import file_store as store_module
+from porism.base import source_digest
+from porism.base.file_store import Store
 from porism.base.settings import settings
-from porism.base.store import Store
-from porism.engine import cached_schedules
+from porism.engine.cache import schedule_cache
 
 PROGRAMS: Final = 3
 """That one process computes."""
@@ -205,9 +205,9 @@ def trial(seed: int) -> Iterator[Trial]:
     assert porism.asarray  # which is loaded now, not in each process
     with tempfile.TemporaryDirectory(prefix="porism-") as name:
         folder = Path(name, "cache")
-        cached_schedules.SLOW = 0.0  # type: ignore[misc]
-        code = sources.digest() or "edited while this runs"
-        sources.digest = lambda: code  # type: ignore[assignment]
+        schedule_cache.SLOW = 0.0  # type: ignore[misc]
+        code = source_digest.digest() or "edited while this runs"
+        source_digest.digest = lambda: code  # type: ignore[assignment]
         store_module._stores[folder, 1 << 20] = Store(folder, ROOM)
         with settings.override(cache=True, cache_dir=str(folder), cache_mb=1, threads=1):
             found = Trial(folder, seed)

@@ -19,31 +19,31 @@ from hypothesis.strategies import DrawFn
 
 import porism
 from fuzz.search import search
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import PorismError, TypeMismatch
 from porism.base.target import H200, Target
-from porism.engine.realize import request
-from porism.engine.sizes import size_of
-from porism.engine.storage import held, realized
-from porism.engine.trial import Trial, expected
+from porism.engine.run.bound_sizes import size_of
+from porism.engine.run.buffer_storage import held, realized
+from porism.engine.run.realize import request
+from porism.engine.tune.kernel_trial import Trial, expected
 from porism.evaluate import run_list
-from porism.evaluate.memory import Memory
+from porism.evaluate.threads.tracked_memory import Memory
 from porism.ir import ops
-from porism.ir.expression import show
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp, raw
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
-from porism.optimize import heuristic
-from porism.optimize.actions import Action, PadTo, apply_all
-from porism.optimize.block_actions import BlockAction
-from porism.optimize.known_actions import ACTIONS
-from porism.optimize.loops import ranges_of
-from porism.optimize.tensor_cores import TC
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.block_actions import BlockAction
+from porism.optimize.actions.loop_actions import Action, PadTo, apply_all
+from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.strategy import heuristic
 from porism.pipeline import to_lines, to_loops, to_schedule
 from porism.schedule.schedule import Buffer, Role, Schedule
-from porism.verification import kernel as verification
+from porism.verification import verify_kernel as verification
 from tests.backends.running import random_data, small_numbers
 from tests.block_kernels import SMALL, TINY, matrix_product
 from tests.tensor import test_programs

@@ -28,9 +28,9 @@ from fuzz.loop_nests.cases import Counts, Fault, check
 from fuzz.loop_nests.choices import Choices, shrunk
 from fuzz.search import fresh_seed
 from porism.base.settings import settings
-from porism.ir.expression import show
-from porism.optimize.known_actions import ACTIONS
-from porism.optimize.loops import ranges_of
+from porism.ir.text.expression import show
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.loop_transforms import ranges_of
 from porism.pipeline import GRAPH_STAGES, KERNEL_STAGES, RANGED_STAGES, TARGET_STAGES
 
 PROGRAMS = 8

@@ -13,8 +13,8 @@ from porism.base import dtypes
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.rewrite.graph import normalize
-from porism.rules.algebra import ALGEBRA
+from porism.rewrite.graph_rewrite import normalize
+from porism.rules.rule_sets import ALGEBRA
 from tests import graphs
 
 SCALARS = (dtypes.index, dtypes.boolean, dtypes.i8, dtypes.u8, dtypes.i32, dtypes.f16, dtypes.f32)

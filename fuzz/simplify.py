@@ -13,12 +13,12 @@ from porism.base import dtypes
 from porism.base.errors import ParseError, PorismError
 from porism.ir import ops
 from porism.ir.node import UOp, raw
-from porism.ir.walk import find, toposort
-from porism.simplifier.bounds import Bounds, box
-from porism.simplifier.cost import measure
+from porism.ir.traversal import find, toposort
+from porism.simplifier.expression_cost import measure
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
 from porism.simplifier.simplify import Result, simplify
+from porism.simplifier.variable_bounds import Bounds, box
 from tests import expressions
 from tests.simplifier import variants
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fuzz.search import search
 from porism.base.errors import ParseError
-from porism.ir.text import parse, to_text
+from porism.ir.text.serialization import parse, to_text
 from tests import graphs
 
 

@@ -14,19 +14,19 @@ from porism.evaluate import Memory as Cells
 from porism.evaluate import run_kernel, run_list
 from porism.ir import levels, ops
 from porism.ir.axis import Axis
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
-from porism.lower.block_memory import block_memory
 from porism.lower.expand import expand
-from porism.lower.gpu_dims import gpu_dims, launch_of, to_blocks
-from porism.lower.group_reduce import group_reduce
+from porism.lower.gpu.block_memory import block_memory
+from porism.lower.gpu.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.gpu.group_reduce import group_reduce
+from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.private_memory import private_memory
-from porism.lower.tensor_cores import tensor_cores
-from porism.rewrite.graph import rewrite
-from porism.rules.algebra import SYMBOLIC, SYMBOLIC_LATE
-from porism.rules.index_dtype import lower_index_dtype
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rules.addresses.index_dtype import lower_index_dtype
+from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 
 TINY = Target(
     name="tiny_gpu",

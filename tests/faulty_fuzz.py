@@ -9,7 +9,7 @@ import sys
 
 from fuzz import programs
 from porism.base.dtypes import DType, Scalar
-from porism.evaluate.compute import identity
+from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.lower import linearize

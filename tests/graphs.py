@@ -49,7 +49,7 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Scalar
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from tests.expressions import arithmetic_ops, constants, expressions, numbers
 from tests.loops import kernels, lanes_graphs, linear_kernels, ranged_graphs, target_kernels
 from tests.tensors import MOST_ELEMENTS, VALUE_TYPES, tensor_graphs

@@ -21,7 +21,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from tests.expressions import Growth, Make, expressions
 from tests.tensors import VALUE_TYPES, reducers
 

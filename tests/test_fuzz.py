@@ -13,10 +13,10 @@ from fuzz import compile as compiled
 from fuzz import simplify
 from fuzz.search import batch, for_seconds
 from porism.base.dtypes import DType, Scalar, i32
-from porism.evaluate.compute import identity
+from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.ops import Op
-from porism.optimize import loops
+from porism.optimize.actions import loop_transforms
 from tests.tensor.functions import FUNCTIONS
 
 NAMES = ("rewrite", "text")
@@ -61,7 +61,7 @@ def test_a_kernel_that_is_compiled_wrong_is_found(monkeypatch: pytest.MonkeyPatc
     def search(data: st.DataObject) -> None:
         compiled.check_tensor(FUNCTIONS["reduction"](data, i32), data)
 
-    monkeypatch.setattr(loops, "identity", with_one)
+    monkeypatch.setattr(loop_transforms, "identity", with_one)
     with pytest.raises(AssertionError, match="differ after"):
         search()
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from porism.catalogue.listing import KNOWN
+from porism.catalogue.rule_listing import KNOWN
 from tools.mutate import arithmetic, conditions, guards, survivors, targets
 from tools.mutate.run import run
 
@@ -76,12 +76,12 @@ def test_listed_survivors_exist() -> None:
 BOUND = "low <= rest.vmin * factor.vmax and rest.vmax * factor.vmax <= high"
 NOTICED = (
     # the upper bound, and both: max(u8 [130, 100] * 2) would be 4
-    "rules.reductions._keeps_order: factor.dtype.kind is Kind.INDEX -> True",
-    f"rules.reductions._keeps_order: {BOUND} -> low <= rest.vmin * factor.vmax",
-    f"rules.reductions._keeps_order: {BOUND} -> rest.vmax * factor.vmax <= high",
-    "rules.reductions._keeps_order: factor.vmin < 0 -> False",
-    "rules.dead.after_nothing: len(node.src) == 1 -> True",
-    "rules.invalid._accesses_nothing: pointer.op is ops.INDEX and"
+    "rules.reductions.reduction_rules._keeps_order: factor.dtype.kind is Kind.INDEX -> True",
+    f"rules.reductions.reduction_rules._keeps_order: {BOUND} -> low <= rest.vmin * factor.vmax",
+    f"rules.reductions.reduction_rules._keeps_order: {BOUND} -> rest.vmax * factor.vmax <= high",
+    "rules.reductions.reduction_rules._keeps_order: factor.vmin < 0 -> False",
+    "rules.buffers.dead_loops.after_nothing: len(node.src) == 1 -> True",
+    "rules.addresses.validity._accesses_nothing: pointer.op is ops.INDEX and"
     " any((s.op is ops.INVALID for s in pointer.src[1:])) -> pointer.op is ops.INDEX",
     # a constant that is dropped in a step of the normal form
     "rules.index.quotients._flatten: constant * e + m.numerator.constant -> constant * e",

@@ -16,15 +16,15 @@ from fuzz.loop_nests.choices import Choices, shrunk
 from fuzz.nests import STAGES, faults_of, main, smaller, told
 from porism import pipeline
 from porism.base.dtypes import DType, Scalar
-from porism.evaluate.compute import identity
+from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.lower import expand, linearize
-from porism.optimize import loops, peeling
-from porism.optimize.known_actions import ACTIONS
-from porism.optimize.loops import replaced
+from porism.optimize.actions import loop_transforms, peeling
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.loop_transforms import replaced
 
 SEEDS = (range(400), range(1_580, 1_590), range(1_700, 1_712))
 """Half a minute of nests; the last have a product for tensor cores among them."""
@@ -110,7 +110,7 @@ Bug = tuple[str, Any, str, Callable[..., Any]]
 
 BUGS: dict[str, Bug] = {
     "an accumulator starts at 1": ("linearize", linearize, "identity", _one_for_sums),
-    "padding of a sum is 1": ("PadTo", loops, "identity", _one_for_sums),
+    "padding of a sum is 1": ("PadTo", loop_transforms, "identity", _one_for_sums),
     "the tail of a reduction is left out": ("Peel", peeling, "peeled", _without_the_tail),
     "the sum of several vectors is the first": ("expand", expand, "_put_together", _first),
     "lanes of another axis are folded": ("expand", expand._Expand, "_reduce", _over_any_lanes),

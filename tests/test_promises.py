@@ -21,16 +21,18 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE, settings
-from porism.catalogue import listing as catalogue
-from porism.engine import cache, memory, program, tuned, tuning
-from porism.engine.crew import Crew
-from porism.engine.realize import request
+from porism.catalogue import rule_listing as catalogue
+from porism.engine.cache import kernel_cache
+from porism.engine.run import array_allocator, program
+from porism.engine.run.realize import request
+from porism.engine.tune import tuning, tuning_cache
+from porism.engine.tune.worker_pool import Crew
 from porism.ir import ops
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
+from porism.ir.facts.semantics import Array
+from porism.ir.traversal import toposort
 from porism.pipeline import to_lines, to_schedule
 
 ROOT: Final = Path(__file__).parents[1]
@@ -199,14 +201,14 @@ def test_a_search_ends_though_its_workers_die(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(tuning, "Crew", functools.partial(Crew, command=DYING))
     monkeypatch.setattr(tuning, "_considered", set())
-    tuned.forget()
+    tuning_cache.forget()
     data = floats(24, 32), floats(32, 48, seed=1)
     with settings.override(cache=False, check=False, beam_seconds=4):
         a, b = map(porism.asarray, data)
         result = (a @ b).realize(beam=4)
         report = tuning.reports[-1]
         np.testing.assert_allclose(result.numpy(), data[0] @ data[1], rtol=1e-4, atol=1e-5)
-    tuned.forget()
+    tuning_cache.forget()
     assert "crashed" in report.trouble
 
 
@@ -272,9 +274,9 @@ def test_symbolic_sizes_are_right_on_replay() -> None:
         return part * 2, part.sum(0)
 
     for n in (1, 2, 3, 8, 4):
-        compiled = cache.counts.compiled
+        compiled = kernel_cache.counts.compiled
         doubled, total = means(size.bind(n))
-        assert n == 1 or cache.counts.compiled == compiled
+        assert n == 1 or kernel_cache.counts.compiled == compiled
         assert doubled.numpy().shape == (n, 3)
         np.testing.assert_array_equal(doubled.numpy(), data[:n] * 2)
         np.testing.assert_allclose(total.numpy(), data[:n].sum(0), rtol=1e-5)
@@ -436,12 +438,12 @@ def test_the_planner_reports_its_peak(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_pool_has_a_limit_and_nothing_leaks() -> None:
     """Memory goes back when tensors do; what is kept for the next ones has a limit."""
     x = porism.asarray(floats(1024, 1024))
-    begin, each = memory.figures().in_use, 1024 * 1024 * 4
+    begin, each = array_allocator.figures().in_use, 1024 * 1024 * 4
     with settings.override(pool_megabytes=16):
         for _ in range(200):
             x = (x * 0.5 + 1).realize()
-            assert memory.figures().in_use - begin <= 2 * each
-            assert memory.figures().pooled <= memory.figures().limit == 16 << 20
+            assert array_allocator.figures().in_use - begin <= 2 * each
+            assert array_allocator.figures().pooled <= array_allocator.figures().limit == 16 << 20
     assert "MB in use" in str(porism.memory())
 
 
@@ -451,7 +453,7 @@ def test_the_pool_has_a_limit_and_nothing_leaks() -> None:
 def test_no_compiler_is_needed(tmp_path: Path) -> None:
     """pip is enough: without any command in PATH, tensors compute in machine code."""
     code = (
-        "import porism; from porism.engine.program import _functions;"
+        "import porism; from porism.engine.run.program import _functions;"
         "print((porism.arange(6).reshape(2, 3) * 2).sum(1).tolist(), bool(_functions))"
     )
     done = fresh_process(code, PATH=str(tmp_path))
@@ -532,10 +534,11 @@ def test_settings_are_documented_and_changes_are_told() -> None:
 
 WARM: Final = """
 import porism
-from porism.base import sources
-sources.digest = lambda: "the sources of this test"
-from porism.engine import cache
-print(porism.ones(3, 4).softmax().sum().item(), cache.counts.found, cache.counts.compiled)
+from porism.base import source_digest
+source_digest.digest = lambda: "the sources of this test"
+from porism.engine.cache import kernel_cache
+counts = kernel_cache.counts
+print(porism.ones(3, 4).softmax().sum().item(), counts.found, counts.compiled)
 """
 
 INFO: Final = "from porism.cli import main; main(['cache', 'info'])"

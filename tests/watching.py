@@ -8,12 +8,12 @@ import numpy as np
 
 from porism.base.dtypes import DType, Kind
 from porism.evaluate import Memory, run_arrays, run_kernel, run_list
-from porism.evaluate.run import in_order
+from porism.evaluate.evaluation import in_order
 from porism.ir import ops
+from porism.ir.facts.semantics import Array
 from porism.ir.levels import KERNEL, LANES, THREADS, WORDS, Level
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 
 def numbers(generator: np.random.Generator, dtype: DType, size: int) -> Array:

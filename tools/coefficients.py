@@ -1,6 +1,7 @@
-"""Coefficients: computes every number in `porism/lower/coefficients.py`, from nothing but series.
+"""Coefficients: computes every number in `porism/lower/decompose/coefficients.py`, from nothing but
+series.
 
-    python -m tools.coefficients > src/porism/lower/coefficients.py
+    python -m tools.coefficients > src/porism/lower/decompose/coefficients.py
 
 The polynomials are minimax: Remez's exchange, in decimal arithmetic of 60 digits. A weight turns
 the absolute error of a polynomial into the error of what it is part of. Constants are split into

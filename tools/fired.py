@@ -28,14 +28,14 @@ from porism import pipeline
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.base.target import GENERIC_CPU, H200
-from porism.catalogue import firing
-from porism.engine.realize import request
+from porism.catalogue import rule_counts
+from porism.engine.run.realize import request
 from porism.ir import ops
 from porism.ir.levels import Level
 from porism.ir.node import UOp
-from porism.rewrite.construct import installed, recorded
+from porism.rewrite.construction import installed, recorded
+from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import Rewrite
-from porism.rewrite.trace import Trace
 from porism.tensor import namespace
 from tests.conformance.data import arrays
 from tests.conformance.table import ROWS
@@ -57,7 +57,9 @@ class Counted(Trace):
     def __init__(self) -> None:
         super().__init__()
         self.by_rule: Counter[str] = Counter()
-        self.stages: dict[str, set[str]] = {item.name: {firing.EVERY_NODE} for item in installed()}
+        self.stages: dict[str, set[str]] = {
+            item.name: {rule_counts.EVERY_NODE} for item in installed()
+        }
 
     def tried(self, rules: Iterable[Rewrite]) -> None:
         for item in rules:
@@ -264,7 +266,7 @@ def main() -> int:
     for name, count in trace.by_rule.most_common():
         print(f"{count:8}  {name}")
     if options.record:
-        firing.write(trace.by_rule, trace.stages)
+        rule_counts.write(trace.by_rule, trace.stages)
     return 0
 
 

@@ -14,16 +14,16 @@ from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
-from porism.optimize import heuristic
-from porism.optimize.actions import Action, Cover, PadTo, Unroll, Upcast
-from porism.optimize.block_actions import BlockAction
-from porism.optimize.candidates import ON_CPU, ON_GPU, View
-from porism.optimize.known_actions import ACTIONS
-from porism.optimize.loops import ranges_of
-from porism.optimize.peeling import Peel
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.block_actions import BlockAction
+from porism.optimize.actions.loop_actions import Action, Cover, PadTo, Unroll, Upcast
+from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.peeling import Peel
+from porism.optimize.search.candidates import ON_CPU, ON_GPU, View
+from porism.optimize.strategy import heuristic
 
 AMOUNTS: Final = (2, 4, 3, 8, 5, 7, 6, 16, 1, 9)
 NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}

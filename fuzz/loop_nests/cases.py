@@ -23,20 +23,20 @@ from fuzz.loop_nests.choices import Choices
 from fuzz.loop_nests.generate import Nest, nest, numbers
 from fuzz.loop_nests.programs import program
 from porism.base.target import GENERIC_CPU, H200, Memory, Target
-from porism.engine import reference
-from porism.engine.realize import request
-from porism.engine.storage import held, realized
+from porism.engine.run import reference_runner
+from porism.engine.run.buffer_storage import held, realized
+from porism.engine.run.realize import request
 from porism.evaluate import Memory as Cells
 from porism.evaluate import evaluate, run_list
 from porism.ir import ops
+from porism.ir.facts.semantics import Array
 from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
-from porism.lower.later import with_later
+from porism.ir.traversal import toposort
+from porism.lower.indirect_prefetch import with_later
 from porism.lower.linearize import linearize
-from porism.optimize.actions import Action
-from porism.optimize.tensor_cores import TC
+from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.tensor_core_action import TC
 from porism.pipeline import (
     KERNEL_STAGES,
     TARGET_STAGES,
@@ -204,7 +204,7 @@ def check_program(choices: Choices, nests: list[Nest], counts: Counts) -> Fault 
         try:
             schedule = to_schedule(asked.graph, cached=False)
             flat = [np.ascontiguousarray(array).reshape(-1) for array in data.values()]
-            found = reference.run(schedule, flat, {})[0].reshape(wanted.shape)
+            found = reference_runner.run(schedule, flat, {})[0].reshape(wanted.shape)
         except Exception as error:
             failed: Exception | None = error
         else:

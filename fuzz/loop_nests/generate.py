@@ -18,13 +18,13 @@ import numpy as np
 from fuzz.loop_nests.choices import Choices
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind, Space, index
-from porism.evaluate.compute import identity
+from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.semantics import Array
-from porism.rules.invalid import masked
+from porism.rules.addresses.validity import masked
 
 SIZES: Final = (2, 1, 3, 4, 8, 5, 6, 7, 16, 2, 1, 3, 4, 9, 10, 12, 15, 20, 11, 13, 17, 19, 27, 28,
                 30, 32, 33, 40)  # fmt: skip
@@ -364,7 +364,7 @@ class Builder:
         second = self.range(Axis.REDUCE, scope, times)
         if _extent(second) != times:
             return self.noted(Some(largest, value.most))
-        from porism.ir.walk import substitute
+        from porism.ir.traversal import substitute
 
         again = substitute(value.node, {inner: second}) - largest
         return self.noted(Some(again.reduce(ops.ADD, second), 2 * value.most * times))

@@ -17,9 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.dtypes import DType, Kind
-from porism.ir import ops, semantics
+from porism.ir import ops
+from porism.ir.facts import semantics
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
 
 NOWHERE: Final = -(1 << 50)
 """INVALID, the index of no element; sums with it are as far away."""

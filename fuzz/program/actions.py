@@ -10,17 +10,17 @@ from random import Random
 from typing import Any, Final, get_type_hints
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.settings import settings
 from porism.base.target import Target
-from porism.engine import tuned
-from porism.ir.expression import show
+from porism.engine.tune import tuning_cache
 from porism.ir.node import UOp
-from porism.optimize import heuristic
-from porism.optimize.actions import Action
-from porism.optimize.block_actions import BlockAction
-from porism.optimize.known_actions import ACTIONS
-from porism.optimize.loops import ranges_of
+from porism.ir.text.expression import show
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.block_actions import BlockAction
+from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.strategy import heuristic
 from porism.pipeline import to_loops
 
 MOST: Final = 6
@@ -80,8 +80,8 @@ def tuned_at_random(tensors: Sequence[Any], random: Random) -> Iterator[None]:
     if settings.backend != "reference":
         for kernel in porism.kernels(*tensors):
             found = legal_actions(kernel.node, backend.target(), random)
-            tuned.keep(kernel.node, backend, tuple(found), 1.0, 1.0, lasting=False)
+            tuning_cache.keep(kernel.node, backend, tuple(found), 1.0, 1.0, lasting=False)
     try:
         yield
     finally:
-        tuned.forget()
+        tuning_cache.forget()

@@ -19,7 +19,7 @@ from fuzz.program.steps import Call, Input, Size, Step, Steps, leaves, on_tensor
 from fuzz.program.values import differences
 from porism.base.errors import ShapeError
 from porism.base.settings import settings
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import name_of
 
 OTHER_DATA: Final = 1_000_003

@@ -19,7 +19,7 @@ import numpy as np
 import porism
 from fuzz.program import oracle
 from fuzz.program.oracle.arrays import numpy_type
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import NAMES
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from fuzz.program.steps import ASSIGNING, Call, Input, Steps, leaves, on_arrays, refs
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import NAMES, name_of, result_type
 
 DIGITS: Final = {

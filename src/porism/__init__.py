@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from porism.simplifier.simplify import simplify
-    from porism.tensor.jit import jit as jit
+    from porism.tensor.jit.jit import jit as jit
 
 __all__ = ["__version__", "simplify"]
 __version__ = "0.1.0"

@@ -74,10 +74,11 @@ def _ops_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ops(options: argparse.Namespace) -> int:
-    from porism.ir import ops, reference
+    from porism.ir import ops
+    from porism.ir.text import op_reference
 
     if options.page:
-        print(reference.page(), end="")
+        print(op_reference.page(), end="")
         return 0
     for op in ops.table():
         print(f"{op.name:<12} {op.symbol:<8} {op.doc}")
@@ -109,14 +110,14 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _rules(options: argparse.Namespace) -> int:
-    from porism.catalogue import listing, page
+    from porism.catalogue import rule_listing, rules_page
 
     if options.fired:
         return _fired(options)
     if options.page:
-        print(page.page(), end="")
+        print(rules_page.page(), end="")
         return 0
-    rows = listing.rows(options.words)
+    rows = rule_listing.rows(options.words)
     if options.json:
         print(json.dumps(rows, ensure_ascii=False, indent=1))
         return 0
@@ -127,7 +128,7 @@ def _rules(options: argparse.Namespace) -> int:
         if row["when"]:
             print(f"{indent}when {row['when']}")
         seeds = f"  (seeds: {', '.join(row['seeds'])})" if row["seeds"] else ""
-        how = row["established"] or listing.NOT_RECORDED
+        how = row["established"] or rule_listing.NOT_RECORDED
         print(f"{indent}{how} on {', '.join(row['theory'])}{seeds}")
         print(f"{indent}{_use(row)}")
     return 0
@@ -190,22 +191,22 @@ def _prove(options: argparse.Namespace) -> int:
             why="the rules of the compiler have theories of their own",
             fix="give the rule that is to be proved with --rule",
         )
-    from porism.catalogue import listing, lowering, page, passes
-    from porism.prove import report
+    from porism.catalogue import lowering_examples, pass_examples, rule_listing, rules_page
+    from porism.prove import proof_report
 
     words = [word for word in options.words if word != "bounds"]
-    rules = [] if options.words and not words else listing.chosen(words)
+    rules = [] if options.words and not words else rule_listing.chosen(words)
     with_bounds = not options.words or len(words) < len(options.words)
-    status = report.run(
+    status = proof_report.run(
         rules,
         with_bounds=with_bounds,
         json_file=options.json,
         keep=options.record,
-        known=[item.name for item in listing.KNOWN],
-        checks={**lowering.CHECKS, **passes.CHECKS},
+        known=[item.name for item in rule_listing.KNOWN],
+        checks={**lowering_examples.CHECKS, **pass_examples.CHECKS},
     )
-    if options.record and not status and page.FILE.is_file():  # in a checkout
-        page.FILE.write_text(page.page(), encoding="utf-8")
+    if options.record and not status and rules_page.FILE.is_file():  # in a checkout
+        rules_page.FILE.write_text(rules_page.page(), encoding="utf-8")
     return status
 
 
@@ -216,9 +217,9 @@ def _prove_typed(options: argparse.Namespace) -> int:
             why="it proves the typed rule alone, which no record has",
             fix="leave them out",
         )
-    from porism.simplifier import claim, verdict
+    from porism.simplifier import conjecture, conjecture_verdict
 
-    return verdict.run(claim.read(options.rule, options.theory or ()))
+    return conjecture_verdict.run(conjecture.read(options.rule, options.theory or ()))
 
 
 def _simplify_arguments(parser: argparse.ArgumentParser) -> None:
@@ -241,9 +242,9 @@ def _simplify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _simplify(options: argparse.Namespace) -> int:
-    from porism.simplifier import command
+    from porism.simplifier import simplify_command
 
-    return command.run(options)
+    return simplify_command.run(options)
 
 
 def _cache_arguments(parser: argparse.ArgumentParser) -> None:
@@ -251,7 +252,7 @@ def _cache_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache(options: argparse.Namespace) -> int:
-    from porism.engine import cache_report
+    from porism.engine.cache import cache_report
 
     print(cache_report.clear() if options.action == "clear" else cache_report.info())
     return 0
@@ -262,9 +263,9 @@ def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from porism.doctor import report
+    from porism.doctor import doctor_report
 
-    return report.run(__version__, as_json=options.json)
+    return doctor_report.run(__version__, as_json=options.json)
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
@@ -286,9 +287,9 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    from porism.engine import tuning_command
+    from porism.engine.tune import tune_command
 
-    return tuning_command.run(options.words, options.beam, options.seconds)
+    return tune_command.run(options.words, options.beam, options.seconds)
 
 
 COMMANDS: Final = (

@@ -23,37 +23,38 @@ from porism.base.target import Target
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
-from porism.ir.sweep import quiet_collector
-from porism.lower.block_memory import block_memory
-from porism.lower.decompose import decompose
+from porism.ir.node_collector import quiet_collector
+from porism.lower.decompose.decompose import decompose
+from porism.lower.decompose.decomposition_options import Machine
 from porism.lower.expand import expand
-from porism.lower.gpu_dims import gpu_dims, to_blocks
-from porism.lower.group_reduce import group_reduce
-from porism.lower.later import with_later
+from porism.lower.gpu.block_memory import block_memory
+from porism.lower.gpu.gpu_dims import gpu_dims, to_blocks
+from porism.lower.gpu.group_reduce import group_reduce
+from porism.lower.gpu.tensor_core_products import tensor_cores
+from porism.lower.indirect_prefetch import with_later
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
-from porism.lower.machine import Machine
 from porism.lower.private_memory import private_memory
-from porism.lower.tensor_cores import tensor_cores
-from porism.optimize import heuristic
-from porism.optimize.actions import Action, apply_all
-from porism.rewrite.graph import rewrite
+from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.strategy import heuristic
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rewrite.rewrite_trace import Trace, begin
 from porism.rewrite.rule import RuleSet
-from porism.rewrite.trace import Trace, begin
-from porism.rules.algebra import FAST_MATH, SYMBOLIC, SYMBOLIC_LATE
-from porism.rules.index_dtype import lower_index_dtype
-from porism.rules.reductions import FAST_REDUCTIONS, REDUCTIONS
+from porism.rules.addresses.index_dtype import lower_index_dtype
+from porism.rules.algebra.fast_math_rules import FAST_MATH
+from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, REDUCTIONS
+from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 from porism.schedule import assignments
-from porism.schedule.carried import rewritten, without_needless_buffers
-from porism.schedule.guards import shrink_ranges
-from porism.schedule.kernels import Call, kernels
-from porism.schedule.movement import early_movement
-from porism.schedule.rangeify import Ranged, rangeify
-from porism.schedule.ranges import flatten_ends, merge_ranges, split_ranges
-from porism.schedule.scattering import scatter
+from porism.schedule.kernel_split import Call, kernels
+from porism.schedule.loops.early_movement import early_movement
+from porism.schedule.loops.initial_symbolic import symbolic
+from porism.schedule.loops.loop_guards import shrink_ranges
+from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
+from porism.schedule.loops.scatter_stores import scatter
+from porism.schedule.loops.split_reductions import split_reductions
+from porism.schedule.ranged_stages import rewritten, without_needless_buffers
+from porism.schedule.rangeify.rangeify import Ranged, rangeify
 from porism.schedule.schedule import Assigned, Schedule, schedule
-from porism.schedule.split_reductions import split_reductions
-from porism.schedule.symbolic import symbolic
 
 Watcher = Callable[[str, Level, UOp], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)

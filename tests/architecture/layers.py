@@ -42,9 +42,13 @@ ONLY_IN: Final = {"z3": "prove"}
 """Packages from outside that one layer alone imports."""
 
 MOST_LINES: Final = 500
+MOST_MODULES: Final = 16
+"""Modules of a folder, without those of its subfolders."""
 WIDEST_LINE: Final = 100
 
-LONG_FILES: Final[Mapping[str, str]] = {}
+LONG_FILES: Final[Mapping[str, str]] = {
+    "porism/ir/node.py": "the node type, and how nodes are interned"
+}
 """Files with more lines that are still one concept: path in the package, and why."""
 
 NAMED_FOR_NOTHING: Final = re.compile(
@@ -157,7 +161,25 @@ def faults(source: Path, dependencies: Iterable[str]) -> list[str]:
         ]
     for cycle in cycles(graph):
         found.append(f"{tree[cycle[0]].path}:1: imports in a circle: " + " -> ".join(cycle))
-    return found
+    return found + _folder_faults([module.path for module in tree.values()])
+
+
+def _folder_faults(paths: Iterable[Path]) -> list[str]:
+    """Folders with too many modules, and modules of one name in several folders."""
+    homes: dict[str, list[Path]] = {}
+    folders: dict[Path, int] = {}
+    for path in paths:
+        if path.name != "__init__.py":
+            homes.setdefault(path.name, []).append(path)
+            folders[path.parent] = folders.get(path.parent, 0) + 1
+    found = [
+        f"{folder}: has {count} modules, over {MOST_MODULES}; is it one concept?"
+        for folder, count in folders.items()
+        if count > MOST_MODULES
+    ]
+    return found + [
+        f"{same[1]}:1: has the name of {same[0]}" for same in homes.values() if len(same) > 1
+    ]
 
 
 def _import_fault(module: Module, used: Import, outside: frozenset[str]) -> str | None:

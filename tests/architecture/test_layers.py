@@ -80,16 +80,16 @@ def test_a_sound_tree_has_no_faults(tmp_path: Path) -> None:
     grow(
         tmp_path,
         {
-            "cli.py": "def prove() -> None:\n    import porism.prove.rule\n",
-            "prove/rule.py": "import z3\nfrom porism.ir import node\n",
+            "cli.py": "def prove() -> None:\n    import porism.prove.rule_proof\n",
+            "prove/rule_proof.py": "import z3\nfrom porism.ir import node\n",
             "ir/__init__.py": "",
             "ir/node.py": "import numpy as np\nfrom porism.base.errors import PorismError\n",
             "ir/ops.py": "from typing import TYPE_CHECKING\n"
             "from porism.ir import node\n"
-            "if TYPE_CHECKING:\n    from porism.ir import text\n",
-            "ir/text.py": "import porism.ir.ops\n",
-            "ir/walk.py": "import porism.ir.tree\n",
-            "ir/tree.py": "def show() -> None:\n    from porism.ir import walk\n",
+            "if TYPE_CHECKING:\n    from porism.ir import traversal\n",
+            "ir/text/serialization.py": "import porism.ir.ops\n",
+            "ir/traversal.py": "import porism.ir.text.outline\n",
+            "ir/text/outline.py": "def show() -> None:\n    from porism.ir import traversal\n",
             "base/errors.py": "import sys\n",
         },
     )
@@ -98,8 +98,11 @@ def test_a_sound_tree_has_no_faults(tmp_path: Path) -> None:
 
 BROKEN = {
     "upward": (
-        {"ir/node.py": "from porism.rules.divmod import X\n", "rules/divmod.py": "X = 1\n"},
-        "porism.ir.node imports porism.rules.divmod from the layer rules above it",
+        {
+            "ir/node.py": "from porism.rules.algebra.divmod import X\n",
+            "rules/algebra/divmod.py": "X = 1\n",
+        },
+        "porism.ir.node imports porism.rules.algebra.divmod from the layer rules above it",
     ),
     "upward, inside a function": (
         {"base/a.py": "def f() -> None:\n    from porism.ir import b\n", "ir/b.py": ""},
@@ -142,8 +145,8 @@ BROKEN = {
         "porism imports porism.viz.page, which only cli may",
     ),
     "eager prove": (
-        {"pipeline.py": "from porism.prove import rule\n", "prove/rule.py": ""},
-        "porism.pipeline imports porism.prove.rule at its top level, not inside a function",
+        {"pipeline.py": "from porism.prove import rule_proof\n", "prove/rule_proof.py": ""},
+        "porism.pipeline imports porism.prove.rule_proof at its top level, not inside a function",
     ),
     "cycle": (
         {"ir/a.py": "import porism.ir.b\n", "ir/b.py": "from porism.ir import a\n"},
@@ -169,6 +172,14 @@ BROKEN = {
     "helpers": ({"ir/helpers/a.py": ""}, "the name helpers says nothing"),
     "second try": ({"ir/node2.py": ""}, "the name node2 says nothing"),
     "prefix": ({"rules/pm_divmod.py": ""}, "the name pm_divmod says nothing"),
+    "crowded folder": (
+        {f"ir/{c}.py": "" for c in "abcdefghijklmnopq"},
+        "ir: has 17 modules, over 16",
+    ),
+    "one name twice": (
+        {"ir/a.py": "", "base/a.py": ""},
+        "porism/ir/a.py:1: has the name of porism",
+    ),
     "long": ({"ir/a.py": "x = 1\n" * 500}, "has 501 lines, over 500"),
     "wide": ({"ir/a.py": "x = " + "1" * 97 + "\n"}, "a.py:2: has 101 columns, over 100"),
 }

@@ -12,15 +12,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from porism.backends.c.compile import load as load_c
-from porism.backends.function import Function
-from porism.backends.table import BACKENDS, Backend
+from porism.backends.backend_table import BACKENDS, Backend
+from porism.backends.c.c_compiler import load as load_c
+from porism.backends.kernel_function import Function
 from porism.base.dtypes import DType, Kind, Space
 from porism.base.errors import PorismError
 from porism.evaluate import Memory, run_arrays, run_list
 from porism.ir import ops
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
 
 STRICT: Final = ("-Wall", "-Wextra", "-Werror")
 """The text of every kernel has to compile without a warning."""

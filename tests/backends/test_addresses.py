@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm.addresses import Addresses, Sum
-from porism.backends.llvm.compile import assembly, machine, object_code
-from porism.backends.llvm.host import host
-from porism.backends.llvm.library import module
+from porism.backends.llvm.address_hoisting import Addresses, Sum
+from porism.backends.llvm.host_target import host
+from porism.backends.llvm.llvm_compiler import assembly, machine, object_code
+from porism.backends.llvm.llvm_library import module
 from porism.base.dtypes import Space, f32, i32
-from porism.engine import realize
+from porism.engine.run import realize
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.c.compile import Compiler, compiled, compiler, load
-from porism.backends.c.dialect import Dialect
-from porism.backends.c.render import module, text
+from porism.backends.c.c_compiler import Compiler, compiled, compiler, load
+from porism.backends.c.c_dialect import Dialect
+from porism.backends.c.c_renderer import module, text
 from porism.base import dtypes
 from porism.base.dtypes import DType, Space, boolean, f32, i32
 from porism.base.errors import PorismError

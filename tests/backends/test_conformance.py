@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from porism.backends.table import Backend
+from porism.backends.backend_table import Backend
 from porism.base import dtypes
 from porism.base.dtypes import DType, boolean, f32, f64, i32
 from porism.base.errors import EvaluationError
 from porism.base.settings import settings
-from porism.engine.program import Program
+from porism.engine.run.program import Program
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
-from porism.lower.decompose import decompose
+from porism.ir.traversal import toposort
+from porism.lower.decompose.decompose import decompose
+from porism.lower.decompose.decomposition_options import Machine
 from porism.lower.linearize import linearize
-from porism.lower.machine import Machine
 from porism.pipeline import KERNEL_STAGES, to_lines, to_schedule
 from tests.backends.running import (
     NATIVE,

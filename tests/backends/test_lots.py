@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm import library, lots
-from porism.backends.llvm.compile import SEATS, machine, object_code
-from porism.backends.llvm.host import host
-from porism.backends.llvm.library import module
-from porism.backends.llvm.lots import Lots
-from porism.engine import realize
+from porism.backends.llvm import compile_queue, llvm_library
+from porism.backends.llvm.compile_queue import Lots
+from porism.backends.llvm.host_target import host
+from porism.backends.llvm.llvm_compiler import SEATS, machine, object_code
+from porism.backends.llvm.llvm_library import module
+from porism.engine.run import realize
 from porism.ir.node import UOp
 from porism.pipeline import to_lines
 
@@ -76,7 +76,7 @@ def test_two_modules_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPat
         both.wait()
         return object_code(one, seat)
 
-    monkeypatch.setattr(lots, "object_code", together)
+    monkeypatch.setattr(compile_queue, "object_code", together)
     with Lots() as found:
         found.begin(text(1))
         found.begin(text(2))
@@ -130,10 +130,10 @@ def test_one_kernel_is_compiled_without_another_thread(monkeypatch: pytest.Monke
         self.add(one)
 
     monkeypatch.setattr(Lots, "begin", begin)
-    monkeypatch.setattr(library, "LOT", 1)
+    monkeypatch.setattr(llvm_library, "LOT", 1)
     x = porism.asarray(np.zeros(64, np.float32))
     kernels = [("a", _lines(x + 1)), ("b", _lines(x + 2)), ("c", _lines(x + 3))]
-    assert len(library.unpacked(library.build(kernels[:1], 1))) == 1
+    assert len(llvm_library.unpacked(llvm_library.build(kernels[:1], 1))) == 1
     assert not begun
-    assert len(library.unpacked(library.build(kernels, 3))) == 3
+    assert len(llvm_library.unpacked(llvm_library.build(kernels, 3))) == 3
     assert len(begun) == 2

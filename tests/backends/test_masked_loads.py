@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.pipeline import to_lines, to_loops
 
 LLVM = BACKENDS["llvm"]

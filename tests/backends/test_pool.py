@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.backends.llvm.pool import ORDER, SMALLEST, Pool
+from porism.backends.llvm.thread_pool import ORDER, SMALLEST, Pool
 
 Part = tuple[int, int]
 

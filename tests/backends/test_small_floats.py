@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.base.settings import settings

@@ -7,42 +7,42 @@ from dataclasses import replace
 import pytest
 
 from porism.base.dtypes import Kind
-from porism.catalogue import listing, lowering, passes
+from porism.catalogue import lowering_examples, pass_examples, rule_listing
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import substitute, toposort
-from porism.lower.decompose import DECOMPOSITIONS
-from porism.prove import procedures
+from porism.ir.traversal import substitute, toposort
+from porism.lower.decompose.decompose import DECOMPOSITIONS
+from porism.prove import procedure_checks
 from porism.rewrite.rule import Procedure
-from porism.rules.accounting import STEPS
+from porism.rules.seed_rows import STEPS
 
-CHECKS = {**lowering.CHECKS, **passes.CHECKS}
+CHECKS = {**lowering_examples.CHECKS, **pass_examples.CHECKS}
 TRIED = [
-    item for item in (*DECOMPOSITIONS, *passes.ALL) if isinstance(item, Procedure)
+    item for item in (*DECOMPOSITIONS, *pass_examples.ALL) if isinstance(item, Procedure)
 ]  # fmt: skip
 BY_NAME = {item.name: item for item in TRIED}
 
 
 @pytest.mark.parametrize("item", TRIED, ids=lambda item: item.name)
 def test_every_procedure_and_pass_is_established(item: Procedure) -> None:
-    tried = procedures.check(item, CHECKS)
+    tried = procedure_checks.check(item, CHECKS)
     assert tried.ok, tried.fault
     assert tried.cases > 0
 
 
 def test_nothing_is_checked_that_is_not_there() -> None:
     assert set(CHECKS) == set(BY_NAME)
-    assert set(BY_NAME) <= {item.name for item in listing.KNOWN}
+    assert set(BY_NAME) <= {item.name for item in rule_listing.KNOWN}
 
 
 def test_the_steps_of_the_seeds_are_in_the_catalogue() -> None:
-    assert set(STEPS.values()) <= {row["name"] for row in listing.rows()}
+    assert set(STEPS.values()) <= {row["name"] for row in rule_listing.rows()}
 
 
 def fault(name: str, function: object) -> str:
     """What is found wrong when something else is done instead."""
     wrong = replace(BY_NAME[name], function=function)  # type: ignore[arg-type]
-    return procedures.check(wrong, CHECKS).fault
+    return procedure_checks.check(wrong, CHECKS).fault
 
 
 def forgets_signs(node: UOp) -> UOp | None:
@@ -87,8 +87,8 @@ def test_a_wrong_pass_is_found() -> None:
         read = [n for n in toposort(sink) if n.op is ops.INDEX and n.src[0].arg == 1]
         return substitute(sink, {node: node + 1.0 for node in read})
 
-    wrong = passes._on_kernels(adds_one)
+    wrong = pass_examples._on_kernels(adds_one)
     assert all(wrong(BY_NAME["flatten-ends"]))
-    assert list(passes._on_kernels(lambda sink: sink)(BY_NAME["flatten-ends"])) == [
+    assert list(pass_examples._on_kernels(lambda sink: sink)(BY_NAME["flatten-ends"])) == [
         "it changes none of its kernels"
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import draw, numpy_type
 
 

@@ -15,9 +15,9 @@ import pytest
 
 import porism
 from fuzz.program import oracle
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.settings import settings
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor import namespace
 from porism.tensor.tensor import Tensor
 from tests.backends.running import works

@@ -11,7 +11,7 @@ import pytest
 
 from porism import cli
 from porism.base.settings import settings
-from porism.doctor import machine, report, self_test
+from porism.doctor import doctor_report, machine_report, self_test
 from porism.doctor.self_test import Program, Result
 
 
@@ -29,7 +29,7 @@ def test_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(folder) in out
     assert "6 of 6 programs agree with NumPy" in out
     assert out.endswith("all is well\n")
-    assert max(map(len, out.splitlines())) <= report.WIDTH
+    assert max(map(len, out.splitlines())) <= doctor_report.WIDTH
 
 
 def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_it_ends_in_time(
     assert len(list(self_test.run())) == 3
     assert now[0] < self_test.SECONDS
     now[0] = 0.0
-    assert report.run("1.2.3") == 0
+    assert doctor_report.run("1.2.3") == 0
     assert "not tried: the time was over" in capsys.readouterr().out
 
 
@@ -96,25 +96,25 @@ def test_nothing_can_be_tried(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(self_test, "usable", list)
-    assert report.run("1.2.3") == 1
+    assert doctor_report.run("1.2.3") == 1
     assert capsys.readouterr().out.endswith("nothing could be tried\n")
 
 
 def test_the_state_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with settings.override(cache=True):
-        assert machine.cache()["state"] == "on"
-        assert machine.cache()["entries"]["kernels"] == 0
+        assert machine_report.cache()["state"] == "on"
+        assert machine_report.cache()["entries"]["kernels"] == 0
     with settings.override(cache=False):
-        assert machine.cache()["state"] == "off, by PORISM_CACHE"
+        assert machine_report.cache()["state"] == "off, by PORISM_CACHE"
     tmp_path.chmod(0o777)
     with settings.override(cache=True, cache_dir=str(tmp_path)):
-        assert machine.cache()["state"] == f"not used: others can write to {tmp_path}"
-    monkeypatch.setattr(machine, "location", lambda: None)
-    assert "not known" in machine.cache()["state"]
+        assert machine_report.cache()["state"] == f"not used: others can write to {tmp_path}"
+    monkeypatch.setattr(machine_report, "location", lambda: None)
+    assert "not known" in machine_report.cache()["state"]
 
 
 def test_a_system_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_text", lambda path: "")
-    assert machine.memory()["huge pages"] == "not known"
-    assert machine.cpu()["caches"] == {}
-    assert machine.cpu()["model"]
+    monkeypatch.setattr(machine_report, "_text", lambda path: "")
+    assert machine_report.memory()["huge pages"] == "not known"
+    assert machine_report.cpu()["caches"] == {}
+    assert machine_report.cpu()["model"]

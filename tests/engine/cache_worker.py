@@ -11,8 +11,8 @@ import sys
 import numpy as np
 
 import porism
-from porism.base import sources
-from porism.engine import cache, cached_schedules
+from porism.base import source_digest
+from porism.engine.cache import kernel_cache, schedule_cache
 from porism.ir.node import UOp
 from porism.pipeline import to_schedule
 from porism.schedule.schedule import Schedule
@@ -20,15 +20,15 @@ from porism.schedule.schedule import Schedule
 
 def main(first: int, last: int) -> None:
     code = "the sources of this test"
-    sources.digest = lambda: code  # type: ignore[assignment]
-    cached_schedules.SLOW = 0.0  # type: ignore[misc]
+    source_digest.digest = lambda: code  # type: ignore[assignment]
+    schedule_cache.SLOW = 0.0  # type: ignore[misc]
     scheduled = [0]
 
     def counted(graph: UOp) -> Schedule:
         scheduled[0] += 1
         return to_schedule(graph)
 
-    vars(cached_schedules)["to_schedule"] = counted
+    vars(schedule_cache)["to_schedule"] = counted
     right = True
     for number in range(first, last):
         rows = number + 4  # so that each is a kernel of its own
@@ -36,7 +36,11 @@ def main(first: int, last: int) -> None:
         x = porism.asarray(data)
         found = ((x * (number + 2)).sum(1) * 3 - number).numpy()
         right &= np.array_equal(found, (data * (number + 2)).sum(1) * 3 - number)
-    told = {"right": right, "found": cache.counts.found, "compiled": cache.counts.compiled}
+    told = {
+        "right": right,
+        "found": kernel_cache.counts.found,
+        "compiled": kernel_cache.counts.compiled,
+    }
     print(json.dumps({**told, "scheduled": scheduled[0]}))
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from porism.base.settings import settings
-from porism.engine import tuned
+from porism.engine.tune import tuning_cache
 
 
 @pytest.fixture
 def nothing_tuned() -> Iterator[None]:
     """No kernel is tuned before, and nothing is on disk."""
-    tuned.forget()
+    tuning_cache.forget()
     with settings.override(cache=False):
         yield
-    tuned.forget()
+    tuning_cache.forget()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from porism.engine import worker
-from porism.engine.crew import Answer, Job
+from porism.engine.tune import tuning_worker
+from porism.engine.tune.worker_pool import Answer, Job
 
 
 def dies(job: Job) -> Answer:
@@ -15,5 +15,5 @@ def dies(job: Job) -> Answer:
 
 
 if __name__ == "__main__":
-    worker.JOBS = dict.fromkeys(worker.JOBS, dies)  # type: ignore[misc]
-    worker.main()
+    tuning_worker.JOBS = dict.fromkeys(tuning_worker.JOBS, dies)  # type: ignore[misc]
+    tuning_worker.main()

@@ -13,12 +13,12 @@ import math
 import os
 import signal
 
-from porism.engine import worker
-from porism.engine.crew import Answer, Job
+from porism.engine.tune import tuning_worker
+from porism.engine.tune.worker_pool import Answer, Job
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.text import to_text
-from porism.ir.walk import substitute, toposort
+from porism.ir.text.serialization import to_text
+from porism.ir.traversal import substitute, toposort
 
 FAULTS = ("crash", "hang", "wrong", "element", "nan", "compiler", "leave", "memory")
 MEMORY = 3 << 30
@@ -63,14 +63,14 @@ def compiled(job: Job) -> Answer:
         while True:
             taken.append(bytearray(PIECE))
     if fault is not None:
-        kernel = to_text(spoiled(worker._kernel(job["kernel"]), fault))
+        kernel = to_text(spoiled(tuning_worker._kernel(job["kernel"]), fault))
         job = {**job, "kernel": kernel, "actions": []}
     return HONEST(job)
 
 
-HONEST = worker.JOBS["compile"]
+HONEST = tuning_worker.JOBS["compile"]
 
 if __name__ == "__main__":
-    worker.JOBS = {**worker.JOBS, "compile": compiled}  # type: ignore[misc]
-    worker.memory_of_machine = lambda: MEMORY
-    worker.main()
+    tuning_worker.JOBS = {**tuning_worker.JOBS, "compile": compiled}  # type: ignore[misc]
+    tuning_worker.memory_of_machine = lambda: MEMORY
+    tuning_worker.main()

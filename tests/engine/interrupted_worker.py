@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 import porism
-from porism.backends.llvm.compile import attributes, object_code
+from porism.backends.llvm.llvm_compiler import attributes, object_code
 from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.node import UOp, is_exactly, key_of

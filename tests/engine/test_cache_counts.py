@@ -12,15 +12,15 @@ import pytest
 
 from porism import cli
 from porism.base.settings import settings
-from porism.engine import cache_counts
-from porism.engine.cache_counts import FILE, Counts
+from porism.engine.cache import cache_counts
+from porism.engine.cache.cache_counts import FILE, Counts
 
 PROGRAM = """
 import os, sys
 import numpy as np
 import porism
-from porism.base import sources
-sources.digest = lambda: "the sources of this test"
+from porism.base import source_digest
+source_digest.digest = lambda: "the sources of this test"
 x = porism.asarray(np.ones(int(sys.argv[1]), np.float32))
 (x + 1).realize()
 if len(sys.argv) > 2:

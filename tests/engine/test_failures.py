@@ -18,11 +18,11 @@ import pytest
 
 import porism
 from porism import Tensor
-from porism.backends.llvm import library
+from porism.backends.llvm import llvm_library
 from porism.base.errors import PorismError
-from porism.engine import memory
+from porism.engine.run import array_allocator
 from porism.ir import ops
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 120
@@ -64,20 +64,20 @@ def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("build", ["one result", "something between", "by jit"])
 def test_a_tensor_for_which_there_is_no_memory(build: str) -> None:
-    before = memory.figures().in_use
+    before = array_allocator.figures().in_use
     huge = porism.arange(1 << 46).reshape(1 << 23, 1 << 23)
     builds: dict[str, Callable[[], Any]] = {
         "one result": lambda: huge * 3,
         "something between": lambda: Tensor(ops.CONTIGUOUS((huge * 3).node)).sum(),
         "by jit": lambda: porism.jit(lambda x: huge + x)(porism.ones(1)),
     }
-    with pytest.raises(memory.OutOfMemory) as caught:
+    with pytest.raises(array_allocator.OutOfMemory) as caught:
         builds[build]().realize()
     assert isinstance(caught.value, PorismError)
     assert "there is no memory for" in str(caught.value)
     assert caught.value.fix
     del caught
-    assert memory.figures().in_use <= before + (1 << 20)
+    assert array_allocator.figures().in_use <= before + (1 << 20)
     check(1)
 
 
@@ -130,7 +130,7 @@ def interrupted(seconds: float) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in the collector
 def test_interrupted_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is scheduled, lowered, compiled by LLVM or run: the second call is right."""
-    monkeypatch.setattr(library, "LOT", 1)  # LLVM in its thread from the first kernel on
+    monkeypatch.setattr(llvm_library, "LOT", 1)  # LLVM in its thread from the first kernel on
     chance = random.Random(5)
     for number in range(100, 140):
         with interrupted(0.001 + 0.15 * chance.random()):
@@ -222,8 +222,8 @@ threading.Thread(target=work, daemon=True).start()
 time.sleep(0.2)
 """,
     "another thread compiles beside a thread of LLVM": """
-from porism.backends.llvm import library
-library.LOT = 1
+from porism.backends.llvm import llvm_library
+llvm_library.LOT = 1
 def work():
     k = 0
     while True:
@@ -323,9 +323,9 @@ print(os.waitpid(child, 0)[1])
 @pytest.mark.parametrize(
     ("module", "lock"),
     [
-        ("porism.engine.progress", "_drawing"),
-        ("porism.engine.tuned", "_lock"),
-        ("porism.tensor.profile", "_adding"),
+        ("porism.engine.profile.compile_progress", "_drawing"),
+        ("porism.engine.tune.tuning_cache", "_lock"),
+        ("porism.tensor.inspect.kernel_profile", "_adding"),
     ],
 )
 def test_no_lock_is_held_in_a_child_for_ever(module: str, lock: str) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import porism
-from porism.engine import program
-from porism.engine.realize import request
+from porism.engine.run import program
+from porism.engine.run.realize import request
 
 
 def test_a_number_that_was_computed_stays_a_number_elsewhere() -> None:

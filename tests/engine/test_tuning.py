@@ -16,17 +16,25 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.settings import settings
-from porism.engine import program, tuned, tuning
-from porism.engine.crew import Crew, Fault, Job
-from porism.engine.trial import Trial, difference, expected, parameters, tolerance, values_of
+from porism.engine.run import program
+from porism.engine.tune import tuning, tuning_cache
+from porism.engine.tune.kernel_trial import (
+    Trial,
+    difference,
+    expected,
+    parameters,
+    tolerance,
+    values_of,
+)
+from porism.engine.tune.worker_pool import Crew, Fault, Job
 from porism.ir.node import UOp
-from porism.ir.text import to_text
-from porism.optimize import heuristic
-from porism.optimize.alternatives import alternatives
-from porism.optimize.known_actions import write_actions
-from porism.optimize.search import search
+from porism.ir.text.serialization import to_text
+from porism.optimize.actions.action_registry import write_actions
+from porism.optimize.search.alternative_plans import alternatives
+from porism.optimize.search.beam_search import search
+from porism.optimize.strategy import heuristic
 from porism.pipeline import to_loops
 from tests.engine import faulty_worker
 
@@ -41,10 +49,10 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there 
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(tuning, "_considered", set())
-    tuned.forget()
+    tuning_cache.forget()
     with settings.override(cache=False, check=False):
         yield
-    tuned.forget()
+    tuning_cache.forget()
 
 
 def product(rows: int = 24, terms: int = 32, columns: int = 48) -> UOp:
@@ -181,7 +189,7 @@ def test_a_kernel_that_cannot_be_run_is_left_alone() -> None:
     kernel = faulty_worker.spoiled(product(), "crash")
     (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
     assert report.trouble == "crashed, SIGSEGV"
-    assert not tuned.known_actions([kernel], LLVM)
+    assert not tuning_cache.known_actions([kernel], LLVM)
 
 
 def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
@@ -209,7 +217,7 @@ def test_what_comes_before_the_search_counts(monkeypatch: pytest.MonkeyPatch) ->
     for seconds, most in ((60.0, 59.0), (1.0, 0.5)):
         with pytest.raises(KeyboardInterrupt):
             tuning.tune([product()], LLVM, width=2, seconds=seconds, listener=listen)
-        tuned.forget()
+        tuning_cache.forget()
         assert left[-1] <= most
 
 
@@ -233,7 +241,7 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
     with pytest.raises(KeyboardInterrupt):
         tuning.tune([product()], LLVM, width=2, seconds=60, listener=listen)
     assert tuning.reports[-1].tried >= 4
-    assert tuned.Tunings(LLVM).get(product()) is not None
+    assert tuning_cache.Tunings(LLVM).get(product()) is not None
     (function,) = program.compiled([product()])
     assert function.address
 
@@ -242,7 +250,7 @@ SCRIPT = """
 from contextlib import contextmanager
 import numpy as np
 import porism
-from porism.engine import tuning_progress
+from porism.engine.tune import tuning_progress
 
 @contextmanager
 def shown():

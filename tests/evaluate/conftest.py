@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.rewrite.construct import install, installed
+from porism.rewrite.construction import install, installed
 from porism.rewrite.rule import RuleSet
 
 

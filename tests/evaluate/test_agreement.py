@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from porism.base.dtypes import i32
 from porism.evaluate import run_arrays, run_kernel, run_list
-from porism.evaluate.memory import lane_of
+from porism.evaluate.threads.tracked_memory import lane_of
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp

@@ -18,9 +18,9 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from tests.evaluate.programs import accumulated, at, num, pointer, sink, tensor, unwrapped
-from tests.evaluate.test_arrays import contents, interpret
+from tests.evaluate.test_graph_evaluator import contents, interpret
 from tests.graphs import examples, tensor_graphs
 
 IDENTITIES: list[tuple[Op, DType, Any]] = [

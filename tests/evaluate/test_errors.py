@@ -14,7 +14,7 @@ from porism.evaluate import Memory, evaluate, run_arrays, run_kernel, run_list
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from tests.evaluate.programs import (
     accumulated,
     arange,

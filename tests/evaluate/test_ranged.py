@@ -16,7 +16,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from tests.evaluate.programs import arange, at, num, pointer, sink, tensor, unwrapped
-from tests.evaluate.test_arrays import contents
+from tests.evaluate.test_graph_evaluator import contents
 from tests.graphs import examples, ranged_graphs
 
 INVALID = UOp(ops.INVALID)

@@ -15,9 +15,9 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Space
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
+from porism.ir.text.expression import show
 from tests import graphs
 
 

@@ -28,10 +28,10 @@ from porism.base.errors import TypeMismatch
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, construct, raw
+from porism.ir.node_collector import live, quiet_collector, sweep
 from porism.ir.ops import Op
-from porism.ir.sweep import live, quiet_collector, sweep
-from porism.ir.text import parse, to_text
-from porism.ir.walk import substitute, toposort
+from porism.ir.text.serialization import parse, to_text
+from porism.ir.traversal import substitute, toposort
 from tests import graphs
 
 

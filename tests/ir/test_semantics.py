@@ -15,7 +15,8 @@ import pytest
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind, wrap
 from porism.base.errors import EvaluationError
-from porism.ir import ops, semantics
+from porism.ir import ops
+from porism.ir.facts import semantics
 from porism.ir.ops import Op
 
 INTEGERS: Final = [t for t in dtypes.scalars() if t.is_integer and t.bits]

@@ -10,8 +10,8 @@ from hypothesis import given
 from porism.base.dtypes import Space, f32, index
 from porism.base.errors import ShapeError
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape, to_text
 from porism.ir.node import UOp
-from porism.ir.shape import shape, to_text
 from tests.graphs import examples, tensor_graphs
 
 N = UOp.variable("n", 1, 8)

@@ -14,9 +14,9 @@ from porism.base.target import GENERIC_CPU, H200, Target
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
-from porism.lower.decompose import decompose
-from porism.lower.machine import Machine
+from porism.ir.traversal import toposort
+from porism.lower.decompose.decompose import decompose
+from porism.lower.decompose.decomposition_options import Machine
 
 Array = npt.NDArray[Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.rewrite.construct import install, installed
-from porism.rules.algebra import ALGEBRA
+from porism.rewrite.construction import install, installed
+from porism.rules.rule_sets import ALGEBRA
 
 
 @pytest.fixture(autouse=True, scope="module")

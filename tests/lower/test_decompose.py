@@ -12,9 +12,9 @@ from porism.evaluate import run_kernel
 from porism.ir import levels, ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.lower.decompose import DECOMPOSITIONS, decompose
-from porism.lower.machine import Machine
-from porism.rewrite.graph import rewrite
+from porism.lower.decompose.decompose import DECOMPOSITIONS, decompose
+from porism.lower.decompose.decomposition_options import Machine
+from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
 from tests.lower.arrays import MACHINES, PLAIN, Array, operands, values
 

@@ -15,7 +15,7 @@ from porism.ir.node import UOp
 from porism.lower import expand as module
 from porism.lower.expand import expand
 from porism.lower.private_memory import private_memory
-from porism.rules.invalid import masked
+from porism.rules.addresses.validity import masked
 from tests.watching import Kernels, same
 
 

@@ -12,22 +12,22 @@ from porism.base.dtypes import Space, f16, f32, i32, index
 from porism.base.errors import EvaluationError, TargetError
 from porism.base.target import GENERIC_CPU, H200
 from porism.evaluate import Memory, run_kernel, run_list
-from porism.evaluate.scope import THREADS
+from porism.evaluate.effect_scopes import THREADS
 from porism.ir import fragments, levels, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.walk import substitute, toposort
-from porism.lower.block_memory import block_memory
-from porism.lower.gpu_dims import gpu_dims, launch_of, to_blocks
-from porism.lower.group_reduce import group_reduce
+from porism.ir.traversal import substitute, toposort
+from porism.lower.gpu.block_memory import block_memory
+from porism.lower.gpu.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.gpu.group_reduce import group_reduce
+from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
-from porism.lower.tensor_cores import tensor_cores
-from porism.optimize.actions import Action, Upcast, apply_all
-from porism.optimize.block_actions import Group, Local
-from porism.optimize.loops import ranges_of
-from porism.rules.index_dtype import lower_index_dtype
-from porism.rules.places import fit, local_bytes, slots
+from porism.optimize.actions.block_actions import Group, Local
+from porism.optimize.actions.loop_actions import Action, Upcast, apply_all
+from porism.optimize.actions.loop_transforms import ranges_of
+from porism.rules.addresses.grid_dims import fit, local_bytes, slots
+from porism.rules.addresses.index_dtype import lower_index_dtype
 from tests.block_kernels import (
     CASES,
     SMALL,

@@ -9,9 +9,9 @@ import porism
 from porism.base.target import GENERIC_CPU
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from porism.lower.expand import expand
-from porism.optimize.actions import Upcast, apply_all
+from porism.optimize.actions.loop_actions import Upcast, apply_all
 from porism.pipeline import to_loops
 
 

@@ -12,7 +12,7 @@ import porism
 from porism.base.dtypes import boolean, i32, i64, index
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from porism.lower.shuffles import Windows, at_values, numbered, transposed
 
 

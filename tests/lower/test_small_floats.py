@@ -15,10 +15,10 @@ from porism.evaluate import run_kernel
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
-from porism.lower.decompose import decompose
-from porism.lower.machine import Machine
-from porism.lower.small_floats import LAYOUTS, decoded, encoded
+from porism.ir.traversal import toposort
+from porism.lower.decompose.decompose import decompose
+from porism.lower.decompose.decomposition_options import Machine
+from porism.lower.decompose.small_floats import LAYOUTS, decoded, encoded
 from tests.lower.arrays import PLAIN, Array, missing, operands, safe, same, values
 
 SMALL = tuple(LAYOUTS)

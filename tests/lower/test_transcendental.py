@@ -13,12 +13,13 @@ from benchmarks import accuracy
 from benchmarks.quick_arrays import computed, fused
 from porism.base import dtypes
 from porism.base.dtypes import DType, f32, f64
-from porism.ir import ops, semantics
+from porism.ir import ops
+from porism.ir.facts import semantics
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
-from porism.lower import coefficients
-from porism.lower.decompose import decompose
+from porism.ir.traversal import toposort
+from porism.lower.decompose import coefficients
+from porism.lower.decompose.decompose import decompose
 from tests.lower.arrays import MACHINES, Array, missing, operands, safe, same, values
 from tools.coefficients import FITS, minimax, rounded
 

@@ -19,13 +19,21 @@ from porism.base.target import GENERIC_CPU, H200, Memory, Target
 from porism.evaluate import run_arrays
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
-from porism.optimize.actions import Action, NoLocals, PadTo, Swap, Unroll, Upcast, apply_all
-from porism.optimize.block_actions import Group, GroupTop, Local
-from porism.optimize.loops import ranges_of
-from porism.optimize.tensor_cores import TC
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.optimize.actions.block_actions import Group, GroupTop, Local
+from porism.optimize.actions.loop_actions import (
+    Action,
+    NoLocals,
+    PadTo,
+    Swap,
+    Unroll,
+    Upcast,
+    apply_all,
+)
+from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.tensor_core_action import TC
 from tests.block_kernels import (
     CASES,
     SMALL,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import porism
 from porism.base.errors import ActionError
 from porism.base.settings import settings as options
-from porism.optimize import streams
+from porism.optimize.strategy import streaming_strategy
 from tests.optimize.programs import kernel_of, values
 
 SIZES: Final = (1, 2, 3, 5, 7, 8, 14, 16, 31, 56, 64, 100, 127, 197, 256, 384, 500, 1000, 1024)
@@ -88,7 +88,7 @@ def test_a_mistake_of_a_strategy_costs_speed_and_not_the_program(
     def refuses(*_: object) -> Any:
         raise ActionError("a loop of 7 iterations is unrolled by 3")
 
-    monkeypatch.setattr(streams, "planned", refuses)
+    monkeypatch.setattr(streaming_strategy, "planned", refuses)
     x = values(7, 11)
     with options.override(cache=False, check=False):
         assert kernel_of(x * 3 + 7).actions == ()

@@ -9,11 +9,11 @@ import pytest
 import porism
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, Target
-from porism.optimize import heuristic
-from porism.optimize.actions import Action, PadTo, Split, Thread, Unroll, Upcast
-from porism.optimize.blocking import Block
-from porism.optimize.peeling import Peel
-from porism.optimize.staging import Stage
+from porism.optimize.actions.loop_actions import Action, PadTo, Split, Thread, Unroll, Upcast
+from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.peeling import Peel
+from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.strategy import heuristic
 from porism.pipeline import to_loops
 from tests.optimize.programs import kernel_of, values
 

@@ -13,12 +13,12 @@ from porism.base.dtypes import Theory
 from porism.base.errors import ProofError
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.prove import cases
-from porism.prove.arithmetic import Unsupported
-from porism.prove.instances import instances
-from porism.prove.rule import Question, Status, prove, require, worlds
-from porism.prove.solver import Answer
-from porism.prove.structure import Example, evaluated
+from porism.prove import rule_cases
+from porism.prove.arithmetic.op_meanings import Unsupported
+from porism.prove.arithmetic.solver import Answer
+from porism.prove.rule_proof import Question, Status, prove, require, worlds
+from porism.prove.structure_rules import Example, evaluated
+from porism.prove.type_instances import instances
 from porism.rewrite.rule import Rule, rule
 from porism.rewrite.terms import (
     FALSE,
@@ -44,7 +44,7 @@ from porism.rewrite.terms import (
     y,
     z,
 )
-from porism.rules.algebra import ALGEBRA
+from porism.rules.rule_sets import ALGEBRA
 from tests.prove.stated import BOOLEANS, FIXED_WIDTH, FLOATS, INTEGERS, stated
 
 RULES = [item for item in ALGEBRA if isinstance(item, Rule)]
@@ -62,7 +62,7 @@ def test_no_proof_is_empty(item: Rule) -> None:
     fires = False
     for theory in item.theories:
         for instance in instances(item, theory):
-            if not cases.search(item, instance).fires:
+            if not rule_cases.search(item, instance).fires:
                 continue
             fires = True
             for world in worlds(item, instance):
@@ -257,7 +257,7 @@ WITHOUT_MEANING = {"or with one"}
 @pytest.mark.parametrize("case", FALSE_RULES)
 def test_the_solver_alone_refutes_them_too(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the search among simple cases: what it finds must be right in the evaluator."""
-    monkeypatch.setattr(cases, "search", lambda *_: cases.Found(None, False, 0))
+    monkeypatch.setattr(rule_cases, "search", lambda *_: rule_cases.Found(None, False, 0))
     wrong, _ = FALSE_RULES[case]
     proof = prove(wrong, milliseconds=60_000)
     assert not proof.ok

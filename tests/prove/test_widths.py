@@ -10,12 +10,12 @@ from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.prove.instances import TYPES, instances
-from porism.prove.rule import Status, prove
-from porism.rewrite.graph import rewrite
+from porism.prove.rule_proof import Status, prove
+from porism.prove.type_instances import TYPES, instances
+from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Rule, RuleSet, rule
 from porism.rewrite.terms import FALSE, c0, hi, literal, lo, maximum, most, where, x, y
-from porism.rules.algebra import EVERYTHING
+from porism.rules.rule_sets import EVERYTHING
 from tests.prove.stated import FIXED_WIDTH, FLOATS, stated
 
 WIDTHS = (8, 16, 32, 64)

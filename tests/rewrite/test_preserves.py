@@ -17,10 +17,10 @@ from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.evaluate import evaluate
 from porism.ir.node import UOp
-from porism.ir.text import to_text
-from porism.rewrite.graph import normalize
-from porism.rewrite.trace import Trace
-from porism.rules.algebra import ALGEBRA
+from porism.ir.text.serialization import to_text
+from porism.rewrite.graph_rewrite import normalize
+from porism.rewrite.rewrite_trace import Trace
+from porism.rules.rule_sets import ALGEBRA
 from tests.graphs import bool_expressions, examples, expressions, leaves, values
 
 NAMES = {item.name for item in ALGEBRA} | {"commute"}
@@ -130,9 +130,9 @@ PROGRAM = """
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.text import to_text
-from porism.rewrite.graph import normalize
-from porism.rules.algebra import ALGEBRA
+from porism.ir.text.serialization import to_text
+from porism.rewrite.graph_rewrite import normalize
+from porism.rules.rule_sets import ALGEBRA
 
 names = [f"name{n}" for n in range(12)]
 terms = [UOp.variable(name, 0, 7) for name in names]

@@ -43,7 +43,7 @@ from porism.rewrite.terms import (
     x,
     y,
 )
-from porism.rules.algebra import ALGEBRA
+from porism.rules.rule_sets import ALGEBRA
 
 I = Theory.INTEGERS  # noqa: E741
 variable = UOp.variable("i", 0, 9)

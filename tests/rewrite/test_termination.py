@@ -10,11 +10,11 @@ import pytest
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import substitute
+from porism.ir.traversal import substitute
 from porism.rewrite.rule import Rule, rule
 from porism.rewrite.termination import WEIGHTS, greater, shrinks, weight
 from porism.rewrite.terms import c0, c1, hi, lo, maximum, p, q, w, where, x, y, z
-from porism.rules.algebra import ALGEBRA
+from porism.rules.rule_sets import ALGEBRA
 
 RULES = [item for item in ALGEBRA if isinstance(item, Rule)]
 

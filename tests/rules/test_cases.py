@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from porism.ir.expression import show
-from porism.rewrite.construct import COMMUTE
-from porism.rewrite.graph import normalize
-from porism.rewrite.trace import Trace
-from porism.rules.algebra import ALGEBRA
-from porism.rules.examples import EXAMPLES
-from porism.rules.index.simplify import simplify
+from porism.ir.text.expression import show
+from porism.rewrite.construction import COMMUTE
+from porism.rewrite.graph_rewrite import normalize
+from porism.rewrite.rewrite_trace import Trace
+from porism.rules.examples.procedure_examples import EXAMPLES
+from porism.rules.index.normalize import simplify
+from porism.rules.rule_sets import ALGEBRA
 from tests.rules.expressions import Case, read
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.txt"))

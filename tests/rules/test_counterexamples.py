@@ -17,9 +17,9 @@ from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.prove.examples import difference
-from porism.prove.rule import Status, prove
-from porism.rewrite.graph import rewrite
+from porism.prove.procedure_trials import difference
+from porism.prove.rule_proof import Status, prove
+from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Rule
 from porism.rewrite.terms import (
     FALSE,
@@ -36,8 +36,19 @@ from porism.rewrite.terms import (
     y,
     z,
 )
-from porism.rules.algebra import SIMPLE, SYMBOLIC, SYMBOLIC_LATE
-from porism.rules.examples import DATA, MEMORY, NONE, A, B, X, Y, made, masked, number
+from porism.rules.examples.example_graphs import (
+    DATA,
+    MEMORY,
+    NONE,
+    A,
+    B,
+    X,
+    Y,
+    made,
+    masked,
+    number,
+)
+from porism.rules.rule_sets import SIMPLE, SYMBOLIC, SYMBOLIC_LATE
 from tests.prove.stated import FIXED_WIDTH, FLOATS, INTEGERS, stated
 
 # -- refused ---------------------------------------------------------------------------------------

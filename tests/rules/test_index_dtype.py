@@ -18,15 +18,15 @@ from porism.evaluate import evaluate, run_arrays, run_kernel
 from porism.ir import levels, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, raw
-from porism.ir.walk import rebuild, toposort
-from porism.prove.structure import same
-from porism.rewrite.construct import install
-from porism.rewrite.graph import normalize
+from porism.ir.traversal import rebuild, toposort
+from porism.prove.structure_rules import same
+from porism.rewrite.construction import install
+from porism.rewrite.graph_rewrite import normalize
+from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import RuleSet
-from porism.rewrite.trace import Trace
-from porism.rules.algebra import ALGEBRA, EVERYTHING
-from porism.rules.index_dtype import INDEX_DTYPE, by_rules, in_words, lower_index_dtype
-from porism.rules.index_gates import masks_to_gates
+from porism.rules.addresses.access_gates import masks_to_gates
+from porism.rules.addresses.index_dtype import INDEX_DTYPE, by_rules, in_words, lower_index_dtype
+from porism.rules.rule_sets import ALGEBRA, EVERYTHING
 from tests import graphs
 from tests.loops import Loops, Target
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from porism.prove.examples import cases_of, established
+from porism.prove.procedure_trials import cases_of, established
 from porism.rewrite.rule import Procedure
-from porism.rules.algebra import EVERYTHING
-from porism.rules.examples import EXAMPLES, TYPED
+from porism.rules.examples.procedure_examples import EXAMPLES, TYPED
+from porism.rules.rule_sets import EVERYTHING
 
 LEAST = 20
 """On how many cases a procedure fires at least: a check of a few cases shows little."""

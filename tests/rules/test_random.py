@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from porism.base import dtypes
-from porism.prove.examples import difference
-from porism.rewrite.graph import rewrite
-from porism.rules.algebra import SYMBOLIC_LATE
+from porism.prove.procedure_trials import difference
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rules.rule_sets import SYMBOLIC_LATE
 from tests import graphs
 
 SCALARS = (dtypes.index, dtypes.boolean, dtypes.i8, dtypes.u8, dtypes.i32, dtypes.f16, dtypes.f32)

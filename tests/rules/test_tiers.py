@@ -8,21 +8,16 @@ import pytest
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.prove.examples import difference
-from porism.prove.rule import Status, prove
-from porism.rewrite.graph import rewrite
+from porism.prove.procedure_trials import difference
+from porism.prove.rule_proof import Status, prove
+from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Rule
-from porism.rules.algebra import (
-    ALGEBRA,
-    EVERYTHING,
-    FAST_MATH,
-    SIMPLE,
-    SYMBOLIC,
-    SYMBOLIC_LATE,
-)
-from porism.rules.examples import EXAMPLES, A, X, made, masked, number
-from porism.rules.fast_math import FAST_MATH as DECLARED
-from porism.rules.invalid import VALIDITY
+from porism.rules.addresses.validity import VALIDITY
+from porism.rules.algebra.fast_math_rules import FAST_MATH
+from porism.rules.algebra.fast_math_rules import FAST_MATH as DECLARED
+from porism.rules.examples.example_graphs import A, X, made, masked, number
+from porism.rules.examples.procedure_examples import EXAMPLES
+from porism.rules.rule_sets import ALGEBRA, EVERYTHING, SIMPLE, SYMBOLIC, SYMBOLIC_LATE
 
 LOST = [made(ops.MUL, masked(A, X), number(0)), made(ops.MUL, number(0), masked(A, X))]
 """What construction makes 0 of before validity is looked at."""

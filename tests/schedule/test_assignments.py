@@ -7,7 +7,7 @@ import pytest
 
 from porism.base.dtypes import f32, index
 from porism.base.errors import PorismError
-from porism.engine.reference import run
+from porism.engine.run.reference_runner import run
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.pipeline import to_schedule

@@ -9,19 +9,19 @@ import pytest
 
 import porism
 from porism import Tensor
-from porism.engine.realize import request
+from porism.engine.run.realize import request
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.levels import KERNEL, check
-from porism.ir.walk import toposort
-from porism.rewrite.graph import rewrite
-from porism.rules.algebra import SYMBOLIC
-from porism.rules.index.simplify import divisions
-from porism.schedule.buffers import remove_buffers
-from porism.schedule.kernels import kernels
-from porism.schedule.rangeify import rangeify
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rules.index.normalize import divisions
+from porism.rules.rule_sets import SYMBOLIC
+from porism.schedule.buffer_removal import remove_buffers
+from porism.schedule.kernel_split import kernels
+from porism.schedule.rangeify.rangeify import rangeify
 from tests.evaluate.test_agreement import buffers_for
-from tests.schedule.test_ranges import equal, finished
+from tests.schedule.test_range_transforms import equal, finished
 
 
 def x(*sizes: int) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 
 from porism.base.settings import TABLE
 from porism.ir import ops
-from porism.schedule import cost, placement
+from porism.schedule.rangeify import placement, placement_cost
 
 PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
 
@@ -24,9 +24,10 @@ def test_the_examples_run() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        f"`n·(c + {cost.STORE_LOCAL:.0f}) + t·{cost.LOAD_LOCAL:.0f}`",
-        f"`n·(c + {cost.STORE_GLOBAL:.0f}) + t·{cost.LOAD_GLOBAL:.0f}`",
-        f"`exp2` {cost.OP_COSTS[ops.EXP2]:.0f}, a division {cost.OP_COSTS[ops.FDIV]:.0f}",
+        f"`n·(c + {placement_cost.STORE_LOCAL:.0f}) + t·{placement_cost.LOAD_LOCAL:.0f}`",
+        f"`n·(c + {placement_cost.STORE_GLOBAL:.0f}) + t·{placement_cost.LOAD_GLOBAL:.0f}`",
+        f"`exp2` {placement_cost.OP_COSTS[ops.EXP2]:.0f}, "
+        f"a division {placement_cost.OP_COSTS[ops.FDIV]:.0f}",
         f"costs at least {placement.CHEAP:.0f} an element",
         f"no more than {placement.LOCAL_BYTES >> 10} KiB",
         f"no more than 2^{placement.LOCAL_WORK.bit_length() - 1} elements",

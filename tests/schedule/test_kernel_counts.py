@@ -16,11 +16,11 @@ from benchmarks import models
 from benchmarks.models import data
 from porism import Tensor
 from porism.base.settings import settings
-from porism.engine.realize import request
+from porism.engine.run.realize import request
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from porism.pipeline import to_schedule
 from porism.schedule.schedule import Schedule
 

@@ -9,7 +9,7 @@ import pytest
 
 import porism
 from porism.base.target import GENERIC_CPU
-from porism.engine import realize
+from porism.engine.run import realize
 from porism.pipeline import to_lines
 
 

@@ -12,16 +12,16 @@ import pytest
 from porism.base.dtypes import DType, f16, f32, i8, i32, i64, index
 from porism.evaluate import evaluate
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
-from porism.rewrite.graph import rewrite
-from porism.rules.algebra import SYMBOLIC
-from porism.rules.reductions import FAST_REDUCTIONS, REDUCTIONS
-from porism.schedule.rangeify import rangeify
+from porism.ir.traversal import toposort
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, REDUCTIONS
+from porism.rules.rule_sets import SYMBOLIC
+from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive
+from porism.tensor.api.prefix_scan import scan_last
 from porism.tensor.primitive import Dim
-from porism.tensor.scan import scan_last
 
 RULES = REDUCTIONS + SYMBOLIC
 FAST = REDUCTIONS + FAST_REDUCTIONS + SYMBOLIC

@@ -8,13 +8,13 @@ import pytest
 from porism.base.dtypes import DType, f32, i32
 from porism.evaluate import evaluate
 from porism.ir import levels, ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
-from porism.rules.split_reduction import MOST_BETWEEN, varying
-from porism.schedule.rangeify import rangeify
-from porism.schedule.split_reductions import split_reductions
+from porism.ir.traversal import toposort
+from porism.rules.reductions.reduction_splitting import MOST_BETWEEN, varying
+from porism.schedule.loops.split_reductions import split_reductions
+from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive
 from porism.tensor.primitive import Dim
 

@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from porism.engine.reference import run
+from porism.engine.run.reference_runner import run
 from porism.evaluate import evaluate
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
+from porism.ir.facts.semantics import Array
 from porism.ir.levels import GRAPH, RANGED, Level
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from porism.pipeline import to_schedule, watched
 from tests.tensors import tensor_graphs
 from tests.watching import numbers, same

@@ -15,10 +15,10 @@ import pytest
 
 from benchmarks import index_values
 from benchmarks.index_corpus import corpus
-from porism.simplifier.bounds import box
-from porism.simplifier.cost import measure
+from porism.simplifier.expression_cost import measure
 from porism.simplifier.parser import parse
 from porism.simplifier.simplify import simplify
+from porism.simplifier.variable_bounds import box
 from tests.simplifier import variants
 
 FIXED_SEED = 7

@@ -14,7 +14,7 @@ from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.simplifier.parser import names_in, parse
-from porism.simplifier.tokens import Limits
+from porism.simplifier.tokenizer import Limits
 
 NAMES = ("a", "b", "c")
 VARIABLES = {name: UOp.variable(name, -3, 5) for name in NAMES}

@@ -17,11 +17,11 @@ from porism.base.errors import PorismError
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp, raw
-from porism.ir.walk import toposort
-from porism.simplifier.arrange import arrange
+from porism.ir.traversal import toposort
 from porism.simplifier.c_text import to_c
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
+from porism.simplifier.written_order import arrange
 from tests.expressions import expressions
 
 A, B = (raw(ops.VARIABLE, dtypes.index, (), (name, low, 9)) for name, low in (("a", -5), ("b", 0)))

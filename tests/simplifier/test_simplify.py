@@ -14,11 +14,11 @@ from benchmarks import index_values
 from benchmarks.index_corpus import corpus
 from porism.base.errors import ParseError, PorismError
 from porism.ir import ops
-from porism.ir.walk import toposort
-from porism.simplifier.bounds import BoundsError, box, from_words
-from porism.simplifier.cost import measure
+from porism.ir.traversal import toposort
+from porism.simplifier.expression_cost import measure
 from porism.simplifier.parser import parse
 from porism.simplifier.simplify import simplify
+from porism.simplifier.variable_bounds import BoundsError, box, from_words
 
 ROWS = corpus(60, seed=7)
 

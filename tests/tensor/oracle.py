@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from porism.base.errors import PorismError
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import NAMES
 from porism.tensor.tensor import Tensor
 

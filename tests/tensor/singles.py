@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 
 def singles(values: Any) -> Array:

@@ -10,7 +10,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import FLOATS, agree, draw, refuses, wide
 
 attention = porism.scaled_dot_product_attention

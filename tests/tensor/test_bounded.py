@@ -76,7 +76,7 @@ def test_sizes_that_must_be_numbers(call: Callable[[Any], Any], what: str) -> No
 
 
 def test_the_graph_is_the_same_for_every_value() -> None:
-    from porism.engine.realize import request
+    from porism.engine.run.realize import request
 
     x = porism.asarray(X)
     graphs = {

@@ -11,7 +11,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import agree, draw, refuses, wide
 
 

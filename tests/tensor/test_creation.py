@@ -13,7 +13,7 @@ import pytest
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.ir import ops
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from tests.tensor.oracle import TYPES, agree, draw, refuses
 from tests.tensor.singles import singles
 

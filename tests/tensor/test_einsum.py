@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import porism
 from porism.base.errors import ParseError, TypeMismatch
 from porism.ir import ops
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
+from porism.ir.facts.node_shape import shape
+from porism.ir.traversal import toposort
 from tests.tensor.oracle import agree, draw, refuses
 
 SUMS: list[tuple[str, list[tuple[int, ...]]]] = [

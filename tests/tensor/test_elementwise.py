@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import FLOATS, INTEGERS, TYPES, agree, draw, numpy_type
 from tests.tensor.singles import singles
 

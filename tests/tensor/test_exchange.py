@@ -15,7 +15,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
-from porism.engine.storage import realized
+from porism.engine.run.buffer_storage import realized
 from porism.tensor.namespace import DTYPES, MODULES, NAMES, WHERE
 from porism.tensor.promotion import NAMES as TYPES
 from tests.tensor.oracle import agree, refuses

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import array_shapes, basic_indices
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.ir import ops
-from porism.ir.semantics import Array
-from porism.ir.walk import toposort
+from porism.ir.facts.semantics import Array
+from porism.ir.traversal import toposort
 from tests.tensor.oracle import agree, draw, refuses
 from tests.tensor.singles import singles
 

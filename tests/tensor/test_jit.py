@@ -21,9 +21,9 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine import program, realize, runners
-from porism.engine.storage import NoValue, array_of
-from porism.ir import sweep
+from porism.engine.run import backend_runners, program, realize
+from porism.engine.run.buffer_storage import NoValue, array_of
+from porism.ir import node_collector
 
 PAGE = Path(__file__).parents[2] / "docs" / "jit.md"
 
@@ -633,11 +633,11 @@ def test_what_a_function_has_compiled_is_given_back(how: str) -> None:
 
     given_back(2, 10)
     gc.collect()  # what was recent before, too
-    tables: list[Any] = [runners._programs, realize._schedules, program._functions]
-    before, nodes = [len(table) for table in tables], sweep.live()
+    tables: list[Any] = [backend_runners._programs, realize._schedules, program._functions]
+    before, nodes = [len(table) for table in tables], node_collector.live()
     given_back(100, 140)
     assert [len(table) for table in tables] == before
-    assert sweep.live() - nodes < 40 * 5  # sizes have nodes of their own
+    assert node_collector.live() - nodes < 40 * 5  # sizes have nodes of their own
 
 
 def test_what_a_function_uses_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from porism.base.dtypes import index
 from porism.base.errors import TypeMismatch
 from porism.base.settings import settings
 from porism.ir import ops
-from porism.ir.buffer import new_buffer
+from porism.ir.buffer_node import new_buffer
 
 RNG = np.random.default_rng(0)
 
@@ -191,7 +191,7 @@ def test_an_optimiser_step_is_seen() -> None:
 
 
 def test_memory_is_still_written_over_in_place() -> None:
-    from porism.engine.storage import held
+    from porism.engine.run.buffer_storage import held
 
     weight = porism.asarray(array(96, 64))
     forward = porism.jit(lambda x: x @ (weight * 2))

@@ -11,8 +11,8 @@ import porism
 from porism import Tensor
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine.storage import NoValue
-from porism.tensor.structure import Signature
+from porism.engine.run.buffer_storage import NoValue
+from porism.tensor.jit.nested_values import Signature
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(len(found))
             super().__init__()
 
-    monkeypatch.setattr("porism.tensor.jit.Signature", Counted)
+    monkeypatch.setattr("porism.tensor.jit.jit.Signature", Counted)
     return found
 
 

@@ -16,8 +16,8 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine.storage import array_of
-from porism.tensor.jit import Jitted
+from porism.engine.run.buffer_storage import array_of
+from porism.tensor.jit.jit import Jitted
 from tests.tensor.threads import in_threads
 
 

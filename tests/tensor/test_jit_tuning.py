@@ -18,10 +18,11 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine import background, program, tuned, tuning
-from porism.engine.crew import Fault, Job
-from porism.optimize.actions import Upcast
-from porism.optimize.known_actions import write_actions
+from porism.engine.run import program
+from porism.engine.tune import background_tuning, tuning, tuning_cache
+from porism.engine.tune.worker_pool import Fault, Job
+from porism.optimize.actions.action_registry import write_actions
+from porism.optimize.actions.loop_actions import Upcast
 from tests.tensor.oracle import refuses
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
@@ -30,11 +31,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(tuning, "_considered", set())
-    tuned.forget()
+    tuning_cache.forget()
     with settings.override(cache=False, check=False):
         yield
-    background.stop_all()
-    tuned.forget()
+    background_tuning.stop_all()
+    tuning_cache.forget()
 
 
 def ones(*shape: int) -> Any:
@@ -48,7 +49,7 @@ class FakeCrew:
     go = threading.Event()
 
     def __init__(self, size: int, *, nice: int) -> None:
-        assert (size, nice) == (1, background.NICE)
+        assert (size, nice) == (1, background_tuning.NICE)
 
     def __enter__(self) -> FakeCrew:
         return self
@@ -66,7 +67,7 @@ class FakeCrew:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCrew]:
-    monkeypatch.setattr(background, "Crew", FakeCrew)
+    monkeypatch.setattr(background_tuning, "Crew", FakeCrew)
     FakeCrew.go = threading.Event()
     FakeCrew.answer = {"tuned": [[0, write_actions([Upcast("r1", 5)]), 1.0, 0.5]]}
     return FakeCrew
@@ -148,7 +149,7 @@ def test_it_really_is_tuned_in_the_background() -> None:
     x, y = (np.random.default_rng(0).normal(size=(48, 48)).astype(np.float32) for _ in range(2))
     first = jitted(x, y).numpy()
     assert jitted.wait_tuned(120)
-    assert tuned._memory
+    assert tuning_cache._memory
     np.testing.assert_allclose(jitted(x, y).numpy(), first, rtol=1e-4, atol=1e-2)
 
 
@@ -259,12 +260,12 @@ def test_the_functions_that_were_swapped_out_are_still_there() -> None:
     x = ones(9, 9)
     (kernel,) = porism.kernels(x @ x)
     (before,) = program.compiled([kernel.node])
-    tuned.keep(kernel.node, porism_backend(), (Upcast("r1", 3),), 1.0, 0.5)
+    tuning_cache.keep(kernel.node, porism_backend(), (Upcast("r1", 3),), 1.0, 0.5)
     (after,) = program.compiled([kernel.node])
     assert before.address != after.address
 
 
 def porism_backend() -> Any:
-    from porism.backends.table import native
+    from porism.backends.backend_table import native
 
     return native()

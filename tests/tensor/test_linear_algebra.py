@@ -11,8 +11,8 @@ import pytest
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.ir import ops
-from porism.ir.walk import toposort
-from porism.tensor import symmetric
+from porism.ir.traversal import toposort
+from porism.tensor.api import symmetric_product
 from tests.tensor.oracle import FLOATS, INTEGERS, agree, draw, refuses, wide
 
 SHAPES = [
@@ -143,8 +143,8 @@ def test_half_of_a_symmetric_product(
     rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 2), ("LANES", 2)):
-        monkeypatch.setattr(symmetric, limit, value)
-    cut = symmetric.blocks_for(rows, 5)
+        monkeypatch.setattr(symmetric_product, limit, value)
+    cut = symmetric_product.blocks_for(rows, 5)
     assert cut is not None
     assert cut.work < rows * rows, "the test is about nothing"
     x = np.random.default_rng(rows).integers(-9, 9, (rows, 5)).astype(dtype)
@@ -158,9 +158,9 @@ def test_half_of_a_symmetric_product(
 
 def test_other_products_are_computed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     x = porism.asarray(np.ones((64, 8)))
-    assert symmetric.blocks_for(64, 8) is None
+    assert symmetric_product.blocks_for(64, 8) is None
     for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 8), ("LANES", 8)):
-        monkeypatch.setattr(symmetric, limit, value)
+        monkeypatch.setattr(symmetric_product, limit, value)
     for product in (x @ (x + 1).T, x @ porism.ones(8, 64), x[None] @ x.T):
         assert not any(node.op is ops.GATHER for node in toposort(product.node))
     assert any(node.op is ops.GATHER for node in toposort((x @ x.T).node))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 import porism
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 MOST_ELEMENTS: Final = 200
 

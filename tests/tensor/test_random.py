@@ -15,7 +15,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import FLOATS, agree, refuses
 
 MANY = 20_000
@@ -73,7 +73,7 @@ def test_the_counter_goes_on() -> None:
 
 
 def test_drawing_again_is_the_same_graph() -> None:
-    from porism.engine.realize import request
+    from porism.engine.run.realize import request
 
     graphs = {request([porism.rand(3).node]).graph for _ in range(3)}
     assert len(graphs) == 1

@@ -10,7 +10,7 @@ import pytest
 from porism import pipeline
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import rebuild, substitute, toposort
+from porism.ir.traversal import rebuild, substitute, toposort
 
 Change = Callable[[UOp], UOp]
 """What is done to a graph after a stage."""

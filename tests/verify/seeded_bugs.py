@@ -15,15 +15,16 @@ import pytest
 
 import porism
 from porism import pipeline
-from porism.backends.llvm import arithmetic, writing
+from porism.backends.llvm import llvm_arithmetic, llvm_writer
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.ir.shape import shape
-from porism.ir.walk import rebuild, substitute, toposort
+from porism.ir.traversal import rebuild, substitute, toposort
 from porism.lower import linearize
-from porism.schedule import indices, memory, rangeify, schedule
-from porism.schedule.carried import rewritten
-from porism.schedule.indices import Element, Moved
+from porism.schedule import memory_plan, schedule
+from porism.schedule.ranged_stages import rewritten
+from porism.schedule.rangeify import movement_indices, rangeify
+from porism.schedule.rangeify.movement_indices import Element, Moved
 from tests.verify.breaking import Change, break_stage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -168,7 +169,7 @@ def moving(op: Any, wrong: Callable[[UOp, Element, Moved], Moved]) -> Plant:
     """Let a movement op lead to another element of its source."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = indices.moved
+        right = movement_indices.moved
 
         def moved(node: UOp, element: Element) -> Moved:
             found = right(node, element)
@@ -188,9 +189,9 @@ def rendering(old: str, new: str) -> Plant:
     """Write something else into the text for LLVM."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = writing.Writer.emit
+        right = llvm_writer.Writer.emit
         patch.setattr(
-            writing.Writer, "emit", lambda self, text: right(self, text.replace(old, new))
+            llvm_writer.Writer, "emit", lambda self, text: right(self, text.replace(old, new))
         )
 
     return plant
@@ -425,12 +426,12 @@ def all_at_once(right: Any) -> Any:
 
 def reciprocal_of_itself(patch: pytest.MonkeyPatch) -> None:
     """x / x for 1 / x."""
-    quotient = arithmetic.ARITHMETIC[ops.FDIV]
+    quotient = llvm_arithmetic.ARITHMETIC[ops.FDIV]
 
     def wrong(r: Any, node: UOp, lane: Any) -> str:
         return quotient(r, UOp(ops.FDIV, node.dtype, (*node.src, *node.src)), lane)
 
-    patch.setitem(arithmetic.ARITHMETIC, ops.RECIPROCAL, wrong)
+    patch.setitem(llvm_arithmetic.ARITHMETIC, ops.RECIPROCAL, wrong)
 
 
 BUGS: tuple[Bug, ...] = (
@@ -516,11 +517,11 @@ BUGS: tuple[Bug, ...] = (
         in_ranges(read_moved)),
     # the plan of memory
     Bug("a value that ends with its first reader", "memory plan", 1, "chain",
-        replacing(memory.Life, "end", ends_early)),
+        replacing(memory_plan.Life, "end", ends_early)),
     Bug("kernels that do not wait", "memory plan", 1, "branches",
-        replacing(memory, "plan", without_waits)),
+        replacing(memory_plan, "plan", without_waits)),
     Bug("all temporaries at one offset", "memory plan", 1, "chain",
-        replacing(memory, "plan", all_at_once)),
+        replacing(memory_plan, "plan", all_at_once)),
     Bug("a result over what is read elsewhere", "memory plan", 1, "chain",
         replacing(schedule, "replaceable", lambda _: lambda kernel, last: min(last))),
     # below the lists of operations

@@ -13,16 +13,16 @@ import porism
 from porism.base.dtypes import Space, f32, i8, i32, index
 from porism.base.errors import VerifyError
 from porism.base.target import GENERIC_CPU
-from porism.engine import verification
+from porism.engine.run import compile_verification
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.walk import rebuild, substitute, toposort
-from porism.optimize import loops
+from porism.ir.traversal import rebuild, substitute, toposort
+from porism.optimize.actions import loop_transforms
 from porism.tensor.tensor import Tensor
-from porism.verification import places
-from porism.verification.kernel import arranged, lowered
-from porism.verification.report import How
+from porism.verification.accesses import bounds_and_races
+from porism.verification.verification_report import How
+from porism.verification.verify_kernel import arranged, lowered
 from tests.block_kernels import SMALL
 from tests.verify.breaking import Change, accesses_changed, break_stage, masked_otherwise, moved
 
@@ -41,7 +41,7 @@ def convolution() -> Any:
 
 def fails(tensor: Tensor, monkeypatch: pytest.MonkeyPatch, stage: str, change: Change) -> str:
     break_stage(monkeypatch, stage, change)
-    monkeypatch.setattr(verification, "_reports", {})
+    monkeypatch.setattr(compile_verification, "_reports", {})
     with pytest.raises(VerifyError) as caught:
         porism.verify(tensor)
     assert caught.value.where is not None
@@ -107,7 +107,7 @@ def test_a_store_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
     def shorter(graph: UOp) -> UOp:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
-        return loops.replaced(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
+        return loop_transforms.replaced(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
 
     text = fails(product(), monkeypatch, "symbolic", shorter)
     assert "the stage 'symbolic' changed what a kernel writes" in text
@@ -116,7 +116,7 @@ def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_padded_loop_without_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     def longer(graph: UOp) -> UOp:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
-        return loops.replaced(graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s])
+        return loop_transforms.replaced(graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s])
 
     text = fails(product(), monkeypatch, "symbolic", longer)
     assert "nothing before" in text
@@ -321,10 +321,10 @@ def test_stores_at_indices_are_not_made_lanes() -> None:
         there = out.index(at(j, named.index(j).cast(index) % 8) * 4 + k)
         return ops.SINK(there.store(there + 1).end(j, k))
 
-    assert list(places.writes(kernel(Axis.ORDERED, lambda j, i: i))) == []
-    (found,) = places.writes(kernel(Axis.UPCAST, lambda j, i: i))
+    assert list(bounds_and_races.writes(kernel(Axis.ORDERED, lambda j, i: i))) == []
+    (found,) = bounds_and_races.writes(kernel(Axis.UPCAST, lambda j, i: i))
     assert not found.answer.holds
-    (found,) = places.writes(kernel(Axis.UPCAST, lambda j, i: j))
+    (found,) = bounds_and_races.writes(kernel(Axis.UPCAST, lambda j, i: j))
     assert found.answer.holds
 
 

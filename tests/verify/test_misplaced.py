@@ -12,19 +12,19 @@ import pytest
 import porism
 from porism.base.dtypes import Kind, f32
 from porism.base.target import GENERIC_CPU
-from porism.engine.realize import request
+from porism.engine.run.realize import request
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.levels import KERNEL, THREADS, Level
 from porism.ir.node import UOp
-from porism.ir.walk import substitute, toposort
-from porism.optimize.actions import Action, Upcast, apply_all
-from porism.optimize.staging import Stage
+from porism.ir.text.expression import show
+from porism.ir.traversal import substitute, toposort
+from porism.optimize.actions.loop_actions import Action, Upcast, apply_all
+from porism.optimize.actions.packed_panels import Stage
 from porism.pipeline import to_lines, to_loops, to_schedule, watched
-from porism.verification import stages
-from porism.verification.kernel import arranged
-from porism.verification.report import How
+from porism.verification.accesses import stage_equivalence
+from porism.verification.verification_report import How
+from porism.verification.verify_kernel import arranged
 
 Graph = tuple[str, Level, UOp]
 
@@ -98,7 +98,7 @@ def alternatives(graph: UOp) -> Iterator[tuple[UOp, UOp]]:
 
 
 def is_found(before: UOp, after: UOp, level: Level) -> bool:
-    found = stages.compared(before, after, needs=level in (KERNEL, THREADS))
+    found = stage_equivalence.compared(before, after, needs=level in (KERNEL, THREADS))
     return any(not compared.answer.holds for compared in found)
 
 
@@ -132,7 +132,7 @@ def test_the_error_says_which_element_is_made_of_what() -> None:
     graph = {name: kernel for name, _, kernel in graphs(product(), PROGRAMS["product"][1])}
     read, other = next(alternatives(graph["expand"]))
     changed = substitute(graph["expand"], {read: other})
-    found = list(stages.compared(graph["masks on loads"], changed, needs=False))
+    found = list(stage_equivalence.compared(graph["masks on loads"], changed, needs=False))
     why = [compared.why for compared in found if compared.why]
     assert any("is not computed any more from p1[" in text for text in why)
     assert any("is computed, and was not, from p1[" in text for text in why)

@@ -12,7 +12,7 @@ import porism
 from porism import pipeline
 from porism.base.errors import VerifyError
 from porism.base.settings import settings
-from porism.engine import verification
+from porism.engine.run import compile_verification
 from tests.verify.seeded_bugs import BUGS, PROGRAMS, Bug
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let no test see reports or kernels of another one."""
-    monkeypatch.setattr(verification, "_reports", {})
+    monkeypatch.setattr(compile_verification, "_reports", {})
     pipeline._done.clear()
     yield
     pipeline._done.clear()

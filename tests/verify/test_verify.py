@@ -13,11 +13,12 @@ import porism
 from porism.base.dtypes import f16, f32
 from porism.base.settings import settings
 from porism.base.target import H200
-from porism.optimize.actions import Action, apply_all
-from porism.optimize.tensor_cores import TC
+from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.actions.tensor_core_action import TC
 from porism.tensor.tensor import Tensor
-from porism.verification import claims, kernel, stages
-from porism.verification.report import Check, How, Report
+from porism.verification import verify_kernel
+from porism.verification.accesses import iteration_conjectures, stage_equivalence
+from porism.verification.verification_report import Check, How, Report
 from tests.block_kernels import product_case
 
 N = porism.Variable("n", 1, 6)
@@ -127,13 +128,13 @@ def test_threads_are_compared() -> None:
 
 def test_the_setting_checks_each_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Report] = []
-    real = kernel.verified
+    real = verify_kernel.verified
 
     def watched(*arguments: Any) -> Report:
         seen.append(real(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(kernel, "verified", watched)
+    monkeypatch.setattr(verify_kernel, "verified", watched)
     x = some(5, 7)
     with settings.override(verify=1):
         np.testing.assert_array_equal((x * 3 + 0.5).numpy(), x.numpy() * 3 + 0.5)
@@ -213,8 +214,8 @@ def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
     case = product_case(32, 8, 16, f16, f32)
     actions = [TC("r0", "r1", "r2"), porism.Local("r0_0", 2)]
     changed = apply_all(case.kernel, actions, H200)
-    report = kernel.arranged(case.kernel, changed, H200, {})
-    unseen = [row for row in report.rows if row.detail == stages.FRAGMENTS]
+    report = verify_kernel.arranged(case.kernel, changed, H200, {})
+    unseen = [row for row in report.rows if row.detail == stage_equivalence.FRAGMENTS]
     assert {row.stage for row in unseen} == {"tensor cores"}
     assert all(row.text.startswith(("p1[", "p2[")) for row in unseen)
     assert {row.check for row in report.rows} == {Check.INDEX, Check.BOUNDS, Check.WRITES}
@@ -235,7 +236,7 @@ def test_tiles_of_tensor_cores_count_in_an_order_of_their_own(
 ) -> None:
     case = product_case(*sizes, f16, f32)
     changed = apply_all(case.kernel, [TC("r0", "r1", "r2"), *more], H200)
-    report = kernel.arranged(case.kernel, changed, H200, {})
+    report = verify_kernel.arranged(case.kernel, changed, H200, {})
     at_once = [row for row in report.rows if row.stage == "actions" and row.check is Check.INDEX]
     assert {row.text.split("[")[0] for row in at_once} == {"p0", "p1", "p2"}
     assert all(row.how is not How.OPEN for row in at_once), str(report)
@@ -248,7 +249,7 @@ def test_without_a_solver_the_report_says_so(monkeypatch: pytest.MonkeyPatch) ->
     for name in [n for n in sys.modules if n.startswith("porism.prove")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "z3", None)
-    assert claims.solver() is None
+    assert iteration_conjectures.solver() is None
     x = porism.conv2d(some(1, 3, 11, 13), some(4, 3, 3, 3), padding=1)
     report = porism.verify(x)
     assert "pip install z3-solver" in report.note

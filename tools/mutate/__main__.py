@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from porism.base.errors import PorismError
-from porism.catalogue.listing import KNOWN
+from porism.catalogue.rule_listing import KNOWN
 from tools.mutate import guards, survivors, targets
 from tools.mutate.run import Effect, Outcome, Reach, run, run_rule
 

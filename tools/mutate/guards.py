@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.prove.rule import Status, prove
+from porism.ir.text.expression import show
+from porism.prove.rule_proof import Status, prove
 from porism.rewrite import terms
 from porism.rewrite.rule import Rewrite, Rule
 

@@ -15,20 +15,20 @@ from importlib import import_module
 from types import FunctionType
 from typing import Final
 
-from porism.catalogue import lowering, passes
+from porism.catalogue import lowering_examples, pass_examples
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
-from porism.prove import lemmas, procedures
-from porism.prove.examples import alone, applied, cases_of, wrong
-from porism.prove.index_expressions import expressions
+from porism.ir.traversal import toposort
+from porism.prove import lemma_instances, procedure_checks
+from porism.prove.procedure_trials import alone, applied, cases_of, wrong
+from porism.prove.random_index_expressions import expressions
 from porism.rewrite.rule import Procedure, Rewrite
-from porism.rules.examples import EXAMPLES
+from porism.rules.examples.procedure_examples import EXAMPLES
 from tools.mutate import arithmetic, conditions
 from tools.mutate.mutants import Mutant, functions_in, mutants_of, reached
 from tools.mutate.run import Check, Results
 
 LAYERS: Final = ("porism.rules.", "porism.schedule.", "porism.lower.", "porism.optimize.")
-CHECKS: Final = {**lowering.CHECKS, **passes.CHECKS}
+CHECKS: Final = {**lowering_examples.CHECKS, **pass_examples.CHECKS}
 NORMAL_FORM: Final = "porism.rules.index."
 
 
@@ -79,14 +79,14 @@ EXPRESSIONS: Final = 400
 """On how many expressions the steps of the normal form are checked."""
 
 _PARTS: Final = [
-    "arena",
-    "comparisons",
+    "form_arena",
+    "conditions",
     "extraction",
-    "form",
+    "linear_form",
     "quotients",
-    "reading",
-    "scope",
-    "simplify",
+    "nodes_to_forms",
+    "scoped_facts",
+    "normalize",
 ]
 MODULES: Final = tuple(import_module(NORMAL_FORM + part) for part in _PARTS)
 """The normal form; its trial points only ever say no, so that they make nothing wrong."""
@@ -132,7 +132,7 @@ def normal_form_targets() -> Iterator[Target]:
 
 def _lemma_fault() -> str:
     for root, facts in expressions(EXPRESSIONS):
-        for fault in lemmas.checked(root, facts):
+        for fault in lemma_instances.checked(root, facts):
             return f"{root!r}: {fault}"
     return ""
 
@@ -189,7 +189,7 @@ _suites: dict[str, Suite] = {}
 
 def _fault(item: Procedure) -> str:
     if item.name not in EXAMPLES:
-        return procedures.check(item, CHECKS).fault
+        return procedure_checks.check(item, CHECKS).fault
     return _suites[item.name].fault()
 
 

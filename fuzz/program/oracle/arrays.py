@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 Axes = int | Sequence[int] | None
 Numbers = int | Sequence[int]

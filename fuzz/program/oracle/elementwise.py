@@ -14,7 +14,7 @@ from fuzz.program.oracle.arrays import (
     numpy_type,
     shape_of,
 )
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 # -- creation --------------------------------------------------------------------------------------
 

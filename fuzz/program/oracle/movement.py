@@ -16,7 +16,7 @@ from fuzz.program.oracle.arrays import (
     windows,
 )
 from fuzz.program.oracle.reductions import cumulative_sum
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 # -- movement --------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from fuzz.program.oracle.arrays import (
     placed,
 )
 from fuzz.program.oracle.reductions import var
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 # -- normalization and attention -------------------------------------------------------------------
 

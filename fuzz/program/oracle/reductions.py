@@ -13,7 +13,7 @@ from fuzz.program.oracle.arrays import (
     floats,
 )
 from fuzz.program.oracle.elementwise import astype
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 # -- reductions ------------------------------------------------------------------------------------
 

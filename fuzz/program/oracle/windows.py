@@ -14,7 +14,7 @@ from fuzz.program.oracle.arrays import (
     several,
     windows,
 )
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 
 
 def _convolution(spatial: int) -> Callable[..., Array]:

@@ -19,8 +19,8 @@ import ml_dtypes
 import numpy as np
 
 from porism.base.errors import TypeMismatch
-from porism.base.forking import held_while_forking
-from porism.base.members import quick
+from porism.base.fast_enum import quick
+from porism.base.fork_locks import held_while_forking
 
 Scalar = bool | int | float
 """A Python value that a constant can hold."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.backends.table import BACKENDS
+from porism.backends.backend_table import BACKENDS
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor import namespace
 
 SECONDS: Final = 5.0

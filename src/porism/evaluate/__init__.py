@@ -62,9 +62,9 @@ porism.base.errors.EvaluationError: element 6 of 6 is accessed
   fix: close the gate, or make the index INVALID, where it is outside
 """
 
-from porism.evaluate.memory import Memory
-from porism.evaluate.run import evaluate, inspect, run_arrays, run_kernel, run_list
-from porism.evaluate.value import Value
+from porism.evaluate.evaluation import evaluate, inspect, run_arrays, run_kernel, run_list
+from porism.evaluate.threads.tracked_memory import Memory
+from porism.evaluate.varying_value import Value
 
 __all__ = [
     "Memory",

@@ -13,17 +13,17 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from porism.base.dtypes import Kind
-from porism.evaluate import compute
-from porism.evaluate.access import element_of, read, write
+from porism.evaluate import op_evaluation
+from porism.evaluate.array_access import element_of, read, write
 from porism.evaluate.faults import Fault, Faults, describe, failure
 from porism.evaluate.inputs import Inputs, checked_variable, variable_value
-from porism.evaluate.memory import Memory
-from porism.evaluate.place import Place, joined, place_of, start_of
-from porism.evaluate.value import Axes, AxisName, Value, narrowed
+from porism.evaluate.pointers import Place, joined, place_of, start_of
+from porism.evaluate.threads.tracked_memory import Memory
+from porism.evaluate.varying_value import Axes, AxisName, Value, narrowed
 from porism.ir import ops
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.semantics import Array
 
 Entry = Value | Memory | Place | None
 Handler = Callable[[Any, UOp], Entry]
@@ -160,19 +160,19 @@ class Evaluator:
     def constant(self, node: UOp) -> Value:
         found = self.session.constants.get(node)
         if found is None:
-            found = self.session.constants[node] = compute.constant(node)
+            found = self.session.constants[node] = op_evaluation.constant(node)
         return found
 
     def no_element(self, node: UOp) -> Value:
-        return compute.no_element(node)
+        return op_evaluation.no_element(node)
 
     def variable(self, node: UOp) -> Value:
         value = self.session.inputs.pinned(node)
         if value is None:
             value = variable_value(node, self.session.variables)
         if value is not None:
-            return compute.number(node.dtype, value)
-        zero = compute.number(node.dtype, 0)
+            return op_evaluation.number(node.dtype, value)
+        zero = op_evaluation.number(node.dtype, 0)
         name = node.arg[0]
         state = self.faults.mark(
             None,
@@ -204,15 +204,15 @@ class Evaluator:
         return self.session.inputs.memory(node, dims)
 
     def elementwise(self, node: UOp) -> Value:
-        return compute.elementwise(node, self.values(node), self.faults)
+        return op_evaluation.elementwise(node, self.values(node), self.faults)
 
     def conversion(self, node: UOp) -> Entry:
         if node.dtype.kind is Kind.POINTER:
             return self.place(node.src[0])
-        return compute.converted(node, self.value(node.src[0]))
+        return op_evaluation.converted(node, self.value(node.src[0]))
 
     def concatenation(self, node: UOp) -> Value:
-        return compute.concatenated(node, self.values(node))
+        return op_evaluation.concatenated(node, self.values(node))
 
     def picking(self, node: UOp) -> Entry:
         if node.dtype.kind is Kind.POINTER:
@@ -221,7 +221,7 @@ class Evaluator:
             return Place(place.memory, _lanes(place.address, node.arg), gate)
         if node.dtype.kind is Kind.VOID:
             return None
-        return compute.picked(node, self.value(node.src[0]))
+        return op_evaluation.picked(node, self.value(node.src[0]))
 
     def pointers(self, node: UOp) -> Place:
         return joined(node, [self.place(s) for s in node.src])
@@ -229,16 +229,16 @@ class Evaluator:
     def unroll(self, node: UOp) -> Entry:
         if node.dtype.kind is Kind.VOID:
             return None
-        return compute.unrolled(node, self.value(node.src[0]), self.sizes)
+        return op_evaluation.unrolled(node, self.value(node.src[0]), self.sizes)
 
     def contract(self, node: UOp) -> Entry:
         if node.dtype.kind is Kind.VOID:
             return None
-        return compute.contracted(node, self.value(node.src[0]), self.sizes)
+        return op_evaluation.contracted(node, self.value(node.src[0]), self.sizes)
 
     def wmma(self, node: UOp) -> Value:
         a, b, c = self.values(node)
-        return compute.matrix_product(node, a, b, c)
+        return op_evaluation.matrix_product(node, a, b, c)
 
     def access(self, node: UOp) -> Entry:
         """INDEX: an element of a value, or a place in memory and perhaps the element there."""

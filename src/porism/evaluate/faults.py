@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from porism.base.errors import EvaluationError
-from porism.evaluate.value import GOOD, INVALID, Axes, Value, label
-from porism.ir.expression import show
+from porism.evaluate.varying_value import GOOD, INVALID, Axes, Value, label
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
+from porism.ir.text.expression import show
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import numpy as np
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import EvaluationError
 from porism.evaluate.faults import Fault, describe, failure
-from porism.evaluate.memory import Memory, lane_of
-from porism.ir import ops, semantics
+from porism.evaluate.threads.tracked_memory import Memory, lane_of
+from porism.ir import ops
+from porism.ir.facts import semantics
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
 
 Slot = UOp | int | str
 """What an input is given for: a node, the number of a PARAM, or the id of a BUFFER."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from porism.base.members import quick
+from porism.base.fast_enum import quick
 
 
 @quick

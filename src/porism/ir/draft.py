@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from porism.base.dtypes import DType
-from porism.ir import residues
-from porism.ir.bounds import Bound
+from porism.ir.facts import residues
+from porism.ir.facts.intervals import Bound
 from porism.ir.ops import Op
 
 if TYPE_CHECKING:

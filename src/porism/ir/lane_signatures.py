@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from porism.base.dtypes import DType, Kind
-from porism.ir.signatures import (
+from porism.ir.op_signatures import (
     Sources,
     are_axes,
     is_schema,

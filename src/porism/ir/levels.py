@@ -15,11 +15,11 @@ from porism.base.dtypes import Kind
 from porism.base.errors import LevelError
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
 
 Check = Callable[[UOp], str | None]
 """A function that says what is wrong with a node, or None."""

@@ -3,13 +3,13 @@
 Two nodes of equal structure are the same object, so `is` compares structure. There are two ways to
 make a node: `UOp(op, dtype, src, arg)` gives exactly that node, while operators (`x + 1`) and ops
 called like functions (`ops.ADD(x, y)`) also apply the construction-time rules installed by
-`porism.rewrite.construct`, and give the normal form.
+`porism.rewrite.construction`, and give the normal form.
 
 Interning: each op has a table `nodes` from a key (the sources; and dtype and argument where they do
 not follow) to the node in normal form, and a table `raw` of the nodes that are not. A hit takes one
-dictionary look-up and no lock. The tables hold nodes strongly; `porism.ir.sweep` drops those that
-nothing else refers to. Nodes on a BUFFER are in a third table, `loose`, which does not hold them:
-memory goes back as soon as the last tensor that needs it is gone.
+dictionary look-up and no lock. The tables hold nodes strongly; `porism.ir.node_collector` drops
+those that nothing else refers to. Nodes on a BUFFER are in a third table, `loose`, which does not
+hold them: memory goes back as soon as the last tensor that needs it is gone.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from typing import Any, Final, NoReturn
 from porism.base import dtypes
 from porism.base.dtypes import INFINITY, DType
 from porism.base.errors import TypeMismatch
-from porism.base.forking import held_while_forking
-from porism.ir import arguments, operators, ops, residues, stable
+from porism.base.fork_locks import held_while_forking
+from porism.ir import operators, ops
 from porism.ir.axis import Axis
-from porism.ir.dispatch import signature_of, slot_of
+from porism.ir.construction_dispatch import signature_of, slot_of
 from porism.ir.draft import Draft
+from porism.ir.facts import residues
+from porism.ir.facts.open_ranges import in_order, left_open, united
+from porism.ir.facts.shaped import is_on_memory, is_shaped
+from porism.ir.op_signatures import Misfit
 from porism.ir.ops import ANY_NUMBER, Op
-from porism.ir.scope import in_order, left_open, united
-from porism.ir.shaped import is_on_memory, is_shaped
-from porism.ir.signatures import Misfit
+from porism.ir.text import argument_text, structural_digest
 
 _CONST: Final = ops.CONST
 _ANYTHING: Final = (-INFINITY, INFINITY)
@@ -65,10 +67,12 @@ class UOp(Draft, operators.Operators):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("nodes are not pickled; use porism.ir.text to write and read graphs")
+        raise TypeError(
+            "nodes are not pickled; use porism.ir.text.serialization to write and read graphs"
+        )
 
     def __repr__(self) -> str:
-        from porism.ir.expression import show, size_text
+        from porism.ir.text.expression import show, size_text
 
         return size_text(self) or f"UOp({self.op.name} {self.dtype} {show(self, limit=120)})"
 
@@ -170,7 +174,7 @@ class UOp(Draft, operators.Operators):
         try:
             return self._key
         except AttributeError:
-            return stable.digest(self)
+            return structural_digest.digest(self)
 
     @property
     def residue(self) -> residues.Residue:
@@ -214,7 +218,7 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> U
         node.vmin, node.vmax = op.bounds(dtype, src, arg)
     else:
         node.vmin, node.vmax = _ANYTHING
-    node.order = stable.order(op, dtype, src, arg, key)
+    node.order = structural_digest.order(op, dtype, src, arg, key)
     on_shapes = on_memory = False
     ranges: tuple[UOp, ...] = ()
     for s in src:
@@ -253,7 +257,7 @@ def checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DTyp
     if op in _BY_MORE_THAN_TYPES or len(src) > _MOST_SOURCES:
         return _checked(op, dtype, src, arg)
     try:
-        key = (dtype, arguments.key(arg), *map(_dtype_of, src))
+        key = (dtype, argument_text.key(arg), *map(_dtype_of, src))
         found: DType | None = op.typed.get(key)
     except (AttributeError, TypeError):  # a source is no node, or the argument none that may be
         return _checked(op, dtype, src, arg)
@@ -294,7 +298,7 @@ def _checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DTy
 
 
 def key_of(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> Any:
-    return (dtype, arguments.key(arg), src) if op.keyed else src
+    return (dtype, argument_text.key(arg), src) if op.keyed else src
 
 
 def is_exactly(node: UOp, op: Op, key: Any) -> bool:
@@ -342,7 +346,7 @@ def const(dtype: DType, value: Any) -> UOp:
         return found
     checked(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
     canonical = dtype.canonical(value)
-    return interned(ops.CONST, (dtype, arguments.key(canonical), ()), dtype, (), canonical)
+    return interned(ops.CONST, (dtype, argument_text.key(canonical), ()), dtype, (), canonical)
 
 
 small_constants: dict[tuple[DType, int], UOp] = {}
@@ -410,7 +414,7 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         node.vmin, node.vmax = op.bounds(dtype, src, None)
     else:
         node.vmin, node.vmax = _ANYTHING
-    node.order = hash((op.code, a.order, b.order)) & stable.MASK
+    node.order = hash((op.code, a.order, b.order)) & structural_digest.MASK
     node.shaped = shaped
     node.on_memory = on_memory
     ranges, others = a.ranges, b.ranges
@@ -460,7 +464,7 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
         dtype = checked(op, dtype, src, arg)
         if op is ops.VCONST:
             arg = tuple(dtype.canonical(lane) for lane in arg)
-        key = (dtype, arguments.key(arg), src)
+        key = (dtype, argument_text.key(arg), src)
         node = op.nodes.get(key)
         if node is not None:
             return node
@@ -490,7 +494,7 @@ _depth = 0
 def deep(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
     """Apply the rules where they nest too deeply for Python's stack.
 
-    `porism.rewrite.construct` replaces this by a machine with a stack of its own.
+    `porism.rewrite.construction` replaces this by a machine with a stack of its own.
     """
     raise RecursionError("rules nest too deeply")
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
-from porism.base.members import quick
-from porism.base.weak import WeakValues
-from porism.ir import bounds as b
+from porism.base.fast_enum import quick
+from porism.base.weak_tables import WeakValues
 from porism.ir import lane_signatures as v
-from porism.ir import residues as r
-from porism.ir import semantics as s
-from porism.ir import signatures as t
+from porism.ir import op_signatures as t
+from porism.ir.facts import intervals as b
+from porism.ir.facts import residues as r
+from porism.ir.facts import semantics as s
 
 if TYPE_CHECKING:
     from porism.ir.node import UOp

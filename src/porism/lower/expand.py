@@ -24,11 +24,11 @@ from porism.base.errors import LevelError
 from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.lower.lane_prefixes import Prefixes, last_lane, prefixes_in, running
 from porism.lower.lane_ranges import lane_ranges, scope_of, without_masks
-from porism.lower.prefixes import Prefixes, last_lane, prefixes_in, running
 from porism.lower.shuffles import (
     Windows,
     at_values,
@@ -38,7 +38,7 @@ from porism.lower.shuffles import (
     transposed,
 )
 from porism.lower.shuffles import wide as _wide
-from porism.rules.strides import stride
+from porism.rules.addresses.strides import stride
 
 SIDE_BY_SIDE: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
 

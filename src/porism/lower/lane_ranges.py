@@ -15,8 +15,8 @@ from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.rules.invalid import is_masked
-from porism.rules.strides import stride
+from porism.rules.addresses.strides import stride
+from porism.rules.addresses.validity import is_masked
 
 MOST_TIMES: Final = 1 << 31
 """Iterations of a loop of which no size is known."""

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from porism.base.dtypes import Kind, Space, i32
-from porism.evaluate.compute import identity
+from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 CLOSERS: Final = frozenset({ops.END, ops.REDUCE})
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from porism.base.dtypes import Kind, Space, index
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.ir.shape import shape
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 
 def local_memory(kernel: UOp) -> UOp:

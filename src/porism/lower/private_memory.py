@@ -18,8 +18,8 @@ from porism.base.dtypes import Space
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
-from porism.rules.strides import stride
+from porism.ir.traversal import toposort
+from porism.rules.addresses.strides import stride
 
 SPREAD: Final = (Axis.UPCAST, Axis.UNROLL)
 

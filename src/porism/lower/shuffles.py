@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 
 def wide(value: UOp, width: int) -> UOp:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from porism.base.dtypes import Kind, Theory
 from porism.base.errors import PorismError, RuleError
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
 from porism.rewrite import terms
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

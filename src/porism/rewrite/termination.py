@@ -20,7 +20,7 @@ to a smaller shape. It is kept by contexts (a part that shrinks makes the whole 
 substitution, since a hole weighs as little as any term can.
 
 Putting commutative operands in order (the rewrite named "commute" in traces, see
-`porism.rewrite.construct`) leaves a term where it is in this order, which does not see the order
+`porism.rewrite.construction`) leaves a term where it is in this order, which does not see the order
 of such operands. It comes last, as a component of its own: for each height, from the leaves up,
 how many nodes have their operands in the wrong order. The place of a node among its siblings
 depends only on what is below it, so a swap at one height lowers the number there, leaves it
@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.text.expression import show
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 

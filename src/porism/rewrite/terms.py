@@ -22,7 +22,7 @@ from porism.base.errors import RuleError
 from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 
 T: Final = dtypes.schema
 U: Final = dtypes.schema_other

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from porism.base.errors import PorismError
 from porism.ir import ops
-from porism.ir.expression import show
+from porism.ir.facts.node_shape import flat, shape
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.ir.shape import flat, shape
-from porism.schedule.indices import ZERO, Element, is_size_one, moved
-from porism.schedule.kernels import pointer
+from porism.ir.text.expression import show
+from porism.schedule.kernel_split import pointer
+from porism.schedule.rangeify.movement_indices import ZERO, Element, is_size_one, moved
 
 
 def targets(sink: UOp) -> Iterator[tuple[int, UOp]]:

@@ -8,13 +8,13 @@ from enum import Enum
 
 from porism.base.dtypes import DType
 from porism.ir import ops
+from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
-from porism.ir.shape import Shape, shape
-from porism.schedule import memory
-from porism.schedule.cost import count
-from porism.schedule.in_place import replaceable
-from porism.schedule.kernels import Call
-from porism.schedule.memory import Life, Plan
+from porism.schedule import memory_plan
+from porism.schedule.inplace_outputs import replaceable
+from porism.schedule.kernel_split import Call
+from porism.schedule.memory_plan import Life, Plan
+from porism.schedule.rangeify.placement_cost import count
 
 
 class Role(Enum):
@@ -116,7 +116,7 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
     first_copy = len(steps)
     steps += copies
     numbered = _numbered(buffers)
-    arena = memory.plan(_lives(numbered, writer, steps))
+    arena = memory_plan.plan(_lives(numbered, writer, steps))
     waits: dict[int, set[int]] = {k: set() for k in range(len(steps))}
     for k, (_, used) in enumerate(steps):
         waits[k].update(writer[b] for b in used[1:] if b in writer)

@@ -13,7 +13,7 @@ from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.walk import toposort
+from porism.ir.traversal import toposort
 from porism.simplifier.printer import (
     ATOM,
     LONGEST,

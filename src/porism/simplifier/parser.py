@@ -26,7 +26,7 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
-from porism.simplifier.tokens import (
+from porism.simplifier.tokenizer import (
     KEYWORDS,
     LIMITS,
     Limits,

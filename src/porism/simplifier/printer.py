@@ -13,9 +13,9 @@ from typing import Final
 from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
-from porism.ir.arguments import int_to_text
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.ir.text.argument_text import int_to_text
 from porism.simplifier.parser import AND, BINDING, CHOICE, COMPARISON, NOT, OR, PREFIX
 
 ATOM: Final = 15

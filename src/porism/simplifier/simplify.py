@@ -13,25 +13,31 @@ from typing import Final
 from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
-from porism.ir.expression import show
 from porism.ir.node import UOp
-from porism.ir.walk import rebuild, toposort
-from porism.rewrite.graph import normalize, rewrite
-from porism.rewrite.trace import Step as Rewrite
-from porism.rewrite.trace import Trace
+from porism.ir.text.expression import show
+from porism.ir.traversal import rebuild, toposort
+from porism.rewrite.graph_rewrite import normalize, rewrite
+from porism.rewrite.rewrite_trace import Step as Rewrite
+from porism.rewrite.rewrite_trace import Trace
 from porism.rules import index
-from porism.rules.algebra import SIMPLE
-from porism.simplifier import pieces
-from porism.simplifier.arrange import LINEAR, arrange, may_have_no_value
-from porism.simplifier.bounds import Bounds, Box, box
+from porism.rules.rule_sets import SIMPLE
+from porism.simplifier import large_expressions
 from porism.simplifier.c_text import to_c
-from porism.simplifier.cost import DIVISION, TURNED, length, measure, measure_in_any_order
+from porism.simplifier.common_subterms import share
+from porism.simplifier.expression_cost import (
+    DIVISION,
+    TURNED,
+    length,
+    measure,
+    measure_in_any_order,
+)
+from porism.simplifier.fast_parser import quick_parse
+from porism.simplifier.light_nodes import Make, Parts, number, remade, settled
 from porism.simplifier.parser import parse
-from porism.simplifier.parts import Make, Parts, number, remade, settled
 from porism.simplifier.printer import to_python
-from porism.simplifier.quick_parser import quick_parse
-from porism.simplifier.sharing import share
-from porism.simplifier.tokens import Limits
+from porism.simplifier.tokenizer import Limits
+from porism.simplifier.variable_bounds import Bounds, Box, box
+from porism.simplifier.written_order import LINEAR, arrange, may_have_no_value
 
 LONGEST_STEP: Final = 400
 """Characters of each side of a step."""
@@ -185,7 +191,7 @@ class _Simplifying:
         price = measure(node)
         for _ in range(MOST_TIMES):
             again, price = self.better(node, price)
-            done = again is node or not pieces.fits(again)
+            done = again is node or not large_expressions.fits(again)
             node = again
             if done:
                 break
@@ -216,12 +222,12 @@ class _Simplifying:
         facts, trace = self.known.facts(root), self.trace
         if self.shifted:
             root = rebuild(root, _with_divisions(self.make))
-        if self.is_plain and (self.is_small or pieces.fits(root)):
+        if self.is_plain and (self.is_small or large_expressions.fits(root)):
             return self.written(index.simplify(root, facts=facts, trace=trace, make=self.make))
         root = settled(arrange(root, self.names, make=self.make))
         if not self.is_plain:
             root = rewrite(root, SIMPLE, trace=trace)
-        return self.written(pieces.simplify(root, facts=facts, trace=trace))
+        return self.written(large_expressions.simplify(root, facts=facts, trace=trace))
 
     def normalized(self, root: UOp) -> UOp:
         """What the rules make of it that are applied as nodes are made."""

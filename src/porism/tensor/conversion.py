@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from porism.base.dtypes import DType, index
-from porism.engine import memory
-from porism.engine.storage import hold, new_buffer
-from porism.ir import semantics
+from porism.engine.run import array_allocator
+from porism.engine.run.buffer_storage import hold, new_buffer
+from porism.ir.facts import semantics
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.promotion import (
@@ -46,7 +46,7 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
 def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
     """A tensor of an array in any layout, with memory of its own."""
     found = as_dtype(array.dtype)
-    flat, address = memory.new_array(array.size, array.dtype)
+    flat, address = array_allocator.new_array(array.size, array.dtype)
     flat.reshape(array.shape)[...] = array
     node = hold(found, tuple(UOp.const(index, size) for size in array.shape), flat, address)
     return Tensor(node if dtype is None else primitive.cast(node, dtype))

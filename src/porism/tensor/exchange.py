@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from porism.ir.semantics import Array
+from porism.ir.facts.semantics import Array
 from porism.tensor.conversion import as_tensor, from_array, from_copy
 from porism.tensor.promotion import as_dtype, name_of, refuse
 from porism.tensor.shapes import refuse as refuse_shape

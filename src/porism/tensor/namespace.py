@@ -13,74 +13,78 @@ from typing import Any, Final
 
 MODULES: Final[dict[str, str]] = {
     "tensor": "Tensor",
-    "symbolic": "Variable",
+    "symbolic_sizes": "Variable",
     "promotion": "result_type can_cast",
-    "limits": "finfo iinfo isdtype",
+    "api.dtype_info": "finfo iinfo isdtype",
     "shapes": "broadcast_shapes",
     "exchange": "from_dlpack",
-    "creation": (
+    "api.creation": (
         "asarray full zeros ones empty full_like zeros_like ones_like empty_like arange"
         " linspace eye tril triu one_hot"
     ),
-    "elementwise": (
+    "api.elementwise": (
         "astype add subtract multiply divide floor_divide remainder pow negative positive abs"
         " maximum minimum square reciprocal sign sqrt rsqrt lerp floor ceil trunc round"
         " less less_equal greater greater_equal equal not_equal isnan isinf isfinite"
         " bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift bitwise_invert"
         " logical_and logical_or logical_xor logical_not where clip"
     ),
-    "exponential": (
+    "api.exponentials": (
         "exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh acosh atanh"
     ),
-    "trigonometry": "sin cos tan asin acos atan atan2 hypot",
-    "activations": "erf relu leaky_relu sigmoid silu softplus gelu",
-    "bits": "copysign signbit nextafter",
-    "movement": (
+    "api.trigonometry": "sin cos tan asin acos atan atan2 hypot",
+    "network.activations": "erf relu leaky_relu sigmoid silu softplus gelu",
+    "api.float_bits": "copysign signbit nextafter",
+    "movement.reshape": (
         "reshape flatten unflatten expand_dims unsqueeze squeeze permute_dims permute transpose"
         " swapaxes moveaxis matrix_transpose flip broadcast_to expand broadcast_arrays"
         " diagonal pixel_shuffle pixel_unshuffle"
     ),
-    "borders": "pad",
-    "repetition": "repeat tile unfold",
-    "assignment": "",
-    "indexing": "take index_select take_along_axis gather",
-    "joining": "concat stack split chunk unstack roll meshgrid",
-    "reductions": (
+    "movement.pad": "pad",
+    "movement.repetition": "repeat tile unfold",
+    "movement.assignment": "",
+    "movement.indexing": "take index_select take_along_axis gather",
+    "movement.joining": "concat stack split chunk unstack roll meshgrid",
+    "api.reductions": (
         "sum prod max min mean var std any all argmax argmin logsumexp norm vector_norm"
         " count_nonzero"
     ),
-    "scans": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin",
-    "linear_algebra": "matmul vecdot dot outer tensordot linear trace",
-    "einsum": "einsum",
-    "convolution": ("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
-    "pooling": (
+    "api.cumulative": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin",
+    "api.linear_algebra": "matmul vecdot dot outer tensordot linear trace",
+    "api.einsum": "einsum",
+    "network.convolution": (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
+    ),
+    "network.pooling": (
         "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d"
         " adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
         " adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
     ),
-    "normalization": (
+    "network.normalization": (
         "softmax log_softmax layer_norm rms_norm batch_norm batch_statistics group_norm"
         " instance_norm"
     ),
-    "attention": "scaled_dot_product_attention",
-    "sorting": "sort argsort topk searchsorted quantile median",
-    "scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
-    "losses": (
+    "network.attention": "scaled_dot_product_attention",
+    "movement.sorting": "sort argsort topk searchsorted quantile median",
+    "movement.scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
+    "network.losses": (
         "cross_entropy nll_loss mse_loss l1_loss huber_loss binary_cross_entropy"
         " binary_cross_entropy_with_logits"
     ),
-    "explain": "kernels explain",
-    "profile": "profile",
-    "opt": (
+    "inspect.explain": "kernels explain",
+    "inspect.kernel_profile": "profile",
+    "inspect.manual_schedule": (
         "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Peel Stage Block Finish Stream"
         " Prefetch Scan"
         " NoLocals Local Group GroupTop TC"
     ),
-    "verification": "verify",
-    "values": "realize memory",
-    "jit": "jit",
-    "fast_math": "fast_math",
-    "random": ("seed rand randn uniform normal randint permutation shuffle dropout multinomial"),
+    "inspect.verify_report": "verify",
+    "realization": "realize memory",
+    "jit.jit": "jit",
+    "fast_math_switch": "fast_math",
+    "api.random": (
+        "seed rand randn uniform normal randint permutation shuffle dropout multinomial"
+    ),
 }
 """Names by module of `porism.tensor`."""
 

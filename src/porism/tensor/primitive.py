@@ -11,9 +11,9 @@ from typing import Any
 
 from porism.base.dtypes import DType, i64, index, u64
 from porism.ir import ops
+from porism.ir.facts.node_shape import are_equal, shape
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.ir.shape import are_equal, shape
 
 Dim = int | UOp
 Dims = Sequence[Dim]

@@ -18,7 +18,7 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import TypeMismatch
 from porism.ir.node import UOp
-from porism.tensor.place import users_line
+from porism.tensor.user_line import users_line
 
 DEFAULT_FLOAT: Final = dtypes.f32
 DEFAULT_INT: Final = dtypes.i64

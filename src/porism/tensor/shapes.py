@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from porism.base.errors import ShapeError
-from porism.ir import expression
+from porism.ir.facts.node_shape import are_equal, shape
 from porism.ir.node import UOp
-from porism.ir.shape import are_equal, shape
-from porism.tensor.place import users_line
+from porism.ir.text import expression
 from porism.tensor.primitive import Dim, as_dim
+from porism.tensor.user_line import users_line
 
 Sizes = tuple[Dim, ...]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from porism.base.dtypes import DType
 from porism.base.settings import settings
-from porism.engine.realize import realize
-from porism.engine.storage import NoValue, array_of, held, held_if_any, realized
+from porism.engine.run.buffer_storage import NoValue, array_of, held, held_if_any, realized
+from porism.engine.run.realize import realize
+from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.semantics import Array
+from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import product, refuse, size_text, sizes_of, to_text
-from porism.tensor.tracing import current, no_value
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,20 +7,20 @@ from collections import Counter
 import pytest
 
 from benchmarks.index_corpus import corpus
-from porism.catalogue.listing import KNOWN
+from porism.catalogue.rule_listing import KNOWN
 from porism.ir import ops
 from porism.ir.node import UOp, raw
-from porism.prove.index_expressions import expressions
-from porism.prove.lemmas import checked, faults
+from porism.prove.lemma_instances import checked, faults
+from porism.prove.random_index_expressions import expressions
 from porism.rewrite.rule import Rule
-from porism.rules.algebra import ALGEBRA
 from porism.rules.index import quotients
-from porism.rules.index.arena import Arena
-from porism.rules.index.form import Form, Monomial
-from porism.rules.index.simplify import simplify, worked
-from porism.rules.index.steps import Quotient, bind
-from porism.simplifier.bounds import box
+from porism.rules.index.form_arena import Arena
+from porism.rules.index.lemma_steps import Quotient, bind
+from porism.rules.index.linear_form import Form, Monomial
+from porism.rules.index.normalize import simplify, worked
+from porism.rules.rule_sets import ALGEBRA
 from porism.simplifier.parser import parse
+from porism.simplifier.variable_bounds import box
 
 assert len(ALGEBRA)
 

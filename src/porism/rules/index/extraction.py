@@ -13,12 +13,12 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
 from porism.ir.ops import Op
-from porism.rules.index.arena import Arena
-from porism.rules.index.comparisons import everywhere
-from porism.rules.index.form import Atom, Clause, Form, Monomial
+from porism.rules.index.conditions import everywhere
+from porism.rules.index.form_arena import Arena
+from porism.rules.index.lemma_steps import Quotient, bind
+from porism.rules.index.linear_form import Atom, Clause, Form, Monomial
 from porism.rules.index.quotients import without_atoms
-from porism.rules.index.scope import merge
-from porism.rules.index.steps import Quotient, bind
+from porism.rules.index.scoped_facts import merge
 
 Make = Callable[[Op, tuple[UOp, ...]], UOp]
 """Makes a node of an op and its sources."""

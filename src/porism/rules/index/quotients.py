@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from itertools import compress, product
 from math import gcd, inf
 
-from porism.ir.bounds import Bound
-from porism.rules.index.arena import Arena
-from porism.rules.index.form import Atom, Form, Interval, Monomial
-from porism.rules.index.scope import merge
-from porism.rules.index.steps import Quotient, bind
+from porism.ir.facts.intervals import Bound
+from porism.rules.index.form_arena import Arena
+from porism.rules.index.lemma_steps import Quotient, bind
+from porism.rules.index.linear_form import Atom, Form, Interval, Monomial
+from porism.rules.index.scoped_facts import merge
 
 MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
 MOST_TIES = 3  # residues of half the divisor whose sign is tried both ways

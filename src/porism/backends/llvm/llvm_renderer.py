@@ -1,0 +1,259 @@
+"""Render: a linear kernel as the text of LLVM IR.
+
+A kernel becomes a function of its buffers, its variables, and the part of its outermost loop that
+it is to run, if that loop is of the kind THREAD; and one that takes them from an array of 64-bit
+words:
+
+    void name.body(ptr p0, ptr p1, …, i64 n, …, i64 begin, i64 end)
+    void name(ptr arguments, i64 begin, i64 end)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from porism.backends.kernel_function import parameters
+from porism.backends.llvm.llvm_arithmetic import ARITHMETIC
+from porism.backends.llvm.llvm_compiler import machine
+from porism.backends.llvm.llvm_memory import Memory
+from porism.backends.llvm.llvm_types import conversion, literal, mangled, type_of
+from porism.base.dtypes import Kind
+from porism.base.errors import PorismError
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.ir.text.expression import show
+
+
+class Renderer(Memory):
+    """One kernel being written."""
+
+    def __init__(self, name: str, lines: Sequence[UOp], *, alias: bool = False) -> None:
+        super().__init__(lines)
+        self.name = name
+        self.alias = alias
+        self.joined = {
+            s for n in lines if n.op is not ops.GEP or len(n.arg) < 2 for s in n.src
+            if s.op is ops.CAT
+        }  # fmt: skip
+        self.exchanged_again = {
+            s for n in lines if _is_exchange(n) for s in n.src[0].src if _is_exchange(s)
+        }
+
+    def text(self) -> str:
+        """The function and the declarations that it needs."""
+        for node in self.lines:
+            handler = _HANDLERS.get(node.op)
+            if handler is None:
+                raise PorismError(
+                    f"{node.op.name} has no form in LLVM IR",
+                    where=show(node, limit=200),
+                    why="it should have been lowered before",
+                )
+            if not self.addresses.is_idle(node):
+                handler(self, node)
+                self.depths[node] = len(self.loops)
+        if self.streams.plain and machine().triple.startswith("x86_64"):
+            self.call("llvm.x86.sse.sfence", "void")  # such stores are seen in any order
+        buffers, variables = parameters(self.lines)
+        arguments = [self._parameter(p) for p in buffers]
+        arguments += [f"i64 %v{k}" for k in range(len(variables))]
+        arguments += ["i64 %begin", "i64 %end"]
+        code = self._function(f"{self.name}.body", arguments, self.body)
+        if self.streams.plain:
+            plain = self.streams.without(self.body)
+            code += self._function(f"{self.name}.plain", arguments, plain)
+        return "\n".join([*self.declared, *code, *self._unpacking(buffers, variables)]) + "\n"
+
+    def _function(self, name: str, arguments: Sequence[str], body: Sequence[str]) -> list[str]:
+        head = f"define private void @{name}({', '.join(arguments)}) #0 {{"
+        return [head, "entry:", *self.entry, *body, "  ret void", "}"]
+
+    def _unpacking(self, buffers: Sequence[UOp], variables: Sequence[UOp]) -> list[str]:
+        """The function that takes its arguments from an array."""
+        lines = [f"define void @{self.name}(ptr %arguments, i64 %begin, i64 %end) #0 {{"]
+        passed = []
+        for place, node in enumerate([*buffers, *variables]):
+            kind = "ptr" if node.op is ops.PARAM else "i64"
+            lines.append(f"  %at{place} = getelementptr i64, ptr %arguments, i64 {place}")
+            lines.append(f"  %a{place} = load {kind}, ptr %at{place}")
+            passed.append(f"{kind} %a{place}")
+        passed += ["i64 %begin", "i64 %end"]
+        values = ", ".join(passed)
+        if self.streams.plain:
+            lines += self.streams.choice(buffers, f"call void @{self.name}.plain({values})")
+        return [*lines, f"  call void @{self.name}.body({values})", "  ret void", "}"]
+
+    def _parameter(self, node: UOp) -> str:
+        noalias = "" if self.alias else " noalias"
+        return f"ptr{noalias} %p{node.arg}"
+
+    # -- leaves ------------------------------------------------------------------------------------
+
+    def constant(self, node: UOp) -> None:
+        self.values[node] = literal(node.dtype, node.arg)
+
+    def parameter(self, node: UOp) -> None:
+        self.values[node] = f"%p{node.arg}"
+
+    def variable(self, node: UOp) -> None:
+        _, variables = parameters(self.lines)
+        name = f"%v{variables.index(node)}"
+        if node.dtype.bits < 64:
+            name = self.emit(f"trunc i64 {name} to {type_of(node.dtype)}")
+        self.values[node] = name
+
+    # -- arithmetic --------------------------------------------------------------------------------
+
+    def arithmetic(self, node: UOp) -> None:
+        lane = node.src[0].dtype.element if node.src[0].dtype.count > 1 else node.src[0].dtype
+        self.values[node] = ARITHMETIC[node.op](self, node, lane)
+
+    def choice(self, node: UOp) -> None:
+        self.values[node] = self.emit("select " + ", ".join(map(self.typed, node.src)))
+
+    def fused(self, node: UOp) -> None:
+        kind = type_of(node.dtype)
+        if not node.dtype.is_float:
+            product = self.emit(f"mul {self.typed(node.src[0])}, {self.value(node.src[1])}")
+            self.values[node] = self.emit(f"add {kind} {product}, {self.value(node.src[2])}")
+            return
+        name = f"llvm.fma.{mangled(kind)}"
+        self.values[node] = self.call(name, kind, *map(self.typed, node.src))
+
+    def cast(self, node: UOp) -> None:
+        source = node.src[0]
+        if node.dtype.kind is Kind.POINTER:
+            self.values[node] = self.value(source)
+            return
+        word = conversion(source.dtype, node.dtype)
+        target = type_of(node.dtype)
+        if word == "nonzero":
+            compare = "fcmp une" if source.dtype.is_float else "icmp ne"
+            zero = literal(source.dtype, 0.0 if source.dtype.is_float else 0)
+            self.values[node] = self.emit(f"{compare} {self.typed(source)}, {zero}")
+        elif word == "":
+            self.values[node] = self.value(source)
+        elif word.endswith("sat"):
+            name = f"llvm.{word}.{mangled(target)}.{mangled(type_of(source.dtype))}"
+            self.values[node] = self.call(name, target, self.typed(source))
+        else:
+            self.values[node] = self.emit(f"{word} {self.typed(source)} to {target}")
+
+    def bitcast(self, node: UOp) -> None:
+        target = type_of(node.dtype)
+        if type_of(node.src[0].dtype) == target:
+            self.values[node] = self.value(node.src[0])
+        else:
+            self.values[node] = self.emit(f"bitcast {self.typed(node.src[0])} to {target}")
+
+    # -- lanes -------------------------------------------------------------------------------------
+
+    def vectorize(self, node: UOp) -> None:
+        kind, width = type_of(node.dtype), node.dtype.count
+        scalar = type_of(node.src[0].dtype)
+        if len(set(node.src)) == 1:
+            self.values[node] = self.splat(scalar, self.value(node.src[0]), width)
+            return
+        vector = "poison"
+        for lane, source in enumerate(node.src):
+            vector = self.emit(f"insertelement {kind} {vector}, {self.typed(source)}, i32 {lane}")
+        self.values[node] = vector
+
+    def lanes(self, node: UOp) -> None:
+        source = node.src[0]
+        if source.dtype.count == 1:
+            self.values[node] = self.value(source)
+        elif len(node.arg) == 1:
+            self.values[node] = self.emit(f"extractelement {self.typed(source)}, i32 {node.arg[0]}")
+        elif source.op is ops.CAT and len(source.src) == 2:
+            first, second = map(self.typed, source.src)
+            self.values[node] = self._fenced(node, self.shuffle(first, second, node.arg))
+        else:
+            poison = f"{type_of(source.dtype)} poison"
+            self.values[node] = self.shuffle(self.typed(source), poison, node.arg)
+
+    def _fenced(self, node: UOp, value: str) -> str:
+        """Lanes that are exchanged again; LLVM is not to look at both exchanges as one.
+
+        It would look for cheaper ways in whole trees of them, which takes long and finds none.
+        """
+        kind = type_of(node.dtype)
+        if node not in self.exchanged_again or kind.split()[-1] not in ("float>", "double>"):
+            return value
+        return self.call(f"llvm.arithmetic.fence.{mangled(kind)}", kind, f"{kind} {value}")
+
+    def in_parts(
+        self, lane: str, width: int, part: int, write: Callable[..., str], *values: str
+    ) -> str:
+        """What is written for each part of some vectors, joined."""
+        kind = f"<{width} x {lane}>"
+        done = []
+        for first in range(0, width, part):
+            chosen = range(first, first + part)
+            cut = [self.shuffle(f"{kind} {v}", f"{kind} poison", chosen) for v in values]
+            done.append(write(*cut))
+        return self._joined(done, part, lane)
+
+    def concatenation(self, node: UOp) -> None:
+        """CAT: vectors of one width, two and two, if they are not only shuffled."""
+        if len(node.src) == 2 and node not in self.joined:
+            return
+        parts = [self.value(s) for s in node.src]
+        self.values[node] = self._joined(
+            parts, node.src[0].dtype.count, type_of(node.dtype.element)
+        )
+
+    def _joined(self, parts: list[str], width: int, lane: str) -> str:
+        while len(parts) > 1:
+            kind = f"<{width} x {lane}>"
+            width *= 2
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.shuffle(f"{kind} {a}", f"{kind} {b}", range(width)) for a, b in pairs]
+        return parts[0]
+
+    # -- order -------------------------------------------------------------------------------------
+
+    def passing(self, node: UOp) -> None:
+        self.values[node] = self.values[node.src[0]]
+
+    def nothing(self, node: UOp) -> None:
+        if node.op is ops.NOOP:
+            for place in node.src:
+                self.fetch(place)
+        self.values[node] = ""
+
+
+def _is_exchange(node: UOp) -> bool:
+    """Whether lanes of two vectors become a third."""
+    return node.op is ops.GEP and len(node.arg) > 1 and node.src[0].op is ops.CAT
+
+
+Handler = Callable[[Renderer, UOp], None]
+
+_HANDLERS: Final[dict[Op, Handler]] = {
+    ops.CONST: Renderer.constant,
+    ops.VCONST: Renderer.constant,
+    ops.PARAM: Renderer.parameter,
+    ops.VARIABLE: Renderer.variable,
+    ops.DEFINE_REG: Renderer.memory,
+    ops.DEFINE_LOCAL: Renderer.memory,
+    ops.RANGE: Renderer.loop,
+    ops.END: Renderer.end,
+    ops.INDEX: Renderer.pointer,
+    ops.LOAD: Renderer.load,
+    ops.STORE: Renderer.store,
+    ops.WHERE: Renderer.choice,
+    ops.MULACC: Renderer.fused,
+    ops.CAST: Renderer.cast,
+    ops.BITCAST: Renderer.bitcast,
+    ops.VECTORIZE: Renderer.vectorize,
+    ops.GEP: Renderer.lanes,
+    ops.CAT: Renderer.concatenation,
+    ops.AFTER: Renderer.passing,
+    ops.GROUP: Renderer.nothing,
+    ops.NOOP: Renderer.nothing,
+    ops.SINK: Renderer.nothing,
+    **dict.fromkeys(ARITHMETIC, Renderer.arithmetic),
+}

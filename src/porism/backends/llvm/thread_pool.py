@@ -1,0 +1,371 @@
+"""The pool: native threads that share the iterations of a kernel's outermost loop.
+
+The pool is code of our own, written in LLVM IR, so that starting a loop on all cores takes a
+microsecond and not a round through Python. Its threads are Python threads that stay inside one
+native call; they look for work for a while, and then sleep until there is some. A thread that comes
+too late for a loop is not waited for.
+
+Each thread has a part of the iterations that is its own: in the next loop of as many iterations it
+has the same ones, and finds in its caches what it read or wrote there. It takes half of what is
+left of its part, again and again; when nothing is left, it does the same with the parts of the
+others, so that all are done at about the same time.
+
+Whoever finds the pool busy, as a second Python thread may, runs its loop alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any, Final
+
+from porism.backends.llvm.llvm_compiler import attributes, machine
+from porism.backends.llvm.object_linking import link
+
+SPINS: Final = 20_000
+"""How often a thread without work looks for some before it sleeps; about 50 microseconds."""
+
+SMALLEST: Final = 8
+"""A thread takes no less than its part divided by this."""
+
+ORDER: Final = 2
+"""Words before the jobs of an order: the address of the pool, and how many there are."""
+
+_EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _THREADS = 0, 64, 72, 80, 88, 96
+_INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 192, 256, 320, 384, 392
+_MUTEX, _CONDITION, _NEXT = 448, 576, 704
+
+_APART: Final = 64
+"""Bytes between the numbers that threads count up, each in a line of the cache."""
+
+_CLOSED: Final = 1 << 32
+"""Added to the number of threads inside a loop, when no more may enter."""
+
+
+def _field(name: str, offset: int) -> str:
+    return f"  %{name} = getelementptr i8, ptr %pool, i64 {offset}\n"
+
+
+_CODE: Final = f"""
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @sched_yield()
+
+define void @porism_pool_begin(ptr %pool) #0 {{
+{_field("mutex", _MUTEX)}{_field("condition", _CONDITION)}
+  call i32 @pthread_mutex_init(ptr %mutex, ptr null)
+  call i32 @pthread_cond_init(ptr %condition, ptr null)
+  ret void
+}}
+
+define private void @share(ptr %pool, i64 %me) #0 {{
+entry:
+{_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
+{_field("least.at", _LEAST)}{_field("threads.at", _THREADS)}{_field("nexts", _NEXT)}
+  %function = load ptr, ptr %function.at
+  %arguments = load ptr, ptr %arguments.at
+  %count = load i64, ptr %count.at
+  %least = load i64, ptr %least.at
+  %threads = load i64, ptr %threads.at
+  br label %part
+part:
+  %others = phi i64 [ 0, %entry ], [ %further, %empty ]
+  %sum = add i64 %me, %others
+  %owner = urem i64 %sum, %threads
+  %line = mul i64 %owner, {_APART}
+  %next.at = getelementptr i8, ptr %nexts, i64 %line
+  %after.owner = add i64 %owner, 1
+  %scaled = mul i64 %after.owner, %count
+  %last = udiv i64 %scaled, %threads
+  br label %look
+look:
+  %first = load atomic i64, ptr %next.at monotonic, align 8
+  br label %take
+take:
+  %begin = phi i64 [ %first, %look ], [ %moved, %size ]
+  %left = sub i64 %last, %begin
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %size, label %empty
+size:
+  %rounded = add i64 %left, 1
+  %half = lshr i64 %rounded, 1
+  %enough = icmp ugt i64 %half, %least
+  %chunk = select i1 %enough, i64 %half, i64 %least
+  %after = add i64 %begin, %chunk
+  %less = icmp slt i64 %after, %last
+  %end = select i1 %less, i64 %after, i64 %last
+  %pair = cmpxchg ptr %next.at, i64 %begin, i64 %end monotonic monotonic
+  %moved = extractvalue {{ i64, i1 }} %pair, 0
+  %ours = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %ours, label %work, label %take
+work:
+  call void %function(ptr %arguments, i64 %begin, i64 %end)
+  br label %look
+empty:
+  %further = add i64 %others, 1
+  %more = icmp ult i64 %further, %threads
+  br i1 %more, label %part, label %done
+done:
+  ret void
+}}
+
+define void @porism_pool_work(ptr %pool, i64 %me, i64 %spins) #0 {{
+entry:
+{_field("epoch.at", _EPOCH)}{_field("inside.at", _INSIDE)}{_field("sleepers.at", _SLEEPERS)}
+{_field("stop.at", _STOP)}{_field("mutex", _MUTEX)}{_field("condition", _CONDITION)}
+  br label %idle
+idle:
+  %seen = phi i64 [ 0, %entry ], [ %found, %finished ]
+  br label %look
+look:
+  %tries = phi i64 [ 0, %idle ], [ %more, %again ]
+  %now = load atomic i64, ptr %epoch.at acquire, align 8
+  %new = icmp ne i64 %now, %seen
+  br i1 %new, label %go, label %again
+again:
+  call void @rest()
+  %more = add i64 %tries, 1
+  %patient = icmp slt i64 %more, %spins
+  br i1 %patient, label %look, label %sleep
+sleep:
+  call i32 @pthread_mutex_lock(ptr %mutex)
+  atomicrmw add ptr %sleepers.at, i64 1 seq_cst
+  br label %check
+check:
+  %later = load atomic i64, ptr %epoch.at seq_cst, align 8
+  %same = icmp eq i64 %later, %seen
+  br i1 %same, label %wait, label %awake
+wait:
+  call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  br label %check
+awake:
+  atomicrmw sub ptr %sleepers.at, i64 1 seq_cst
+  call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %go
+go:
+  %found = phi i64 [ %now, %look ], [ %later, %awake ]
+  %stop = load atomic i64, ptr %stop.at acquire, align 8
+  %over = icmp ne i64 %stop, 0
+  br i1 %over, label %leave, label %enter
+enter:
+  %inside = load atomic i64, ptr %inside.at monotonic, align 8
+  %closed = icmp sge i64 %inside, {_CLOSED}
+  br i1 %closed, label %finished, label %try
+try:
+  %one.more = add i64 %inside, 1
+  %pair = cmpxchg ptr %inside.at, i64 %inside, i64 %one.more acquire monotonic
+  %entered = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %entered, label %work, label %enter
+work:
+  call void @share(ptr %pool, i64 %me)
+  atomicrmw sub ptr %inside.at, i64 1 release
+  br label %finished
+finished:
+  br label %idle
+leave:
+  ret void
+}}
+
+define private void @wake(ptr %pool) #0 {{
+entry:
+{_field("epoch.at", _EPOCH)}{_field("sleepers.at", _SLEEPERS)}
+{_field("mutex", _MUTEX)}{_field("condition", _CONDITION)}
+  atomicrmw add ptr %epoch.at, i64 1 seq_cst
+  %sleepers = load atomic i64, ptr %sleepers.at seq_cst, align 8
+  %some = icmp sgt i64 %sleepers, 0
+  br i1 %some, label %call, label %done
+call:
+  call i32 @pthread_mutex_lock(ptr %mutex)
+  call i32 @pthread_cond_broadcast(ptr %condition)
+  call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %done
+done:
+  ret void
+}}
+
+define void @porism_pool_stop(ptr %pool) #0 {{
+{_field("stop.at", _STOP)}
+  store atomic i64 1, ptr %stop.at release, align 8
+  call void @wake(ptr %pool)
+  ret void
+}}
+
+define void @porism_pool_run(ptr %pool, ptr %function, ptr %arguments, i64 %count) #0 {{
+entry:
+{_field("function.at", _FUNCTION)}{_field("arguments.at", _ARGUMENTS)}{_field("count.at", _COUNT)}
+{_field("least.at", _LEAST)}{_field("threads.at", _THREADS)}{_field("nexts", _NEXT)}
+{_field("inside.at", _INSIDE)}{_field("busy.at", _BUSY)}{_field("workers.at", _WORKERS)}
+  %workers = load i64, ptr %workers.at
+  %alone = icmp eq i64 %workers, 0
+  %single = icmp slt i64 %count, 2
+  %serial = or i1 %alone, %single
+  br i1 %serial, label %alone.run, label %ask
+ask:
+  %pair = cmpxchg ptr %busy.at, i64 0, i64 1 acquire monotonic
+  %ours = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %ours, label %share.it, label %alone.run
+alone.run:
+  call void %function(ptr %arguments, i64 0, i64 %count)
+  ret void
+share.it:
+  %threads = add i64 %workers, 1
+  %most = mul i64 %threads, {SMALLEST}
+  %few = udiv i64 %count, %most
+  %none = icmp eq i64 %few, 0
+  %least = select i1 %none, i64 1, i64 %few
+  store ptr %function, ptr %function.at
+  store ptr %arguments, ptr %arguments.at
+  store i64 %count, ptr %count.at
+  store i64 %least, ptr %least.at
+  store i64 %threads, ptr %threads.at
+  br label %part
+part:
+  %owner = phi i64 [ 0, %share.it ], [ %following, %part ]
+  %scaled = mul i64 %owner, %count
+  %begin = udiv i64 %scaled, %threads
+  %line = mul i64 %owner, {_APART}
+  %next.at = getelementptr i8, ptr %nexts, i64 %line
+  store atomic i64 %begin, ptr %next.at monotonic, align 8
+  %following = add i64 %owner, 1
+  %others = icmp ult i64 %following, %threads
+  br i1 %others, label %part, label %start
+start:
+  store atomic i64 0, ptr %inside.at release, align 8
+  call void @wake(ptr %pool)
+  call void @share(ptr %pool, i64 0)
+  atomicrmw add ptr %inside.at, i64 {_CLOSED} acquire
+  br label %join
+join:
+  %tries = phi i64 [ 0, %start ], [ %more, %pause ], [ %more, %yield ]
+  %inside = load atomic i64, ptr %inside.at acquire, align 8
+  %left = icmp ne i64 %inside, {_CLOSED}
+  br i1 %left, label %hold, label %done
+hold:
+  call void @rest()
+  %more = add i64 %tries, 1
+  %patient = icmp slt i64 %more, 1000
+  br i1 %patient, label %pause, label %yield
+pause:
+  br label %join
+yield:
+  call i32 @sched_yield()
+  br label %join
+done:
+  store atomic i64 0, ptr %busy.at release, align 8
+  ret void
+}}
+
+define void @porism_pool_all(ptr %pool, ptr %jobs, i64 %many) #0 {{
+entry:
+  %none = icmp slt i64 %many, 1
+  br i1 %none, label %done, label %job
+job:
+  %k = phi i64 [ 0, %entry ], [ %following, %job ]
+  %at = getelementptr [3 x i64], ptr %jobs, i64 %k
+  %arguments.at = getelementptr i64, ptr %at, i64 1
+  %count.at = getelementptr i64, ptr %at, i64 2
+  %function = load ptr, ptr %at
+  %arguments = load ptr, ptr %arguments.at
+  %count = load i64, ptr %count.at
+  call void @porism_pool_run(ptr %pool, ptr %function, ptr %arguments, i64 %count)
+  %following = add i64 %k, 1
+  %more = icmp slt i64 %following, %many
+  br i1 %more, label %job, label %done
+done:
+  ret void
+}}
+
+define void @porism_pool_nothing(ptr %arguments, i64 %begin, i64 %end) #0 {{
+  ret void
+}}
+
+define void @porism_pool_go(ptr %order) #0 {{
+  %many.at = getelementptr i64, ptr %order, i64 1
+  %jobs = getelementptr i64, ptr %order, i64 {ORDER}
+  %pool = load ptr, ptr %order
+  %many = load i64, ptr %many.at
+  call void @porism_pool_all(ptr %pool, ptr %jobs, i64 %many)
+  ret void
+}}
+"""
+
+
+class Pool:
+    """Threads that wait for loops to share."""
+
+    def __init__(self, threads: int) -> None:
+        self.code = code = _code()
+        self.memory = ctypes.create_string_buffer(_NEXT + _APART * threads + 64)
+        start = ctypes.addressof(self.memory)
+        self.address = start + -start % 64
+        self.process = os.getpid()
+        self.go = code["porism_pool_go"]
+        """Run an order, which is for this pool: the jobs that `run` takes, after two words."""
+        self.nothing = code["code"].addresses["porism_pool_nothing"]
+        """The address of a function that does nothing."""
+        code["porism_pool_begin"](self.address)
+        ctypes.c_int64.from_address(self.address + _WORKERS).value = threads - 1
+        ctypes.c_int64.from_address(self.address + _INSIDE).value = _CLOSED
+        self.threads = [
+            threading.Thread(
+                target=code["porism_pool_work"],
+                args=(self.address, k, SPINS),
+                name=f"porism-{k}",
+                daemon=True,
+            )
+            for k in range(1, threads)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, jobs: int, many: int) -> None:
+        """Run jobs one after the other, each on all threads.
+
+        `jobs` is the address of triples: a function of (arguments, begin, end), its arguments, and
+        the number of iterations to share.
+        """
+        _code()["porism_pool_all"](self.address, jobs, many)
+
+    def stop(self) -> None:
+        """End the threads."""
+        _code()["porism_pool_stop"](self.address)
+        for thread in self.threads:
+            thread.join()
+
+
+_RESTS: Final = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+"""How a machine is told that a thread only waits."""
+
+
+def _rest() -> str:
+    declaration, call = _RESTS.get(machine().triple.split("-")[0], ("", ""))
+    return f"{declaration}\ndefine private void @rest() #0 {{\n  {call}\n  ret void\n}}\n"
+
+
+_loaded: dict[str, Any] = {}
+
+
+def _code() -> dict[str, Any]:
+    """The functions of the pool, compiled when they are first needed."""
+    if not _loaded:
+        kinds: dict[str, list[Any]] = {
+            "porism_pool_begin": [ctypes.c_void_p],
+            "porism_pool_work": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64],
+            "porism_pool_stop": [ctypes.c_void_p],
+            "porism_pool_run": [ctypes.c_void_p] * 3 + [ctypes.c_int64],
+            "porism_pool_all": [ctypes.c_void_p] * 2 + [ctypes.c_int64],
+            "porism_pool_go": [ctypes.c_void_p],
+        }
+        found = link(_CODE + _rest() + attributes(), [*kinds, "porism_pool_nothing"])
+        for name, types in kinds.items():
+            _loaded[name] = ctypes.CFUNCTYPE(None, *types)(found.addresses[name])
+        _loaded["code"] = found
+    return _loaded

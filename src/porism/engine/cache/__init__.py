@@ -1,0 +1,1 @@
+"""Caches on disk: compiled kernels and schedules."""

@@ -1,0 +1,1 @@
+"""Profiling: observers of running kernels, counts of their work, progress bars."""

@@ -1,0 +1,1 @@
+"""Tuning: candidate schedules compiled and timed in worker processes."""

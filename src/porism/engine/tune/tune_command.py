@@ -1,0 +1,103 @@
+"""The command `porism tune`: a program run with its kernels tuned, and the tuning cache."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from porism.base.errors import PorismError
+from porism.base.settings import settings
+from porism.engine.tune import tuning, tuning_cache
+from porism.engine.tune.tuning_progress import changes, table
+
+INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C."""
+
+
+def run(words: Sequence[str], beam: int, seconds: int) -> int:
+    """Do what the words say; the exit status."""
+    match list(words):
+        case ["export", path]:
+            number = tuning_cache.write_file(Path(path))
+            print(f"wrote {number} tuned kernels to {path}")
+        case ["import", path]:
+            merged = tuning_cache.read_file(Path(path))
+            print(
+                f"took {merged.taken} tuned kernels; {merged.slower} were not faster than those "
+                f"here, {merged.refused} lines were refused"
+            )
+        case ["info"]:
+            print(info())
+        case ["clear"]:
+            print(f"removed {tuning_cache.clear()} tuned kernels")
+        case ["export" | "import" | "info" | "clear" as word, *_]:
+            wanted = " FILE" if word in ("export", "import") else ""
+            raise PorismError(
+                f"'porism tune {' '.join(words)}' says too much or too little",
+                why=f"the command is 'porism tune {word}{wanted}'",
+                fix=f"a program of this name is run with 'porism tune ./{word}'",
+            )
+        case [script, *arguments]:
+            return run_script(Path(script), arguments, beam, seconds)
+        case _:
+            raise PorismError(
+                "there is nothing to tune",
+                why="a program is run with its kernels tuned",
+                fix="name it: porism tune program.py",
+            )
+    return 0
+
+
+def info() -> str:
+    """What is in the tuning cache."""
+    found = tuning_cache.entries()
+    here = [each for each in found if each.surroundings == tuning_cache.own()]
+    faster = [each for each in here if each.after < each.before]
+    rows = [
+        ("folder", str(tuning_cache.folder())),
+        ("kernels", f"{len(found)}, of which {len(here)} for this machine, version and settings"),
+    ]
+    if faster:
+        gain = sum(each.before for each in faster) / sum(each.after for each in faster)
+        rows.append(("faster", f"{len(faster)} of these, {gain:.2f} times in all"))
+    return "\n".join(f"{name:<9}{text}" for name, text in rows)
+
+
+def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) -> int:
+    """Run a program with its kernels tuned, and print what became of them."""
+    if not script.is_file():
+        raise PorismError(
+            "there is no such program",
+            where=str(script),
+            why="the file of a Python program is wanted",
+            fix="give its path",
+        )
+    with settings.override(beam=beam, beam_seconds=seconds):
+        pass  # says what is wrong with them
+    # The program may use threads of its own, where an override does not reach.
+    os.environ["PORISM_BEAM"] = str(beam)
+    os.environ["PORISM_BEAM_SECONDS"] = str(seconds)
+    settings.reload()
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    first = len(tuning.reports)
+    status = 0
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    made = tuning.reports[first:]
+    if made:
+        Console().print(table(made))
+        print(changes(made))
+    else:
+        print("no kernels were tuned: there are none, or they were tuned before")
+    return status

@@ -1,0 +1,274 @@
+"""Arrays: tensor graphs and ranged graphs, evaluated for all iterations at once.
+
+A RANGE is an axis of every array that depends on it. A REDUCE folds such axes, a BUFFERIZE turns
+them into the dims of a tensor, a STORE writes the elements of all iterations. The end of a range
+may depend on other ranges: its axis is then as long as the longest, and iterations beyond their end
+are masked; they reduce nothing, store nothing and cannot fail.
+
+What one iteration stores another cannot read here; `run.in_order` says which graphs need that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import numpy as np
+
+from porism.base.dtypes import Kind
+from porism.evaluate import op_evaluation
+from porism.evaluate.array_access import write
+from porism.evaluate.effect_scopes import (
+    IN_ORDER,
+    Nest,
+    Scope,
+    enclosing,
+    nested,
+    nodes_of,
+    ranges_before_effects,
+    read_indices,
+    refuse_open,
+    scopes,
+)
+from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
+from porism.evaluate.faults import Fault, describe, failure
+from porism.evaluate.movement_ops import gathered, moved, reduced_axes
+from porism.evaluate.pointers import Place
+from porism.evaluate.threads.tracked_memory import Memory
+from porism.evaluate.varying_value import Aligned, Axes, AxisName, Value, arrange, spread, union
+from porism.ir import ops
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+
+
+class Arrays(Evaluator):
+    """The vectorised evaluator of one graph."""
+
+    refusal = "it needs an order of execution, which the machine has"
+
+    def __init__(self, session: Session, root: UOp) -> None:
+        self.order = nodes_of(root)
+        effects = any(n.op in (ops.STORE, ops.CALL, ops.ASSIGN) for n in self.order)
+        if effects:
+            self.order = ranges_before_effects(self.order)
+        super().__init__(session, read_indices(self.order, [root]))
+        self.root = root
+        self.limits: dict[UOp, Value] = {}  # ranges whose end varies: which iterations there are
+        self.assigned: list[UOp] = []
+        self.scopes: dict[UOp, Scope] = scopes(self.order) if effects else {}
+        self.nests: dict[UOp, Nest] = enclosing(self.order) if effects else {}
+        self.snapshots = effects  # memory may change after it was read as a whole
+
+    def run(self) -> Entry:
+        """Evaluate the graph; the entry of its root."""
+        if self.root.dtype.kind is Kind.VOID:
+            around = self.scopes.get(self.root, frozenset())
+            refuse_open(self.root, frozenset(r for r in around if _in_order(r)))
+        uses = Counter(s for node in self.order for s in node.src)
+        uses[self.root] += 1
+        if self.root.op is ops.SINK:
+            uses.update(self.root.src)
+        keep_all = any(node.op is ops.ASSIGN for node in self.order)  # for `_overwrite`
+        for node in self.order:
+            self.env[node] = self.execute(node)
+            for source in node.src:
+                uses[source] -= 1
+                if not uses[source] and not keep_all:
+                    # large arrays are not kept longer than they are needed
+                    self.env.pop(source, None)
+        self._overwrite()
+        return self.env[self.root]
+
+    def result(self, node: UOp) -> Value:
+        """The value of a root, with an axis for every range in its scope; nothing undefined."""
+        value = self.value(node)
+        open_ranges = tuple(r for r in node.ranges if r in self.sizes)
+        value = spread(value, open_ranges, self.sizes)
+        active = self.active(value.axes, value.rank)
+        self.faults.demand_valid(value, node, "the result is INVALID", active)
+        return value
+
+    # -- iterations --------------------------------------------------------------------------------
+
+    def active(self, axes: Axes, rank: int = 0) -> Array | None:
+        found: Array | None = None
+        for axis in axes:
+            limit = self.limits.get(axis) if isinstance(axis, UOp) else None
+            if limit is None:
+                continue
+            # an iteration happens if it does for some iteration of a range that is not at hand
+            others = tuple(k for k, name in enumerate(limit.axes) if name not in axes)
+            own = tuple(name for name in limit.axes if name in axes)
+            mask = arrange(np.asarray(limit.data.any(axis=others)), own, 0, axes, rank)
+            found = mask if found is None else found & mask
+        return found
+
+    def counter(self, node: UOp) -> Value:
+        """RANGE and SPECIAL: an axis, unless a value was given for it."""
+        pinned = self.session.inputs.pinned(node)
+        if pinned is not None:
+            return op_evaluation.number(node.dtype, pinned)
+        end = self.value(node.src[0])
+        active = self.active(end.axes)
+        self.faults.demand_valid(end, node, f"the end of {describe(node)} is INVALID", active)
+        ends = end.data
+        if active is not None:
+            ends = np.where(active, ends, 0)
+        size = max(int(ends.max()), 0) if ends.size else 0
+        self.sizes[node] = size
+        counted = np.arange(size).reshape(-1, 1)
+        value = Value(counted.astype(node.dtype.numpy), (node,))
+        if ends.size > 1 or end.axes:
+            aligned = Aligned((Value(counted, (node,)), Value(ends, end.axes)), node)
+            here, last = aligned.data
+            self.limits[node] = Value(np.asarray(here < last, np.bool_), aligned.axes)
+        return value
+
+    def closed_axes(self, node: UOp) -> list[AxisName]:
+        """The axes that a REDUCE closes, as they nest; unrolled ones are the innermost."""
+        found: list[AxisName] = [r for r in nested(node) if r in self.sizes]
+        for source in node.src[1:]:
+            if source.op is not ops.RANGE:
+                found += [axis for axis in self.value(source).axes if isinstance(axis, int)]
+        return found
+
+    def reduce(self, node: UOp) -> Value:
+        value = self.value(node.src[0])
+        if len(node.src) == 1:
+            return value
+        axes = self.closed_axes(node)
+        limits = [self.limits[a] for a in axes if isinstance(a, UOp) and a in self.limits]
+        active: Value | None = None
+        if limits:
+            aligned = Aligned(limits, node)
+            active = Value(np.logical_and.reduce(np.broadcast_arrays(*aligned.data)), aligned.axes)
+        return op_evaluation.reduce_over(
+            node, node.arg, value, axes, self.sizes, active, self.faults
+        )
+
+    def bufferize(self, node: UOp) -> Value:
+        """BUFFERIZE: the values of all iterations, with the ranges as dims.
+
+        An index that is no RANGE (a range of one iteration, an unrolled axis) says by its value
+        where along its dim the element goes.
+        """
+        value = self.scalar_value(node)
+        indices = [self.value(s) for s in node.src[1:]]
+        dims = [
+            self.sizes[s] if s in self.sizes else int(v.data.max(initial=0)) + 1
+            for s, v in zip(node.src[1:], indices, strict=True)
+        ]
+        closed = union(v.axes for v in indices)
+        limits = [self.limits[a].axes for a in closed if isinstance(a, UOp) and a in self.limits]
+        value = spread(value, union((closed, *limits)), self.sizes)
+        kept = op_evaluation.Kept(node, dims, value, closed)
+        kept.put(value, indices, self.active(value.axes))
+        return kept.value(node, self.faults)
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def store(self, node: UOp) -> None:
+        """A STORE happens for each iteration of the ranges around it, used or not."""
+        place, value = self.place(node.src[0]), self.value(node.src[1])
+        around = tuple(r for r in self.scopes[node] if r in self.sizes)
+        address = spread(place.address, union([(r,) for r in around]), self.sizes)
+        write(
+            node,
+            Place(place.memory, address, place.gate),
+            value,
+            self.faults,
+            active=self.active,
+            ordered=_in_order,
+            nest=self.nests.get(node, ()),
+        )
+
+    def assign(self, node: UOp) -> Value:
+        """The new value; the memory behind the target is overwritten when all is evaluated."""
+        self.assigned.append(node)
+        aligned = Aligned(self.values(node), node)
+        target, data = aligned.data
+        shape = np.broadcast_shapes(target.shape, data.shape)
+        return aligned.value(np.broadcast_to(data, shape), aligned.states[1])
+
+    def _overwrite(self) -> None:
+        for node in self.assigned:
+            steps = []
+            base = node.src[0]
+            while base.op.group is ops.MOVEMENT or base.op in (ops.AFTER, ops.ASSIGN):
+                steps.append(base)
+                base = base.src[0]
+            memory = self.env.get(base)
+            if not isinstance(memory, Memory) or memory.dims is None:
+                raise failure(
+                    Fault(
+                        node,
+                        f"{describe(base)} is assigned to",
+                        "only memory can be overwritten: a PARAM, a BUFFER, or a view of one",
+                        "assign to the buffer that holds the value",
+                    )
+                )
+            # the element numbers, from 1 on, moved as the target is; padding has number 0
+            count = node.dtype.count
+            numbers = np.arange(1, len(memory.data) // count + 1).reshape((*memory.dims, 1))
+            view = Value(numbers, (), len(memory.dims))
+            for step in reversed(steps):
+                if step.op.group is ops.MOVEMENT:
+                    view = moved(step, view, [self.scalar(s, step) for s in step.src[1:]])
+            chosen = view.data[..., 0]
+            value = self.value(node)
+            self.faults.demand_valid(value, node, "INVALID is assigned as a value")
+            data = np.broadcast_to(value.data, (*view.dims, count))
+            rows = memory.data.reshape(-1, count)
+            rows[chosen[chosen > 0] - 1] = data[chosen > 0]
+            if memory.written is not None:
+                memory.written.reshape(-1, count)[chosen[chosen > 0] - 1] = True
+
+    # -- tensors -----------------------------------------------------------------------------------
+
+    def movement(self, node: UOp) -> Value:
+        sizes = [self.scalar(s, node) for s in node.src[1:]]
+        return moved(node, self.value(node.src[0]), sizes)
+
+    def reduce_axes(self, node: UOp) -> Value:
+        return reduced_axes(node, self.value(node.src[0]), self.faults)
+
+    def position(self, node: UOp) -> Value:
+        """IOTA: where each element stands along the axis."""
+        dims = [self.scalar(s, node) for s in node.src]
+        along = [-1 if axis == node.arg else 1 for axis in range(len(dims))]
+        data = np.broadcast_to(np.arange(dims[node.arg]).reshape(along), dims)
+        return Value(data[..., None], (), len(dims))
+
+    def gather(self, node: UOp) -> Value:
+        values = self.values(node)
+        return gathered(node, values[0], values[1:])
+
+    def same(self, node: UOp) -> Value:
+        return self.value(node.src[0])
+
+    handlers: ClassVar[dict[Op, Handler]] = {}
+
+
+def _in_order(axis: AxisName) -> bool:
+    return isinstance(axis, UOp) and axis.op is ops.RANGE and axis.arg[1] in IN_ORDER
+
+
+Arrays.handlers.update(
+    {
+        **SHARED,
+        ops.RANGE: Arrays.counter,
+        ops.SPECIAL: Arrays.counter,
+        ops.REDUCE: Arrays.reduce,
+        ops.BUFFERIZE: Arrays.bufferize,
+        ops.STORE: Arrays.store,
+        ops.BARRIER: Arrays.nothing,
+        ops.ASSIGN: Arrays.assign,
+        ops.REDUCE_AXIS: Arrays.reduce_axes,
+        ops.GATHER: Arrays.gather,
+        ops.IOTA: Arrays.position,
+        ops.CONTIGUOUS: Arrays.same,
+        ops.COPY: Arrays.same,
+        **{op: Arrays.movement for op in ops.table() if op.group is ops.MOVEMENT},
+    }
+)

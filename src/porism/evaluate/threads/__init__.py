@@ -1,0 +1,1 @@
+"""Kernels as threads run them: one step after the other, block by block."""

@@ -1,0 +1,49 @@
+"""Buffer: a BUFFER node for new memory, which no other node is equal to.
+
+So it need not be interned: no table holds it, and it is gone as soon as nothing refers to it,
+without waiting for a sweep.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from porism.base.dtypes import INFINITY, DType, index
+from porism.ir import ops
+from porism.ir.draft import Draft
+from porism.ir.node import UOp
+from porism.ir.text import structural_digest
+
+_BUFFER: Final = ops.BUFFER
+_CODE: Final = ops.BUFFER.code
+_MASK: Final = structural_digest.MASK
+_numbers: Final = itertools.count()
+
+
+def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = None) -> UOp:
+    """A BUFFER with a number that no other has, and where its values are.
+
+    >>> from porism.base import dtypes
+    >>> node = new_buffer(dtypes.f32, (), "cpu")
+    >>> node.op.name, node.arg[1], node.shaped
+    ('BUFFER', 'cpu', False)
+    """
+    assert dtype is not index, "memory has integers of a width"
+    number = next(_numbers)
+    node = Draft()
+    node.op = _BUFFER
+    node.dtype = dtype
+    node.src = dims
+    node.arg = (number, device)
+    node.held = held
+    if dtype.is_float:
+        node.vmin, node.vmax = -INFINITY, INFINITY
+    else:
+        node.vmin, node.vmax = _BUFFER.bounds(dtype, dims, node.arg)
+    node.order = hash((_CODE, number)) & _MASK
+    node.shaped = dims != ()
+    node.on_memory = True
+    node.ranges = ()
+    node.__class__ = UOp
+    return node  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Facts about nodes: bounds, residues, shapes, open ranges, and what each op computes."""

@@ -1,0 +1,243 @@
+"""Sweep: free the nodes that only the intern tables refer to.
+
+A table that held its nodes weakly would cost every node a weak reference and every hit a call. So
+the tables are strong, and a sweep finds by reference counts what nothing else holds: first the dead
+nodes, then those of their sources that only they kept alive. It takes time linear in the tables,
+and runs when Python's garbage collector is asked for a full collection, or makes one of its own
+after the tables have doubled.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from porism.base.fork_locks import held_while_forking
+from porism.base.interrupts import INTERRUPT, apart
+from porism.ir import node, ops, traversal
+from porism.ir.facts import open_ranges
+from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
+from porism.ir.ops import Op
+
+
+def live() -> int:
+    """How many nodes there are in this process."""
+    return sum(
+        sum(is_exactly(found, op, key) for key, found in list(op.nodes.items()))
+        + len(op.raw)
+        + len(op.loose)
+        for op in ops.table()
+    )
+
+
+def sweep() -> int:
+    """Free the nodes that only the tables refer to, and forget normal forms; says how many.
+
+    A node that was taken out of its table and may have to go back must not be lost, so no interrupt
+    comes in between.
+    """
+    return apart(_swept_once)
+
+
+def _swept_once() -> int:
+    if not lock.acquire(blocking=False):
+        return 0
+    before, node.careful = node.careful, True
+    try:
+        return _sweep()
+    finally:
+        node.careful = before
+        lock.release()
+
+
+# References to a node while it is looked at, when the table is all that refers to it.
+_LOOKED_UP: Final = 3  # the table, the variable, the call of getrefcount
+_POPPED: Final = 2  # the variable and the call
+_IN_SOURCES: Final = 4  # the table, the counter of uses, the variable, the call; and each use
+
+
+def _sweep() -> int:
+    small_constants.clear()
+    open_ranges.forget()
+    traversal.forget()
+    for op in ops.table():
+        _forget_normal_forms(op)
+    return sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw))
+
+
+def _forget_normal_forms(op: Op) -> None:
+    # Other threads may add some meanwhile, so the table is walked by a copy of its keys.
+    for key in list(op.nodes):
+        found = op.nodes.get(key)
+        if found is not None and not is_exactly(found, op, key):
+            op.nodes.pop(key, None)
+
+
+def _round(op: Op, nodes: dict[Any, UOp]) -> int:
+    """Free the dead nodes of one table, users first: they were added last."""
+    count = sys.getrefcount
+    freed = 0
+    keys = list(nodes)
+    while keys:
+        key = keys.pop()
+        found = nodes.get(key)
+        if found is None:
+            # It was freed, but the key waiting here kept its sources alive.
+            waiting = _dead(key[-1] if op.keyed else key)
+            del key
+        elif count(found) <= _LOOKED_UP:
+            waiting = [(op, nodes, key)]
+            del key, found
+        else:
+            continue
+        freed += _free(waiting)
+    return freed
+
+
+Entry = tuple[Op, dict[Any, UOp], Any]
+"""An op, one of its tables, and a key in it."""
+
+
+def _dead(src: tuple[UOp, ...]) -> list[Entry]:
+    """The entries of those sources that nothing but their table and their dead user refers to."""
+    uses = Counter(src)
+    found: list[Entry] = []
+    for child in uses:
+        if sys.getrefcount(child) <= _IN_SOURCES + uses[child]:
+            key = key_of(child.op, child.dtype, child.src, child.arg)
+            table = child.op.nodes if key in child.op.nodes else child.op.raw
+            found.append((child.op, table, key))
+    return found
+
+
+def _free(waiting: list[Entry]) -> int:
+    """Drop entries whose nodes are dead, then the sources that only these kept alive."""
+    freed = 0
+    while waiting:
+        _, nodes, key = waiting.pop()
+        dead = nodes.pop(key, None)
+        if dead is None:
+            continue
+        if sys.getrefcount(dead) > _POPPED:  # someone took it in the meantime
+            nodes[key] = dead
+            continue
+        freed += 1
+        waiting += _dead(dead.src)
+    return freed
+
+
+forgetting: Final[list[Callable[[], object]]] = []
+"""Called when Python is asked for a full collection: what is kept only in case that it is needed
+again is let go of, so that the nodes that it refers to can be freed."""
+
+
+def forget_unused(table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda _: False) -> None:
+    """Drop the entries of a table whose values nothing else refers to, but for some."""
+    for key in list(table):
+        value = table.pop(key, None)
+        if value is None or (sys.getrefcount(value) <= _POPPED and not is_kept(value)):
+            continue
+        table[key] = value
+
+
+def _on_collection(phase: str, info: dict[str, int]) -> None:
+    """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
+    global _asked_for, _noticed, _swept
+    _noticed = info if _noticed is _passed else None  # the other one was interrupted the last time
+    if info["generation"] < 2 or sys.is_finalizing():
+        return
+    try:
+        if phase == "start":
+            _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
+        elif _asked_for or _entries() > 2 * _swept:
+            if _asked_for and not _own:
+                for forget in forgetting:
+                    forget()
+            sweep()
+            _swept = max(_entries(), 10_000)
+    except KeyboardInterrupt:
+        _noticed = None
+
+
+def _after_collection(phase: str, info: dict[str, int]) -> object:
+    """Interrupt the program again if a callback was interrupted.
+
+    Python ignores what a callback raises. An interrupt that came during the collection is raised as
+    the first callback begins, before that can catch it; then it has noticed nothing.
+    """
+    global _noticed, _passed
+    lost = _noticed is not info
+    _noticed = _passed = info
+    return INTERRUPT.again if lost else None
+
+
+def _entries() -> int:
+    return sum(len(op.nodes) + len(op.raw) for op in ops.table())
+
+
+_swept = 10_000
+_asked_for = False
+_own = False  # whether it is us who asked for a collection
+_noticed: dict[str, int] | None = None
+_passed: dict[str, int] | None = None
+"""What the collector said last to the first and to the second of these callbacks."""
+gc.callbacks += [_on_collection, _after_collection]
+
+
+_quiet = held_while_forking(threading.Lock())
+_inside = 0  # how many threads are inside `quiet_collector`
+_usual: tuple[int, int, int] = gc.get_threshold()
+_passed_over = 0  # objects that no collection has looked at, about
+_SELDOM: Final = 200_000
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Keep Python's garbage collector from walking a growing graph again and again.
+
+    A collection finds nothing in graphs, so while many nodes are made it can cost more than making
+    them; and so it can afterwards.
+    """
+    global _inside, _usual
+    with _quiet:
+        if _inside == 0:
+            _usual = gc.get_threshold()
+            if 0 < _usual[0] < _SELDOM:
+                gc.set_threshold(_SELDOM, *_usual[1:])
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _quiet:
+            _inside -= 1
+            if _inside == 0:
+                traversal.forget()
+                _pass_over()
+                gc.set_threshold(*_usual)
+
+
+def _pass_over() -> None:
+    """Where a collection is due, let all that is there count as old, without looking at it.
+
+    Otherwise it would go through the new graphs at once. After many objects it is let happen.
+    """
+    global _own, _passed_over
+    young = gc.get_count()[0]
+    if not 0 < _usual[0] < young or not gc.isenabled():
+        return
+    _passed_over += young
+    if _passed_over >= _SELDOM:
+        _passed_over = 0
+        _own = True
+        try:
+            gc.collect()
+        finally:
+            _own = False
+    elif not gc.get_freeze_count():  # what a user has frozen stays so
+        gc.freeze()
+        gc.unfreeze()

@@ -1,0 +1,1 @@
+"""Nodes as text: expressions and outlines for people, lines and digests for files."""

@@ -1,0 +1,1 @@
+"""GPU lowering: blocks, threads, shared memory and tensor cores."""

@@ -1,0 +1,1 @@
+"""Actions: transformations of the loops of a kernel, and their registry."""

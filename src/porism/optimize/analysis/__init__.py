@@ -1,0 +1,1 @@
+"""Analysis: how the loops of a kernel access memory."""

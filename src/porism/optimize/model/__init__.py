@@ -1,0 +1,1 @@
+"""Machine model: estimated cycles and memory traffic of a kernel."""

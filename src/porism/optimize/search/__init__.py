@@ -1,0 +1,1 @@
+"""Search: candidate schedules of a kernel, measured."""

@@ -1,0 +1,1 @@
+"""Strategies: which actions a kind of kernel gets, without measuring."""

@@ -1,0 +1,177 @@
+"""Integers: unbounded ones, as formulas, with division stated instead of computed.
+
+For a//b and a%b there is one unknown q, and the remainder is a - b*q, which lies between 0 and b.
+z3 is asked about sums and products only; its own div and mod leave many laws undecided.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import z3
+
+from porism.base.dtypes import index
+from porism.ir import ops
+from porism.ir.ops import Op
+from porism.prove.arithmetic.op_meanings import (
+    DIVISIONS,
+    LARGEST_EXPONENT,
+    LARGEST_SHIFT,
+    SHIFTS,
+    Arithmetic,
+    Truth,
+    Value,
+    no_meaning,
+    product,
+)
+from porism.prove.arithmetic.solver_booleans import Symbolic, Truths
+
+_WHOLE: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
+
+
+class Integers(Symbolic):
+    """The type `index`."""
+
+    keeps = frozenset(ops.table())
+
+    def __init__(self, name: str = index.name) -> None:
+        super().__init__(index)
+        self._name = name  # of the type whose unknowns these are
+        self._quotients: dict[tuple[bool, Value, Value], Value] = {}
+        self._powers: dict[Value, Value] = {}
+
+    @property
+    def sort(self) -> Any:
+        return z3.IntSort()
+
+    def hole(self, name: str) -> Value:
+        return z3.Int(name)
+
+    def literal(self, value: bool | int | float) -> Value:
+        return z3.IntVal(int(value))
+
+    def apply(self, op: Op, *operands: Value) -> Value:
+        match op, operands:
+            case ops.NEG, (a,):
+                return -a
+            case ops.NOT, (a,):
+                return -1 - a
+            case ops.ADD, (a, b):
+                return a + b
+            case ops.SUB, (a, b):
+                return a - b
+            case ops.MUL, (a, b):
+                return a * b
+            case ops.IDIV, (a, b):
+                return self._quotient(a, b, truncating=False)
+            case ops.MOD, (a, b):
+                return a - b * self._quotient(a, b, truncating=False)
+            case ops.CDIV, (a, b):
+                return self._quotient(a, b, truncating=True)
+            case ops.CMOD, (a, b):
+                return a - b * self._quotient(a, b, truncating=True)
+            case ops.SHL, (a, b):
+                return a * self._power_of_two(b)
+            case ops.SHR, (a, b):
+                return self._quotient(a, self._power_of_two(b), truncating=False)
+            case ops.MAX, (a, b):
+                return z3.If(a > b, a, b)
+            case ops.MIN, (a, b):
+                return z3.If(a < b, a, b)
+            case ops.WHERE, (condition, a, b):
+                return z3.If(condition, a, b)
+            case ops.MULACC, (a, b, c):
+                return a * b + c
+            case ops.POW, (a, b):
+                return self._power(a, b)
+        if op in _WHOLE:
+            return operands[0]
+        return self._compared(op, *operands)
+
+    def _compared(self, op: Op, a: Value, b: Value) -> Truth:
+        match op:
+            case ops.EQ:
+                return a == b
+            case ops.NE:
+                return a != b
+            case ops.LT:
+                return a < b
+            case ops.LE:
+                return a <= b
+            case ops.GT:
+                return a > b
+            case ops.GE:
+                return a >= b
+        raise no_meaning(op, "unbounded integers")
+
+    def _quotient(self, a: Value, b: Value, *, truncating: bool) -> Value:
+        """The unknown q of a division; the same for the same operands."""
+        key = (truncating, a, b)
+        found = self._quotients.get(key)
+        if found is not None:
+            return found
+        kind = "truncated quotient" if truncating else "quotient"
+        q = z3.Int(f"{kind} {len(self._quotients)} of {self._name}")
+        self._quotients[key] = q
+        r = a - b * q
+        if truncating:
+            size = z3.If(b > 0, b, -b)
+            self.statements += [
+                z3.Implies(z3.And(b != 0, a >= 0), z3.And(r >= 0, r < size)),
+                z3.Implies(z3.And(b != 0, a <= 0), z3.And(r <= 0, -r < size)),
+            ]
+        else:
+            self.statements += [
+                z3.Implies(b > 0, z3.And(r >= 0, r < b)),
+                z3.Implies(b < 0, z3.And(r <= 0, r > b)),
+            ]
+        return q
+
+    def _power(self, a: Value, b: Value) -> Value:
+        """A power: a product if the exponent is known to be small, else a function unknown."""
+        known = z3.simplify(b)
+        if z3.is_int_value(known) and 0 <= known.as_long() <= LARGEST_EXPONENT:
+            return product([a] * known.as_long(), self.literal(1))
+        return self.unknown_function(ops.POW, a, b)
+
+    def _power_of_two(self, k: Value) -> Value:
+        """2^k: itself if k is known, else an unknown of which only a little is said."""
+        known = z3.simplify(k)
+        if z3.is_int_value(known) and 0 <= known.as_long() < LARGEST_SHIFT:
+            return z3.IntVal(1 << known.as_long())
+        found = self._powers.get(k)
+        if found is None:
+            self.faithful = False
+            found = self._powers[k] = z3.Int(f"power {len(self._powers)} of {self._name}")
+            self.statements += [
+                found >= 1,
+                z3.Implies(k == 0, found == 1),
+                z3.Implies(k >= 1, found >= k + 1),
+            ]
+        return found
+
+    def defined(self, op: Op, *operands: Value) -> Truth:
+        if op in DIVISIONS:
+            return operands[1] != 0
+        if op in SHIFTS:
+            return operands[1] >= 0
+        return self.truth(True)
+
+    def residue(self, name: str, value: Value, known: Truth) -> tuple[Value, Value]:
+        m, r, k = z3.Int(f"modulus({name})"), z3.Int(f"remainder({name})"), z3.Int(f"k({name})")
+        # where m is 0 the equation says that the value is r
+        self.state(known, value == m * k + r)
+        self.state(known, z3.And(m >= 0, z3.Implies(m > 0, z3.And(r >= 0, r < m))))
+        return m, r
+
+    def limit(self, value: Value, *, lower: bool) -> Value:
+        """There is none; an unknown below or above stands for infinity."""
+        self.faithful = False
+        limit = z3.Int(f"{'least' if lower else 'most'}({value})")
+        self.statements.append(limit <= value if lower else limit >= value)
+        return limit
+
+    def cast(self, value: Value, source: Arithmetic) -> Value:
+        if isinstance(source, Truths):
+            return z3.If(value, 1, 0)
+        return value if z3.is_int(value) else super().cast(value, source)

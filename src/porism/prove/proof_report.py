@@ -1,0 +1,210 @@
+"""The report: rules proved, procedures and bounds functions tried, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from porism.ir.ops import Op
+from porism.prove import interval_checks, procedure_checks
+from porism.prove.procedure_checks import NO_CHECKS, Checks
+from porism.prove.rule_proof import Proof, Status, prove
+from porism.rewrite.rule import Procedure, Rewrite, Rule
+from porism.rules import proof_record
+from porism.rules.proof_record import Entry
+
+MILLISECONDS: Final = 60_000
+"""How long the solver may take for one question: longer than for a rule that somebody has typed,
+since a busy machine must not change what is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: what was asked in one theory, and what came of it."""
+
+    name: str
+    theory: str
+    status: str
+    seconds: float
+    detail: str
+    ok: bool
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has shown."""
+
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    established: dict[str, Entry] = field(default_factory=dict)
+    """What the record would say of each rule that is established."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "seconds": round(self.seconds, 3),
+            "rows": [
+                {
+                    "name": row.name,
+                    "theory": row.theory,
+                    "status": row.status,
+                    "seconds": round(row.seconds, 4),
+                    "detail": row.detail,
+                }
+                for row in self.rows
+            ],
+            "faults": self.faults,
+        }
+
+
+def run(
+    rules: Sequence[Rewrite],
+    *,
+    with_bounds: bool,
+    json_file: str | None = None,
+    milliseconds: int = MILLISECONDS,
+    keep: bool = False,
+    known: Iterable[str] = (),
+    checks: Checks = NO_CHECKS,
+) -> int:
+    """Prove, print the table, and give the exit status; with `keep`, write the record.
+
+    `known` are the names that the record may have; `checks` are those of procedures that are not
+    in `porism.rules`.
+    """
+    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds, checks=checks)
+    console = Console()
+    console.print(_table(report.rows))
+    for fault in report.faults:
+        console.print(fault, markup=False, highlight=False, style="red")
+    verdict = "all established" if report.ok else f"{len(report.faults)} not established"
+    console.print(f"{len(report.rows)} rows, {verdict}, in {report.seconds:.1f} s")
+    _settle_record(report, rules, console, keep=keep, known=frozenset(known))
+    if json_file is not None:
+        Path(json_file).write_text(json.dumps(report.json(), indent=1) + "\n", encoding="utf-8")
+    return 0 if report.ok else 1
+
+
+def _settle_record(
+    report: Report,
+    rules: Sequence[Rewrite],
+    console: Console,
+    *,
+    keep: bool,
+    known: frozenset[str],
+) -> None:
+    """Write what was established to the record, or say where the record is out of date."""
+    if keep and report.ok:
+        kept = {name: e for name, e in proof_record.entries().items() if name in known}
+        proof_record.write(kept | report.established)
+        console.print(f"recorded {len(report.established)} rules in {proof_record.FILE.name}")
+    elif keep:
+        console.print("nothing is recorded, since not all is established", style="red")
+    else:
+        stale = [item.name for item in rules if _is_stale(report, item)]
+        if stale:
+            some = ", ".join(stale[:8]) + (", …" if len(stale) > 8 else "")
+            told = f"the record is out of date for {len(stale)} rules: {some}\n{proof_record.MEND}"
+            console.print(told, markup=False, highlight=False, style="yellow")
+
+
+def _is_stale(report: Report, item: Rewrite) -> bool:
+    now, then = report.established.get(item.name), proof_record.recorded(item)
+    return now is not None and (then is None or then.established != now.established)
+
+
+def gather(
+    rules: Sequence[Rewrite],
+    *,
+    with_bounds: bool,
+    milliseconds: int = MILLISECONDS,
+    checks: Checks = NO_CHECKS,
+) -> Report:
+    """Prove the rules, try the procedures and, if asked, the bounds of every op."""
+    report = Report()
+    began = time.perf_counter()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    checked = interval_checks.checked_ops() if with_bounds else ()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(rules) + len(checked))
+        for item in rules:
+            progress.update(task, description=item.name)
+            _add(report, item, milliseconds, checks)
+            progress.advance(task)
+        for op in checked:
+            progress.update(task, description=f"bounds of {op.name.lower()}")
+            _add_bounds(report, op, interval_checks.check(op))
+            progress.advance(task)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _add(report: Report, item: Rewrite, milliseconds: int, checks: Checks) -> None:
+    if isinstance(item, Procedure):
+        tried = procedure_checks.check(item, checks)
+        theories = ", ".join(theory.value for theory in item.theories)
+        status = "evaluated" if tried.ok else "refuted" if tried.cases else "unknown"
+        detail = f"{tried.cases} cases {tried.how}"
+        report.rows.append(Row(item.name, theories, status, tried.seconds, detail, tried.ok))
+        report.faults += [f"{item.name}: {tried.fault}"] * (not tried.ok)
+        if tried.ok:
+            report.established[item.name] = _entry(item, Status.EVALUATED.value, tried.seconds)
+    elif isinstance(item, Rule):
+        proof = prove(item, milliseconds=milliseconds)
+        report.rows += _rows(proof)
+        if proof.ok:
+            report.established[item.name] = _entry(item, proof.established, proof.seconds)
+        else:
+            report.faults.append(proof.explain())
+
+
+def _entry(item: Rewrite, established: str, seconds: float) -> Entry:
+    return Entry(proof_record.digest(item), established, round(seconds, 3))
+
+
+def _rows(proof: Proof) -> Iterator[Row]:
+    for result in proof.results:
+        detail = "; ".join(p for p in (result.types, result.counterexample, result.note) if p)
+        status = result.status.value
+        ok = result.status.ok
+        yield Row(proof.rule.name, result.theory.value, status, result.seconds, detail, ok)
+    for part in proof.idle:
+        yield Row(proof.rule.name, "guard", "idle", 0.0, part, False)
+    for theory in proof.idle_in:
+        yield Row(proof.rule.name, theory.value, "never fires", 0.0, "", False)
+    if not proof.shrinks and not (proof.rule.lemma or proof.rule.grows):
+        yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
+
+
+def _add_bounds(report: Report, op: Op, found: Sequence[interval_checks.Checked]) -> None:
+    fault = next((each.fault for each in found if each.fault), "")
+    types = " ".join(each.dtype.name for each in found)
+    detail = f"{sum(each.boxes for each in found)} boxes on {types}"
+    seconds = sum(each.seconds for each in found)
+    status = "refuted" if fault else "exhaustive"
+    name = f"bounds of {op.name.lower()}"
+    report.rows.append(Row(name, "bounds", status, seconds, detail, not fault))
+    report.faults += [f"{name}: {fault}"] * bool(fault)
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table("rule", "theory", "status", "seconds", "how", box=None, pad_edge=False)
+    table.columns[3].justify = "right"
+    for row in rows:
+        style = None if row.ok else "red"
+        seconds = f"{row.seconds:.2f}"
+        table.add_row(row.name, row.theory, row.status, seconds, row.detail, style=style)
+    return table

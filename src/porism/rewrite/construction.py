@@ -1,0 +1,278 @@
+"""Construct: the always-valid algebra, applied when a node is made.
+
+`install(rules)` hands a rule set to the constructors in `porism.ir.node`: from then on `x + 0` *is*
+x. The tables that intern nodes are thereby also the cache of rewriting: each normal form is
+computed once.
+
+A rule that fires makes nodes, on which rules fire, and so on, nested on Python's stack. Where that
+is too deep, `_Machine` takes over: it runs the same rules as generators on a stack of its own.
+
+`Tracer` does the same work with a record of every step, and with a cache of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from porism.base.dtypes import SLOTS, DType
+from porism.ir import node as nodes
+from porism.ir import ops
+from porism.ir.construction_dispatch import signature_of, slot_of
+from porism.ir.node import UOp, construct, make2, raw
+from porism.ir.ops import Op
+from porism.rewrite.commuted_patterns import SORTED_SLOTS
+from porism.rewrite.rewrite_trace import Trace, of_all, set_of_all
+from porism.rewrite.rule import Procedure, Rule, RuleSet
+from porism.rewrite.rule_compiler import Candidate, Flavour, candidates, compile_function
+
+Function = Callable[..., Any]
+
+COMMUTE: Final = "commute"
+"""The name, in traces, of putting commutative operands in order."""
+
+
+class Dispatch(dict[Any, Function | None]):
+    """Signature -> function, for one op and slot; filled when a signature is first met."""
+
+    def __init__(self, compiled: Compiled, op: Op, slot: int, found: tuple[Candidate, ...]) -> None:
+        super().__init__()
+        self.compiled = compiled
+        self.op = op
+        self.slot = slot
+        self.found = found
+        self.sorts = op.commutative and slot in SORTED_SLOTS and compiled.flavour.sorted_operands
+
+    def __missing__(self, signature: Any) -> Function | None:
+        flat = signature if isinstance(signature, tuple) else (signature,)
+        fitting = tuple(c for c in self.found if c.fits(flat))
+        function = self.compiled.function(self.op, self.slot, fitting) if fitting else None
+        self[signature] = function
+        return function
+
+
+class Compiled:
+    """A rule set in one flavour."""
+
+    def __init__(self, rules: RuleSet, flavour: Flavour) -> None:
+        self.rules = rules
+        self.flavour = flavour
+        self._dispatch: dict[tuple[Op, int], Dispatch | None] = {}
+        self._functions: dict[Any, Function] = {}
+        self._concerned: dict[Op, bool] = {}
+        self._by_op: dict[Op, list[Rule | Procedure]] = {}
+        for item in rules:
+            for op in item.ops if isinstance(item, Procedure) else (item.op,):
+                self._by_op.setdefault(op, []).append(item)
+
+    def concerns(self, op: Op) -> bool:
+        """Whether there is anything to try on nodes of an op, of some type."""
+        found = self._concerned.get(op)
+        if found is None:
+            found = any(self.dispatch(op, slot) is not None for slot in range(SLOTS))
+            self._concerned[op] = found
+        return found
+
+    def dispatch(self, op: Op, slot: int) -> Dispatch | None:
+        """The functions for an op on types of a slot; None if there is nothing to try."""
+        key = (op, slot)
+        if key not in self._dispatch:
+            ordered = self.flavour.sorted_operands
+            about = self._by_op.get(op, []) if slot else []
+            found = candidates(about, op, slot, sorted_operands=ordered)
+            made = Dispatch(self, op, slot, found)
+            self._dispatch[key] = made if found or (made.sorts and len(self.rules)) else None
+        return self._dispatch[key]
+
+    def function(self, op: Op, slot: int, fitting: tuple[Candidate, ...]) -> Function:
+        key = (op, slot, *map(id, fitting))
+        found = self._functions.get(key)
+        if found is None:
+            found = self._functions[key] = compile_function(op, slot, fitting, self.flavour)
+        return found
+
+    def lookup(self, op: Op, dtype: DType, src: tuple[UOp, ...]) -> Function | None:
+        """The function to try on a node with these sources."""
+        slot = slot_of(op, dtype, src)
+        try:
+            dispatch = self._dispatch[op, slot]
+        except KeyError:
+            dispatch = self.dispatch(op, slot)
+        return None if dispatch is None else dispatch[signature_of(op, src)]
+
+
+def construction_flavour() -> Flavour:
+    names = {"make2": make2, "raw": raw, "record": record_for_all}
+    records = of_all() is not None
+    return Flavour("construct", "dtype, src, arg", construct, names=names, records=records)
+
+
+def _deep_flavour() -> Flavour:
+    names = {"raw": raw, "record": record_for_all}
+    return Flavour("deep", "dtype, src, arg", None, names=names, records=of_all() is not None)
+
+
+_installed: RuleSet | None = None
+_machine: _Machine | None = None
+
+
+def install(rules: RuleSet) -> RuleSet | None:
+    """Apply these rules at construction from now on; the rules that were applied before.
+
+    Nodes that exist stay valid, but may no longer be in normal form, so they leave the tables of
+    normal forms.
+    """
+    global _installed, _machine
+    compiled = Compiled(rules, construction_flavour())
+    tables = {op: [compiled.dispatch(op, slot) for slot in range(SLOTS)] for op in ops.table()}
+    with nodes.lock:
+        for op, dispatch in tables.items():
+            kept: dict[Any, UOp] = {}
+            for key, node in list(op.nodes.items()):
+                if nodes.is_exactly(node, op, key):
+                    # what rules are written in has no normal form
+                    table = op.raw if node.dtype.slot else kept
+                    table[key] = node
+            op.nodes.clear()
+            op.nodes.update(kept)
+            op.rules[:] = dispatch
+            op.ruled = any(found is not None for found in dispatch)
+        nodes.small_constants.clear()
+        _machine = _Machine(rules)
+        nodes.deep = _machine.build
+        before, _installed = _installed, rules
+    return before
+
+
+def installed() -> RuleSet:
+    """The rules applied at construction."""
+    return RuleSet("none") if _installed is None else _installed
+
+
+# -- deep nesting ----------------------------------------------------------------------------------
+
+Request = tuple[Op, DType | None, tuple[UOp, ...], Any]
+Generated = Generator[Request, UOp, UOp | None]
+
+
+class _Machine:
+    """Makes nodes as `construct` does, with a stack of its own."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.compiled = Compiled(rules, _deep_flavour())
+
+    def build(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
+        running: list[tuple[Generated, Op, DType, tuple[UOp, ...], Any]] = []
+        request: Request | None = (op, dtype, src, arg)
+        value: UOp | None = None
+        while True:
+            if request is not None:
+                op, dtype, src, arg = self._in_order(*request)
+                value = self._known(op, dtype, src, arg)
+                if value is None:
+                    dtype = nodes.checked(op, dtype, src, arg)
+                    function = self.compiled.lookup(op, dtype, src)
+                    if function is None:
+                        value = _interned(op, dtype, src, arg)
+                    else:
+                        running.append((function(dtype, src, arg), op, dtype, src, arg))
+            if not running:
+                assert value is not None
+                return value
+            generator, op, dtype, src, arg = running[-1]
+            try:
+                request = generator.send(value)  # type: ignore[arg-type] # None starts it
+                value = None
+            except StopIteration as stop:
+                running.pop()
+                request, value = None, stop.value
+                if value is None:
+                    value = _interned(op, dtype, src, arg)
+                elif not any(s.on_memory for s in src):
+                    op.nodes[nodes.key_of(op, dtype, src, arg)] = value
+
+    def _in_order(self, op: Op, dtype: Any, src: tuple[UOp, ...], arg: Any) -> Request:
+        dispatch = (
+            self.compiled.dispatch(op, slot_of(op, src[0].dtype, src)) if op.commutative else None
+        )
+        if dispatch is not None and dispatch.sorts and nodes.comes_before(src[1], src[0]):
+            src = (src[1], src[0])
+        return op, dtype, src, arg
+
+    def _known(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp | None:
+        if op is ops.CONST:
+            return construct(op, dtype, src, arg)
+        if op.keyed:
+            dtype = nodes.checked(op, dtype, src, arg)
+            return op.nodes.get(nodes.key_of(op, dtype, src, arg))
+        return op.nodes.get(src)
+
+
+def _interned(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    return nodes.interned(op, nodes.key_of(op, dtype, src, arg), dtype, src, arg)
+
+
+# -- tracing ---------------------------------------------------------------------------------------
+
+
+def record_for_all(
+    rule: str, op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, result: UOp
+) -> UOp:
+    """Record a rewrite in the trace of the process, if there is one; its result."""
+    trace = of_all()
+    if trace is not None:
+        trace.record(rule, raw(op, None if op.elementwise else dtype, src, arg), result)
+    return result
+
+
+@contextmanager
+def recorded(trace: Trace) -> Iterator[Trace]:
+    """Record every rewrite of the process: of passes, and of nodes that are not known yet."""
+    before = set_of_all(trace)
+    install(installed())
+    try:
+        yield trace
+    finally:
+        set_of_all(before)
+        install(installed())
+
+
+class Tracer:
+    """Makes nodes in normal form and records each rewrite; repeats work that tables would save."""
+
+    def __init__(self, trace: Trace, rules: RuleSet | None = None) -> None:
+        self.trace = trace
+        self.made: dict[UOp, UOp] = {}
+        names = {"make2": self.make2, "raw": raw, "record": self.record}
+        flavour = Flavour("traced", "dtype, src, arg", self.build, names=names, records=True)
+        self.compiled = Compiled(installed() if rules is None else rules, flavour)
+
+    def build(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None) -> UOp:
+        exact = raw(op, dtype, src, arg)
+        found = self.made.get(exact)
+        if found is None:
+            found = self.made[exact] = self._normal(exact)
+        return found
+
+    def _normal(self, exact: UOp) -> UOp:
+        op, dtype, src, arg = exact.op, exact.dtype, exact.src, exact.arg
+        dispatch = self.compiled.dispatch(op, slot_of(op, dtype, src))
+        if dispatch is None:
+            return exact
+        if dispatch.sorts and nodes.comes_before(src[1], src[0]):
+            swapped = raw(op, None, (src[1], src[0]), arg)
+            self.trace.record(COMMUTE, exact, swapped)
+            return self.build(op, None, swapped.src, arg)
+        function = dispatch[signature_of(op, src)]
+        result = None if function is None else function(dtype, src, arg)
+        return exact if result is None else result
+
+    def make2(self, op: Op, a: UOp, b: UOp) -> UOp:
+        return self.build(op, None, (a, b), None)
+
+    def record(
+        self, rule: str, op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, result: UOp
+    ) -> UOp:
+        self.trace.record(rule, raw(op, None if op.elementwise else dtype, src, arg), result)
+        return result

@@ -1,0 +1,1 @@
+"""Addresses: rules about the indices of accesses, their widths, masks and strides."""

@@ -1,0 +1,1 @@
+"""Algebra: rewrite rules about arithmetic, comparisons, conversions and conditionals."""

@@ -1,0 +1,1 @@
+"""Buffers: rules about values that are materialized for some ranges, and dead loops."""

@@ -1,0 +1,1 @@
+"""Examples: small graphs on which rules and procedures are tried."""

@@ -1,0 +1,249 @@
+"""Reading: nodes as forms and clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from math import inf
+
+from porism.base.dtypes import Kind
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.rules.index.form_arena import Arena
+from porism.rules.index.lemma_steps import bind
+from porism.rules.index.linear_form import Clause, Form, Monomial, Relation
+from porism.rules.index.quotients import divide_by_form, floor_divide
+from porism.rules.index.scoped_facts import merge
+
+_LEMMAS = {
+    **dict.fromkeys((ops.ADD, ops.SUB, ops.NEG, ops.SHL), "form-combine"),
+    **dict.fromkeys((ops.MOD, ops.AND), "form-modulo"),
+    **dict.fromkeys((ops.IDIV, ops.SHR), "quotient-multiples"),
+    ops.MUL: "form-distribute",
+    ops.MAX: "compare-larger",
+    ops.MIN: "compare-smaller",
+}
+"""What a node is read by; a sum, all at once, by all lemmas of the ring."""
+
+DIVISIONS = frozenset({ops.IDIV, ops.MOD})
+CHOICES = frozenset({ops.MAX, ops.MIN})
+ARITHMETIC = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL, ops.IDIV, ops.MOD})
+BITS = frozenset({ops.SHR, ops.AND})
+
+LARGEST_SHIFT = 512
+MOST_PRODUCTS = 64
+HIGHEST_DEGREE = 8
+
+Parts = dict[UOp, int]
+
+
+def _number(part: tuple[UOp, int]) -> int:
+    return part[0].order
+
+
+class Reader:
+    """Reads nodes into one arena."""
+
+    def __init__(self, in_order: bool = False) -> None:
+        self.arena = Arena()
+        self.in_order = in_order
+        """Whether nodes are read in the order of their numbers, and not as they are written."""
+
+    def opaque(self, node: UOp) -> UOp:
+        """What is to stand for a node that arithmetic does not look into."""
+        return node
+
+    def form(self, root: UOp) -> Form:
+        """The form of an `index` node, under the facts that hold here; no recursion."""
+        known = self.arena.here.forms
+        stack: list[tuple[UOp, Parts | None]] = [(root, None)]
+        while stack:
+            node, parts = stack.pop()
+            if node in known:
+                continue
+            if parts is None:
+                parts = _parts(node, known)
+                if self.in_order and len(parts) > 1:
+                    parts = dict(sorted(parts.items(), key=_number))
+                waiting: list[tuple[UOp, Parts | None]] = []
+                for part in parts:
+                    if part not in known and part.op is not ops.CONST:
+                        if part.src:
+                            waiting.append((part, None))
+                        else:
+                            known[part] = self.arena.leaf(part)
+                if waiting:
+                    stack.append((node, parts))
+                    stack += waiting
+                    continue
+            known[node] = self._form(node, parts, known)
+            if self.arena.budget.steps is not None and node.op in _LEMMAS:
+                self.arena.here.note(_LEMMAS[node.op], node, known[node], {})
+        return known[root]
+
+    def _form(self, node: UOp, parts: Parts, known: dict[UOp, Form]) -> Form:
+        """The form of a node whose parts have theirs."""
+        arena, op = self.arena, node.op
+        if not parts:
+            return self._leaf(node)
+        if op in DIVISIONS:
+            return self._division(node, known)
+        if op in CHOICES:
+            found = self._chosen_of_two(node, known)
+            return self._leaf(node) if found is None else found
+        if op in BITS:
+            a, size = self._operand(node.src[0], known), _size(node)
+            quotient = floor_divide(arena, a, size)
+            return quotient if op is ops.SHR else arena.add(a, quotient, -size)
+        if op is ops.MUL and not _addends(node):
+            a, b = known[node.src[0]], known[node.src[1]]
+            return arena.leaf(node) if _is_large_product(a, b) else arena.multiply(a, b)
+        terms: dict[Monomial, int] = {}
+        constant = 0
+        for part, times in parts.items():
+            if part.op is ops.CONST:
+                constant += times * part.arg
+            else:
+                a = known[part]
+                merge(terms, a.terms, times)
+                constant += times * a.constant
+        return arena.form(constant, terms)
+
+    def _division(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        arena = self.arena
+        a, over = self._operand(node.src[0], known), node.src[1]
+        if over.op is ops.CONST and over.arg > 0:
+            quotient = floor_divide(arena, a, over.arg)
+            return quotient if node.op is ops.IDIV else arena.add(a, quotient, -over.arg)
+        b = self._operand(over, known)
+        if b.is_constant and b.constant == 0:
+            return self._leaf(node)
+        quotient = divide_by_form(arena, a, b)
+        if node.op is ops.IDIV:
+            return quotient
+        return arena.add(a, arena.multiply(quotient, b), -1)
+
+    def _chosen_of_two(self, node: UOp, known: dict[UOp, Form]) -> Form | None:
+        """The one that `min` or `max` gives everywhere."""
+        arena = self.arena
+        a, b = self._operand(node.src[0], known), self._operand(node.src[1], known)
+        low, high = (a, b) if node.op is ops.MIN else (b, a)
+        if arena.here.at_most(arena.add(low, high, -1), 0):
+            chosen, other = a, b
+        elif arena.here.at_most(arena.add(high, low, -1), 0):
+            chosen, other = b, a
+        else:
+            return None
+        if arena.budget.steps is not None:
+            small, large = (chosen, other) if node.op is ops.MIN else (other, chosen)
+            terms = bind(x=small, y=arena.add(large, small, -1))
+            arena.here.note(_LEMMAS[node.op], node, chosen, terms, y=(0, inf))
+        return chosen
+
+    def _operand(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        return self.arena.constant(node.arg) if node.op is ops.CONST else known[node]
+
+    def _leaf(self, node: UOp) -> Form:
+        if node.op is ops.CONST:
+            return self.arena.constant(node.arg)
+        made = self.opaque(node)
+        if made is not node and (made.op in ARITHMETIC or made.op is ops.CONST):
+            return self.form(made) if made.src else self.arena.constant(made.arg)
+        return self.arena.leaf(made)
+
+    # -- conditions --------------------------------------------------------------------------------
+
+    def clause(self, node: UOp) -> Clause | None:
+        """A comparison of `index` values as a clause; None if it is something else."""
+        if node.op.group is not ops.COMPARISON or node.src[0].dtype.kind is not Kind.INDEX:
+            return None
+        arena, op = self.arena, node.op
+        a, b = self.form(node.src[0]), self.form(node.src[1])
+        if op in (ops.GT, ops.GE):
+            a, b = b, a
+        if op in (ops.LT, ops.GT):
+            a = arena.add(a, arena.constant(1))
+        relation: Relation = "==" if op is ops.EQ else "!=" if op is ops.NE else "<="
+        found = Clause(relation, arena.add(a, b, -1))
+        if arena.budget.steps is not None:
+            moved = bind(x=a, w=arena.scale(b, -1), y=0) if relation == "<=" else bind()
+            arena.here.note("compare-moved", node, found, moved)
+        return found
+
+
+def _is_large_product(a: Form, b: Form) -> bool:
+    """Whether multiplying out would make more terms, or longer ones, than it is worth."""
+    if a.is_constant or b.is_constant:
+        return False
+    degree = max(len(m.atoms) for m in a.terms) + max(len(m.atoms) for m in b.terms)
+    return len(a.terms) * len(b.terms) > MOST_PRODUCTS or degree > HIGHEST_DEGREE
+
+
+def _parts(node: UOp, known: Container[UOp]) -> Parts:
+    """The nodes that a node's form is made of; of a sum, with how often each is in it."""
+    op = node.op
+    if op in DIVISIONS or op in CHOICES or (op in BITS and _size(node)):
+        return dict.fromkeys(node.src, 1)
+    if _addends(node):
+        return _sum(node, known)
+    return dict.fromkeys(node.src, 1) if op is ops.MUL else {}
+
+
+def _sum(root: UOp, known: Container[UOp]) -> Parts:
+    """The parts of a sum, down to those that are known or are no sums.
+
+    A long sum is read in one go, since adding its terms one by one takes quadratic time. A sum
+    inside it is taken apart once, when it is known how often it occurs.
+    """
+    inner = {root: _addends(root)}
+    uses: dict[UOp, int] = {}
+    stack = [root]
+    while stack:
+        for s, _ in inner[stack.pop()]:
+            if s in uses:
+                uses[s] += 1
+                continue
+            uses[s] = 1
+            addends = _addends(s) if s.src and s not in known else ()
+            if addends:
+                inner[s] = addends
+                stack.append(s)
+    parts = {root: 1}
+    ready = [root]
+    while ready:
+        node = ready.pop()
+        times = parts.pop(node)
+        for s, k in inner[node]:
+            parts[s] = parts.get(s, 0) + times * k
+            uses[s] -= 1
+            if not uses[s] and s in inner:
+                ready.append(s)
+    return parts
+
+
+def _addends(node: UOp) -> tuple[tuple[UOp, int], ...]:
+    """What a sum or a product with a constant adds up, with factors; nothing for other nodes."""
+    op, src = node.op, node.src
+    if op is ops.ADD:
+        return (src[0], 1), (src[1], 1)
+    if op is ops.MUL:
+        a, b = src
+        if b.op is ops.CONST:
+            return ((a, b.arg),)
+        return ((b, a.arg),) if a.op is ops.CONST else ()
+    if op is ops.SUB:
+        return (src[0], 1), (src[1], -1)
+    if op is ops.NEG:
+        return ((src[0], -1),)
+    if op is ops.SHL and src[1].op is ops.CONST and 0 <= src[1].arg <= LARGEST_SHIFT:
+        return ((src[0], 1 << src[1].arg),)
+    return ()
+
+
+def _size(node: UOp) -> int:
+    """2^k for `x >> k` and for `x & (2^k - 1)`, which divide by it; else 0."""
+    amount = node.src[1]
+    if amount.op is not ops.CONST:
+        return 0
+    if node.op is ops.SHR:
+        return 1 << amount.arg if 0 <= amount.arg <= LARGEST_SHIFT else 0
+    return amount.arg + 1 if amount.arg > 0 and amount.arg & (amount.arg + 1) == 0 else 0

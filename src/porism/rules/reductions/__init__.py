@@ -1,0 +1,1 @@
+"""Reductions: rules that remove, shorten or split the loops of reductions."""

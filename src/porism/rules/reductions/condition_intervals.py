@@ -1,0 +1,232 @@
+"""Iterations: those of a loop in which a condition holds, as an interval or as one of them.
+
+    r + y < c           r < c - y                 3*r >= c     r >= (c + 2)//3
+    y - r == c          r == y - c                r//4 == c    4*c <= r < 4*c + 4
+
+The comparison is solved for the range `r`; everything that does not depend on `r` is opaque. It is
+solved on `index`, where nothing wraps: a sum of words is looked into only if bounds exclude that it
+wraps. An equation of words may always be freed of what is added to its sides, since adding is one
+to one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from porism.base.dtypes import Kind, index
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Group
+from porism.rules.addresses.opaque_terms import reads
+from porism.rules.addresses.validity import may_be_invalid
+
+ZERO: Final = UOp.const(index, 0)
+OPPOSITE: Final = {
+    ops.LT: ops.GE,
+    ops.GE: ops.LT,
+    ops.GT: ops.LE,
+    ops.LE: ops.GT,
+    ops.EQ: ops.NE,
+    ops.NE: ops.EQ,
+}
+_PARTIAL: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD, ops.SHL, ops.SHR})
+_ACCESSES: Final = frozenset({ops.INDEX, ops.LOAD})
+
+
+class Iterations(NamedTuple):
+    """Of all iterations those that are at least `lows`, below `highs`, and the `point`, if any."""
+
+    lows: tuple[UOp, ...] = ()
+    highs: tuple[UOp, ...] = ()
+    point: UOp | None = None
+    when: tuple[UOp, ...] = ()
+    """There are none at all unless these hold."""
+
+
+class Linear(NamedTuple):
+    """factor * atom + rest, where the atom is the range or a quotient that depends on it."""
+
+    factor: int
+    atom: UOp | None
+    rest: UOp
+
+
+def solved(condition: UOp, r: UOp) -> Iterations | None:
+    """The iterations of a range in which a comparison of integers holds; None if not known.
+
+    >>> r, y = UOp.range(8, 0), UOp.variable("y", 0, 99)
+    >>> found = solved((r + y) // 4 >= 5, r)  # where r >= 20 - y
+    >>> [(low.vmin, low.vmax) for low in found.lows], found.highs, found.point
+    ([(-79, 20)], (), None)
+    """
+    op = condition.op
+    if op.group is not Group.COMPARISON or op is ops.NE or not condition.src[0].dtype.is_integer:
+        return None
+    a, b = condition.src
+    if op is ops.EQ and a.dtype is not index:
+        a, b = _freed(a, b, r)
+    left, right = linear(a, r), linear(b, r)
+    if left is None or right is None:
+        return None
+    whole = _plus(left, right, -1)
+    if whole is None or whole.atom is None:
+        return None
+    factor, atom, rest = whole.factor, whole.atom, whole.rest
+    match op:
+        case ops.LT:
+            return _below(factor, atom, -rest, r)
+        case ops.LE:
+            return _below(factor, atom, 1 - rest, r)
+        case ops.GT:
+            return _below(-factor, atom, rest, r)
+        case ops.GE:
+            return _below(-factor, atom, rest + 1, r)
+    return _equal(factor, atom, -rest, r)
+
+
+def negated(condition: UOp) -> UOp:
+    """The opposite of a condition, without a NOT where there is another way to say it."""
+    if condition.op is ops.NOT:
+        return condition.src[0]
+    if condition.op in OPPOSITE and not condition.src[0].dtype.is_float:
+        return OPPOSITE[condition.op](*condition.src)
+    if condition.op is ops.AND:
+        return negated(condition.src[0]) | negated(condition.src[1])
+    if condition.op is ops.OR:
+        return negated(condition.src[0]) & negated(condition.src[1])
+    return ~condition
+
+
+def may_fail(node: UOp, *, accesses: bool = False) -> bool:
+    """Whether a node may be undefined: it divides or shifts an index by what is no constant.
+
+    With `accesses`, also whether it reads memory.
+    """
+    return any(
+        (n.op in _PARTIAL and n.dtype.kind is Kind.INDEX and n.src[1].op is not ops.CONST)
+        or (accesses and n.op in _ACCESSES)
+        for n in reads([node])
+    )
+
+
+# -- linear forms ----------------------------------------------------------------------------------
+
+
+def linear(node: UOp, r: UOp) -> Linear | None:
+    """An integer as a multiple of something that depends on the range, and a rest that does not."""
+    if node is r:
+        return Linear(1, r, ZERO)
+    if not node.dtype.is_integer:
+        return None
+    if r not in node.ranges:
+        if may_be_invalid(node) or may_fail(node):
+            return None
+        return Linear(0, None, node if node.dtype is index else node.cast(index))
+    op, src = node.op, node.src
+    if op is ops.CAST:
+        return linear(src[0], r) if _keeps(node, src[0].vmin, src[0].vmax) else None
+    if op is ops.IDIV:
+        good = src[1].op is ops.CONST and src[1].arg > 0
+        return Linear(1, node, ZERO) if good else None
+    if op is ops.MUL:
+        return _scaled(node, r)
+    if op is ops.NEG:
+        inner = linear(src[0], r) if _keeps(node, -src[0].vmax, -src[0].vmin) else None
+        return None if inner is None else _plus(Linear(0, None, ZERO), inner, -1)
+    if op is not ops.ADD and op is not ops.SUB:
+        return None
+    a, b = src
+    ends = (b.vmin, b.vmax) if op is ops.ADD else (-b.vmax, -b.vmin)
+    if not _keeps(node, a.vmin + ends[0], a.vmax + ends[1]):
+        return None
+    left, right = linear(a, r), linear(b, r)
+    if left is None or right is None:
+        return None
+    return _plus(left, right, 1 if op is ops.ADD else -1)
+
+
+def _scaled(node: UOp, r: UOp) -> Linear | None:
+    a, b = node.src
+    if a.op is ops.CONST:
+        a, b = b, a
+    if b.op is not ops.CONST or not b.arg:
+        return None
+    times = int(b.arg)
+    if node.dtype is not index:
+        ends = (a.vmin * times, a.vmax * times)
+        if not _keeps(node, min(ends), max(ends)):
+            return None
+    inner = linear(a, r)
+    return None if inner is None else _plus(Linear(0, None, ZERO), inner, times)
+
+
+def _keeps(node: UOp, low: float, high: float) -> bool:
+    """Whether a type holds all these values: nothing wraps."""
+    return node.dtype is index or (node.dtype.min <= low and high <= node.dtype.max)
+
+
+def _plus(a: Linear, b: Linear, times: int) -> Linear | None:
+    """a + b * times, if both are about the same thing."""
+    if a.atom is not None and b.atom is not None and a.atom is not b.atom:
+        return None
+    factor = a.factor + b.factor * times
+    atom = None if not factor else b.atom if a.atom is None else a.atom
+    rest = a.rest - b.rest if times == -1 else a.rest + b.rest * times
+    return Linear(factor, atom, rest)
+
+
+def _freed(a: UOp, b: UOp, r: UOp) -> tuple[UOp, UOp]:
+    """An equation of words, with what is added on a side that depends on the range moved over."""
+    for _ in range(2):
+        while r in a.ranges and r not in b.ranges and a.op in (ops.ADD, ops.SUB, ops.NEG):
+            if a.op is ops.NEG:
+                a, b = a.src[0], -b
+            elif r not in a.src[1].ranges:
+                moved = a.src[1]
+                a, b = a.src[0], b - moved if a.op is ops.ADD else b + moved
+            elif r not in a.src[0].ranges:
+                moved = a.src[0]
+                a, b = a.src[1], b - moved if a.op is ops.ADD else moved - b
+            else:
+                break
+        a, b = b, a
+    return a, b
+
+
+# -- solutions -------------------------------------------------------------------------------------
+
+
+def _below(factor: int, atom: UOp, bound: UOp, r: UOp) -> Iterations | None:
+    """factor * atom < bound."""
+    is_high = factor > 0
+    if is_high:
+        end = bound if factor == 1 else (bound + (factor - 1)) // factor
+    else:
+        end = 1 - bound if factor == -1 else (-bound) // -factor + 1
+    if atom is r:
+        return Iterations(highs=(end,)) if is_high else Iterations(lows=(end,))
+    numerator, divisor = atom.src
+    inner = linear(numerator, r)
+    if inner is None or inner.atom is None:
+        return None
+    # a quotient is below an end where the numerator is below that many times the divisor
+    edge = end * int(divisor.arg) - inner.rest
+    if is_high:
+        return _below(inner.factor, inner.atom, edge, r)
+    return _below(-inner.factor, inner.atom, 1 - edge, r)
+
+
+def _equal(factor: int, atom: UOp, value: UOp, r: UOp) -> Iterations | None:
+    """factor * atom == value."""
+    when: tuple[UOp, ...] = ()
+    if abs(factor) == 1:
+        point = value * factor
+    else:
+        when = ((value % abs(factor)).eq(0),)
+        point = value // abs(factor) * (1 if factor > 0 else -1)
+    if atom is r:
+        return Iterations(point=point, when=when)
+    low, high = _below(-1, atom, 1 - point, r), _below(1, atom, point + 1, r)
+    if low is None or high is None:
+        return None
+    return Iterations(low.lows + high.lows, low.highs + high.highs, None, when)

@@ -1,0 +1,1 @@
+"""Loops: stages on the ranges of one kernel, whatever the target is."""

@@ -1,0 +1,99 @@
+"""Movement: what is left of movement ops goes into the indices that look at them.
+
+    INDEX(PERMUTE(x; 1, 2, 0), i, j, k)     INDEX(x, k, i, j)
+    INDEX(INDEX(pointer, i), j)             INDEX(pointer, i + j)
+    AFTER(RESHAPE(x, n), a, b)              RESHAPE(AFTER(x, a, b), n)
+    END(RESHAPE(x, n), r)                   END(x, r)
+
+A pointer has one index, so that an INDEX of a pointer into it adds up. An INDEX of an element is
+nothing: an element has no elements. An AFTER keeps all that it waits for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from porism.base.dtypes import Kind, Theory
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Group
+from porism.ir.traversal import toposort
+from porism.rewrite.graph_rewrite import rewrite
+from porism.rewrite.rule import RuleSet, procedure
+from porism.rules.addresses.validity import no_element
+from porism.rules.buffers.buffer_rules import Read, read_of
+from porism.schedule.rangeify.movement_indices import Element, moved
+
+
+@procedure("index-movement", (ops.INDEX,), seeds="004.1.1")
+def index_movement(node: UOp) -> UOp | None:
+    """An element of a moved tensor is another element of the tensor, or 0 outside of it."""
+    view = node.src[0]
+    if view.op.group is not Group.MOVEMENT:
+        return None
+    read = read_of(node)
+    if read is None:
+        return UOp.const(node.dtype, 0)
+    element = moved(view, Element(*read)).element  # its mask says where it is inside
+    if element.at:
+        return view.src[0].index(*element.masked())
+    one = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
+    return Read((), element.valid).chosen(one)
+
+
+@procedure("index-index", (ops.INDEX,), seeds="004.1.4 004.1.5")
+def index_index(node: UOp) -> UOp | None:
+    """A pointer into memory behind a pointer: the indices add up."""
+    inner = node.src[0]
+    if inner.op is not ops.INDEX or inner.dtype.kind is not Kind.POINTER or len(node.src) < 2:
+        return None
+    base = inner.src[0]
+    if base.dtype.element is not inner.dtype.element:
+        return None
+    outer, below = read_of(node), read_of(inner)
+    if outer is None or below is None:
+        return base.index(no_element(node.src[1].dtype), dtype=node.dtype)
+    if not below.at or not outer.at:
+        return None
+    valid = _all(below.valid, outer.valid)
+    return base.index(*Read((below.at[0] + outer.at[0],), valid).masked(), dtype=node.dtype)
+
+
+def _all(a: UOp | None, b: UOp | None) -> UOp | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+@procedure("after-movement", (ops.AFTER,), seeds="004.1.2")
+def after_movement(node: UOp) -> UOp | None:
+    """A moved tensor that waits for something is a tensor that waits for it, moved."""
+    view = node.src[0]
+    if view.op.group is not Group.MOVEMENT:
+        return None
+    return view.replace((view.src[0].after(*node.src[1:]), *view.src[1:]))
+
+
+@procedure("end-movement", (ops.END,), seeds="004.1.3")
+def end_movement(node: UOp) -> UOp | None:
+    """What happens in a loop does not depend on how its result is looked at."""
+    effect, *ranges = node.src
+    if effect.op.group is not Group.MOVEMENT:
+        return None
+    return effect.src[0].end(*ranges)
+
+
+MOVEMENT: Final = RuleSet(
+    "movement",
+    theory=Theory.STRUCTURE,
+    rules=(index_movement, index_index, after_movement, end_movement),
+)
+
+
+def early_movement(sink: UOp) -> UOp:
+    """The graph without movement ops below INDEX, AFTER and END."""
+    for node in toposort(sink):
+        group = node.op.group
+        if group is Group.MOVEMENT or (node.op is ops.INDEX and node.src[0].op is ops.INDEX):
+            return rewrite(sink, MOVEMENT)
+    return sink

@@ -1,0 +1,1 @@
+"""Rangeify: from tensors with axes to values at the iterations of ranges."""

@@ -1,0 +1,1 @@
+"""Array functions: creation, elementwise functions, reductions, linear algebra."""

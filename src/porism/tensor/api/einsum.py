@@ -1,0 +1,158 @@
+"""Einsum: sums of products of tensors, with the axes named by letters.
+
+Operands are contracted in pairs, at each step the pair with the smallest result; an axis is summed
+as soon as no other operand and not the result needs it. Floats narrower than 32 bits stay in f32
+from the first product to the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api import einsum_subscripts
+from porism.tensor.api.linear_algebra import operands
+from porism.tensor.api.reductions import summed_product, wide, without
+from porism.tensor.movement.reshape import diagonal
+from porism.tensor.primitive import Dim
+from porism.tensor.tensor import Tensor
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A tensor with a label for each axis, none twice."""
+
+    node: UOp
+    labels: Labels
+
+
+def einsum(equation: str, *tensors: Any) -> Tensor:
+    """The sum of products that a text such as `"ij,jk->ik"` describes.
+
+    A letter that comes twice in a term takes a diagonal, a letter that is not in the result is
+    summed, `...` stands for axes that are broadcast.
+    """
+    if not isinstance(equation, str) or not tensors:
+        raise promotion.refuse(
+            f"einsum({equation!r}, …) of {len(tensors)} tensors",
+            "it takes a text, then a tensor for each of its terms",
+            "write it as einsum('ij,jk->ik', a, b)",
+        )
+    factors = operands("einsum", *tensors)
+    asked = einsum_subscripts.read(equation, [x.ndim for x in factors])
+    sizes = _sizes(equation, asked, factors)
+    common = factors[0].dtype
+    parts = [
+        _single(Factor(primitive.cast(x.node, wide(common)), term.labels), sizes)
+        for x, term in zip(factors, asked.inputs, strict=True)
+    ]
+    result = _contracted(parts, asked.output, sizes)
+    order = [result.labels.index(label) for label in asked.output]
+    return Tensor(primitive.cast(primitive.permute(result.node, order), common))
+
+
+def _sizes(
+    equation: str, asked: einsum_subscripts.Subscripts, factors: Sequence[Tensor]
+) -> dict[str, Dim]:
+    """The size of each label; axes of size 1 are repeated to it."""
+    sizes: dict[str, Dim] = {}
+    for term, x in zip(asked.inputs, factors, strict=True):
+        for axis, size in zip(term.axes, x.shape, strict=True):
+            known = sizes.setdefault(axis.label, size)
+            if shapes.is_one(known):
+                sizes[axis.label] = size
+            elif not shapes.same(known, size) and not shapes.is_one(size):
+                name = (
+                    "'...'"
+                    if axis.label.startswith(einsum_subscripts.ELLIPSIS)
+                    else repr(axis.label)
+                )
+                einsum_subscripts.refuse(
+                    equation,
+                    axis.offset,
+                    f"the axis {name} of an einsum has the size {shapes.size_text(size)} here, "
+                    f"and {shapes.size_text(known)} before",
+                    why="axes of one name have one size, or size 1",
+                    fix="use another letter, or tensors whose sizes fit",
+                )
+    return sizes
+
+
+def _single(factor: Factor, sizes: dict[str, Dim]) -> Factor:
+    """Axes of one label become their diagonal; axes of size 1 whose label is longer go away."""
+    node, labels = factor.node, list(factor.labels)
+    while len(set(labels)) < len(labels):
+        twice = next(label for k, label in enumerate(labels) if label in labels[:k])
+        pair = [k for k, label in enumerate(labels) if label == twice][:2]
+        others = [k for k in range(len(labels)) if k not in pair]
+        own = shapes.sizes_of(node)
+        larger = own[pair[1]] if shapes.is_one(own[pair[0]]) else own[pair[0]]
+        node = primitive.permute(node, [*others, *pair])
+        node = primitive.expand(node, [*(own[k] for k in others), larger, larger])
+        node = diagonal(Tensor(node)).node
+        labels = [*(labels[k] for k in others), twice]
+    return Factor(node, tuple(labels))
+
+
+def _contracted(parts: Sequence[Factor], output: Labels, sizes: dict[str, Dim]) -> Factor:
+    left = list(parts)
+    while len(left) > 1:
+        i, j = min(
+            itertools.combinations(range(len(left)), 2),
+            key=lambda pair: _size(_kept(left, pair, output), sizes),
+        )
+        others = [part for k, part in enumerate(left) if k not in (i, j)]
+        left = [*others, _multiplied(left[i], left[j], _kept(left, (i, j), output), sizes)]
+    return _summed(left[0], output, sizes)
+
+
+def _kept(parts: Sequence[Factor], pair: tuple[int, int], output: Labels) -> Labels:
+    """The labels of a pair that something else still needs."""
+    needed = set(output)
+    for k, part in enumerate(parts):
+        if k not in pair:
+            needed.update(part.labels)
+    both = dict.fromkeys((*parts[pair[0]].labels, *parts[pair[1]].labels))
+    return tuple(label for label in both if label in needed)
+
+
+def _size(labels: Labels, sizes: dict[str, Dim]) -> float:
+    """The number of elements; a symbolic size counts as its largest value."""
+    return math.prod(
+        float(size if isinstance(size, int) else size.vmax)
+        for size in (sizes[label] for label in labels)
+    )
+
+
+def _multiplied(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
+    # What only one of them has and nothing else needs is summed before the product.
+    a = _summed(a, (*kept, *b.labels), sizes)
+    b = _summed(b, (*kept, *a.labels), sizes)
+    summed = tuple(label for label in a.labels if label in b.labels and label not in kept)
+    whole = (*kept, *summed)
+    left, right = (_spread(part, whole, sizes) for part in (a, b))
+    return Factor(summed_product(left, right, range(len(kept), len(whole))), kept)
+
+
+def _spread(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
+    """The axes in the order of labels, repeated where the label is another factor's."""
+    present = [label for label in labels if label in part.labels]
+    node = primitive.permute(part.node, [part.labels.index(label) for label in present])
+    own = dict(zip(present, shapes.sizes_of(node), strict=True))
+    node = primitive.reshape(node, [own.get(label, 1) for label in labels])
+    return primitive.expand(node, [sizes[label] for label in labels])
+
+
+def _summed(part: Factor, needed: Labels, sizes: dict[str, Dim]) -> Factor:
+    gone = [k for k, label in enumerate(part.labels) if label not in needed]
+    node = primitive.expand(part.node, [sizes[label] for label in part.labels])
+    node = without(primitive.reduce(node, ops.ADD, gone), gone)
+    return Factor(node, tuple(label for label in part.labels if label in needed))

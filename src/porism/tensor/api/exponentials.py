@@ -1,0 +1,230 @@
+"""Exponentials and logarithms, and what is made of them.
+
+The ops are EXP, EXP2, EXPM1, TANH and LOG2. Errors are stated in units of the last place (ulp) of
+f32 and f64, for ops that are exact but for rounding; types narrower than f32 are rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor.api.elementwise import float_node, float_pair
+from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
+from porism.tensor.tensor import Tensor, method
+
+LOG2_E: Final = math.log2(math.e)
+LN_2: Final = math.log(2)
+LOG10_2: Final = math.log10(2)
+
+
+# -- formulas on nodes -----------------------------------------------------------------------------
+
+
+def exp_node(x: UOp) -> UOp:
+    """e^x within 2 ulp."""
+    return ops.EXP(x)
+
+
+def log_node(x: UOp) -> UOp:
+    """The natural logarithm within 2 ulp."""
+    return ops.LOG2(x) * LN_2
+
+
+# log(1 + x) = s·(2 + s²·P(s²)) for s = x/(2 + x); these tables and those below are from
+# interpolation at Chebyshev's points.
+_LOG1P: Final = {
+    32: (0.23397034406661987, 0.2854830324649811, 0.4000014364719391, 0.6666666865348816),
+    64: (
+        0.13095489697310986,
+        0.10076924942177351,
+        0.1179265396550266,
+        0.1333234008095405,
+        0.15384636625877166,
+        0.18181817907870224,
+        0.22222222224267724,
+        0.2857142857142057,
+        0.40000000000000013,
+        0.6666666666666666,
+    ),
+}
+_LOG1P_SMALL: Final = (-0.3, 0.42)
+
+
+def log1p_node(x: UOp) -> UOp:
+    """log(1 + x) within 4 ulp."""
+    low, high = _LOG1P_SMALL
+    small = (x > low) & (x < high)
+    part = x / (x + 2.0)
+    squared = part * part
+    near = ops.MULACC(squared, polynomial(squared, _LOG1P[x.dtype.bits]), x.lift(2.0)) * part
+    return small.where(near, log_node(x + 1.0))
+
+
+def expm1_node(x: UOp) -> UOp:
+    """e^x - 1 within 3 ulp."""
+    return ops.EXPM1(x)
+
+
+def odd(x: UOp, value: UOp) -> UOp:
+    """A function with f(-x) = -f(x), of its value for |x|; at 0 it is x, since its slope is 1.
+
+    Said with choices, so that it has a derivative, which the bit of a sign has not.
+    """
+    return choose(x.eq(0.0), x, x < 0.0, -value, value)
+
+
+def tanh_node(x: UOp) -> UOp:
+    """The hyperbolic tangent within 4 ulp."""
+    return ops.TANH(x)
+
+
+def sigmoid_node(x: UOp) -> UOp:
+    """1 / (1 + e^-x) within 4 ulp."""
+    return ops.RECIPROCAL(exp_node(-x) + 1.0)
+
+
+def softplus_node(x: UOp) -> UOp:
+    """log(1 + e^x), without overflow."""
+    return x.maximum(0.0) + log1p_node(exp_node(-magnitude(x)))
+
+
+def _sinh(x: UOp) -> UOp:
+    """Within 6 ulp; large values in two halves, so that nothing overflows too early."""
+    size = magnitude(x)
+    below = expm1_node(x)
+    near = (below + below / (below + 1.0)) * 0.5
+    half = exp_node(size * 0.5)
+    far = half * 0.5 * half - x.lift(0.5) / half / half
+    return choose(size < 1.0, near, x < 0.0, -far, far)
+
+
+def _cosh(x: UOp) -> UOp:
+    """Within 6 ulp."""
+    half = exp_node(magnitude(x) * 0.5)
+    return half * 0.5 * half + x.lift(0.5) / half / half
+
+
+def _asinh(x: UOp) -> UOp:
+    """Within 6 ulp."""
+    size = magnitude(x)
+    large = size > _LARGE[x.dtype.bits]
+    safe = large.where(1.0, size)
+    squared = safe * safe
+    near = log1p_node(safe + squared / (ops.SQRT(squared + 1.0) + 1.0))
+    return odd(x, large.where(log_node(size) + LN_2, near))
+
+
+_LARGE: Final = {32: 2.0**13, 64: 2.0**28}
+"""Beyond this, 1 is lost in x²."""
+
+
+def _acosh(x: UOp) -> UOp:
+    """Within 6 ulp; NaN below 1."""
+    large = x > _LARGE[x.dtype.bits]
+    over = large.where(1.0, x - 1.0)
+    near = log1p_node(over + ops.SQRT(over * 2.0 + over * over))
+    return choose(x < 1.0, x.lift(np.nan), large, log_node(x) + LN_2, near)
+
+
+def _atanh(x: UOp) -> UOp:
+    """Within 6 ulp; NaN beyond ±1, infinite there."""
+    size = magnitude(x)
+    return odd(x, log1p_node(size * 2.0 / (x.lift(1.0) - size)) * 0.5)
+
+
+def _logaddexp(a: UOp, b: UOp) -> UOp:
+    """log(e^a + e^b), without overflow."""
+    tail = log1p_node(exp_node(-magnitude(a - b)))
+    return a.eq(b).where(a + LN_2, a.maximum(b) + tail)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+@method
+def exp(x: Any) -> Tensor:
+    """e to the power x."""
+    return Tensor(widely(exp_node, float_node(x)))
+
+
+@method
+def exp2(x: Any) -> Tensor:
+    """2 to the power x."""
+    return Tensor(ops.EXP2(float_node(x)))
+
+
+@method
+def expm1(x: Any) -> Tensor:
+    """e^x - 1, exact to the last digits near 0 too."""
+    return Tensor(widely(expm1_node, float_node(x)))
+
+
+@method
+def log(x: Any) -> Tensor:
+    """The natural logarithm; -inf of 0, NaN below."""
+    return Tensor(widely(log_node, float_node(x)))
+
+
+@method
+def log2(x: Any) -> Tensor:
+    """The logarithm to base 2."""
+    return Tensor(ops.LOG2(float_node(x)))
+
+
+@method
+def log10(x: Any) -> Tensor:
+    """The logarithm to base 10."""
+    return Tensor(widely(lambda node: ops.LOG2(node) * LOG10_2, float_node(x)))
+
+
+@method
+def log1p(x: Any) -> Tensor:
+    """log(1 + x), exact to the last digits near 0 too."""
+    return Tensor(widely(log1p_node, float_node(x)))
+
+
+@method
+def logaddexp(x1: Any, x2: Any) -> Tensor:
+    """log(e^x1 + e^x2)."""
+    return Tensor(widely(_logaddexp, *float_pair(x1, x2)))
+
+
+@method
+def sinh(x: Any) -> Tensor:
+    """The hyperbolic sine."""
+    return Tensor(widely(_sinh, float_node(x)))
+
+
+@method
+def cosh(x: Any) -> Tensor:
+    """The hyperbolic cosine."""
+    return Tensor(widely(_cosh, float_node(x)))
+
+
+@method
+def tanh(x: Any) -> Tensor:
+    """The hyperbolic tangent."""
+    return Tensor(widely(tanh_node, float_node(x)))
+
+
+@method
+def asinh(x: Any) -> Tensor:
+    """The inverse of `sinh`."""
+    return Tensor(widely(_asinh, float_node(x)))
+
+
+@method
+def acosh(x: Any) -> Tensor:
+    """The inverse of `cosh`; NaN below 1."""
+    return Tensor(widely(_acosh, float_node(x)))
+
+
+@method
+def atanh(x: Any) -> Tensor:
+    """The inverse of `tanh`; NaN beyond ±1."""
+    return Tensor(widely(_atanh, float_node(x)))

@@ -1,0 +1,203 @@
+"""Linear algebra: products of vectors and matrices, as products of elements that are summed.
+
+A matrix product repeats both operands to the shape (…, m, n, k), multiplies them, and sums over k;
+the scheduler makes a tiled loop of it, and nothing of that shape is ever in memory. Floats narrower
+than 32 bits are multiplied and summed in f32; integers in their own type, where they wrap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porism.ir.facts.node_shape import shape
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.elementwise import add, multiply
+from porism.tensor.api.reductions import sum, summed_product, without
+from porism.tensor.api.symmetric_product import blocks_for, symmetric_product
+from porism.tensor.conversion import as_tensor
+from porism.tensor.movement.reshape import diagonal
+from porism.tensor.tensor import Tensor, method, operator
+
+
+def operands(what: str, *values: Any) -> tuple[Tensor, ...]:
+    """Tensors of one type, which has a product and a sum."""
+    tensors = [as_tensor(value) for value in values]
+    common = promotion.result_type(*tensors)
+    promotion.need(common, promotion.NUMBERS, what, "convert them first, with astype")
+    return tuple(Tensor(primitive.cast(x.node, common)) for x in tensors)
+
+
+def _need_axes(x: Tensor, least: int, what: str) -> None:
+    if x.ndim < least:
+        raise shapes.refuse(
+            f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
+            f"it has {x.ndim} axes, and {least} are needed",
+            "multiply scalars with *; add axes with reshape or expand_dims",
+        )
+
+
+def _need_equal(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
+    if not shapes.same(a.shape[i], b.shape[j]):
+        raise shapes.refuse(
+            f"{what} of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)}",
+            f"axis {i} of the first and axis {j} of the second are summed together, and their "
+            f"sizes are {shapes.size_text(a.shape[i])} and {shapes.size_text(b.shape[j])}",
+            "transpose or slice one of them, so that these sizes are equal",
+        )
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+@operator("matmul", reflected=True)
+@method
+def matmul(x1: Any, x2: Any) -> Tensor:
+    """The matrix product over the last axis of x1 and the last but one of x2, as in NumPy.
+
+    A tensor of one axis is a row on the left and a column on the right, and that axis goes away;
+    further axes are broadcast.
+    """
+    a, b = operands("matmul", x1, x2)
+    _need_axes(a, 1, "matmul")
+    _need_axes(b, 1, "matmul")
+    _need_equal("matmul", a, -1, b, -2 if b.ndim > 1 else -1)
+    left = a.node if a.ndim > 1 else primitive.reshape(a.node, [1, *a.shape])
+    right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
+    rows, inner = shapes.sizes_of(left)[-2:]
+    columns = shapes.sizes_of(right)[-1]
+    if left is _transposed(right) and len(shape(left)) == 2:
+        cut = blocks_for(rows, inner)
+        if cut is not None:
+            return Tensor(primitive.cast(symmetric_product(left, cut), a.dtype))
+    batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
+    whole = [*batch, rows, columns, inner]
+    result = summed_product(
+        primitive.broadcast(_new_axis(left, -2), whole),
+        primitive.broadcast(_new_axis(_transposed(right), -3), whole),
+        [len(whole) - 1],
+    )
+    gone = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
+    result = without(result, [len(whole) - 1 + axis for axis in gone])
+    return Tensor(primitive.cast(result, a.dtype))
+
+
+def _new_axis(x: UOp, place: int) -> UOp:
+    """An axis of size 1, at a place counted from the end of the result."""
+    sizes = list(shapes.sizes_of(x))
+    sizes.insert(len(sizes) + 1 + place, 1)
+    return primitive.reshape(x, sizes)
+
+
+def _transposed(x: UOp) -> UOp:
+    rank = len(shape(x))
+    return primitive.permute(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@method
+def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
+    """The sum of the products along one axis; the others are broadcast."""
+    a, b = operands("vecdot", x1, x2)
+    _need_axes(a, 1, "vecdot")
+    _need_axes(b, 1, "vecdot")
+    place = shapes.as_int(axis, "axis")
+    least = min(a.ndim, b.ndim)
+    if not -least <= place < 0:
+        raise shapes.refuse(
+            f"vecdot of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)} "
+            f"along axis {place}",
+            f"the axis is counted from the end, from -{least} to -1, since shapes are broadcast",
+            "pass a negative axis that both tensors have",
+        )
+    _need_equal("vecdot", a, place, b, place)
+    whole = shapes.broadcast_shapes(a.shape, b.shape)
+    left, right = primitive.broadcast(a.node, whole), primitive.broadcast(b.node, whole)
+    result = summed_product(left, right, [len(whole) + place])
+    return Tensor(primitive.cast(result, a.dtype))
+
+
+@method
+def dot(x1: Any, x2: Any) -> Tensor:
+    """As NumPy's: a product with a scalar, or the sum over x1's last and x2's last but one axis."""
+    a, b = operands("dot", x1, x2)
+    if not a.ndim or not b.ndim:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+@method
+def outer(x1: Any, x2: Any) -> Tensor:
+    """The product of every element of one with every element of the other."""
+    a, b = operands("outer", x1, x2)
+    sizes = (shapes.product(a.shape), shapes.product(b.shape))
+    left = primitive.expand(primitive.reshape(a.node, [sizes[0], 1]), sizes)
+    right = primitive.expand(primitive.reshape(b.node, [1, sizes[1]]), sizes)
+    return Tensor(left * right)
+
+
+@method
+def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
+    """The products summed over pairs of axes: the last n and the first n, or two lists of axes."""
+    a, b = operands("tensordot", x1, x2)
+    left, right = _paired_axes(a, b, axes)
+    for i, j in zip(left, right, strict=True):
+        _need_equal("tensordot", a, i, b, j)
+    kept_a = [k for k in range(a.ndim) if k not in left]
+    kept_b = [k for k in range(b.ndim) if k not in right]
+    summed = [a.shape[k] for k in left]
+    sizes_a, sizes_b = [a.shape[k] for k in kept_a], [b.shape[k] for k in kept_b]
+    whole = [*sizes_a, *sizes_b, *summed]
+    first = primitive.permute(a.node, [*kept_a, *left])
+    first = primitive.reshape(first, [*sizes_a, *[1] * len(sizes_b), *summed])
+    second = primitive.permute(b.node, [*kept_b, *right])
+    result = summed_product(
+        primitive.expand(first, whole),
+        primitive.broadcast(second, whole),
+        range(len(sizes_a) + len(sizes_b), len(whole)),
+    )
+    return Tensor(primitive.cast(result, a.dtype))
+
+
+def _paired_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if not isinstance(axes, (tuple, list)):
+        count = shapes.as_int(axes, "axes")
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise shapes.refuse(
+                f"tensordot over {count} axes of tensors of shapes {shapes.to_text(a.shape)} and "
+                f"{shapes.to_text(b.shape)}",
+                "the last axes of the first and the first axes of the second are summed, and one "
+                "of the tensors has fewer",
+                "pass a smaller number, or two lists of axes",
+            )
+        return tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
+    if len(axes) == 2:
+        left = shapes.normal_axes(axes[0], a.ndim)
+        right = shapes.normal_axes(axes[1], b.ndim)
+        if len(left) == len(right):
+            return left, right
+    raise shapes.refuse(
+        f"tensordot with axes {axes!r}",
+        "the axes of the first tensor are paired with those of the second, one with one",
+        "pass a number, or two lists of the same length",
+    )
+
+
+@method
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """x times the transposed weight, plus the bias: weight is (features out, features in)."""
+    matrix = as_tensor(weight)
+    if matrix.ndim not in (1, 2):
+        raise shapes.refuse(
+            f"linear with a weight of shape {shapes.to_text(matrix.shape)}",
+            "a weight is (features out, features in), or (features in,)",
+            "reshape the weight",
+        )
+    order = range(matrix.ndim - 1, -1, -1)
+    result = matmul(x, Tensor(primitive.permute(matrix.node, list(order))))
+    return result if bias is None else add(result, bias)
+
+
+@method
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal of the last two axes."""
+    return sum(diagonal(x, offset), axis=-1, dtype=dtype)

@@ -1,0 +1,292 @@
+"""Random: numbers that follow from a seed and a counter, on every machine the same.
+
+Element i of a tensor is the Threefry hash of `counter + i` under the seed's key; the counter then
+goes on by the number of elements. Both are values in memory and not in the graph, so that a program
+that draws again has the same graph, and its kernels are found again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+from porism.base import dtypes
+from porism.base.dtypes import DType
+from porism.base.fork_locks import held_while_forking
+from porism.engine.run.buffer_storage import new_buffer, new_placeholder
+from porism.ir import ops
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.cumulative import cumsum
+from porism.tensor.api.elementwise import multiply, where
+from porism.tensor.conversion import as_tensor
+from porism.tensor.jit.tracing import Supply, current
+from porism.tensor.known_sizes import known
+from porism.tensor.movement.sorting import argsort, topk
+from porism.tensor.tensor import Tensor, method
+
+WORD: Final = 1 << 32
+_lock = held_while_forking(threading.Lock())
+_key = 0
+_counter = 0
+
+
+def seed(n: int) -> None:
+    """Begin again: what is drawn from here on depends on n alone."""
+    global _key, _counter
+    number = shapes.as_int(n, "the seed")
+    if current.get() is not None:
+        raise shapes.refuse(
+            "seed inside of a jitted function",
+            "it would happen once, when the function is traced, and not at every call",
+            "call it before the function",
+        )
+    with _lock:
+        _key, _counter = number % (1 << 64), 0
+
+
+def _bits(sizes: shapes.Sizes) -> UOp:
+    """64 random bits for each element."""
+    count = shapes.product(known(size, "random numbers") for size in sizes)
+    assert isinstance(count, int)
+    words, before = _words(count)
+    key, start = (
+        primitive.broadcast(primitive.shrink(words, [(k, k + 1)]), [count]) for k in range(2)
+    )
+    counter = primitive.cast(primitive.iota([count], 0), dtypes.u64) + start
+    if before:
+        counter = counter + before
+    return primitive.reshape(ops.THREEFRY(counter, key), sizes)
+
+
+def _words(count: int) -> tuple[UOp, int]:
+    """The key and the counter in memory, and what was drawn since the counter was there."""
+    trace = current.get()
+    if trace is None:
+        return new_buffer(dtypes.u64, (2,), _take(count)), 0
+    # In a jitted function each call takes the state, and goes on by all that the function draws.
+    supply = trace.supplies.get("random")
+    if supply is None:
+        words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
+        supply = trace.supplies["random"] = Supply(words, _take)
+    before = supply.amount
+    supply.amount += count
+    return supply.placeholder, before
+
+
+def _take(count: int) -> Array:
+    """The key and the counter, which goes on."""
+    global _counter
+    with _lock:
+        state = np.array([_key, _counter], np.uint64)
+        _counter = (_counter + count) % (1 << 64)
+    return state
+
+
+def _low(bits: UOp) -> UOp:
+    return primitive.cast(bits, dtypes.u32)
+
+
+def _high(bits: UOp) -> UOp:
+    return primitive.cast(bits // WORD, dtypes.u32)
+
+
+def _uniform(sizes: shapes.Sizes, dtype: DType) -> UOp:
+    """Multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
+    bits = _bits(sizes)
+    word, width = (bits, 64) if dtype.precision > 32 else (_low(bits), 32)
+    whole = word // (1 << (width - dtype.precision))
+    exact = dtypes.f64 if width == 64 else dtypes.f32
+    return primitive.cast(primitive.cast(whole, exact) * 2.0**-dtype.precision, dtype)
+
+
+def _normal(sizes: shapes.Sizes, dtype: DType) -> UOp:
+    """By Box and Muller: a radius from one word, and a direction from the other."""
+    bits = _bits(sizes)
+    own = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
+    # In (0, 1], so that its logarithm is finite.
+    first = (primitive.cast(_low(bits), own) + 1.0) * (1 / WORD)
+    second = primitive.cast(_high(bits) // 256, own) * 2.0**-24
+    radius = ops.SQRT(ops.LOG2(first) * (-2 * math.log(2)))
+    return primitive.cast(radius * ops.SIN(second * (2 * math.pi)), dtype)
+
+
+def _float_type(dtype: Any, what: str) -> DType:
+    found = promotion.DEFAULT_FLOAT if dtype is None else promotion.as_dtype(dtype)
+    promotion.need(found, promotion.FLOATS, what, "pass a float type, or use randint")
+    return found
+
+
+def rand(*shape: Any, dtype: Any = None) -> Tensor:
+    """Uniform in [0, 1)."""
+    return Tensor(_uniform(shapes.as_sizes(shape), _float_type(dtype, "rand")))
+
+
+def randn(*shape: Any, dtype: Any = None) -> Tensor:
+    """Normal, with mean 0 and variance 1."""
+    return Tensor(_normal(shapes.as_sizes(shape), _float_type(dtype, "randn")))
+
+
+def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
+    """Uniform from low to high; high itself comes up only by rounding."""
+    found = _float_type(dtype, "uniform")
+    first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
+    node = _uniform(shapes.as_sizes(shape), found)
+    return Tensor(node * (last - first) + first)
+
+
+def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
+    """Normal, with a mean and a standard deviation."""
+    middle = shapes.as_number(mean, "mean")
+    if shapes.as_number(std, "std") < 0:
+        raise shapes.refuse(
+            f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
+        )
+    found = _float_type(dtype, "normal")
+    return Tensor(_normal(shapes.as_sizes(shape), found) * std + middle)
+
+
+def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
+    """Integers from low to high - 1; from 0 to low - 1 if there is no high.
+
+    Below 2^32 numbers, none is likelier than another by more than one in 2^32 / (high - low).
+    """
+    first, last = (0, low) if high is None else (low, high)
+    first, last = shapes.as_int(first, "low"), shapes.as_int(last, "high")
+    found = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
+    promotion.need(found, promotion.INTEGERS, "randint", "pass an integer type, or use uniform")
+    if not found.min <= first < last <= found.max + 1:
+        raise shapes.refuse(
+            f"randint from {first} to {last} in {promotion.name_of(found)}",
+            "there is no such number" if first >= last else "the type does not hold all of them",
+            "pass a high above low, or a wider dtype",
+        )
+    count = last - first
+    bits = _bits(shapes.as_sizes(shape))
+    if count <= WORD:
+        number = primitive.cast(_low(bits), dtypes.u64) * count // WORD
+    else:
+        number = bits if count == 1 << 64 else bits % count
+    return Tensor(primitive.cast(number, found) + first)
+
+
+def permutation(x: int, *, dtype: Any = None) -> Tensor:
+    """The numbers from 0 to x - 1 in a random order: that of random keys."""
+    size = shapes.as_int(x, "the size of a permutation")
+    if size < 0:
+        raise shapes.refuse(
+            f"a permutation of {size} numbers", "a size is not negative", "pass 0 or more"
+        )
+    found = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
+    order = argsort(Tensor(primitive.contiguous(_low(_bits((size,))))))
+    return Tensor(primitive.cast(order.node, found))
+
+
+@method
+def shuffle(x: Any, axis: int = 0) -> Tensor:
+    """The slices along an axis in a random order."""
+    tensor = as_tensor(x)
+    place = shapes.normal_axis(axis, tensor.ndim)
+    order = permutation(known(tensor.shape[place], "shuffle"))
+    sizes = tensor.shape
+    line = [n if k == place else 1 for k, n in enumerate(sizes)]
+    chosen = primitive.contiguous(order.node) if order.size else order.node
+    moved = primitive.expand(primitive.reshape(chosen, line), sizes)
+    indices = [
+        primitive.place(moved, sizes[place]) if k == place else primitive.iota(sizes, k)
+        for k in range(tensor.ndim)
+    ]
+    return Tensor(primitive.gather(tensor.node, indices))
+
+
+@method
+def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """In training, elements are 0 with probability p, and the others grow by 1 / (1 - p)."""
+    if not 0 <= p <= 1:
+        raise shapes.refuse(f"dropout with p={p}", "a probability is from 0 to 1", "pass one")
+    tensor = as_tensor(x)
+    promotion.need(tensor.dtype, promotion.FLOATS, "dropout", "convert it, with astype")
+    if not training or p == 0:
+        return Tensor(tensor.node)
+    if p == 1:
+        return Tensor(primitive.full(tensor.dtype, 0, tensor.shape))
+    kept = Tensor(_uniform(tensor.shape, dtypes.f32) >= p)
+    return where(kept, multiply(tensor, 1 / (1 - p)), 0.0)
+
+
+@method
+def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
+    """Numbers of classes, drawn with probabilities in proportion to the last axis.
+
+    With replacement each draw looks at all running sums. Without, the classes with the largest
+    log(p) plus Gumbel noise are taken, which is drawing one after the other; classes of
+    probability 0 come last. Weights are computed at once, so that those that are none are refused;
+    in a jitted function, where there are no values, such rows give -1.
+    """
+    tensor = as_tensor(x)
+    if tensor.ndim not in (1, 2):
+        raise shapes.refuse(
+            f"multinomial of a tensor of shape {shapes.to_text(tensor.shape)}",
+            "probabilities are (classes,) or (batch, classes)",
+            "reshape it",
+        )
+    count = shapes.as_int(num_samples, "num_samples")
+    *batch, classes = (known(size, "multinomial") for size in tensor.shape)
+    if count < 1 or not classes or (count > classes and not replacement):
+        raise shapes.refuse(
+            f"multinomial of {count} samples from {classes} classes",
+            "at least one is drawn, and without replacement each class once at most",
+            "draw fewer, or pass replacement=True",
+        )
+    if current.get() is None:
+        _check_weights(tensor)
+    weights = primitive.cast(tensor.node, dtypes.f32)
+    drawn = _drawn(weights, batch, classes, count, replacement)
+    usable = (weights >= 0.0) & (weights < math.inf)
+    whole = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
+    some = primitive.reduce(primitive.cast(weights > 0.0, dtypes.i64), ops.MAX, [len(batch)])
+    valid = primitive.expand(whole * some, [*batch, count]).ne(0)
+    return Tensor(valid.where(drawn, drawn.lift(-1)))
+
+
+def _check_weights(tensor: Tensor) -> None:
+    """Refuse weights that say nothing about how often a class is drawn."""
+    values = tensor.realize().numpy().astype(np.float32)
+    reasons = {
+        "one is negative": (values < 0).any(),
+        "one is NaN or infinite": not np.isfinite(values).all(),
+        "all of a row are 0": not (values > 0).any(axis=-1).all(),
+    }
+    for why, holds in reasons.items():
+        if holds:
+            raise shapes.refuse(
+                "multinomial with weights that cannot be probabilities",
+                why,
+                "give weights from 0 on, of which some are above 0, such as softmax(x)",
+            )
+
+
+def _drawn(weights: UOp, batch: list[int], classes: int, count: int, replacement: bool) -> UOp:
+    """Numbers of classes for each row of weights."""
+    if not replacement:
+        noise = _uniform((*batch, classes), dtypes.f32) + 2.0**-25
+        noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # neither 0 nor 1: both logarithms finite
+        scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
+        return topk(Tensor(primitive.contiguous(scores)), count).indices.node
+    sums = cumsum(Tensor(weights), axis=-1).node
+    sums = primitive.contiguous(sums)
+    whole = [*batch, count, classes]
+    rank = len(whole)
+    steps = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), whole)
+    total = primitive.shrink(sums, [*[(0, n) for n in batch], (classes - 1, classes)])
+    draws = _uniform((*batch, count), dtypes.f32)
+    draws = draws * primitive.expand(total, [*batch, count])
+    level = primitive.expand(primitive.reshape(draws, [*batch, count, 1]), whole)
+    passed = primitive.cast(steps <= level, promotion.DEFAULT_INT)
+    number = primitive.reduce(passed, ops.ADD, [rank - 1])
+    number = ops.MIN(number, number.lift(classes - 1))
+    return primitive.reshape(number, [*batch, count])

@@ -1,0 +1,177 @@
+"""Trigonometry: sines, tangents and angles. The op is SIN; the inverse functions are polynomials.
+
+Errors are stated in ulp, as in `exponential`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor.api.elementwise import float_node, float_pair
+from porism.tensor.api.exponentials import odd
+from porism.tensor.float_formulas import (
+    choose,
+    is_infinite,
+    magnitude,
+    polynomial,
+    widely,
+    with_sign,
+)
+from porism.tensor.tensor import Tensor, method
+
+_PI: Final = {
+    32: (3.1415927410125732, -8.742277657347586e-08, -3.4302490200117637e-15),
+    64: (math.pi, 1.2246467991473532e-16, -2.9947698097183397e-33),
+}
+"""Pi as a sum of three numbers of the type."""
+
+_REDUCIBLE: Final = {32: 2.0**15, 64: 2.0**30}
+"""Up to here, a multiple of pi is subtracted without loss."""
+
+# atan x = x + x³·P(x²) up to tan(pi/8); from interpolation at Chebyshev's points.
+_ATAN: Final = {
+    32: (
+        -0.06451927870512009,
+        0.10743731260299683,
+        -0.14263956248760223,
+        0.19999539852142334,
+        -0.3333333134651184,
+    ),
+    64: (
+        -0.013928307301862246,
+        0.030647031816547966,
+        -0.0410498768293085,
+        0.0471954728965486,
+        -0.052580677874063037,
+        0.058819281741798256,
+        -0.06666642230235341,
+        0.07692306745435773,
+        -0.09090909067248906,
+        0.1111111111075707,
+        -0.14285714285711498,
+        0.1999999999999999,
+        -0.3333333333333333,
+    ),
+}
+
+
+# -- formulas on nodes -----------------------------------------------------------------------------
+
+
+def cos_node(x: UOp) -> UOp:
+    """The cosine within 2 ulp, where |x| is at most 2^15 (2^30 in f64).
+
+    It is ±sin(x - (n + 1/2)·pi) for the n that makes the angle small. Beyond, where the angle would
+    not be exact, it is 1 - 2·sin²(x/2): right to the last digits of 1.
+    """
+    steps = ops.FLOOR(x * (1 / math.pi)) + 0.5
+    angle = x
+    for part in _PI[x.dtype.bits]:
+        angle = ops.MULACC(steps, x.lift(-part), angle)
+    large = magnitude(x) > _REDUCIBLE[x.dtype.bits]
+    sine = ops.SIN(large.where(x * 0.5, angle))
+    half = steps * 0.5  # n/2 + 1/4: its fraction tells whether n is even
+    even = (half - ops.FLOOR(half)) < 0.5
+    return large.where(x.lift(1.0) - sine * sine * 2.0, even.where(-sine, sine))
+
+
+def atan_node(x: UOp) -> UOp:
+    """The angle whose tangent is x, within 3 ulp."""
+    size = magnitude(x)
+    inverse = size > 1.0
+    part = inverse.where(ops.RECIPROCAL(size), size)
+    steep = part > math.tan(math.pi / 8)
+    small = steep.where((part - 1.0) / (part + 1.0), part)
+    squared = small * small
+    angle = ops.MULACC(small * squared, polynomial(squared, _ATAN[x.dtype.bits]), small)
+    angle = steep.where(angle + math.pi / 4, angle)
+    return odd(x, inverse.where(x.lift(math.pi / 2) - angle, angle))
+
+
+def _asin(x: UOp) -> UOp:
+    """Within 6 ulp; NaN beyond ±1."""
+    other = ops.SQRT((x.lift(1.0) - x) * (x + 1.0))
+    return atan_node(x / (other + 1.0)) * 2.0
+
+
+def _acos(x: UOp) -> UOp:
+    """Within 6 ulp; NaN beyond ±1."""
+    return atan_node(ops.SQRT((x.lift(1.0) - x) / (x + 1.0))) * 2.0
+
+
+def _atan2(y: UOp, x: UOp) -> UOp:
+    """The angle of a point, in all four quadrants, within 5 ulp."""
+    a, b = magnitude(y), magnitude(x)
+    both_infinite = is_infinite(a) & is_infinite(b)
+    ratio = choose(both_infinite, a.lift(1.0), a.eq(0.0), a, a / b)
+    angle = atan_node(ratio)
+    behind = with_sign(x.lift(1.0), x) < 0.0
+    angle = behind.where(x.lift(math.pi) - angle, angle)
+    unknown = y.ne(y) | x.ne(x)
+    return unknown.where(x + y, with_sign(angle, y))
+
+
+def _hypot(a: UOp, b: UOp) -> UOp:
+    """sqrt(a² + b²) within 3 ulp, without overflow; an infinity wins over NaN."""
+    first, second = magnitude(a), magnitude(b)
+    longer, shorter = first.maximum(second), first.minimum(second)
+    ratio = shorter / longer
+    length = longer * ops.SQRT(ops.MULACC(ratio, ratio, ratio.lift(1.0)))
+    infinite = first.eq(np.inf) | second.eq(np.inf)
+    return choose(infinite, a.lift(np.inf), longer.eq(0.0), longer, length)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+@method
+def sin(x: Any) -> Tensor:
+    """The sine of an angle in radians."""
+    return Tensor(ops.SIN(float_node(x)))
+
+
+@method
+def cos(x: Any) -> Tensor:
+    """The cosine of an angle in radians."""
+    return Tensor(widely(cos_node, float_node(x)))
+
+
+@method
+def tan(x: Any) -> Tensor:
+    """The tangent of an angle in radians."""
+    return Tensor(widely(lambda node: ops.SIN(node) / cos_node(node), float_node(x)))
+
+
+@method
+def asin(x: Any) -> Tensor:
+    """The angle with this sine; NaN beyond ±1."""
+    return Tensor(widely(_asin, float_node(x)))
+
+
+@method
+def acos(x: Any) -> Tensor:
+    """The angle with this cosine; NaN beyond ±1."""
+    return Tensor(widely(_acos, float_node(x)))
+
+
+@method
+def atan(x: Any) -> Tensor:
+    """The angle with this tangent."""
+    return Tensor(widely(atan_node, float_node(x)))
+
+
+@method
+def atan2(x1: Any, x2: Any) -> Tensor:
+    """The angle of the point with height x1 and width x2."""
+    return Tensor(widely(_atan2, *float_pair(x1, x2)))
+
+
+@method
+def hypot(x1: Any, x2: Any) -> Tensor:
+    """sqrt(x1² + x2²), without overflow."""
+    return Tensor(widely(_hypot, *float_pair(x1, x2)))

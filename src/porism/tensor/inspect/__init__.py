@@ -1,0 +1,1 @@
+"""Inspection: explain, profile, verify and reschedule the kernels of a tensor."""

@@ -1,0 +1,1 @@
+"""Jit: functions on tensors, traced once and replayed."""

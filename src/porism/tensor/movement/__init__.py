@@ -1,0 +1,1 @@
+"""Functions that move elements: reshape, join, pad, index, scatter and sort."""

@@ -1,0 +1,269 @@
+"""Indexing: `x[key]` as in NumPy, by movement ops for ints and slices, by GATHER for arrays.
+
+Index tensors are not looked at when the graph is built: an index that is outside gives 0. Those
+below 0 count from the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from porism.base import dtypes
+from porism.base.dtypes import Kind
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor, from_array
+from porism.tensor.known_sizes import known
+from porism.tensor.movement.index_keys import Part, read
+from porism.tensor.movement.reshape import flatten
+from porism.tensor.primitive import Dim
+from porism.tensor.promotion import INTEGERS, need
+from porism.tensor.shapes import (
+    Sizes,
+    as_sizes,
+    broadcast_shapes,
+    normal_axis,
+    refuse,
+    sizes_of,
+    to_text,
+)
+from porism.tensor.tensor import Tensor, method, operator
+
+
+@operator("getitem")
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """Elements of x: by ints, slices, `...`, None, and arrays of integers.
+
+    >>> from porism.tensor.api.creation import arange
+    >>> arange(6)[4:0:-2].tolist(), arange(6)[[0, 5]].tolist()
+    ([4, 2], [0, 5])
+    """
+    parts = read(key, x.shape)
+    node = sliced(x.node, [part for part in parts if not part.new])
+    sizes = sizes_of(node)
+    if all(part.index is None for part in parts):
+        own = iter(sizes)
+        kept: list[Dim] = []
+        for part in parts:
+            size = 1 if part.new else next(own)
+            if not part.dropped:
+                kept.append(size)
+        return Tensor(primitive.reshape(node, kept))
+    return Tensor(gathered(node, parts))
+
+
+# -- ints and slices -------------------------------------------------------------------------------
+
+
+def sliced(x: UOp, parts: Sequence[Part]) -> UOp:
+    """The parts of the axes of x; none is dropped."""
+    x = _cut(x, parts)
+    x = primitive.flip(x, [k for k, part in enumerate(parts) if part.backwards])
+    steps = [part.step for part in parts]
+    if max(steps, default=1) == 1:
+        return x
+    # Pieces of `step` elements, of which the first is kept.
+    sizes = sizes_of(x)
+    counts = [pieces(size, step) for size, step in zip(sizes, steps, strict=True)]
+    x = primitive.pad(x, [(0, missing(*one)) for one in zip(sizes, counts, steps, strict=True)])
+    split = [n for pair in zip(counts, steps, strict=True) for n in pair]
+    x = primitive.reshape(x, split)
+    x = primitive.shrink(x, [p for n in counts for p in ((0, n), (0, 1))])
+    return primitive.reshape(x, counts)
+
+
+def pieces(size: Dim, step: int) -> Dim:
+    """How many pieces of `step` elements a size has, the last perhaps shorter."""
+    return size if step == 1 else -(-known(size, "a slice with a step") // step)
+
+
+def missing(size: Dim, count: Dim, step: int) -> Dim:
+    """What the last piece lacks."""
+    return 0 if step == 1 else count * step - size
+
+
+def _cut(x: UOp, parts: Sequence[Part]) -> UOp:
+    # A part of one element at a symbolic place: cut in two steps, so that its size is known.
+    early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in parts]
+    sizes = sizes_of(x)
+    x = primitive.shrink(x, list(zip(early, sizes, strict=True)))
+    ends: list[tuple[Dim, Dim]] = []
+    for part, moved in zip(parts, early, strict=True):
+        ends.append((part.begin, part.end) if isinstance(moved, int) else (0, 1))
+    return primitive.shrink(x, ends)
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the axes of index arrays go: where the arrays are, or in front if they are apart."""
+
+    outer: list[int]
+    """The parts whose axes come before those of the arrays."""
+    inner: list[int]
+    """The parts whose axes come after."""
+    common: Sizes
+    """The shape of the arrays together."""
+
+
+def layout(parts: Sequence[Part]) -> Layout:
+    """Ints among the arrays count as arrays, as in NumPy."""
+    arrays = [k for k, part in enumerate(parts) if part.is_array]
+    kept = [k for k in range(len(parts)) if k not in arrays]
+    together = arrays == list(range(arrays[0], arrays[-1] + 1))
+    front = sum(k < arrays[0] for k in kept) if together else 0
+    shapes = [as_sizes(part.index.shape) for part in parts if part.index is not None]
+    return Layout(kept[:front], kept[front:], broadcast_shapes(*shapes))
+
+
+def gathered(x: UOp, parts: Sequence[Part]) -> UOp:
+    """Elements of x by the index arrays of the parts; `x` is sliced already."""
+    plan = layout(parts)
+    own = iter(sizes_of(x))
+    sizes = [1 if part.new else next(own) for part in parts]
+    outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
+    # GATHER gives a tensor with axes; a scalar is its one element.
+    common = plan.common if outer or inner or plan.common else (1,)
+    whole: Sizes = (*outer, *common, *inner)
+    places = [*plan.outer, *[None] * len(common), *plan.inner]
+    chosen: list[UOp] = []
+    for k, part in enumerate(parts):
+        if part.index is not None:
+            index = counted(part.index, sizes[k])
+            index = primitive.reshape(index, (*sizes_of(index), *[1] * len(inner)))
+            chosen.append(primitive.broadcast(index, whole))
+        elif part.dropped:
+            chosen.append(primitive.full(dtypes.index, 0, whole))
+        elif not part.new:
+            chosen.append(primitive.iota(whole, places.index(k)))
+    return primitive.reshape(primitive.gather(x, chosen), (*outer, *plan.common, *inner))
+
+
+def counted(index: Array | Tensor, size: Dim) -> UOp:
+    """An index array as a node that counts from the front."""
+    if isinstance(index, Tensor):
+        return from_front(index.node, size)
+    most = int(index.max(initial=0))
+    place = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
+    return place.maximum(0).minimum(most)
+
+
+def from_front(index: UOp, size: Dim) -> UOp:
+    """An index tensor as `index`; those below 0 count from the end."""
+    if index.dtype.kind is Kind.UNSIGNED:
+        return primitive.place(index, size)
+    place = primitive.cast(index, dtypes.i64)
+    behind = place + primitive.cast(primitive.as_dim(size), dtypes.i64)
+    return primitive.place((place < 0).where(behind, place), size)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _index_tensor(indices: Any, what: str) -> Tensor:
+    tensor = as_tensor(indices)
+    need(tensor.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype")
+    return tensor
+
+
+@method
+def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
+    """Elements along an axis, by indices of any shape, which replaces the axis.
+
+    With axis None, x has one axis, or is flattened as in NumPy.
+    """
+    tensor = as_tensor(x)
+    if axis is None:
+        tensor, axis = flatten(tensor), 0
+    place = normal_axis(axis, tensor.ndim)
+    index = indices if isinstance(indices, (list, tuple, np.ndarray)) else None
+    chosen = _index_tensor(indices, "take") if index is None else np.asarray(index)
+    return getitem(tensor, (*[slice(None)] * place, chosen))
+
+
+@method
+def index_select(x: Any, axis: int, index: Any) -> Tensor:
+    """Elements along an axis, by a list of indices."""
+    chosen = index if isinstance(index, Tensor) else np.asarray(index)
+    if chosen.ndim > 1:
+        raise refuse(
+            f"index_select with an index of shape {to_text(chosen.shape)}",
+            "the index is a list of places",
+            "use take, which has an index of any shape",
+        )
+    return take(x, index, axis)
+
+
+@method
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
+    """For each element of `indices`, the element of x at that place along the axis.
+
+    The other axes of both are broadcast together.
+    """
+    tensor, index = as_tensor(x), _index_tensor(indices, "take_along_axis")
+    place = normal_axis(axis, tensor.ndim)
+    if index.ndim != tensor.ndim:
+        raise refuse(
+            f"take_along_axis of {to_text(tensor.shape)} with indices of {to_text(index.shape)}",
+            f"they have {tensor.ndim} and {index.ndim} axes",
+            "give indices with as many axes as the tensor",
+        )
+    sizes, own = list(tensor.shape), list(index.shape)
+    common = list(broadcast_shapes(_without(sizes, place), _without(own, place)))
+    common.insert(place, own[place])
+    spread = list(common)
+    spread[place] = sizes[place]
+    return Tensor(
+        along(
+            primitive.broadcast(tensor.node, spread),
+            primitive.broadcast(index.node, common),
+            place,
+        )
+    )
+
+
+def _without(sizes: Sequence[Dim], axis: int) -> list[Dim]:
+    return [size for k, size in enumerate(sizes) if k != axis]
+
+
+def along(x: UOp, index: UOp, axis: int) -> UOp:
+    """Elements of x by one index along an axis; the other axes count for themselves."""
+    sizes = sizes_of(index)
+    places = [
+        from_front(index, sizes_of(x)[axis]) if k == axis else primitive.iota(sizes, k)
+        for k in range(len(sizes))
+    ]
+    return primitive.gather(x, places)
+
+
+@method
+def gather(x: Any, axis: int, index: Any) -> Tensor:
+    """As in torch: like `take_along_axis`, but `index` may be smaller along the other axes."""
+    tensor, chosen = as_tensor(x), _index_tensor(index, "gather")
+    place = normal_axis(axis, tensor.ndim)
+    fits = chosen.ndim == tensor.ndim and all(
+        k == place or not isinstance(a, int) or not isinstance(b, int) or a <= b
+        for k, (a, b) in enumerate(zip(chosen.shape, tensor.shape, strict=False))
+    )
+    if not fits:
+        raise refuse(
+            f"gather of {to_text(tensor.shape)} with an index of {to_text(chosen.shape)}",
+            f"along all axes but {place}, the index is not longer than the tensor",
+            "slice the index, or broadcast the tensor first",
+        )
+    return Tensor(along(tensor.node, chosen.node, place))
+
+
+@operator("iter")
+def _iterated(x: Tensor) -> Iterator[Tensor]:
+    """The parts along the first axis."""
+    if not x.ndim:
+        raise refuse("iteration over a scalar", "a scalar has no axes", "use .item()")
+    return iter([x[k] for k in range(len(x))])

@@ -1,0 +1,284 @@
+"""Joining: several tensors as one, and one as several, along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from porism.base.dtypes import DType
+from porism.engine.run.buffer_storage import held_if_any
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor, from_copy
+from porism.tensor.jit.tracing import current
+from porism.tensor.known_sizes import known
+from porism.tensor.movement.reshape import cut, expand_dims, flatten
+from porism.tensor.primitive import Dim
+from porism.tensor.promotion import result_type
+from porism.tensor.shapes import (
+    Sizes,
+    as_int,
+    as_size,
+    normal_axis,
+    refuse,
+    same,
+    size_text,
+    sizes_of,
+    to_text,
+)
+from porism.tensor.tensor import Tensor, method
+
+MOST_IN_ONE: Final = 16
+"""More tensors than these are joined in groups, each of which is computed first.
+
+Every element of the result looks at each part of its group, so the work stays near the size.
+"""
+
+
+MANY: Final = 64
+"""More tensors than these, whose values are in memory, are copied at once: to schedule so many
+reads takes longer than to copy what is small, and what is large takes as long in a kernel."""
+
+
+def joined(nodes: Sequence[UOp], axis: int) -> UOp:
+    """Nodes of one type one after the other along an axis; the other sizes are equal."""
+    parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
+    while len(parts) > MOST_IN_ONE:
+        groups = [parts[k : k + MOST_IN_ONE] for k in range(0, len(parts), MOST_IN_ONE)]
+        parts = [primitive.contiguous(_beside(group, axis)) for group in groups]
+    return _beside(parts, axis)
+
+
+def _beside(parts: Sequence[UOp], axis: int) -> UOp:
+    """Each part where it belongs in the whole, and a choice among them by the position."""
+    ends: list[Dim] = []
+    for part in parts:
+        size = sizes_of(part)[axis]
+        ends.append(ends[-1] + size if ends else size)
+    if len(parts) == 1:
+        return parts[0]
+    placed = []
+    for part, end in zip(parts, ends, strict=True):
+        pairs: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes_of(part))
+        pairs[axis] = (end - sizes_of(part)[axis], ends[-1] - end)
+        placed.append(primitive.pad(part, pairs))
+    return _chosen(placed, ends, primitive.iota(sizes_of(placed[0]), axis))
+
+
+def _chosen(placed: Sequence[UOp], ends: Sequence[Dim], position: UOp) -> UOp:
+    """As a balanced tree, so that no element passes more than a few choices."""
+    if len(placed) == 1:
+        return placed[0]
+    half = len(placed) // 2
+    first, second = (
+        _chosen(placed[part], ends[part], position)
+        for part in (slice(None, half), slice(half, None))
+    )
+    return (position < primitive.as_dim(ends[half - 1])).where(first, second)
+
+
+def concat(arrays: Any, axis: int | None = 0) -> Tensor:
+    """Tensors one after the other along an axis; with axis None, of all their elements.
+
+    >>> concat([[1, 2], [3]])
+    Tensor((3,), int64)
+    """
+    tensors = _several(arrays, axis, "concat")
+    if axis is None:
+        tensors, axis = [flatten(x) for x in tensors], 0
+    first = tensors[0].shape
+    place = normal_axis(axis, len(first))
+    for k, other in enumerate(tensors[1:], 1):
+        _check_fits(first, other.shape, place, k)
+    dtype = result_type(*tensors)
+    values = _in_memory(tensors, dtype)
+    if values:
+        return from_copy(np.concatenate(values, place))
+    return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
+
+
+def _in_memory(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
+    """The values of many tensors of a type, if all are in memory; else none."""
+    if len(tensors) <= MANY or current.get() is not None:
+        return []
+    found = []
+    for tensor in tensors:
+        held = held_if_any(tensor.node)
+        sizes = tensor.shape
+        if held is None or tensor.dtype is not dtype or not all(isinstance(n, int) for n in sizes):
+            return []
+        found.append(held[0].reshape(sizes))  # type: ignore[arg-type]
+    return found
+
+
+def _several(arrays: Any, axis: Any, what: str) -> list[Tensor]:
+    """The tensors in a sequence, of which there is one at least."""
+    if isinstance(axis, (Tensor, np.ndarray, list, tuple)):
+        raise refuse(
+            f"{what} with a {type(axis).__name__} as the axis",
+            "the tensors are one argument, a sequence, and the next one is the axis",
+            f"write {what}([a, b])",
+        )
+    if not isinstance(arrays, Iterable):
+        raise refuse(
+            f"{what} of {arrays!r}",
+            f"it is a {type(arrays).__name__}, and a sequence of tensors is wanted",
+            "pass a list of tensors",
+        )
+    tensors = [as_tensor(x) for x in arrays]
+    if not tensors:
+        raise refuse(
+            f"{what} of no tensors", "there is no shape to start from", "pass at least one"
+        )
+    return tensors
+
+
+def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
+    if len(first) != len(other) or not all(
+        same(a, b) for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis
+    ):
+        raise refuse(
+            f"cannot join tensors of shapes {to_text(first)} and {to_text(other)} "
+            f"along axis {axis}",
+            f"the sizes of the other axes differ between the tensors 0 and {k}",
+            "reshape, slice or pad them first, or choose another axis",
+        )
+
+
+def stack(arrays: Any, axis: int = 0) -> Tensor:
+    """Tensors of one shape side by side along a new axis."""
+    tensors = _several(arrays, axis, "stack")
+    place = normal_axis(axis, tensors[0].ndim + 1)
+    for k, other in enumerate(tensors[1:], 1):
+        if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):
+            raise refuse(
+                f"cannot stack tensors of shapes {to_text(tensors[0].shape)} and "
+                f"{to_text(other.shape)}",
+                f"the tensors 0 and {k} differ in shape",
+                "give tensors of one shape, or use concat",
+            )
+    values = _in_memory(tensors, result_type(*tensors))
+    if values:
+        return from_copy(np.stack(values, place))
+    return concat([expand_dims(x, place) for x in tensors], place)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@method
+def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """Parts of a size (the last may be smaller), or of the sizes in a list."""
+    tensor = as_tensor(x)
+    place = normal_axis(axis, tensor.ndim)
+    size = tensor.shape[place]
+    given = split_size_or_sections
+    if isinstance(given, (tuple, list)):
+        parts = [as_size(part, "a size in split") for part in given]
+        total: Dim = 0
+        for part in parts:
+            total = part if isinstance(total, int) and total == 0 else total + part
+        if not same(total, size):
+            raise refuse(
+                f"split of an axis of size {size_text(size)} into {given!r}",
+                f"the parts have {size_text(total)} elements together",
+                "give sizes that sum to that of the axis",
+            )
+    else:
+        each, whole = as_int(given, "split_size_or_sections"), known(size, "split")
+        if each < 1:
+            raise refuse(f"split into parts of {each}", "a part has an element", "give 1 or more")
+        parts = [min(each, whole - k) for k in range(0, whole, each)] or [0]
+    return _parts(tensor, parts, place)
+
+
+def _parts(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
+    begin: Dim = 0
+    found = []
+    for part in parts:
+        end = begin + part
+        found.append(Tensor(cut(tensor.node, axis, begin, end)))
+        begin = end
+    return found
+
+
+@method
+def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+    """At most so many parts of equal size; the last may be smaller."""
+    tensor, count = as_tensor(x), as_int(chunks, "chunks")
+    if count < 1:
+        raise refuse(f"{count} chunks", "there is at least one part", "give 1 or more")
+    place = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[place], "split")
+    return split(tensor, max(-(-size // count), 1), place)
+
+
+@method
+def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts along an axis, which goes away."""
+    tensor = as_tensor(x)
+    place = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[place], "split")
+    rest = [s for k, s in enumerate(tensor.shape) if k != place]
+    parts = [cut(tensor.node, place, k, k + 1) for k in range(size)]
+    return tuple(Tensor(primitive.reshape(part, rest)) for part in parts)
+
+
+@method
+def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
+    """Elements moved along axes; what leaves at the end comes in at the beginning."""
+    tensor = as_tensor(x)
+    if axis is None:
+        flat = flatten(tensor)
+        return Tensor(primitive.reshape(roll(flat, shift, 0).node, tensor.shape))
+    several = axis if isinstance(axis, (tuple, list)) else (axis,)
+    # An axis may be named twice: then it is rolled twice.
+    places = [normal_axis(one, tensor.ndim) for one in several]
+    given = shift if isinstance(shift, (tuple, list)) else (shift,) * len(places)
+    if len(given) != len(places):
+        raise refuse(
+            f"roll by {len(given)} shifts along {len(places)} axes",
+            "each axis has one shift",
+            "give one shift, or one for each axis",
+        )
+    node = tensor.node
+    for amount, place in zip(given, places, strict=True):
+        size = known(sizes_of(node)[place], "roll")
+        by = as_int(amount, "shift") % size if size else 0
+        if by:
+            node = joined(
+                [cut(node, place, size - by, size), cut(node, place, 0, size - by)], place
+            )
+    return Tensor(node)
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
+    """Coordinates of a grid: each 1-D tensor repeated along the axes of the others."""
+    if indexing not in ("xy", "ij"):
+        raise refuse(
+            f"meshgrid with indexing {indexing!r}",
+            "'xy' swaps the first two axes, 'ij' does not",
+            "pass 'xy' or 'ij'",
+        )
+    tensors = [flatten(x) if not as_tensor(x).ndim else as_tensor(x) for x in arrays]
+    for k, x in enumerate(tensors):
+        if x.ndim != 1:
+            raise refuse(
+                f"meshgrid of a tensor of shape {to_text(x.shape)}",
+                f"argument {k} has {x.ndim} axes, and coordinates have one",
+                "flatten it first",
+            )
+    dtype = result_type(*tensors) if tensors else None
+    sizes = [x.shape[0] for x in tensors]
+    found = []
+    for k, x in enumerate(tensors):
+        lone = [sizes[k] if n == k else 1 for n in range(len(sizes))]
+        assert dtype is not None
+        node = primitive.expand(primitive.reshape(primitive.cast(x.node, dtype), lone), sizes)
+        if indexing == "xy" and len(sizes) > 1:
+            node = primitive.permute(node, (1, 0, *range(2, len(sizes))))
+        found.append(Tensor(node))
+    return found

@@ -1,0 +1,149 @@
+"""Borders: `pad`, with zeros, another value, or elements of the tensor itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor
+from porism.tensor.known_sizes import known
+from porism.tensor.movement.joining import joined
+from porism.tensor.movement.pad_value import filled
+from porism.tensor.movement.reshape import cut
+from porism.tensor.primitive import Dim
+from porism.tensor.promotion import constant
+from porism.tensor.shapes import as_size, refuse, size_text, sizes_of, to_text
+from porism.tensor.tensor import Tensor, method
+
+Pairs = list[tuple[Dim, Dim]]
+
+
+@method
+def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+    """More elements before and after, along each axis; fewer where a number is negative.
+
+    `pad_width` is an int for all sides, NumPy's list of (before, after) for each axis, or torch's
+    flat list from the last axis on. The mode is `constant` (with `value`), `reflect`, `symmetric`,
+    `replicate` (or `edge`), or `circular` (or `wrap`).
+
+    >>> pad([1, 2, 3], (1, 2), "reflect").tolist()
+    [2, 1, 2, 3, 2, 1]
+    """
+    node = as_tensor(x).node
+    pairs = _pairs(pad_width, len(sizes_of(node)))
+    node = _cropped(node, pairs)
+    pairs = [(_not_below(before), _not_below(after)) for before, after in pairs]
+    if mode == "constant":
+        return Tensor(filled(node, pairs, constant(node.dtype, value).arg))
+    border = _MODES.get(mode)
+    if border is None:
+        raise refuse(
+            f"pad with mode {mode!r}",
+            "the modes are constant, " + ", ".join(_MODES),
+            "pass one of them",
+        )
+    for axis, (before, after) in enumerate(pairs):
+        if before or after:
+            node = _bordered(node, axis, known(before, "pad"), known(after, "pad"), border, mode)
+    return Tensor(node)
+
+
+def _not_below(number: Dim) -> Dim:
+    return max(number, 0) if isinstance(number, int) else number
+
+
+def _pairs(given: Any, rank: int) -> Pairs:
+    """A pair for each axis, from any of the three ways to say it."""
+    if not isinstance(given, (tuple, list)):
+        return [(as_size(given, "pad_width"),) * 2] * rank
+    if given and isinstance(given[0], (tuple, list)):
+        pairs = [tuple(as_size(n, "pad_width") for n in pair) for pair in given]
+        pairs = pairs * rank if len(pairs) == 1 else pairs
+        if len(pairs) == rank and all(len(pair) == 2 for pair in pairs):
+            return pairs  # type: ignore[return-value]
+    elif len(given) % 2 == 0 and len(given) <= 2 * rank:
+        flat = [as_size(n, "pad_width") for n in given]
+        last_first: Pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        return [(0, 0)] * (rank - len(last_first)) + last_first[::-1]
+    raise refuse(
+        f"pad of a tensor of {rank} axes by {given!r}",
+        "it takes an int, a pair for each axis, or a flat list of pairs from the last axis on",
+        "give two numbers for each axis",
+    )
+
+
+def _cropped(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
+    """Without what negative numbers take away."""
+    for axis, (before, after) in enumerate(pairs):
+        less = [-n if isinstance(n, int) and n < 0 else 0 for n in (before, after)]
+        if any(less):
+            size = sizes_of(x)[axis]
+            if isinstance(size, int) and sum(less) > size:
+                raise refuse(
+                    f"pad of axis {axis}, of size {size}, by {before} and {after}",
+                    "more is taken away than there is",
+                    "take away fewer elements",
+                )
+            x = cut(x, axis, less[0], size - less[1])
+    return x
+
+
+Border = Callable[[UOp, int, int, int, int], tuple[UOp, UOp]]
+"""(x, axis, its size, before, after): what comes before and after."""
+
+
+def _bordered(x: UOp, axis: int, before: int, after: int, border: Border, mode: str) -> UOp:
+    sizes = sizes_of(x)
+    size = known(sizes[axis], f"pad with mode {mode}")
+    most = {"reflect": size - 1}.get(mode, size)
+    if mode in _REPEATS:
+        most = max(before, after) if size else 0
+    if max(before, after) > most:
+        raise refuse(
+            f"pad with mode {mode!r} of axis {axis}, of size {size_text(size)}, by {before} and "
+            f"{after}",
+            f"at most {most} elements can be copied from a tensor of shape {to_text(sizes)}",
+            "pad by less, or several times",
+        )
+    first, last = border(x, axis, size, before, after)
+    return joined([first, x, last], axis)
+
+
+def _flipped(x: UOp, axis: int, begin: int, end: int) -> UOp:
+    return primitive.flip(cut(x, axis, begin, end), [axis])
+
+
+def _reflect(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    last = size - 1
+    return _flipped(x, axis, 1, 1 + before), _flipped(x, axis, last - after, last)
+
+
+def _symmetric(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    return _flipped(x, axis, 0, before), _flipped(x, axis, size - after, size)
+
+
+def _circular(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    return cut(x, axis, size - before, size), cut(x, axis, 0, after)
+
+
+def _replicate(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    sizes = list(sizes_of(x))
+    ends = []
+    for place, times in ((0, before), (size - 1, after)):
+        sizes[axis] = times
+        ends.append(primitive.expand(cut(x, axis, place, place + 1), sizes))
+    return ends[0], ends[1]
+
+
+_REPEATS: Final = ("replicate", "edge")
+
+_MODES: Final[dict[str, Border]] = {
+    "reflect": _reflect,
+    "symmetric": _symmetric,
+    "replicate": _replicate,
+    "edge": _replicate,
+    "circular": _circular,
+    "wrap": _circular,
+}

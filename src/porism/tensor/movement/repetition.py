@@ -1,0 +1,105 @@
+"""Repetition: elements and whole tensors several times, and windows that slide over axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor
+from porism.tensor.known_sizes import known, several
+from porism.tensor.movement.indexing import getitem
+from porism.tensor.movement.reshape import flatten
+from porism.tensor.network.sliding_windows import count, windows
+from porism.tensor.shapes import as_int, as_sizes, normal_axis, product, refuse, to_text
+from porism.tensor.tensor import Tensor, method
+
+
+@method
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element several times in a row along an axis; with axis None, of all elements.
+
+    `repeats` is an int, or a list with an int for each element of the axis. A tensor of them is
+    computed at once, since the shape of the result depends on its values.
+
+    >>> repeat([1, 2], 2).tolist(), repeat([1, 2], [0, 3]).tolist()
+    ([1, 1, 2, 2], [2, 2, 2])
+    """
+    tensor = as_tensor(x)
+    if axis is None:
+        tensor, axis = flatten(tensor), 0
+    place = normal_axis(axis, tensor.ndim)
+    sizes = tensor.shape
+    if isinstance(repeats, (list, tuple, np.ndarray, Tensor)):
+        counts = repeats.numpy() if isinstance(repeats, Tensor) else np.asarray(repeats)
+        if counts.size != 1:
+            return _unevenly(tensor, counts, place)
+        repeats = counts.reshape(-1)[0]
+    times = as_int(repeats, "repeats")
+    if times < 0:
+        raise refuse(f"{times} repeats", "a number of repeats is not negative", "give 0 or more")
+    before, after = sizes[:place], sizes[place + 1 :]
+    node = primitive.reshape(tensor.node, (*before, sizes[place], 1, *after))
+    node = primitive.expand(node, (*before, sizes[place], times, *after))
+    return Tensor(primitive.reshape(node, (*before, sizes[place] * times, *after)))
+
+
+def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
+    size = known(tensor.shape[axis], "repeat by a list")
+    if repeats.size == 0:  # of no numbers NumPy says that they are floats
+        repeats = repeats.astype(np.int64)
+    if repeats.shape != (size,) or repeats.dtype.kind not in "biu" or (repeats < 0).any():
+        raise refuse(
+            f"repeats of shape {repeats.shape} along an axis of {size} elements",
+            "there is one number for each element, and none is negative",
+            "give an int, or as many as the axis has elements",
+        )
+    return getitem(tensor, (*[slice(None)] * axis, np.repeat(np.arange(size), repeats)))
+
+
+@method
+def tile(x: Any, repetitions: Any) -> Tensor:
+    """The whole tensor several times along each axis; new axes in front."""
+    tensor = as_tensor(x)
+    times = as_sizes(repetitions)
+    times = (1,) * (tensor.ndim - len(times)) + times
+    sizes = (1,) * (len(times) - tensor.ndim) + tensor.shape
+    paired = [s for size in sizes for s in (1, size)]
+    spread = [s for n, size in zip(times, sizes, strict=True) for s in (n, size)]
+    node = primitive.expand(primitive.reshape(tensor.node, paired), spread)
+    whole = [product(pair) for pair in zip(times, sizes, strict=True)]
+    return Tensor(primitive.reshape(node, whole))
+
+
+@method
+def unfold(
+    x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> Tensor:
+    """The windows of images as columns: (n, c, h, w) becomes (n, c·taps, windows).
+
+    Without arithmetic and without memory: each element is read where it is.
+    """
+    tensor = as_tensor(x)
+    if tensor.ndim < 3:
+        raise refuse(
+            f"unfold of a tensor of shape {to_text(tensor.shape)}",
+            "it needs axes for the batch, the channels and at least one place",
+            "add axes with expand_dims",
+        )
+    n, c, *places = tensor.shape
+    rank = len(places)
+    taps, steps = several(kernel_size, rank, "kernel_size", 1), several(stride, rank, "stride", 1)
+    gaps, edges = several(dilation, rank, "dilation", 1), several(padding, rank, "padding", 0)
+    sizes = [known(size, "unfold") + 2 * p for size, p in zip(places, edges, strict=True)]
+    counts = [count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
+    if min(counts) < 1:
+        raise refuse(
+            f"unfold of places {to_text(sizes)} with windows of {to_text(taps)}",
+            "the windows are larger than the padded tensor",
+            "use a smaller kernel_size or dilation, or more padding",
+        )
+    node = primitive.pad(tensor.node, [(0, 0), (0, 0), *((p, p) for p in edges)])
+    node = windows(node, range(2, 2 + rank), taps, steps, gaps)
+    node = primitive.permute(node, (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+    return Tensor(primitive.reshape(node, (n, c * product(taps), product(counts))))

@@ -1,0 +1,351 @@
+"""Movement: the elements in other places, under other shapes; nothing is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.conversion import as_tensor
+from porism.tensor.known_sizes import known
+from porism.tensor.primitive import Dim
+from porism.tensor.shapes import (
+    Sizes,
+    as_int,
+    as_sizes,
+    broadcast_shapes,
+    is_one,
+    normal_axes,
+    normal_axis,
+    product,
+    refuse,
+    same,
+    size_text,
+    sizes_of,
+    to_text,
+)
+from porism.tensor.tensor import Tensor, method
+
+# -- reshape ---------------------------------------------------------------------------------------
+
+
+@method
+def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
+    """The elements in row order under another shape; one size may be -1, for what is left.
+
+    >>> reshape([1, 2, 3, 4], 2, -1)
+    Tensor((2, 2), int64)
+    """
+    node = as_tensor(x).node
+    return Tensor(primitive.reshape(node, _filled(sizes_of(node), as_sizes(shape, allow=-1))))
+
+
+def _filled(old: Sizes, new: Sizes) -> Sizes:
+    """The new sizes with the number for -1, checked against the old ones."""
+    unknown = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
+    before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
+    # Symbolic sizes on both sides are the same factor; what is left is mostly numbers.
+    for size in [s for s in after if not isinstance(s, int)]:
+        match = next((k for k, s in enumerate(before) if same(s, size)), None)
+        if match is not None:
+            before.pop(match)
+            after.remove(size)
+    have, want = product(before), product(after)
+    known = isinstance(have, int) and isinstance(want, int)
+    if len(unknown) > 1:
+        raise refuse(
+            f"cannot reshape {to_text(old)} to {to_text(new)}",
+            "-1 stands for the one size that follows from the others",
+            "write -1 once at most",
+        )
+    if not unknown:
+        if known and have != want:
+            raise _other_count(old, new, f"they have {product(old)} and {product(new)} elements")
+        return new
+    if known and (want == 0 or have % want):
+        reason = f"{product(old)} elements do not divide by {product(after)}"
+        raise _other_count(old, new, reason if want else "any size goes with 0 elements")
+    left: Dim = have // want if known else _quotient(have, want)
+    return tuple(left if k in unknown else size for k, size in enumerate(new))
+
+
+def _quotient(have: Dim, want: Dim) -> Dim:
+    return have if is_one(want) else have // want
+
+
+def _other_count(old: Sizes, new: Sizes, why: str) -> Exception:
+    return refuse(
+        f"cannot reshape {to_text(old)} to {to_text(new)}",
+        why,
+        "give sizes with as many elements; slicing, pad and expand change the number",
+    )
+
+
+@method
+def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """The axes from one to another as a single one; of a scalar, one axis of size 1."""
+    tensor = as_tensor(x)
+    if not tensor.ndim:
+        return reshape(tensor, 1)
+    first = normal_axis(start_axis, tensor.ndim, "start_axis")
+    last = normal_axis(end_axis, tensor.ndim, "end_axis")
+    if first > last:
+        raise refuse(
+            f"flatten from axis {first} to axis {last}",
+            "the first axis comes after the last",
+            "swap start_axis and end_axis",
+        )
+    sizes = tensor.shape
+    joined = product(sizes[first : last + 1])
+    return Tensor(primitive.reshape(tensor.node, (*sizes[:first], joined, *sizes[last + 1 :])))
+
+
+@method
+def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
+    """One axis as several, whose sizes multiply to its own; one may be -1."""
+    tensor = as_tensor(x)
+    place = normal_axis(axis, tensor.ndim)
+    own = tensor.shape
+    parts = _filled((own[place],), as_sizes(sizes, allow=-1))
+    return Tensor(primitive.reshape(tensor.node, (*own[:place], *parts, *own[place + 1 :])))
+
+
+@method
+def expand_dims(x: Any, axis: Any = 0) -> Tensor:
+    """New axes of size 1, at the places that they have in the result."""
+    tensor = as_tensor(x)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    places = normal_axes(axis, tensor.ndim + count)
+    own = iter(tensor.shape)
+    sizes = [1 if k in places else next(own) for k in range(tensor.ndim + count)]
+    return Tensor(primitive.reshape(tensor.node, sizes))
+
+
+@method
+def unsqueeze(x: Any, axis: Any) -> Tensor:
+    """New axes of size 1: torch's name for `expand_dims`."""
+    return expand_dims(x, axis)
+
+
+@method
+def squeeze(x: Any, axis: Any = None) -> Tensor:
+    """Without axes of size 1: those named, or all."""
+    tensor = as_tensor(x)
+    sizes = tensor.shape
+    if axis is None:
+        places = tuple(k for k, size in enumerate(sizes) if is_one(size))
+    else:
+        places = normal_axes(axis, tensor.ndim)
+    for place in places:
+        if not is_one(sizes[place]):
+            raise refuse(
+                f"cannot squeeze axis {place} of a tensor of shape {to_text(sizes)}",
+                f"its size is {size_text(sizes[place])}, and not 1",
+                "name axes of size 1, or index the axis with an int",
+            )
+    return Tensor(
+        primitive.reshape(tensor.node, [s for k, s in enumerate(sizes) if k not in places])
+    )
+
+
+# -- the order of axes -----------------------------------------------------------------------------
+
+
+@method
+def permute_dims(x: Any, *axes: Any) -> Tensor:
+    """The axes in another order: axis `axes[k]` becomes axis k."""
+    tensor = as_tensor(x)
+    given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    order = normal_axes(tuple(given), tensor.ndim)
+    if len(order) != tensor.ndim:
+        raise refuse(
+            f"permute_dims by {tuple(given)} of a tensor of shape {to_text(tensor.shape)}",
+            f"the tensor has {tensor.ndim} axes, and the order names {len(order)}",
+            "name every axis once",
+        )
+    return Tensor(primitive.permute(tensor.node, order))
+
+
+@method
+def permute(x: Any, *axes: Any) -> Tensor:
+    """torch's name for `permute_dims`."""
+    return permute_dims(x, *axes)
+
+
+@method
+def transpose(x: Any, *axes: Any) -> Tensor:
+    """Two axes swapped, as in torch; a tuple is an order of all axes; without any, all reversed."""
+    tensor = as_tensor(x)
+    if not axes:
+        return permute_dims(tensor, tuple(range(tensor.ndim))[::-1])
+    if len(axes) == 2:
+        return swapaxes(tensor, *axes)
+    return permute_dims(tensor, *axes)
+
+
+@method
+def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+    """Two axes swapped."""
+    tensor = as_tensor(x)
+    a, b = normal_axis(axis1, tensor.ndim), normal_axis(axis2, tensor.ndim)
+    order = list(range(tensor.ndim))
+    order[a], order[b] = b, a
+    return Tensor(primitive.permute(tensor.node, order))
+
+
+@method
+def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
+    """Axes to other places; the others keep their order."""
+    tensor = as_tensor(x)
+    taken = normal_axes(source, tensor.ndim, "source")
+    places = normal_axes(destination, tensor.ndim, "destination")
+    if len(taken) != len(places):
+        raise refuse(
+            f"moveaxis of {len(taken)} axes to {len(places)} places",
+            "each axis that moves has one place",
+            "name as many places as axes",
+        )
+    rest = iter([k for k in range(tensor.ndim) if k not in taken])
+    target = dict(zip(places, taken, strict=True))
+    order = [target[k] if k in target else next(rest) for k in range(tensor.ndim)]
+    return Tensor(primitive.permute(tensor.node, order))
+
+
+@method
+def matrix_transpose(x: Any) -> Tensor:
+    """The last two axes swapped."""
+    tensor = as_tensor(x)
+    if tensor.ndim < 2:
+        raise refuse(
+            f"matrix_transpose of a tensor of shape {to_text(tensor.shape)}",
+            "a matrix has two axes",
+            "add an axis with expand_dims",
+        )
+    return swapaxes(tensor, -1, -2)
+
+
+@method
+def flip(x: Any, axis: Any = None) -> Tensor:
+    """Axes backwards: those named, or all."""
+    tensor = as_tensor(x)
+    return Tensor(primitive.flip(tensor.node, normal_axes(axis, tensor.ndim)))
+
+
+# -- repetition ------------------------------------------------------------------------------------
+
+
+@method
+def broadcast_to(x: Any, shape: Any) -> Tensor:
+    """Axes of size 1 repeated, and new axes in front."""
+    tensor = as_tensor(x)
+    sizes = as_sizes(shape)
+    whole = broadcast_shapes(tensor.shape, sizes)
+    if len(whole) != len(sizes) or not all(map(same, whole, sizes)):
+        raise refuse(
+            f"cannot broadcast {to_text(tensor.shape)} to {to_text(sizes)}",
+            "only axes of size 1 are repeated, and no axis goes away",
+            "sum or index the axes that are too many, or broadcast both with broadcast_arrays",
+        )
+    return Tensor(primitive.broadcast(tensor.node, sizes))
+
+
+@method
+def expand(x: Any, *sizes: Any) -> Tensor:
+    """`broadcast_to`, where -1 leaves an axis as it is."""
+    tensor = as_tensor(x)
+    wanted = as_sizes(sizes, allow=-1)
+    own = (None,) * (len(wanted) - tensor.ndim) + tensor.shape
+    kept: list[Dim] = []
+    for size, old in zip(wanted, own[len(own) - len(wanted) :], strict=True):
+        if isinstance(size, int) and size == -1:
+            if old is None:
+                raise refuse(
+                    f"expand of {to_text(tensor.shape)} to {to_text(wanted)}",
+                    "-1 leaves an axis as it is, and a new axis has no size yet",
+                    "give the size of the new axis",
+                )
+            size = old
+        kept.append(size)
+    return broadcast_to(tensor, tuple(kept))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Tensor]:
+    """All tensors in the shape that they have together."""
+    tensors = [as_tensor(x) for x in arrays]
+    whole = broadcast_shapes(*(t.shape for t in tensors))
+    return [Tensor(primitive.broadcast(t.node, whole)) for t in tensors]
+
+
+@method
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+    """The elements whose two indices differ by `offset`, as the last axis."""
+    tensor = as_tensor(x)
+    rows, columns = normal_axes((axis1, axis2), tensor.ndim)
+    rest = [k for k in range(tensor.ndim) if k not in (rows, columns)]
+    node = primitive.permute(tensor.node, (*rest, rows, columns))
+    *outer, n, m = (known(size, "diagonal") for size in sizes_of(node))
+    first_row, first_column = max(-offset, 0), max(offset, 0)
+    length = max(min(n - first_row, m - first_column), 0)
+    if not length:
+        return Tensor(cut(primitive.reshape(node, (*outer, n * m)), len(outer), 0, 0))
+    part = [(first_row, first_row + length), (first_column, first_column + length)]
+    node = primitive.shrink(node, [*((0, size) for size in outer), *part])
+    # Rows that are longer by one: each begins one element later, so its first is on the diagonal.
+    flat = primitive.reshape(node, (*outer, length * length))
+    flat = primitive.pad(flat, [*((0, 0) for _ in outer), (0, length)])
+    longer = primitive.reshape(flat, (*outer, length, length + 1))
+    first = primitive.shrink(longer, [*((0, size) for size in (*outer, length)), (0, 1)])
+    return Tensor(primitive.reshape(first, (*outer, length)))
+
+
+@method
+def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
+    """Channels to places: (…, c·r², h, w) becomes (…, c, h·r, w·r)."""
+    tensor, r = as_tensor(x), as_int(upscale_factor, "upscale_factor")
+    outer, (channels, height, width) = _image(tensor, "pixel_shuffle")
+    if r < 1 or (isinstance(channels, int) and channels % (r * r)):
+        raise refuse(
+            f"pixel_shuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
+            f"{size_text(channels)} channels do not divide by {r}·{r}",
+            "choose a factor whose square divides the channels",
+        )
+    c = channels // (r * r)
+    node = primitive.reshape(tensor.node, (*outer, c, r, r, height, width))
+    k = len(outer)
+    node = primitive.permute(node, (*range(k + 1), k + 3, k + 1, k + 4, k + 2))
+    return Tensor(primitive.reshape(node, (*outer, c, height * r, width * r)))
+
+
+@method
+def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
+    """Places to channels: (…, c, h·r, w·r) becomes (…, c·r², h, w)."""
+    tensor, r = as_tensor(x), as_int(downscale_factor, "downscale_factor")
+    outer, (channels, height, width) = _image(tensor, "pixel_unshuffle")
+    if r < 1 or any(isinstance(size, int) and size % r for size in (height, width)):
+        raise refuse(
+            f"pixel_unshuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
+            f"{r} does not divide the height and the width",
+            "choose a factor that divides both, or pad first",
+        )
+    h, w = height // r, width // r
+    node = primitive.reshape(tensor.node, (*outer, channels, h, r, w, r))
+    k = len(outer)
+    node = primitive.permute(node, (*range(k + 1), k + 2, k + 4, k + 1, k + 3))
+    return Tensor(primitive.reshape(node, (*outer, channels * (r * r), h, w)))
+
+
+def _image(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
+    if tensor.ndim < 3:
+        raise refuse(
+            f"{what} of a tensor of shape {to_text(tensor.shape)}",
+            "it needs axes for channels, height and width",
+            "add axes with expand_dims",
+        )
+    return tensor.shape[:-3], tensor.shape[-3:]
+
+
+def cut(x: UOp, axis: int, begin: Dim, end: Dim) -> UOp:
+    """A part of one axis of a node."""
+    pairs: list[tuple[Dim, Dim]] = [(0, size) for size in sizes_of(x)]
+    pairs[axis] = (begin, end)
+    return primitive.shrink(x, pairs)

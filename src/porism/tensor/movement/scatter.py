@@ -1,0 +1,227 @@
+"""Scatter: values put, added or merged at places that a tensor of indices names.
+
+Along the axis each element of the result is a reduction over the indices that name it. Where the
+axis is short or the indices are few, that is what is computed: every element looks at every index,
+in vectors. Otherwise the compiler turns it round (`porism.schedule.loops.scatter_stores`): it goes
+over the indices, and stores at what they name. The result is the same to the last bit, in both ways
+and on any number of threads.
+
+Indices below 0 count from the end; those outside of the axis are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from porism.base import dtypes
+from porism.evaluate.op_evaluation import identity
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.reductions import summed_type, wide, without
+from porism.tensor.conversion import as_tensor
+from porism.tensor.movement.indexing import from_front
+from porism.tensor.movement.pad_value import filled
+from porism.tensor.primitive import Dim
+from porism.tensor.tensor import Tensor, method
+
+REDUCTIONS: Final[dict[str, Op]] = {
+    "add": ops.ADD,
+    "multiply": ops.MUL,
+    "min": ops.MIN,
+    "max": ops.MAX,
+}
+
+
+def _need_integers(index: Tensor, what: str) -> None:
+    promotion.need(index.dtype, promotion.INTEGERS, what, "convert the indices, with astype")
+
+
+def _named(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
+    """Whether an index (along axis + 1) names an element (along axis)."""
+    place = from_front(index, size) if from_end else primitive.cast(index, dtypes.i64)
+    place = _beside(place, axis, size)
+    element = primitive.iota(shapes.sizes_of(place), axis)
+    return place.eq(primitive.cast(element, place.dtype))
+
+
+def _beside(x: UOp, axis: int, size: Dim) -> UOp:
+    """A tensor shaped as the indices, repeated for every element of the result."""
+    before, after = shapes.sizes_of(x)[:axis], shapes.sizes_of(x)[axis:]
+    return primitive.expand(primitive.reshape(x, [*before, 1, *after]), [*before, size, *after])
+
+
+def _merged(named: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
+    """What the indices bring to each element, and the start of the reduction where none does."""
+    start = identity(op, source.dtype)
+    assert start is not None
+    chosen = named.where(_beside(source, axis, size), source.lift(start))
+    return without(primitive.reduce(chosen, op, [axis + 1]), [axis + 1])
+
+
+def _last_named(index: UOp, axis: int, size: Dim) -> UOp:
+    """The last index that names each element, counted from 1; 0 where none does."""
+    named = _named(index, axis, size)
+    whole = shapes.sizes_of(named)
+    number = primitive.cast(primitive.iota(whole, axis + 1) + 1, dtypes.i64)
+    last = primitive.reduce(named.where(number, number.lift(0)), ops.MAX, [axis + 1])
+    return without(last, [axis + 1])
+
+
+def _operands(
+    name: str, x: Any, axis: int, index: Any, src: Any
+) -> tuple[Tensor, int, Tensor, UOp]:
+    """The target, the axis, the indices, and the source in the target's type and their shape."""
+    target, indices = as_tensor(x), as_tensor(index)
+    place = shapes.normal_axis(axis, target.ndim)
+    _need_integers(indices, name)
+    source = as_tensor(src, None if isinstance(src, Tensor) else target.dtype)
+    if source.dtype is not target.dtype:
+        raise promotion.refuse(
+            f"{name} of {promotion.name_of(source.dtype)} into a tensor of "
+            f"{promotion.name_of(target.dtype)}",
+            "the result has the type of the tensor, and nothing is converted without a word",
+            "convert one of them, with astype",
+        )
+    if not source.ndim:
+        source = Tensor(primitive.broadcast(source.node, indices.shape))
+    same_rank = target.ndim == indices.ndim == source.ndim
+    fits = same_rank and all(
+        _within(n, s) and (k == place or _within(n, t))
+        for k, (n, s, t) in enumerate(zip(indices.shape, source.shape, target.shape, strict=True))
+    )
+    if not fits:
+        shown = [shapes.to_text(t.shape) for t in (target, indices, source)]
+        raise shapes.refuse(
+            f"{name} into shape {shown[0]} with indices of shape {shown[1]} and values of shape "
+            f"{shown[2]}",
+            f"all have the same number of axes; the indices are not longer than the values, nor, "
+            f"besides axis {place}, than the tensor",
+            "reshape, broadcast or slice the indices and the values",
+        )
+    part = primitive.shrink(source.node, [(0, n) for n in indices.shape])
+    return target, place, indices, part
+
+
+def _within(a: Dim, b: Dim) -> bool:
+    return a <= b if isinstance(a, int) and isinstance(b, int) else shapes.same(a, b)
+
+
+def _whole(part: UOp, target: Tensor, value: Any) -> UOp:
+    """What the indices bring, with `value` where they are shorter than the tensor."""
+    own = shapes.sizes_of(part)
+    pairs: list[tuple[Dim, Dim]] = [(0, t - n) for n, t in zip(own, target.shape, strict=True)]
+    return filled(part, pairs, value)
+
+
+@method
+def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = None) -> Tensor:
+    """x with the values of src at the places that index names along an axis.
+
+    Where indices agree the last one wins; with `reduce` ('add', 'multiply', 'min' or 'max') they
+    are merged, with what was there.
+    """
+    if reduce is not None and reduce not in REDUCTIONS:
+        raise shapes.refuse(
+            f"scatter with reduce={reduce!r}",
+            "the ways to merge are " + ", ".join(REDUCTIONS),
+            "pass one of them, or None for the last value to win",
+        )
+    target, place, indices, source = _operands("scatter", x, axis, index, src)
+    if reduce is not None:
+        return _scatter_merged(target, place, indices, source, REDUCTIONS[reduce])
+    size = target.shape[place]
+    last = _last_named(indices.node, place, size)
+    number = primitive.cast(last - 1, dtypes.index)
+    sizes = shapes.sizes_of(last)
+    where = [number if k == place else primitive.iota(sizes, k) for k in range(len(sizes))]
+    values = primitive.gather(source, where)
+    wholes = _whole(last, target, 0), _whole(values, target, 0)
+    return Tensor((wholes[0] > 0).where(wholes[1], target.node))
+
+
+def _scatter_merged(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
+    if target.dtype is dtypes.boolean:
+        promotion.need(target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype")
+    own = wide(target.dtype)
+    size = target.shape[axis]
+    named = _named(indices.node, axis, size)
+    brought = _merged(named, primitive.cast(source, own), axis, size, op)
+    brought = _whole(brought, target, identity(op, own))
+    return Tensor(primitive.cast(op(primitive.cast(target.node, own), brought), target.dtype))
+
+
+@method
+def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Tensor:
+    """x plus the values of src at the places that index names along an axis."""
+    return scatter(x, axis, index, src, reduce="add")
+
+
+@method
+def scatter_min(x: Any, axis: int, index: Any, src: Any) -> Tensor:
+    """The smallest of x and the values of src at the places that index names along an axis."""
+    return scatter(x, axis, index, src, reduce="min")
+
+
+@method
+def scatter_max(x: Any, axis: int, index: Any, src: Any) -> Tensor:
+    """The largest of x and the values of src at the places that index names along an axis."""
+    return scatter(x, axis, index, src, reduce="max")
+
+
+@method
+def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
+    """x plus slices of source: slice i along the axis is added at index[i], times alpha."""
+    target, indices, values = as_tensor(x), as_tensor(index), as_tensor(source)
+    place = shapes.normal_axis(axis, target.ndim)
+    _need_integers(indices, "index_add")
+    wanted = list(target.shape)
+    if indices.ndim == 1:
+        wanted[place] = indices.shape[0]
+    if indices.ndim != 1 or not shapes.same_shape(values.shape, wanted):
+        raise shapes.refuse(
+            f"index_add into shape {shapes.to_text(target.shape)} with indices of shape "
+            f"{shapes.to_text(indices.shape)} and values of shape {shapes.to_text(values.shape)}",
+            f"there is one index for each slice along axis {place}, and the other sizes are those "
+            "of the tensor",
+            f"use indices of one axis, and values of shape {shapes.to_text(wanted)}",
+        )
+    line: list[Dim] = [1] * target.ndim
+    line[place] = indices.shape[0]
+    spread = primitive.expand(primitive.reshape(indices.node, line), values.shape)
+    scaled = values.node if alpha == 1 else values.node * alpha
+    return scatter(target, place, Tensor(spread), Tensor(scaled), reduce="add")
+
+
+@method
+def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
+    """How often each number from 0 to length - 1 occurs; or the sum of the weights there.
+
+    The length is given, since the shape of a tensor does not depend on its values; numbers
+    outside are not counted.
+    """
+    tensor = as_tensor(x)
+    _need_integers(tensor, "bincount")
+    size = shapes.as_int(length, "length")
+    if tensor.ndim != 1 or size < 0:
+        raise shapes.refuse(
+            f"bincount of a tensor of shape {shapes.to_text(tensor.shape)} with length {size}",
+            "it counts the numbers of one axis, and the length is not negative",
+            "reshape the tensor to one axis, or pass another length",
+        )
+    if weights is None:
+        values = primitive.full(promotion.DEFAULT_INT, 1, tensor.shape)
+    else:
+        given = as_tensor(weights)
+        if not shapes.same_shape(given.shape, tensor.shape):
+            raise shapes.refuse(
+                f"bincount of a tensor of shape {shapes.to_text(tensor.shape)} with weights of "
+                f"shape {shapes.to_text(given.shape)}",
+                "there is one weight for each number",
+                "use weights of the same shape",
+            )
+        values = primitive.cast(given.node, summed_type(given.dtype))
+    named = _named(tensor.node, 0, size, from_end=False)
+    total = _merged(named, primitive.cast(values, wide(values.dtype)), 0, size, ops.ADD)
+    return Tensor(primitive.cast(total, values.dtype))

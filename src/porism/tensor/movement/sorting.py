@@ -1,0 +1,186 @@
+"""Sorting: values in order, where they come from, the largest ones, and where a value would go.
+
+`ordering` has the network, whose cost is n·log²(n) comparisons in log²(n)/2 steps, and the keys
+that put NaN last. Indices go along in the same word as a key of up to 32 bits, and in a second word
+beside a longer one; a sort with indices is therefore stable. `smallest` finds a few without sorting
+all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.elementwise import add, multiply
+from porism.tensor.conversion import as_tensor
+from porism.tensor.known_sizes import known
+from porism.tensor.movement import sorting_network
+from porism.tensor.movement.reshape import cut
+from porism.tensor.movement.top_k import pays, smallest, taken
+from porism.tensor.tensor import Tensor, method
+
+
+class TopK(NamedTuple):
+    """The largest or smallest values, and where they are."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _last_axis(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
+    """The node with an axis at the end, and the order that puts it back."""
+    place = shapes.normal_axis(axis, x.ndim)
+    known(x.shape[place], what)
+    order = [*(k for k in range(x.ndim) if k != place), place]
+    return primitive.permute(x.node, order), [order.index(k) for k in range(x.ndim)]
+
+
+def _keys(x: UOp, descending: bool) -> UOp:
+    keys = sorting_network.key(x)
+    return ops.NOT(keys) if descending else keys
+
+
+def _sorted_indices(x: UOp, descending: bool) -> UOp:
+    """The places of the elements in their order along the last axis; equal ones stay in theirs."""
+    return sorting_network.sorted_places(_keys(sorting_network.one_zero(x), descending))
+
+
+@method
+def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The values in order along an axis; NaN is larger than everything.
+
+    -0 comes before 0. Values that cannot be told apart have no order among them, so a sort of
+    values is stable in any case.
+    """
+    tensor = as_tensor(x)
+    node, back = _last_axis(tensor, axis, "sort")
+    keys = sorting_network.sort_last([_keys(node, descending)])[0]
+    values = sorting_network.value(ops.NOT(keys) if descending else keys, tensor.dtype)
+    return Tensor(primitive.permute(values, back))
+
+
+@method
+def argsort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """Where the values in order come from, along an axis; equal ones stay in their order."""
+    node, back = _last_axis(as_tensor(x), axis, "argsort")
+    return Tensor(primitive.permute(_sorted_indices(node, descending), back))
+
+
+@method
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
+    """The k largest (or smallest) values along an axis in order, and their places; NaN is largest.
+
+    Of equal values the first ones are taken. Where k is small, blocks of the axis are left out that
+    cannot have one of them; otherwise the whole axis is sorted.
+    """
+    tensor = as_tensor(x)
+    node, back = _last_axis(tensor, axis, "topk")
+    *others, size = shapes.sizes_of(node)
+    count = shapes.as_int(k, "k")
+    if not 0 <= count <= known(size, "topk"):
+        raise shapes.refuse(
+            f"topk of {count} values along an axis of {size}",
+            "there are not that many" if count > 0 else "a number of values is not negative",
+            f"pass a k from 0 to {size}",
+        )
+    if count and pays(known(size, "topk"), count):
+        found = smallest(_keys(sorting_network.one_zero(node), largest), count)
+        places = primitive.cast(found, dtypes.i64)
+    else:
+        places = cut(_sorted_indices(node, largest), len(others), 0, count)
+        places = primitive.contiguous(places) if count else places
+    values = taken(node, places)
+    return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(places, back)))
+
+
+@method
+def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) -> Tensor:
+    """Where values would be put into a sorted tensor of one axis, before or after equal ones.
+
+    A binary search: log2(n) reads of the sorted tensor for each value.
+    """
+    if side not in ("left", "right"):
+        raise shapes.refuse(
+            f"searchsorted with side={side!r}",
+            "a value goes to the left or to the right of equal ones",
+            "pass 'left' or 'right'",
+        )
+    table, wanted = as_tensor(x1), as_tensor(x2)
+    if table.ndim != 1:
+        raise shapes.refuse(
+            f"searchsorted in a tensor of shape {shapes.to_text(table.shape)}",
+            "it searches one sorted axis",
+            "pass a tensor of one axis",
+        )
+    size = known(table.shape[0], "searchsorted")
+    common = promotion.result_type(table, wanted)
+    node = primitive.cast(table.node, common)
+    if sorter is not None:
+        node = taken(node, as_tensor(sorter).node)
+    rows = sorting_network.key(sorting_network.one_zero(node))
+    keys = sorting_network.key(sorting_network.one_zero(primitive.cast(wanted.node, common)))
+    found = primitive.full(dtypes.index, 0, wanted.shape)
+    step = 1 << size.bit_length() >> 1
+    while step:
+        # `found` elements come before the value; are `step` more of them too?
+        ahead = found + step
+        other = primitive.gather(rows, [ahead - 1])
+        before = other < keys if side == "left" else other <= keys
+        found = (before & (ahead <= size)).where(ahead, found)
+        step >>= 1
+    return Tensor(primitive.cast(found, promotion.DEFAULT_INT))
+
+
+# -- statistics of the order -----------------------------------------------------------------------
+
+
+@method
+def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The value below which the fraction q of the elements lies, between two elements linearly.
+
+    NaN if an element is.
+    """
+    tensor = as_tensor(x)
+    promotion.need(tensor.dtype, promotion.NUMBERS, "quantile", "convert it, with astype")
+    if not isinstance(q, (int, float)) or not 0 <= q <= 1:
+        raise shapes.refuse(
+            f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
+        )
+    kept = [1] * tensor.ndim
+    if axis is None:
+        tensor = Tensor(primitive.reshape(tensor.node, [shapes.product(tensor.shape)]))
+        axis = 0
+    floats = Tensor(primitive.cast(tensor.node, promotion.float_type(tensor.dtype)))
+    node, back = _last_axis(floats, axis, "quantile")
+    *others, length = shapes.sizes_of(node)
+    size = known(length, "quantile")
+    if not size:
+        raise shapes.refuse(
+            f"quantile of a tensor of shape {shapes.to_text(tensor.shape)}",
+            "the axis has no elements",
+            "check the size first",
+        )
+    keys = sorting_network.sort_last([sorting_network.key(node)])[0]
+    values = sorting_network.value(keys, node.dtype)
+    low = min(int(q * (size - 1)), size - 1)
+    high = min(low + 1, size - 1)
+    share = q * (size - 1) - low
+    last = len(others)
+    below, above, top = (Tensor(cut(values, last, k, k + 1)) for k in (low, high, size - 1))
+    between = add(multiply(below, 1 - share), multiply(above, share)) if share else below
+    result = top.node.ne(top.node).where(top.node, between.node)
+    result = primitive.permute(result, back)
+    if keepdims:
+        return Tensor(result if len(back) == len(kept) else primitive.reshape(result, kept))
+    place = shapes.normal_axis(axis, floats.ndim)
+    sizes = [n for k, n in enumerate(shapes.sizes_of(result)) if k != place]
+    return Tensor(primitive.reshape(result, sizes))
+
+
+@method
+def median(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The value in the middle, or the mean of the two in the middle."""
+    return quantile(x, 0.5, axis, keepdims=keepdims)

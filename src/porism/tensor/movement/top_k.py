@@ -1,0 +1,117 @@
+"""Smallest: where the smallest keys of an axis are, in order, without sorting all of them.
+
+    keys    5 3 | 9 1 | 7 8 | 2 6        the two smallest
+    blocks    3     1     7     2        blocks 1 and 3 have the smallest keys of all blocks
+    left    9 1 | 2 6                    nothing else can be among the two
+
+The k smallest keys are in the k blocks whose own smallest keys are the smallest. So blocks are
+chosen first, in the same way, and then keys of these blocks. Few keys are ranked by counting the
+keys before each of them. Of equal keys the first ones are taken: blocks and what is left are in the
+order of their places.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.facts.node_shape import shape
+from porism.ir.node import UOp
+from porism.tensor import primitive
+from porism.tensor.movement import sorting_network
+from porism.tensor.movement.pad_value import filled_end
+from porism.tensor.movement.reshape import cut
+from porism.tensor.primitive import Dim
+
+FEW: Final = 32
+"""Keys of a row that are ranked."""
+
+RANKED: Final = 64
+"""Keys that are better ranked than sorted."""
+
+FRACTION: Final = 8
+"""Keys for each one that is wanted, from which on blocks are chosen first."""
+
+
+def pays(size: int, count: int) -> bool:
+    """Whether finding some of the smallest is less work than sorting all."""
+    return size <= RANKED or FRACTION * count <= size <= dtypes.i32.max
+
+
+def smallest(keys: UOp, count: int) -> UOp:
+    """The places along the last axis of the smallest keys, in order, as i32."""
+    *others, length = shape(keys)
+    size, last = int(length.arg), len(others)
+    if size <= FEW or FRACTION * count > size <= RANKED:
+        return primitive.contiguous(_at_ranks(_ranks(keys), _places(keys), count))
+    if not pays(size, count):
+        places = primitive.cast(sorting_network.sorted_places(keys), dtypes.i32)
+        return primitive.contiguous(cut(places, last, 0, count))
+    block = _block(size, count)
+    blocks = -(-size // block)
+    whole = filled_end(keys, last, blocks * block, keys.dtype.max)
+    least = primitive.reduce(
+        primitive.reshape(whole, (*others, blocks, block)), ops.MIN, (last + 1,)
+    )
+    least = primitive.contiguous(primitive.reshape(least, (*others, blocks)))
+    chosen = _ascending(smallest(least, count))
+    sizes: tuple[Dim, ...] = (*others, count, block)
+    starts = primitive.expand(primitive.reshape(chosen, (*others, count, 1)), sizes) * block
+    places = starts + primitive.cast(primitive.iota(sizes, last + 1), dtypes.i32)
+    places = primitive.reshape(places, (*others, count * block))
+    left = ops.WHERE(places < size, taken(keys, places), UOp.const(keys.dtype, keys.dtype.max))
+    found = smallest(primitive.contiguous(left), count)
+    return primitive.contiguous(taken(chosen, found // block) * block + found % block)
+
+
+def taken(x: UOp, places: UOp) -> UOp:
+    """The elements at places along the last axis."""
+    sizes = shape(places)
+    last = len(sizes) - 1
+    indices = [primitive.iota(sizes, k) for k in range(last)]
+    return primitive.gather(x, [*indices, primitive.place(places, shape(x)[last])])
+
+
+def _block(size: int, count: int) -> int:
+    """Keys of a block: a power of two that leaves about as many blocks as keys."""
+    return 1 << (size // max(count, 1)).bit_length() // 2
+
+
+def _ascending(numbers: UOp) -> UOp:
+    """Different numbers along the last axis in order."""
+    count = int(shape(numbers)[-1].arg)
+    if count > RANKED:
+        return sorting_network.sort_last([numbers])[0]
+    return primitive.contiguous(_at_ranks(_ranks(numbers), numbers, count))
+
+
+def _places(keys: UOp) -> UOp:
+    sizes = shape(keys)
+    return primitive.cast(primitive.iota(sizes, len(sizes) - 1), dtypes.i32)
+
+
+def _ranks(keys: UOp) -> UOp:
+    """How many keys come before each one along the last axis, of equal ones those in front."""
+    *others, size = shape(keys)
+    last = len(others)
+    table: tuple[Dim, ...] = (*others, size, size)
+    mine = primitive.expand(primitive.reshape(keys, (*others, size, 1)), table)
+    other = primitive.expand(primitive.reshape(keys, (*others, 1, size)), table)
+    in_front = primitive.iota(table, last + 1) < primitive.iota(table, last)
+    before = (other < mine) | (other.eq(mine) & in_front)
+    total = primitive.reduce(primitive.cast(before, dtypes.i32), ops.ADD, (last + 1,))
+    return primitive.contiguous(primitive.reshape(total, (*others, size)))
+
+
+def _at_ranks(ranks: UOp, values: UOp, count: int) -> UOp:
+    """The values whose ranks are 0, 1, … along the last axis."""
+    *others, size = shape(ranks)
+    last = len(others)
+    table: tuple[Dim, ...] = (*others, count, size)
+    wanted = primitive.cast(primitive.iota(table, last), dtypes.i32)
+    rank = primitive.expand(primitive.reshape(ranks, (*others, 1, size)), table)
+    value = primitive.expand(primitive.reshape(values, (*others, 1, size)), table)
+    chosen = ops.WHERE(rank.eq(wanted), value, UOp.const(dtypes.i32, 0))
+    total = primitive.reduce(chosen, ops.ADD, (last + 1,))
+    return primitive.reshape(total, (*others, count))

@@ -1,0 +1,193 @@
+"""Activations: erf and the functions between the layers of a network. NaN stays NaN in all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor.api.elementwise import float_node
+from porism.tensor.api.exponentials import exp_node, sigmoid_node, softplus_node, tanh_node
+from porism.tensor.conversion import as_tensor
+from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
+from porism.tensor.promotion import NUMBERS, need, refuse
+from porism.tensor.tensor import Tensor, method
+
+# All from interpolation at Chebyshev's points, of erf by its series in more digits.
+_ERF_SMALL: Final = {
+    32: (
+        7.875874871388078e-05,
+        -0.000801686430349946,
+        0.005189087241888046,
+        -0.02685421146452427,
+        0.11283594369888306,
+        -0.3761262595653534,
+        0.1283791670955126,
+    ),
+    64: (
+        -4.242803334595226e-12,
+        8.69778766282359e-11,
+        -1.2154960874809823e-09,
+        1.4789548750158158e-08,
+        -1.636417670281444e-07,
+        1.646199807904247e-06,
+        -1.4925644411870569e-05,
+        0.00012055332763468705,
+        -0.0008548327017901265,
+        0.005223977625349672,
+        -0.02686617064512192,
+        0.11283791670955075,
+        -0.37612638903183754,
+        0.1283791670955126,
+    ),
+}
+"""erf x = x + x·P(x²) up to 1."""
+
+_ERF_LARGE: Final = {
+    32: (
+        0.0021227682009339333,
+        -0.0011547718895599246,
+        0.012479972094297409,
+        -0.03615119308233261,
+        0.12626270949840546,
+        -0.5290409326553345,
+        -1.556817889213562,
+    ),
+    64: (
+        -2.8683239555631435e-05,
+        -0.0002066075981461224,
+        -0.0006457424169351142,
+        -0.0011954827961854553,
+        -0.0013879951775593777,
+        -0.0010283992528483709,
+        -0.00042656342652601945,
+        0.00010047075301618914,
+        -0.00019801388826039365,
+        0.0009544690901642476,
+        -0.0023601624552027204,
+        0.005953169742448931,
+        -0.014385640012669529,
+        0.03412816598454515,
+        -0.08165092543373278,
+        0.20779340958741502,
+        -0.665248970647039,
+        -1.8624374021411385,
+    ),
+}
+"""log(1 - erf x) + x² as a polynomial in x scaled to ±1, from 1 to the end of the table below.
+
+The errors are least where erf is not yet near 1.
+"""
+
+_ERF_END: Final = {32: 4.0, 64: 6.0}
+"""From here on erf is 1, to the last digit."""
+
+
+def erf_node(x: UOp) -> UOp:
+    """The error function within 2 ulp."""
+    bits = x.dtype.bits
+    size = magnitude(x)
+    near = ops.MULACC(x, polynomial(x * x, _ERF_SMALL[bits]), x)
+    end = _ERF_END[bits]
+    inside = size.minimum(end)
+    place = (inside - (end + 1) / 2) * (2 / (end - 1))
+    rest = ops.MULACC(-inside, inside, polynomial(place, _ERF_LARGE[bits]))
+    far = (size < end).where(x.lift(1.0) - exp_node(rest), x.lift(1.0))
+    return choose(x.ne(x), x, size < 1.0, near, x < 0.0, -far, far)
+
+
+_GELU: Final = (
+    5.152724913415341e-10,
+    -2.5980879669873502e-08,
+    5.582993480857112e-07,
+    -6.6311390582995955e-06,
+    4.63890319224447e-05,
+    -0.00017160231072921306,
+    -4.1266950574936345e-05,
+    0.004857861436903477,
+    -0.036372896283864975,
+    0.18169833719730377,
+    -0.7978851199150085,
+    -0.6931471824645996,
+)
+"""The logarithm of what is beyond x of a normal distribution, plus x²/2, from 0 to the end; in f32.
+
+By least squares, with weights that make the largest error least: as it counts in the result, and at
+least 2^-13 as much as at 0, so that what is small is right too.
+"""
+
+_GELU_END: Final = 10.0
+"""From here on what is beyond is nothing."""
+
+
+def _gelu(x: UOp) -> UOp:
+    """x times what is below x of a normal distribution: x⁺ - |x|·(what is beyond |x|)."""
+    if x.dtype.bits > 32:
+        return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
+    size = magnitude(x)
+    size = (size < _GELU_END).where(size, x.lift(_GELU_END))
+    beyond = exp_node(ops.MULACC(size * -0.5, size, polynomial(size, _GELU)))
+    return ops.MULACC(-size, beyond, (x < 0.0).where(x.lift(0.0), x))
+
+
+def _gelu_tanh(x: UOp) -> UOp:
+    inner = x * math.sqrt(2 / math.pi) * (x * x * 0.044715 + 1.0)
+    return x * 0.5 * (tanh_node(inner) + 1.0)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+@method
+def erf(x: Any) -> Tensor:
+    """The error function."""
+    return Tensor(widely(erf_node, float_node(x)))
+
+
+@method
+def relu(x: Any) -> Tensor:
+    """x, or 0 where it is below."""
+    node = as_tensor(x).node
+    need(node.dtype, NUMBERS, "relu", "convert it first, with astype")
+    return Tensor(node.maximum(0))
+
+
+@method
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """x, or a part of it where it is below 0."""
+    return Tensor(
+        widely(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
+    )
+
+
+@method
+def sigmoid(x: Any) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return Tensor(widely(sigmoid_node, float_node(x)))
+
+
+@method
+def silu(x: Any) -> Tensor:
+    """x · sigmoid(x)."""
+    return Tensor(widely(lambda node: node * sigmoid_node(node), float_node(x)))
+
+
+@method
+def softplus(x: Any, beta: float = 1.0) -> Tensor:
+    """log(1 + e^(beta·x)) / beta, without overflow."""
+    if beta == 1:
+        return Tensor(widely(softplus_node, float_node(x)))
+    return Tensor(widely(lambda node: softplus_node(node * beta) * (1 / beta), float_node(x)))
+
+
+@method
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """x times the chance that a normal variable is below x; with "tanh", nearly."""
+    if approximate not in ("none", "tanh"):
+        raise refuse(
+            f"gelu with approximate={approximate!r}",
+            "'none' is by erf, 'tanh' by a formula with tanh",
+            "pass 'none' or 'tanh'",
+        )
+    return Tensor(widely(_gelu if approximate == "none" else _gelu_tanh, float_node(x)))

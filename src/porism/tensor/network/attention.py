@@ -1,0 +1,166 @@
+"""Attention: each query takes the mean of all values, weighted by how well its key fits.
+
+Scores and weights are one graph of products, a softmax and a sum; floats narrower than 32 bits are
+scored in f32. The weights are rounded to the values' type, as matrix units take them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from porism.base.dtypes import Kind
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.linear_algebra import operands
+from porism.tensor.api.reductions import summed_product
+from porism.tensor.conversion import as_tensor
+from porism.tensor.network.normalization import softmax_node
+from porism.tensor.primitive import Dim
+from porism.tensor.tensor import Tensor, method
+
+
+@method
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(query · keyᵀ · scale + mask) · value, over (…, heads, length, features).
+
+    A bool mask says which keys are seen, a float mask is added to the scores; `causal` hides the
+    keys that come later than the query. The scale is 1/√features unless it is given. Where the
+    query has more heads than key and value, each of theirs serves as many of the query's.
+    """
+    q, k, v = operands("scaled_dot_product_attention", query, key, value)
+    promotion.need(
+        q.dtype, promotion.FLOATS, "scaled_dot_product_attention", "convert them, with astype"
+    )
+    _check(q, k, v)
+    repeats = _repeats(q, k, v)
+    if repeats > 1:
+        k, v = _repeated(k, repeats), _repeated(v, repeats)
+    return _attended(q, k, v, _mask(q, k, mask), causal, scale)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    fits = min(q.ndim, k.ndim, v.ndim) >= 2
+    if not (
+        fits and shapes.same(q.shape[-1], k.shape[-1]) and shapes.same(k.shape[-2], v.shape[-2])
+    ):
+        shown = ", ".join(shapes.to_text(x.shape) for x in (q, k, v))
+        raise shapes.refuse(
+            f"attention with query, key and value of shapes {shown}",
+            "they are (…, length, features): query and key have the same features, key and value "
+            "the same length",
+            "transpose or slice them, so that these sizes are equal",
+        )
+
+
+def _repeats(q: Tensor, k: Tensor, v: Tensor) -> int:
+    """How many heads of the query each head of key and value serves."""
+    if min(q.ndim, k.ndim, v.ndim) < 3:
+        return 1
+    many, few, others = q.shape[-3], k.shape[-3], v.shape[-3]
+    if shapes.same(few, others):
+        if shapes.same(many, few) or shapes.is_one(few):
+            return 1
+        if isinstance(many, int) and isinstance(few, int) and few and not many % few:
+            return many // few
+    raise shapes.refuse(
+        f"attention with {shapes.size_text(many)} heads of queries, {shapes.size_text(few)} of "
+        f"keys and {shapes.size_text(others)} of values",
+        "key and value have equal heads, and the heads of the query are a multiple of them",
+        "repeat the heads of key and value, or project to another number",
+    )
+
+
+def _repeated(x: Tensor, times: int) -> Tensor:
+    """Each head several times in a row; nothing is copied."""
+    *batch, heads, length, features = x.shape
+    node = primitive.reshape(x.node, [*batch, heads, 1, length, features])
+    node = primitive.expand(node, [*batch, heads, times, length, features])
+    return Tensor(primitive.reshape(node, [*batch, heads * times, length, features]))
+
+
+def _mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
+    if mask is None:
+        return None
+    found = as_tensor(mask)
+    if found.dtype.kind is not Kind.BOOL and not found.dtype.is_float:
+        raise promotion.refuse(
+            f"an attention mask of {promotion.name_of(found.dtype)}",
+            "a bool mask says which keys are seen, a float mask is added to the scores; integers "
+            "could mean either",
+            "convert it with astype",
+        )
+    batch = shapes.broadcast_shapes(q.shape[:-2], [1] * (k.ndim - 2))
+    whole = (*batch, q.shape[-2], k.shape[-2])
+    if found.ndim < 2:
+        found = Tensor(primitive.broadcast(found.node, whole[-2:]))
+    shapes.broadcast_shapes(found.shape, whole)  # refuses what does not fit
+    return found
+
+
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+) -> Tensor:
+    length, features = q.shape[-2:]
+    keys, values = k.shape[-2], v.shape[-1]
+    batches = [x.shape[:-2] for x in (q, k, v)]
+    if mask is not None:
+        batches.append(mask.shape[:-2])
+    batch = shapes.broadcast_shapes(*batches)
+    rank = len(batch)
+    whole = [*batch, length, keys, features]
+    scores = summed_product(
+        primitive.broadcast(_axis_before(q.node, 1), whole),
+        primitive.broadcast(_axis_before(k.node, 2), whole),
+        [rank + 2],
+    )
+    scores = scores * _scale(features, scale)
+    if mask is not None:
+        scores = _masked(scores, mask)
+    if causal:
+        sizes = [*batch, length, keys]
+        seen = primitive.iota(sizes, rank + 1) <= primitive.iota(sizes, rank)
+        scores = seen.where(scores, scores.lift(-math.inf))
+    weights = primitive.cast(softmax_node(scores, [rank + 1]), v.dtype)
+    order = [*range(v.ndim - 2), v.ndim - 1, v.ndim - 2]
+    columns = primitive.permute(v.node, order)
+    whole = [*batch, length, values, keys]
+    result = summed_product(
+        primitive.broadcast(_axis_before(weights, 1), whole),
+        primitive.broadcast(_axis_before(columns, 2), whole),
+        [rank + 2],
+    )
+    return Tensor(primitive.cast(result, v.dtype))
+
+
+def _axis_before(x: UOp, count: int) -> UOp:
+    """A new axis of size 1 before the last `count` ones."""
+    sizes = shapes.sizes_of(x)
+    return primitive.reshape(x, [*sizes[:-count], 1, *sizes[-count:]])
+
+
+def _scale(features: Dim, scale: float | None) -> float:
+    if scale is not None:
+        return scale
+    if not isinstance(features, int):
+        raise shapes.refuse(
+            f"attention over the symbolic number {shapes.size_text(features)} of features",
+            "the scale is one over its root",
+            "pass scale=",
+        )
+    return 1 / math.sqrt(features) if features else 1.0
+
+
+def _masked(scores: UOp, mask: Tensor) -> UOp:
+    whole = shapes.sizes_of(scores)
+    node = primitive.broadcast(mask.node, whole)
+    if mask.dtype.kind is Kind.BOOL:
+        return node.where(scores, scores.lift(-math.inf))
+    return scores + primitive.cast(node, scores.dtype)

@@ -1,0 +1,287 @@
+"""Losses: how far predictions are from what was expected.
+
+`reduction` is 'mean', 'sum' or 'none'. Classes are along axis 1, or axis 0 where there is no batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from porism.base import dtypes
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.elementwise import float_pair
+from porism.tensor.api.exponentials import exp_node, log1p_node, log_node
+from porism.tensor.api.reductions import as_floats, mean_of, spread, wide, without
+from porism.tensor.conversion import as_tensor
+from porism.tensor.float_formulas import magnitude, widely
+from porism.tensor.known_sizes import known
+from porism.tensor.network.normalization import log_softmax_node
+from porism.tensor.primitive import Dim
+from porism.tensor.tensor import Tensor, method
+
+LEAST_LOGARITHM: Final = -100.0
+"""The logarithm of a probability of 0 counts as this, so that a loss stays finite."""
+
+
+def _check_reduction(reduction: str, what: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise shapes.refuse(
+            f"{what} with reduction={reduction!r}",
+            "losses are reduced by 'mean' or 'sum', or not at all",
+            "pass 'mean', 'sum' or 'none'",
+        )
+
+
+def _reduced(losses: UOp, reduction: str) -> UOp:
+    axes = range(len(shapes.sizes_of(losses)))
+    if reduction == "none":
+        return losses
+    if reduction == "mean":
+        return without(mean_of(losses, axes), axes)
+    return without(primitive.reduce(losses, ops.ADD, axes), axes)
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+def _class_axis(x: Tensor, what: str) -> int:
+    if not x.ndim:
+        raise shapes.refuse(
+            f"{what} of a scalar",
+            "the input has an axis of classes: (batch, classes, …) or (classes,)",
+            "add axes with reshape",
+        )
+    return 1 if x.ndim > 1 else 0
+
+
+def _check_target(x: Tensor, target: Tensor, axis: int, what: str) -> None:
+    wanted = [size for k, size in enumerate(x.shape) if k != axis]
+    if not shapes.same_shape(target.shape, wanted):
+        raise shapes.refuse(
+            f"{what} of shape {shapes.to_text(x.shape)} with labels of shape "
+            f"{shapes.to_text(target.shape)}",
+            f"the classes are along axis {axis}, so there is a label for each element of shape "
+            f"{shapes.to_text(wanted)}",
+            "move the classes to that axis, or reshape the labels",
+        )
+
+
+def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
+    """A weight for each class, along the axis of classes."""
+    if weight is None:
+        return None
+    given = as_tensor(weight)
+    classes = shapes.sizes_of(x)[axis]
+    if not shapes.same_shape(given.shape, (classes,)):
+        raise shapes.refuse(
+            f"{what} with weights of shape {shapes.to_text(given.shape)}",
+            f"there is one weight for each of the {shapes.size_text(classes)} classes",
+            f"use weights of shape ({shapes.size_text(classes)},)",
+        )
+    sizes = [classes if k == axis else 1 for k in range(len(shapes.sizes_of(x)))]
+    return spread(primitive.reshape(primitive.cast(given.node, x.dtype), sizes), x)
+
+
+def _as_i64(size: Dim) -> UOp:
+    return primitive.cast(primitive.as_dim(size), dtypes.i64)
+
+
+def _label_loss(
+    logs: UOp,
+    target: Tensor,
+    axis: int,
+    weights: UOp | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> UOp:
+    """The loss of log-probabilities for integer labels.
+
+    A label chooses its class by comparing it with each, which fuses with the sum over the classes.
+    """
+    sizes = list(shapes.sizes_of(logs))
+    line = [1 if k == axis else n for k, n in enumerate(sizes)]
+    labels = primitive.reshape(primitive.cast(target.node, dtypes.i64), line)
+    counted = labels.ne(ignore_index)
+    chosen = spread(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
+    zero = logs.lift(0)
+    weighted = logs if weights is None else logs * weights
+    loss = -primitive.reduce(chosen.where(weighted, zero), ops.ADD, [axis])
+    if smoothing:
+        even = -mean_of(weighted, [axis])
+        loss = loss * (1 - smoothing) + even * smoothing
+    # No error can be raised for a label that names no class, but it must not go unseen.
+    inside = (labels >= 0) & (labels < _as_i64(sizes[axis]))
+    loss = counted.where(inside.where(loss, logs.lift(math.nan)), zero)
+    if reduction != "mean":
+        return _reduced(without(loss, [axis]), reduction)
+    if weights is None:
+        share = primitive.cast(counted, logs.dtype)
+    else:
+        share = primitive.reduce(chosen.where(weights, zero), ops.ADD, [axis])
+        share = counted.where(share, zero)
+    axes = range(len(sizes))
+    total = primitive.reduce(loss, ops.ADD, axes) / primitive.reduce(share, ops.ADD, axes)
+    return without(total, axes)
+
+
+def _probability_loss(
+    logs: UOp, target: Tensor, axis: int, weights: UOp | None, reduction: str, smoothing: float
+) -> UOp:
+    shares = primitive.cast(target.node, logs.dtype)
+    if smoothing:
+        classes = known(shapes.sizes_of(logs)[axis], "cross_entropy")
+        shares = shares * (1 - smoothing) + smoothing / classes
+    weighted = logs if weights is None else logs * weights
+    loss = -primitive.reduce(shares * weighted, ops.ADD, [axis])
+    return _reduced(without(loss, [axis]), reduction)
+
+
+@method
+def cross_entropy(
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The loss of logits for labels (integers) or for probabilities (floats of the same shape).
+
+    `weight` counts classes differently, labels of `ignore_index` are left out, `label_smoothing`
+    gives that share of each label to all classes. The loss of a label that names no class is NaN,
+    and so is the mean of no labels.
+    """
+    _check_reduction(reduction, "cross_entropy")
+    tensor, expected = as_tensor(x), as_tensor(target)
+    if not 0 <= label_smoothing <= 1:
+        raise shapes.refuse(
+            f"cross_entropy with label_smoothing={label_smoothing}",
+            "it is the share of a label that is given to all classes",
+            "pass a number from 0 to 1",
+        )
+    axis = _class_axis(tensor, "cross_entropy")
+    integers = expected.dtype.is_integer
+    if integers:
+        _check_target(tensor, expected, axis, "cross_entropy")
+    elif not shapes.same_shape(expected.shape, tensor.shape) or not expected.dtype.is_float:
+        raise shapes.refuse(
+            f"cross_entropy of shape {shapes.to_text(tensor.shape)} with a target of "
+            f"{promotion.name_of(expected.dtype)} of shape {shapes.to_text(expected.shape)}",
+            "a target that is not integer labels has a probability for each class",
+            "pass integer labels, or float probabilities of the input's shape",
+        )
+
+    def formula(node: UOp) -> UOp:
+        logs = log_softmax_node(node, [axis])
+        weights = _class_weights(weight, logs, axis, "cross_entropy")
+        if integers:
+            return _label_loss(
+                logs, expected, axis, weights, ignore_index, reduction, label_smoothing
+            )
+        return _probability_loss(logs, expected, axis, weights, reduction, label_smoothing)
+
+    return Tensor(widely(formula, as_floats(tensor)))
+
+
+@method
+def nll_loss(
+    x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """The loss of log-probabilities for integer labels."""
+    _check_reduction(reduction, "nll_loss")
+    tensor, expected = as_tensor(x), as_tensor(target)
+    axis = _class_axis(tensor, "nll_loss")
+    promotion.need(
+        expected.dtype, promotion.INTEGERS, "nll_loss", "convert the labels, with astype"
+    )
+    _check_target(tensor, expected, axis, "nll_loss")
+
+    def formula(node: UOp) -> UOp:
+        weights = _class_weights(weight, node, axis, "nll_loss")
+        return _label_loss(node, expected, axis, weights, ignore_index, reduction, 0.0)
+
+    return Tensor(widely(formula, as_floats(tensor)))
+
+
+# -- element by element ----------------------------------------------------------------------------
+
+
+def _pairwise(
+    what: str, x: Any, target: Any, reduction: str, formula: Callable[[UOp, UOp], UOp]
+) -> Tensor:
+    _check_reduction(reduction, what)
+    tensor, expected = as_tensor(x), as_tensor(target)
+    if not shapes.same_shape(tensor.shape, expected.shape):
+        raise shapes.refuse(
+            f"{what} of shapes {shapes.to_text(tensor.shape)} and {shapes.to_text(expected.shape)}",
+            "each prediction has one target; broadcasting here is nearly always a slip",
+            "reshape one of them, or use broadcast_to",
+        )
+    pair = float_pair(tensor, expected)
+    return Tensor(widely(lambda a, b: _reduced(formula(a, b), reduction), *pair))
+
+
+@method
+def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """The square of the difference."""
+    return _pairwise("mse_loss", x, target, reduction, lambda a, b: (a - b) * (a - b))
+
+
+@method
+def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """The size of the difference."""
+    return _pairwise("l1_loss", x, target, reduction, lambda a, b: magnitude(a - b))
+
+
+@method
+def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Half the square of a difference up to delta, and a straight line beyond."""
+
+    def formula(a: UOp, b: UOp) -> UOp:
+        size = magnitude(a - b)
+        return (size <= delta).where(size * size * 0.5, (size - 0.5 * delta) * delta)
+
+    return _pairwise("huber_loss", x, target, reduction, formula)
+
+
+def _weighted(loss: UOp, weight: Any) -> UOp:
+    if weight is None:
+        return loss
+    node = primitive.cast(as_tensor(weight).node, wide(loss.dtype))
+    return loss * primitive.broadcast(node, shapes.sizes_of(loss))
+
+
+@method
+def binary_cross_entropy(
+    x: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """The loss of probabilities for targets from 0 to 1; logarithms are at least -100."""
+
+    def formula(p: UOp, y: UOp) -> UOp:
+        least = p.lift(LEAST_LOGARITHM)
+        yes, no = ops.MAX(log_node(p), least), ops.MAX(log1p_node(-p), least)
+        return _weighted(-(y * yes + (1.0 - y) * no), weight)
+
+    return _pairwise("binary_cross_entropy", x, target, reduction, formula)
+
+
+@method
+def binary_cross_entropy_with_logits(
+    x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+) -> Tensor:
+    """`binary_cross_entropy` of sigmoid(x), without overflow."""
+
+    def formula(x: UOp, y: UOp) -> UOp:
+        tail = log1p_node(exp_node(-magnitude(x)))  # log(1 + exp(-|x|))
+        no = ops.MAX(x, x.lift(0)) + tail  # -log(1 - sigmoid(x))
+        yes = no - x  # -log(sigmoid(x))
+        if pos_weight is not None:
+            yes = _weighted(yes, pos_weight)
+        return _weighted(y * yes + (1.0 - y) * no, weight)
+
+    return _pairwise("binary_cross_entropy_with_logits", x, target, reduction, formula)

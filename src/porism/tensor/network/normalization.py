@@ -1,0 +1,277 @@
+"""Normalization: softmax, and values brought to mean 0 and variance 1 in one way or another.
+
+Each is written in the plain way, reductions first and then one formula for every element, so that
+the scheduler makes one kernel of it. Floats narrower than 32 bits are computed in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from porism.ir import ops
+from porism.ir.facts.node_shape import shape
+from porism.ir.node import UOp
+from porism.tensor import primitive, shapes
+from porism.tensor.api.exponentials import LN_2, LOG2_E
+from porism.tensor.api.reductions import Axes, as_floats, mean_of, spread, variance_of, wide
+from porism.tensor.conversion import as_tensor
+from porism.tensor.float_formulas import widely
+from porism.tensor.primitive import Dim
+from porism.tensor.tensor import Tensor, method
+
+# -- softmax ---------------------------------------------------------------------------------------
+
+
+def softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
+    """exp(x - max), each times one over their sum; in x's own type."""
+    powers = _powers(x, axes)
+    total = primitive.reduce(powers, ops.ADD, axes)
+    return powers * spread(ops.RECIPROCAL(total), x)
+
+
+def _below_top(x: UOp, axes: Sequence[int]) -> UOp:
+    """The distance from the largest value, so that no power overflows."""
+    return x - spread(primitive.reduce(x, ops.MAX, axes), x)
+
+
+def _powers(x: UOp, axes: Sequence[int]) -> UOp:
+    return ops.EXP2(_below_top(x, axes) * LOG2_E)
+
+
+def log_softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
+    """The logarithm of softmax, without taking one of zero."""
+    total = primitive.reduce(_powers(x, axes), ops.ADD, axes)
+    return _below_top(x, axes) - spread(ops.LOG2(total) * LN_2, x)
+
+
+@method
+def softmax(x: Any, axis: Axes = -1) -> Tensor:
+    """exp(x) over the sum of exp(x) along axes; NaN if all values are -inf."""
+    tensor = as_tensor(x)
+    axes = shapes.normal_axes(axis, tensor.ndim)
+    return Tensor(widely(lambda node: softmax_node(node, axes), as_floats(tensor)))
+
+
+@method
+def log_softmax(x: Any, axis: Axes = -1) -> Tensor:
+    """The logarithm of `softmax`."""
+    tensor = as_tensor(x)
+    axes = shapes.normal_axes(axis, tensor.ndim)
+    return Tensor(widely(lambda node: log_softmax_node(node, axes), as_floats(tensor)))
+
+
+# -- norms -----------------------------------------------------------------------------------------
+
+
+def _one_over_root(variance: UOp, eps: float) -> UOp:
+    return ops.RECIPROCAL(ops.SQRT(variance + eps))
+
+
+def _standardized(x: UOp, axes: Sequence[int], eps: float) -> UOp:
+    scale = _one_over_root(variance_of(x, axes), eps)
+    return (x - spread(mean_of(x, axes), x)) * spread(scale, x)
+
+
+def _affine(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
+    """Times a weight, plus a bias; both have axes for those of x, of size 1 where they repeat."""
+    if weight is not None:
+        x = x * spread(weight, x)
+    return x if bias is None else x + spread(bias, x)
+
+
+def _parameter(
+    given: Any, what: str, x: UOp, sizes: Sequence[Dim], axes: Sequence[int]
+) -> UOp | None:
+    """A weight or bias with sizes for some axes of x, in its wide type; size 1 elsewhere."""
+    if given is None:
+        return None
+    tensor = as_tensor(given)
+    if not shapes.same_shape(tensor.shape, sizes):
+        raise shapes.refuse(
+            f"{what} has the shape {shapes.to_text(tensor.shape)}",
+            f"one of shape {shapes.to_text(sizes)} goes with an input of shape "
+            f"{shapes.to_text(shapes.sizes_of(x))}",
+            "reshape or slice it",
+        )
+    placed: list[Dim] = [1] * len(shape(x))
+    for axis, size in zip(axes, sizes, strict=True):
+        placed[axis] = size
+    return primitive.reshape(primitive.cast(tensor.node, wide(x.dtype)), placed)
+
+
+def _last_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:
+    """The axes that are normalized: those given, or as many last ones as the weight has."""
+    if axis is not None:
+        return tuple(sorted(shapes.normal_axes(axis, x.ndim)))
+    count = 1 if weight is None else as_tensor(weight).ndim
+    if not 0 < count <= x.ndim:
+        raise shapes.refuse(
+            f"{what} of a tensor of shape {shapes.to_text(x.shape)} over its last {count} axes",
+            "the weight has an axis for each axis that is normalized, at least one",
+            "reshape the weight, or pass axis=",
+        )
+    return tuple(range(x.ndim - count, x.ndim))
+
+
+@method
+def layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *, axis: Axes = None
+) -> Tensor:
+    """Mean 0 and variance 1 over the last axes, as many as the weight has; or over `axis`."""
+    tensor = as_tensor(x)
+    axes = _last_axes(tensor, axis, bias if weight is None else weight, "layer_norm")
+    node = as_floats(tensor)
+    sizes = [tensor.shape[k] for k in axes]
+    scale = _parameter(weight, "the weight of layer_norm", node, sizes, axes)
+    offset = _parameter(bias, "the bias of layer_norm", node, sizes, axes)
+    return Tensor(widely(lambda n: _affine(_standardized(n, axes, eps), scale, offset), node))
+
+
+@method
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None) -> Tensor:
+    """Mean square 1 over the last axes, as many as the weight has; or over `axis`."""
+    tensor = as_tensor(x)
+    axes = _last_axes(tensor, axis, weight, "rms_norm")
+    node = as_floats(tensor)
+    scale = _parameter(
+        weight, "the weight of rms_norm", node, [tensor.shape[k] for k in axes], axes
+    )
+
+    def formula(n: UOp) -> UOp:
+        return _affine(n * spread(_one_over_root(mean_of(n * n, axes), eps), n), scale, None)
+
+    return Tensor(widely(formula, node))
+
+
+def _need_channels(x: Tensor, what: str) -> Dim:
+    if x.ndim < 2:
+        raise shapes.refuse(
+            f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
+            "its axes are (batch, channels, …)",
+            "add axes with reshape or expand_dims",
+        )
+    return x.shape[1]
+
+
+@method
+def batch_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel (axis 1) by given statistics, or in training by those of the batch itself.
+
+    Nothing is updated: `batch_statistics` gives the running statistics after a batch.
+    """
+    tensor = as_tensor(x)
+    channels = [_need_channels(tensor, "batch_norm")]
+    node = as_floats(tensor)
+    own = training or running_mean is None or running_var is None
+    if own and not training:
+        raise shapes.refuse(
+            "batch_norm without running statistics",
+            "outside of training it needs running_mean and running_var",
+            "pass both, or training=True",
+        )
+    given = (
+        ("the weight", weight),
+        ("the bias", bias),
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+    )
+    scale, offset, mean, variance = (
+        _parameter(value, f"{name} of batch_norm", node, channels, [1]) for name, value in given
+    )
+    axes = [k for k in range(tensor.ndim) if k != 1]
+
+    def formula(n: UOp) -> UOp:
+        if training:
+            return _affine(_standardized(n, axes, eps), scale, offset)
+        assert mean is not None
+        assert variance is not None
+        factor = _one_over_root(variance, eps)
+        return _affine((n - spread(mean, n)) * spread(factor, n), scale, offset)
+
+    return Tensor(widely(formula, node))
+
+
+def batch_statistics(
+    x: Any, running_mean: Any, running_var: Any, momentum: float = 0.1
+) -> tuple[Tensor, Tensor]:
+    """The running mean and variance of each channel (axis 1) after this batch.
+
+    As in training elsewhere, the variance that is remembered is over n - 1.
+    """
+    tensor = as_tensor(x)
+    channels = [_need_channels(tensor, "batch_statistics")]
+    axes = [k for k in range(tensor.ndim) if k != 1]
+    node = as_floats(tensor)
+    batch = primitive.cast(node, wide(node.dtype))
+    results = []
+    for name, old, new in (
+        ("running_mean", running_mean, mean_of(batch, axes)),
+        ("running_var", running_var, variance_of(batch, axes, correction=1)),
+    ):
+        before = _parameter(old, f"{name} of batch_statistics", node, channels, [1])
+        if before is None:
+            raise shapes.refuse(
+                f"batch_statistics without {name}",
+                "it gives the statistics after this batch from those before it",
+                "start with zeros for running_mean, and ones for running_var",
+            )
+        after = before * (1 - momentum) + new * momentum
+        flat = primitive.reshape(after, channels)
+        results.append(Tensor(primitive.cast(flat, as_tensor(old).dtype)))
+    return results[0], results[1]
+
+
+@method
+def group_norm(
+    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Mean 0 and variance 1 over groups of channels (axis 1) and all axes behind them."""
+    tensor = as_tensor(x)
+    channels = _need_channels(tensor, "group_norm")
+    groups = shapes.as_int(num_groups, "num_groups")
+    if groups < 1 or (isinstance(channels, int) and channels % groups):
+        raise shapes.refuse(
+            f"group_norm of {shapes.size_text(channels)} channels in {groups} groups",
+            "every group has the same number of channels",
+            "choose a number of groups that divides the channels",
+        )
+    batch, _, *rest = tensor.shape
+    node = as_floats(tensor)
+    whole = [batch, groups, channels // groups, *rest]
+    columns: list[Dim] = [1, groups, channels // groups, *[1] * len(rest)]
+    scale, offset = (
+        None if found is None else primitive.reshape(found, columns)
+        for found in (
+            _parameter(weight, "the weight of group_norm", node, [channels], [1]),
+            _parameter(bias, "the bias of group_norm", node, [channels], [1]),
+        )
+    )
+
+    def formula(n: UOp) -> UOp:
+        # Weight and bias are split too, so that one loop over groups does everything.
+        split = primitive.reshape(n, whole)
+        result = _affine(_standardized(split, range(2, len(whole)), eps), scale, offset)
+        return primitive.reshape(result, tensor.shape)
+
+    return Tensor(widely(formula, node))
+
+
+@method
+def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Mean 0 and variance 1 of each channel (axis 1) of each example, over the axes behind."""
+    tensor = as_tensor(x)
+    channels = [_need_channels(tensor, "instance_norm")]
+    node = as_floats(tensor)
+    scale = _parameter(weight, "the weight of instance_norm", node, channels, [1])
+    offset = _parameter(bias, "the bias of instance_norm", node, channels, [1])
+    axes = range(2, tensor.ndim)
+    return Tensor(widely(lambda n: _affine(_standardized(n, axes, eps), scale, offset), node))

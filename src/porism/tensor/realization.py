@@ -1,0 +1,48 @@
+"""Values: several tensors computed at once, and the memory that values take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porism.base.settings import settings
+from porism.engine.run import array_allocator as engine_memory
+from porism.engine.run.array_allocator import Figures
+from porism.tensor.jit.nested_values import leaves
+from porism.tensor.jit.replay import compute
+from porism.tensor.jit.tracing import current
+from porism.tensor.tensor import Tensor
+
+
+def realize(*tensors: Any, beam: int | None = None) -> None:
+    """Compute tensors together, so that what they have in common is computed once.
+
+    Each argument is a tensor, or a dict, list, tuple or dataclass with tensors in it. With `beam`
+    new kernels are tuned first, as the setting of that name says.
+
+    >>> import porism
+    >>> x = porism.arange(3)
+    >>> y, z = x + 1, x * 2
+    >>> porism.realize(y, {"z": z})
+    >>> y, z
+    (Tensor((3,), int64, realized), Tensor((3,), int64, realized))
+    """
+    if current.get() is not None:
+        return  # left to the call of the jitted function
+    found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
+    if beam is None:
+        compute(found)
+    else:
+        with settings.override(beam=beam):
+            compute(found)
+
+
+def memory() -> Figures:
+    """The memory for values: in use, kept in the pool, and the peak, in bytes.
+
+    >>> import porism
+    >>> before = porism.memory().in_use
+    >>> x = (porism.zeros(1000, dtype="uint8") + 1).realize()
+    >>> porism.memory().in_use - before
+    1024
+    """
+    return engine_memory.figures()

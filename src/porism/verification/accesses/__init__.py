@@ -1,0 +1,1 @@
+"""Accesses: proofs that stages keep what a kernel reads and writes."""

@@ -1,0 +1,189 @@
+"""Origins: from which elements each stored element is computed.
+
+That the same elements are read as before does not say that each stands where it belongs. So of
+every lane that is stored, the lanes of reads are told that its value is made of:
+
+    y[i] = x[i] + x[i + 1]      y[i] is of x[i] and x[i + 1]
+
+How they are put together is not asked. What a choice takes may be left out where it is not taken.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from porism.base.dtypes import Kind
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.verification.accesses.index_evaluation import Buffer, Lane, buffer_of, lane_of
+from porism.verification.accesses.kernel_accesses import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The reads that a value is made of."""
+
+    reads: frozenset[Lane]
+    always: frozenset[Lane]
+    """Those of them that no choice can leave out."""
+
+
+Origins = dict[Lane, Origin | None]
+"""The place of a stored lane, and what it is made of; None where that is not known."""
+
+
+def origins(kernel: UOp) -> Origins:
+    """The origins of all that a kernel stores."""
+    stores = [n for n in toposort(kernel) if n.op is ops.STORE]
+    numbers: dict[Lane, int] = {}
+    masks: dict[Lane, _Mask] = {}
+    found: Origins = {}
+
+    def lanes(mask: int) -> frozenset[Lane]:
+        return frozenset(at for at, number in numbers.items() if mask >> number & 1)
+
+    for place, value in (store.src for store in stores):
+        for lane in range(value.dtype.count):
+            reads, always = _mask((value, lane), masks, numbers)
+            known = not reads & _UNKNOWN
+            found[place, lane] = Origin(lanes(reads), lanes(always)) if known else None
+    return found
+
+
+_Mask = tuple[int, int]
+"""Reads as bits: all of them, and those that are always taken."""
+
+_UNKNOWN: Final = 1
+"""The bit of a value whose origins are not known; the others are those of reads."""
+
+
+def _mask(root: Lane, masks: dict[Lane, _Mask], numbers: dict[Lane, int]) -> _Mask:
+    """The reads below a lane of a value, without recursion."""
+    stack = [root]
+    while stack:
+        at = stack[-1]
+        if at in masks:
+            stack.pop()
+            continue
+        below = _below(*at)
+        missing = [s for s in below or () if s not in masks]
+        if missing:
+            stack += missing
+            continue
+        own = [masks[s] for s in below or ()]
+        reads = functools.reduce(operator.or_, (mask[0] for mask in own), int(below is None))
+        if at[0].op is ops.WHERE and len(own) > 1:
+            always = own[0][1] | (own[1][1] & own[2][1])
+        else:
+            always = functools.reduce(operator.or_, (mask[1] for mask in own), 0)
+        if _is_read(at[0]):
+            bit = 1 << numbers.setdefault(at, len(numbers) + 1)
+            reads, always = reads | bit, always | bit
+        masks[at] = reads, always
+        stack.pop()
+    return masks[root]
+
+
+def _is_read(node: UOp) -> bool:
+    return node.op is ops.INDEX and buffer_of(node) is not None
+
+
+def _below(node: UOp, lane: int) -> Sequence[Lane] | None:
+    """What a lane of a value is made of; None if that is not known."""
+    if node.op in (ops.RANGE, ops.SPECIAL, ops.VARIABLE) or not node.src:
+        return ()
+    if node.op is ops.INDEX:
+        return [_same(s, lane) for s in node.src[1:]] if _is_read(node) else None
+    if node.op is ops.LOAD:
+        return [_same(s, lane) for s in node.src]
+    one = lane_of(node, lane)
+    if one is not None:
+        return (one,)
+    if node.op is ops.WHERE:
+        return _chosen(node, lane)
+    if node.op.elementwise or node.op in (ops.CAST, ops.BITCAST):
+        return [_same(s, lane) for s in node.src]
+    if node.op is ops.REDUCE and node.src[0].dtype.count == node.dtype.count:
+        return (_same(node.src[0], lane),)
+    return None
+
+
+def _chosen(node: UOp, lane: int) -> Sequence[Lane]:
+    condition, yes, no = node.src
+    if condition.op in (ops.CONST, ops.VCONST):
+        holds = condition.arg if condition.op is ops.CONST else condition.arg[lane]
+        return (_same(yes if holds else no, lane),)
+    return [_same(s, lane) for s in node.src]
+
+
+def _same(node: UOp, lane: int) -> Lane:
+    wide = node.dtype.kind is not Kind.POINTER and node.dtype.count > 1
+    return node, lane if wide else 0
+
+
+# -- elements --------------------------------------------------------------------------------------
+
+Taken = tuple[Mapping[UOp, int], bytes]
+"""The values of ranges that have become lanes, and the addresses of an access at all points."""
+
+Place = tuple[Buffer, bytes]
+"""An element at all points."""
+
+Read = tuple[Access, Access, bool]
+"""A store, a read of what it stores, and whether the read is always taken."""
+
+
+def made_of(
+    own: Sequence[Access],
+    found: Origins,
+    copies: Mapping[Access, Sequence[Taken]],
+    both: Collection[Buffer],
+) -> dict[Place, dict[Place, Read] | None]:
+    """For each stored element the elements that it is made of, with the accesses; None if unknown.
+
+    What is read from memory that is not there before and after is taken for what was copied there.
+    """
+    reads: dict[Lane, list[Access]] = {}
+    for access in (a for a in own if not a.store):
+        if access.copied is None and access.buffer in both:
+            reads.setdefault(access.number, []).append(access)
+        elif access.copied is not None and access.copied.read.buffer not in both:
+            reads.setdefault(access.copied.read.number, []).append(access)
+    made: dict[Place, dict[Place, Read] | None] = {}
+    for store in (a for a in own if a.store and a.buffer in both):
+        origin = found.get(store.number)
+        numbers = () if origin is None else origin.reads
+        known = origin is not None and all(
+            number in reads and all(a in copies for a in reads[number]) for number in numbers
+        )
+        accesses = [(a, number) for number in numbers for a in reads.get(number, ())]
+        rows = [_by_lanes(store, access, copies) for access, _ in accesses] if known else []
+        for fixed, taken in copies.get(store, ()):
+            place = store.buffer, taken
+            if not known:
+                made[place] = None
+            parts = made.setdefault(place, {})
+            if parts is None or origin is None:
+                continue
+            for (access, number), (lanes, row) in zip(accesses, rows, strict=True):
+                for at in row.get(tuple(fixed[r] for r in lanes), ()):
+                    before = parts.get((access.buffer, at))
+                    always = number in origin.always or (before is not None and before[2])
+                    parts[access.buffer, at] = store, access, always
+    return made
+
+
+def _by_lanes(
+    store: Access, read: Access, copies: Mapping[Access, Sequence[Taken]]
+) -> tuple[list[UOp], dict[tuple[int, ...], set[bytes]]]:
+    """The lanes that a store and a read share, and what is read for each of their values."""
+    lanes = [r for r in copies[read][0][0] if store in copies and r in copies[store][0][0]]
+    found: dict[tuple[int, ...], set[bytes]] = {}
+    for fixed, taken in copies[read]:
+        found.setdefault(tuple(fixed[r] for r in lanes), set()).add(taken)
+    return lanes, found

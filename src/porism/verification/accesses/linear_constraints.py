@@ -1,0 +1,287 @@
+"""Sums: indices as linear combinations of symbols, and truths as inequalities between them.
+
+What is equal as sums is equal, and what holds at the ends of all intervals holds. That decides
+most questions at once, without a solver. A quotient or remainder by a number is a term like a
+symbol, once what is known of it has been taken out:
+
+    (8*a + b) // 4      2*a + b // 4
+    (8*a + b) % 4       b % 4
+
+A truth is `True`, `False`, or a text-like form that is equal for equal conditions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from porism.base.dtypes import DType, Kind
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Op
+from porism.verification.accesses.index_evaluation import Buffer, Unknown
+
+Term = tuple[Any, ...]
+"""What a sum is made of: a symbol, a quotient, a choice …; with its least and largest value last,
+so that equal terms are equal tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A constant and terms with their factors."""
+
+    constant: int
+    factors: frozenset[tuple[Term, int]] = frozenset()
+    """No factor is 0."""
+
+    @property
+    def low(self) -> float | int:
+        total: float | int = self.constant
+        for term, factor in self.factors:
+            total += factor * (term[-2] if factor > 0 else term[-1])
+        return total
+
+    @property
+    def high(self) -> float | int:
+        total: float | int = self.constant
+        for term, factor in self.factors:
+            total += factor * (term[-1] if factor > 0 else term[-2])
+        return total
+
+    def plus(self, other: Sum, times: int = 1) -> Sum:
+        found = dict(self.factors)
+        for term, factor in other.factors:
+            found[term] = found.get(term, 0) + factor * times
+        return _sum(self.constant + other.constant * times, found.items())
+
+    def times(self, number: int) -> Sum:
+        if not number:
+            return Sum(0)
+        return Sum(self.constant * number, frozenset((t, f * number) for t, f in self.factors))
+
+
+def _sum(constant: int, factors: Iterable[tuple[Term, int]]) -> Sum:
+    return Sum(constant, frozenset(row for row in factors if row[1]))
+
+
+class Sums:
+    """The world of sums."""
+
+    def constant(self, dtype: DType, value: bool | int | float) -> Any:
+        if dtype.kind is Kind.BOOL:
+            return bool(value)
+        if dtype.is_float:
+            raise Unknown("a float in an index")
+        return Sum(int(value))
+
+    def symbol(self, node: UOp, copy: int, low: int, end: Sum) -> Sum:
+        if end.high == math.inf:
+            raise Unknown("a loop without a bound")
+        name = node.key.hex()
+        return _term("symbol", name, copy, corners=(low, end.high - 1))
+
+    def element(self, buffer: Buffer, dtype: DType, address: Sum) -> Any:
+        if dtype.kind is Kind.BOOL:
+            return ("holds", buffer, address)
+        return _term("element", buffer, address, corners=(int(dtype.min), int(dtype.max)))
+
+    def cast(self, value: Any, source: DType, target: DType) -> Any:
+        if source.kind is Kind.BOOL:
+            if isinstance(value, bool):
+                return self.constant(target, value)
+            return value if target.kind is Kind.BOOL else _choice(value, Sum(1), Sum(0))
+        if target.kind is Kind.BOOL:
+            return _not(self._equal(value, Sum(0)))
+        if target.is_float or source.is_float:
+            raise Unknown("a float in an index")
+        return _fits(value, target)
+
+    def apply(self, op: Op, dtype: DType, *operands: Any) -> Any:
+        if op is ops.WHERE:
+            return _choice(*operands)
+        if dtype.kind is Kind.BOOL:
+            return self._logic(op, *operands)
+        if op.group is ops.COMPARISON:
+            return self._compared(op, *operands)
+        return _fits(self._number(op, *operands), dtype)
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def _number(self, op: Op, *operands: Sum) -> Sum:
+        a, b = operands[0], operands[-1]
+        match op:
+            case ops.NEG:
+                return a.times(-1)
+            case ops.ADD:
+                return a.plus(b)
+            case ops.SUB:
+                return a.plus(b, -1)
+            case ops.MUL if not b.factors:
+                return a.times(b.constant)
+            case ops.MUL if not a.factors:
+                return b.times(a.constant)
+            case ops.MUL:
+                return _term("product", frozenset((a, b)), corners=_products(a, b))
+            case ops.MULACC:
+                return self._number(ops.MUL, a, operands[1]).plus(b)
+            case ops.SHL if not b.factors and 0 <= b.constant < 64:
+                return a.times(1 << b.constant)
+            case ops.SHR if not b.factors and 0 <= b.constant < 64:
+                return _quotient(a, 1 << b.constant)
+            case ops.IDIV if not b.factors and b.constant > 0:
+                return _quotient(a, b.constant)
+            case ops.MOD if not b.factors and b.constant > 0:
+                return _remainder(a, b.constant)
+            case ops.CDIV if not b.factors and b.constant > 0 and a.low >= 0:
+                return _quotient(a, b.constant)
+            case ops.CMOD if not b.factors and b.constant > 0 and a.low >= 0:
+                return _remainder(a, b.constant)
+            case ops.MAX | ops.MIN:
+                return self._extreme(op, a, b)
+        raise Unknown(f"{op.name} in an index")
+
+    def _extreme(self, op: Op, a: Sum, b: Sum) -> Sum:
+        distance = a.plus(b, -1)
+        if distance.low >= 0:
+            return a if op is ops.MAX else b
+        if distance.high <= 0:
+            return b if op is ops.MAX else a
+        pick = max if op is ops.MAX else min
+        ends = (pick(a.low, b.low), pick(a.high, b.high))
+        return _term(op.name, frozenset((a, b)), corners=ends)
+
+    # -- truths ------------------------------------------------------------------------------------
+
+    def _compared(self, op: Op, a: Sum, b: Sum) -> Any:
+        match op:
+            case ops.LT:
+                return _at_least_zero(b.plus(a, -1).plus(Sum(-1)))
+            case ops.LE:
+                return _at_least_zero(b.plus(a, -1))
+            case ops.GT:
+                return _at_least_zero(a.plus(b, -1).plus(Sum(-1)))
+            case ops.GE:
+                return _at_least_zero(a.plus(b, -1))
+            case ops.EQ:
+                return self._equal(a, b)
+            case ops.NE:
+                return _not(self._equal(a, b))
+        raise Unknown(f"{op.name} in a condition")
+
+    def _equal(self, a: Sum, b: Sum) -> Any:
+        difference = a.plus(b, -1)
+        if difference.low > 0 or difference.high < 0:
+            return False
+        if not difference.factors:
+            return difference.constant == 0
+        return ("zero", frozenset((difference, difference.times(-1))))
+
+    def _logic(self, op: Op, *operands: Any) -> Any:
+        match op:
+            case ops.NOT:
+                return _not(operands[0])
+            case ops.AND | ops.MIN:
+                return _both(*operands)
+            case ops.OR | ops.MAX:
+                return _not(_both(*map(_not, operands)))
+            case ops.EQ if operands[0] == operands[1]:
+                return True
+            case ops.XOR | ops.NE if operands[0] == operands[1]:
+                return False
+        raise Unknown(f"{op.name} in a condition")
+
+
+def _fits(value: Sum, dtype: DType) -> Sum:
+    """A value that does not wrap in its type."""
+    if dtype.kind is not Kind.INDEX and not (dtype.min <= value.low and value.high <= dtype.max):
+        raise Unknown(f"what may wrap in {dtype}")
+    return value
+
+
+def _term(name: str, *parts: Any, corners: Iterable[float | int]) -> Sum:
+    ends = list(corners)
+    return Sum(0, frozenset({((name, *parts, min(ends), max(ends)), 1)}))
+
+
+def _products(a: Sum, b: Sum) -> list[float | int]:
+    return [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+
+
+def _parts(a: Sum, number: int) -> tuple[Sum, Sum]:
+    """A sum as a multiple of a number and the rest, whose constant is below the number."""
+    whole = [(t, f // number) for t, f in a.factors]
+    rest = [(t, f % number) for t, f in a.factors]
+    return _sum(a.constant // number, whole), _sum(a.constant % number, rest)
+
+
+def _quotient(a: Sum, number: int) -> Sum:
+    whole, rest = _parts(a, number)
+    if rest.low == -math.inf or rest.high == math.inf:
+        raise Unknown("a quotient without bounds")
+    ends = (int(rest.low) // number, int(rest.high) // number)
+    if ends[0] == ends[1]:
+        return whole.plus(Sum(ends[0]))
+    return whole.plus(_term("quotient", rest, number, corners=ends))
+
+
+def _remainder(a: Sum, number: int) -> Sum:
+    _, rest = _parts(a, number)
+    return rest.plus(_quotient(rest, number), -number)
+
+
+def _choice(condition: Any, yes: Any, no: Any) -> Any:
+    if condition is True or yes == no:
+        return yes
+    if condition is False:
+        return no
+    if not isinstance(yes, Sum):
+        return _both(_not(_both(condition, _not(yes))), _not(_both(_not(condition), _not(no))))
+    ends = (yes.low, no.low, yes.high, no.high)
+    return _term("choice", condition, yes, no, corners=ends)
+
+
+def _at_least_zero(a: Sum) -> Any:
+    if a.low >= 0:
+        return True
+    if a.high < 0:
+        return False
+    factor = math.gcd(*(f for _, f in a.factors))
+    scaled = frozenset((t, f // factor) for t, f in a.factors)
+    return ("at least 0", Sum(a.constant // factor, scaled))
+
+
+def _not(a: Any) -> Any:
+    if isinstance(a, bool):
+        return not a
+    if a[0] == "not":
+        return a[1]
+    if a[0] == "at least 0":
+        return _at_least_zero(a[1].times(-1).plus(Sum(-1)))
+    return ("not", a)
+
+
+def _both(a: Any, b: Any) -> Any:
+    if a is False or b is False:
+        return False
+    if a is True or b is True:
+        return b if a is True else a
+    parts: set[Any] = set()
+    for side in (a, b):
+        parts.update(side[1] if side[0] == "all" else (side,))
+    if any(_not(part) in parts for part in parts):
+        return False
+    return ("all", frozenset(parts)) if len(parts) > 1 else parts.pop()
+
+
+def counts_apart(total: Sum, apart: Iterable[Sum]) -> bool:
+    """Whether a sum is different wherever one of some symbols is, as a number is for its digits."""
+    terms = sorted(total.factors, key=lambda row: abs(row[1]))
+    reach: float | int = 0
+    for term, factor in terms:
+        if term[0] != "symbol" or abs(factor) <= reach:
+            return False
+        reach += abs(factor) * (term[-1] - term[-2])
+    own = {term for term, _ in terms}
+    return all({t for t, _ in symbol.factors} <= own for symbol in apart)

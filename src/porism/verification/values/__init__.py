@@ -1,0 +1,1 @@
+"""Values: kernels run on sampled data and compared with their reference."""

@@ -1,0 +1,273 @@
+"""References: what a kernel should store, found from the graph that it was made of.
+
+A reference has data for the buffers that a kernel reads, and tells for any element of the buffer
+that it writes which value that has. What a kernel reads from other kernels is data as well, so that
+each kernel is compared for itself, and errors do not pile up along a program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from porism.base.dtypes import DType
+from porism.evaluate import Memory
+from porism.evaluate.evaluation import in_order
+from porism.ir import ops
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.schedule import assignments
+from porism.schedule.kernel_split import Call
+from porism.schedule.rangeify.rangeify import Ranged
+from porism.verification.values import partial_runs, synthetic_inputs
+from porism.verification.values.element_indices import Places
+from porism.verification.values.element_values import Elements, Known, TooLarge
+
+MOST_ITERATIONS: Final = 1 << 22
+"""Iterations of a kernel that are enumerated to find which of them store some elements."""
+
+
+class Reference(Protocol):
+    """What a kernel should do, with data to do it on."""
+
+    complete: bool
+    """Whether all elements of the buffer that is written are."""
+
+    @property
+    def turn(self) -> int:
+        """Which round it is: each has other data."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, int]:
+        """The values of the variables."""
+        ...
+
+    @property
+    def dtype(self) -> DType:
+        """The type of what is written."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer that is written."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[int, Array]:
+        """The buffers that are read, by the numbers of their parameters."""
+        ...
+
+    def expected(self, addresses: Array) -> Known:
+        """The values at some addresses of the buffer that is written."""
+        ...
+
+    def stored(self) -> Array:
+        """Which elements of the buffer are written."""
+        ...
+
+
+class OfTensors:
+    """A kernel beside the part of the tensor graph that it computes."""
+
+    complete = True
+
+    def __init__(self, graph: UOp, ranged: Ranged, call: Call, turn: int, *, alone: bool) -> None:
+        """If it is not `alone`, what other kernels compute is computed, and not invented."""
+        self.variables = synthetic_inputs.variables((graph, ranged.sink), turn)
+        self.turn = turn
+        self.tensors = ranged.tensors
+        self.root = call.values[0]
+        self.stages: Sequence[tuple[str, Ranged]] = ()
+        """The graph in ranges after each stage on it."""
+        given = {n: self._parameter(n) for n in toposort(graph) if n.op is ops.PARAM}
+        self.memory: dict[UOp, Array] = dict(given)
+        self.sizes = Elements({}, self.variables)
+        self.dtype = self.root.dtype.element
+        self.size = math.prod(self.sizes.dims(self.root))
+        for value in call.values[1:]:
+            if alone and value in self.tensors:
+                self._invent(value)
+        self.inputs = {k: self._known(v) for k, v in enumerate(call.values) if k}
+
+    def _parameter(self, node: UOp) -> Array:
+        size = math.prod(Elements({}, self.variables).dims(node))
+        return synthetic_inputs.numbers(node.dtype.element, size, self.turn, f"input {node.arg}")
+
+    def _invent(self, value: UOp) -> None:
+        """Have data for a value that another kernel stores."""
+        tensor = self.tensors[value]
+        size = math.prod(self.sizes.dims(value))
+        label = f"value {list(self.tensors).index(value)}"
+        low, high = float(tensor.vmin), float(tensor.vmax)
+        data = synthetic_inputs.numbers(value.dtype.element, size, self.turn, label, low, high)
+        self.memory[value] = self.memory[tensor] = data
+
+    def _known(self, value: UOp) -> Array:
+        """Data for a value that the kernel reads; computed if it was not invented."""
+        if value not in self.memory:
+            dims = self.sizes.dims(value)
+            found = Elements(dict(self.memory), self.variables).value(value, _grid(dims)).data
+            data = np.ascontiguousarray(np.broadcast_to(found, dims)).reshape(-1)
+            self.memory[value] = data.astype(value.dtype.numpy)
+        return self.memory[value]
+
+    def expected(self, addresses: Array) -> Known:
+        tensor = self.tensors.get(self.root)
+        node = self.root if tensor is None else tensor
+        places = _places(addresses, self.sizes.dims(node))
+        return Elements(self.memory, self.variables).value(node, places)
+
+    def stored(self) -> Array:
+        return np.ones(self.size, np.bool_)
+
+    def in_ranges(self, ranged: Ranged, addresses: Array) -> Known | None:
+        """The same, as another stage of the graph in ranges has it."""
+        tensor = self.tensors.get(self.root)
+        found = [b for b, t in ranged.tensors.items() if t is tensor]
+        if tensor is None or not found:
+            return None
+        cuts = {b: self.memory[t] for b, t in ranged.tensors.items() if t in self.memory}
+        places = _places(addresses, self.sizes.dims(found[0]))
+        return Elements({**self.memory, **cuts}, self.variables).value(found[0], places)
+
+
+class OfAssignment:
+    """The kernel that copies a value over memory, beside the view that is assigned to."""
+
+    complete = False
+
+    def __init__(self, assign: UOp, turn: int) -> None:
+        self.turn = turn
+        self.variables = synthetic_inputs.variables((assign,), turn)
+        elements = Elements({}, self.variables)
+        base = assignments.base(assign)
+        self.dtype = base.dtype.element
+        self.size = math.prod(elements.dims(base))
+        dims = elements.dims(assign.src[0])
+        count = math.prod(dims)
+        self.inputs = {1: synthetic_inputs.numbers(self.dtype, count, turn, "assigned")}
+        here = Elements({base: np.arange(self.size)}, self.variables)
+        view = assign.src[0]
+        at = np.arange(count) if view is base else here.value(view, _grid(dims)).data
+        self.sources = np.full(self.size, -1)
+        self.sources[np.broadcast_to(at, dims).reshape(-1) if view is not base else at] = np.arange(
+            count
+        )
+
+    def expected(self, addresses: Array) -> Known:
+        return Known(self.inputs[1][self.sources[addresses]])
+
+    def stored(self) -> Array:
+        return self.sources >= 0
+
+
+class OfKernel:
+    """A kernel as it was before its loops were scheduled."""
+
+    complete = True
+
+    def __init__(
+        self,
+        kernel: UOp,
+        turn: int,
+        sizes: Mapping[int, int] | None = None,
+        like: Reference | None = None,
+    ) -> None:
+        """With the data of another reference, if one is given."""
+        self.kernel = kernel
+        self.turn = turn
+        self.variables = (
+            synthetic_inputs.variables((kernel,), turn) if like is None else like.variables
+        )
+        pointers = {int(n.arg): n for n in toposort(kernel) if n.op is ops.PARAM}
+        self.pointers = pointers
+        known = sizes or {}
+        if like is not None:
+            known = {**known, **{k: data.size for k, data in like.inputs.items()}}
+        lengths = {k: known.get(k, p.dtype.size) for k, p in pointers.items()}
+        if min(lengths.values()) < 0:
+            raise TooLarge  # the size of a buffer is not known
+        self.dtype, self.size = pointers[0].dtype.element, lengths[0]
+        self.inputs = {
+            k: synthetic_inputs.numbers(p.dtype.element, lengths[k], turn, f"buffer {k}")
+            for k, p in pointers.items() if k
+        } if like is None else like.inputs  # fmt: skip
+        self._stored: tuple[dict[UOp, Array], Array] | None = None
+        self._whole: Array | None = None
+
+    def expected(self, addresses: Array) -> Known:
+        nodes = toposort(self.kernel)
+        stores = [n for n in nodes if n.op is ops.STORE]
+        if len(stores) != 1 or in_order(nodes):
+            return Known(self._run()[addresses])
+        memory = {p: self.inputs[k] for k, p in self.pointers.items() if k}
+        elements = Elements(memory, self.variables)
+        if self._stored is None:
+            self._stored = self._iterations(elements, stores[0])
+        ranges, order = self._stored
+        at = order[addresses]
+        chosen = {r: values[at] for r, values in ranges.items()}
+        return elements.value(stores[0].src[1], (), chosen)
+
+    def stored(self) -> Array:
+        return np.ones(self.size, np.bool_)
+
+    def _iterations(self, elements: Elements, store: UOp) -> tuple[dict[UOp, Array], Array]:
+        """The values of the loops in every iteration, and for each address the iteration of it."""
+        ranges = [r for n in toposort(self.kernel) if n.op is ops.END for r in n.src[1:]]
+        if any(r.src[0].ranges for r in ranges):
+            raise TooLarge
+        extents = [elements.number(r.src[0]) for r in ranges]
+        count = math.prod(extents)
+        if count > MOST_ITERATIONS:
+            raise TooLarge
+        flat = np.arange(count)
+        values: dict[UOp, Array] = {}
+        for r, extent in zip(reversed(ranges), reversed(extents), strict=True):
+            values[r] = flat % max(extent, 1)
+            flat = flat // max(extent, 1)
+        found = elements.value(store.src[0].src[1], (), values)
+        address = np.broadcast_to(found.data, (count,))
+        active = np.ones(count, np.bool_) if found.missing is None else ~found.missing
+        order = np.zeros(self.size, np.int64)
+        order[address[active]] = np.arange(count)[active]
+        return values, order
+
+    def _run(self) -> Array:
+        """All that the kernel stores, step by step."""
+        if self._whole is None:
+            written = Memory(np.zeros(self.size, self.dtype.numpy))
+            if not partial_runs.run(self.kernel, self.buffers(written), self.variables):
+                raise TooLarge
+            self._whole = written.data
+        return self._whole
+
+    def buffers(self, written: Memory) -> list[Memory]:
+        """The buffers by number."""
+        return buffers_of(self, written)
+
+
+def buffers_of(reference: Reference, written: Memory) -> list[Memory]:
+    """The memory of a kernel by the numbers of its parameters."""
+    count = max(reference.inputs, default=0) + 1
+    nothing = np.zeros(0, np.float32)
+    return [
+        Memory(reference.inputs.get(k, nothing)) if k else written for k in range(count)
+    ]  # fmt: skip
+
+
+def _grid(dims: Sequence[int]) -> Places:
+    return tuple(np.ogrid[tuple(slice(n) for n in dims)])
+
+
+def _places(addresses: Array, dims: Sequence[int]) -> Places:
+    places: list[Array] = []
+    for size in reversed(dims):
+        places.append(addresses % max(size, 1))
+        addresses = addresses // max(size, 1)
+    return tuple(reversed(places))

@@ -1,0 +1,180 @@
+"""Runs: a kernel run by the evaluator, whole, or at some iterations of its outer loops.
+
+Step by step, a large kernel takes hours. Its outer loops are independent of each other: an element
+that is stored in one iteration does not depend on the others. So of these loops some iterations are
+done, the first and the last among them, with everything inside of them as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from porism.evaluate import Memory, run_kernel, run_list
+from porism.evaluate.effect_scopes import (
+    THREADS,
+    base_of,
+    closed_by,
+    nodes_of,
+    read_indices,
+    scopes,
+)
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.verification.values.element_values import Elements, TooLarge
+
+STEPS: Final = 10_000
+"""Nodes that are executed in one run, about: half a second."""
+
+MOST_STEPS: Final = 4 * STEPS
+"""With more for a single iteration of the outer loops, a kernel is not run."""
+
+WHOLE_STEPS: Final = 20 * STEPS
+"""With more in all, a kernel is not run as a whole."""
+
+POSITIONS: Final = 12
+"""Iterations of the outer loops that are done, at most."""
+
+Kernel = UOp | Sequence[UOp]
+"""A SINK, or a list of nodes in order."""
+
+
+def run(
+    kernel: Kernel,
+    buffers: Sequence[Memory],
+    variables: Mapping[str, int],
+    turn: int = 0,
+    *,
+    whole: bool = False,
+) -> bool:
+    """Run a kernel on buffers, which it modifies; whether all of its iterations were done.
+
+    Which of them are done, if not all, depends on the round. A `whole` run is all or nothing.
+    """
+    nodes = nodes_of(kernel) if isinstance(kernel, UOp) else list(kernel)
+    scope = scopes(nodes) if isinstance(kernel, UOp) else _scopes_of_list(nodes)
+    with np.errstate(all="ignore"):
+        for pinned in _positions(nodes, scope, variables, turn, whole=whole):
+            if isinstance(kernel, UOp):
+                run_kernel(kernel, buffers, variables, pinned=pinned, garbage=True)
+            else:
+                run_list(kernel, buffers, variables, pinned=pinned, garbage=True)
+    return not pinned
+
+
+def _positions(
+    nodes: Sequence[UOp],
+    scope: Mapping[UOp, frozenset[UOp]],
+    variables: Mapping[str, int],
+    turn: int,
+    *,
+    whole: bool,
+) -> list[dict[UOp, int]]:
+    """Iterations to be done: everything, as one entry without a value, or some of the loops."""
+    extents: dict[UOp, int] = {}
+    for node in nodes:
+        if node.op is ops.RANGE or node.op is ops.SPECIAL:
+            extents[node] = _extent(node, variables)
+    if _steps(nodes, scope, extents) <= (WHOLE_STEPS if whole else STEPS):
+        return [{}]
+    if whole:
+        raise TooLarge
+    free = [r for r in independent(nodes, scope) if extents[r] > 1]
+    each = _steps(nodes, scope, {**extents, **dict.fromkeys(free, 1)})
+    if each > MOST_STEPS:
+        raise TooLarge
+    count = min(max(STEPS // max(each, 1), 1), POSITIONS)
+    return list(_sampled({r: extents[r] for r in free}, count, turn)) if free else [{}]
+
+
+def _extent(node: UOp, variables: Mapping[str, int]) -> int:
+    """The trip count of a loop, or the largest that it can have."""
+    size = node.src[0]
+    if size.op is not ops.CONST and not size.ranges:
+        return Elements({}, variables).number(size)
+    return int(size.vmax)
+
+
+def _steps(
+    nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]], extents: Mapping[UOp, int]
+) -> int:
+    """How many nodes are executed."""
+    return sum(math.prod(extents[r] for r in scope[n] if r in extents) for n in nodes)
+
+
+def _sampled(extents: Mapping[UOp, int], count: int, turn: int) -> Iterator[dict[UOp, int]]:
+    """Some iterations: the last, the first, then any; in each round another one is the first."""
+    generator = np.random.default_rng([turn, *extents.values()])
+    seen: set[tuple[int, ...]] = set()
+    for number in range(turn, turn + count):
+        if number < 2:
+            at = tuple((n - 1) * (1 - number) for n in extents.values())
+        else:
+            at = tuple(int(generator.choice([0, n - 1, int(generator.integers(n))]))
+                       for n in extents.values())  # fmt: skip
+        if at not in seen:
+            seen.add(at)
+            yield dict(zip(extents, at, strict=True))
+
+
+def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
+    """The loops of which each iteration can be done alone.
+
+    That is so if nothing is kept from one to the next: local memory and registers are used inside
+    of the loop only, so that each iteration fills them itself, or are filled before it; and what is
+    stored is not read, or is at an index that the loop changes.
+    """
+    ended = {r for n in nodes if n.op is ops.END for r in closed_by(n)}
+    reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_by(n)}
+    read: dict[UOp, list[UOp]] = {}
+    for node in (*read_indices(nodes, ()), *(n for n in nodes if n.op is ops.LOAD)):
+        read.setdefault(base_of(node.src[0]), []).append(node)
+    stored: dict[UOp, list[UOp]] = {}
+    for node in nodes:
+        if node.op is ops.STORE:
+            stored.setdefault(base_of(node.src[0]), []).append(node)
+    private = [b for b in stored if b.op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)]
+    updated = [n for base in stored if base.op is ops.PARAM and base in read for n in stored[base]]
+    found: list[UOp] = []
+    for r in (n for n in nodes if n.op is ops.RANGE):
+        if r not in ended or r in reduced or r.arg[1] in THREADS or r.src[0].ranges:
+            continue
+        if any(r in n.src[0].ranges for n in nodes if n.op is ops.RANGE):
+            continue  # the extent of another loop depends on it
+        if any(r not in counted(n.src[0]) for n in updated):
+            continue
+        if all(_is_inside(r, scope, stored[b], read.get(b, ())) for b in private):
+            found.append(r)
+    return found
+
+
+def counted(address: UOp) -> set[UOp]:
+    """The loops that an address counts with, and not only by what is loaded in them."""
+    others = (ops.LOAD, ops.INDEX, ops.AFTER)
+    inner = toposort(address, within=lambda n: n is address or n.op not in others)
+    return {n for n in inner if n.op is ops.RANGE}
+
+
+def _is_inside(
+    r: UOp, scope: Mapping[UOp, frozenset[UOp]], stores: Sequence[UOp], reads: Sequence[UOp]
+) -> bool:
+    """Whether memory is used inside of a loop only, or filled outside of it only."""
+    return all(r in scope[n] for n in (*stores, *reads)) or all(r not in scope[n] for n in stores)
+
+
+def _scopes_of_list(nodes: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node of a list the loops that it stands in."""
+    around: list[UOp] = []
+    found: dict[UOp, frozenset[UOp]] = {}
+    for node in nodes:
+        if node.op is ops.END:
+            closed = closed_by(node)
+            around = [r for r in around if r not in closed]
+        elif node.op is ops.RANGE:
+            around.append(node)
+        found[node] = frozenset(around)
+    return found

@@ -1,0 +1,69 @@
+"""Invented data: whole numbers for the inputs of a program, the same ones in every process.
+
+Sums and products of small whole numbers are exact in every order, so that values can be compared
+without a tolerance. One set of numbers does not show everything: the largest of numbers of both
+signs is not negative, and small integers do not overflow. So there are several rounds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from porism.base.dtypes import DType, Kind
+from porism.ir import ops
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+
+ROUNDS: Final = 3
+"""Sets of data: of both signs; positive; negative, and integers of any size."""
+
+_FLOATS: Final = ((-3, 3), (1, 4), (-4, -1))
+_SHORT_FLOATS: Final = ((-1, 1), (1, 2), (-2, -1))
+"""Least and largest floats of each round; of types with few bits the second row."""
+
+_INTEGERS: Final = ((-2, 9), (0, 40))
+"""The same of integers; those of the last round are of any size."""
+
+FEW_BITS: Final = 16
+"""Bits of a float type whose sums are soon rounded."""
+
+
+def numbers(
+    dtype: DType, size: int, turn: int, label: str, low: float = -np.inf, high: float = np.inf
+) -> Array:
+    """So many elements of a type for a round, between bounds that are known of them."""
+    generator = np.random.default_rng(zlib.crc32(f"{turn} {label}".encode()))
+    if dtype.kind is Kind.BOOL:
+        return generator.integers(0, 2, size).astype(np.bool_)
+    if dtype.is_float:
+        least, most = (_SHORT_FLOATS if dtype.bits <= FEW_BITS else _FLOATS)[turn % ROUNDS]
+    elif turn % ROUNDS < len(_INTEGERS):
+        least, most = _INTEGERS[turn % ROUNDS]
+    else:
+        least, most = int(dtype.min), int(dtype.max)
+    if low > least:
+        least, most = int(np.ceil(low)), int(np.ceil(low)) + most - least
+    if high < most:
+        least, most = max(least - (most - int(high)), int(max(low, dtype.min))), int(high)
+    if not dtype.is_float:
+        least, most = max(least, int(dtype.min)), min(most, int(dtype.max))
+        return generator.integers(least, max(most, least), size, dtype.numpy, endpoint=True)
+    return generator.integers(least, max(most, least) + 1, size).astype(dtype.numpy)
+
+
+def variables(roots: tuple[UOp, ...], turn: int) -> dict[str, int]:
+    """Values for the variables of graphs: the largest, the least, and one in between."""
+    found: dict[str, int] = {}
+    for node in toposort(*roots):
+        if node.op is ops.VARIABLE:
+            low, high = int(node.vmin), int(node.vmax)
+            found[str(node.arg[0])] = (high, low, (low + high) // 2)[turn % ROUNDS]
+    return found
+
+
+Variables = Mapping[str, int]

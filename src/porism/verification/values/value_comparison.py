@@ -1,0 +1,341 @@
+"""Settling by values: a kernel run on data, where its accesses leave doubts, or where asked for.
+
+What is too large to be run step by step at the sizes that it has is compared in two halves: the
+kernel as it is before its loops are scheduled, element by element at these sizes; and what the same
+actions and the stages after them make of the same kernel with shorter loops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from porism import pipeline
+from porism.base.errors import ActionError, VerifyError
+from porism.base.target import Target
+from porism.ir import ops
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.ir.text.expression import show
+from porism.ir.traversal import substitute, toposort
+from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.strategy import heuristic
+from porism.schedule.kernel_split import kernels
+from porism.schedule.loop_listing import listing
+from porism.schedule.rangeify.rangeify import rangeify
+from porism.schedule.schedule import Schedule
+from porism.verification import verify_graphs
+from porism.verification.values import rounding_bounds, synthetic_inputs
+from porism.verification.values.element_values import TooLarge
+from porism.verification.values.kernel_references import (
+    OfAssignment,
+    OfKernel,
+    OfTensors,
+    Reference,
+)
+from porism.verification.values.partial_runs import Kernel
+from porism.verification.values.stored_values import (
+    Agreement,
+    Difference,
+    Runner,
+    chosen,
+    compared,
+    first_wrong,
+    interpreted,
+)
+from porism.verification.verification_report import Check, How, Row
+from porism.verification.verify_memory_plan import FIX
+
+Form = Kernel
+Machine = Callable[[UOp, Sequence[Action] | None], Runner]
+"""A kernel, perhaps with actions of its own, in machine code."""
+
+References = Callable[[int, bool], Reference]
+"""The reference of a kernel for a round; alone, or with the kernels that it reads from."""
+
+SHORT: Final = (4, 8, 16, 32, 48, 64, 96, 128, 256)
+"""Iterations that a long loop is shortened to; what is beyond a multiple of them is added."""
+
+FEWEST: Final = 8
+"""Elements that are compared, at least; where more take too long, every eighth of them is."""
+
+TOO_LARGE: Final = "not compared: it takes too long"
+
+
+class Program:
+    """A graph of tensors on its way to kernels."""
+
+    def __init__(self, graph: UOp, schedule: Schedule) -> None:
+        self.graphs = [("build", graph)]
+        for stage in pipeline.GRAPH_STAGES:
+            graph = stage.run(graph)
+            self.graphs.append((stage.name, graph))
+        self.graph = graph
+        ranged = rangeify(graph)
+        self.ranged = [("rangeify", ranged)]
+        for step in pipeline.RANGED_STAGES:
+            ranged = step.run(ranged)
+            self.ranged.append((step.name, ranged))
+        self.calls = kernels(ranged.sink, ranged.reasons)
+        self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
+        assert len(self.calls) + len(self.assigned) == len(schedule.steps), "stages are functions"
+
+    def graph_rows(self) -> list[Row]:
+        """Compare the tensor graphs before and after each stage on them."""
+        rows: list[Row] = []
+        for (_, before), (name, after) in zip(self.graphs, self.graphs[1:], strict=False):
+            if before is after:
+                continue
+            begin = time.perf_counter()
+            count, wrong = verify_graphs.difference(before, after)
+            if wrong is not None:
+                raise VerifyError(
+                    f"the stage '{name}' changed what a program computes",
+                    where=show(before, limit=1000),
+                    why=wrong,
+                    fix=FIX,
+                )
+            text, seconds = f"{count} tensors", time.perf_counter() - begin
+            rows.append(Row(0, name, Check.VALUES, text, How.SAMPLED, "sampled", seconds))
+        return rows
+
+    def references(self, number: int) -> References:
+        """The references of a step of the schedule."""
+        if number >= len(self.calls):
+            assign = self.assigned[number - len(self.calls)]
+            return lambda turn, alone: OfAssignment(assign, turn)
+        call, (_, ranged) = self.calls[number], self.ranged[-1]
+
+        def made(turn: int, alone: bool) -> Reference:
+            found = OfTensors(self.graph, ranged, call, turn, alone=alone)
+            found.stages = self.ranged
+            return found
+
+        return made
+
+
+def references_of(kernel: UOp) -> References:
+    """The references of a kernel whose graph is not known."""
+    return lambda turn, alone: OfKernel(kernel, turn)
+
+
+class Subject:
+    """A kernel, in all the forms that it goes through."""
+
+    def __init__(
+        self,
+        made: References,
+        forms: Sequence[tuple[str, Form]],
+        kernel: UOp | None,
+        target: Target,
+        over: int | None,
+        names: Mapping[int, str],
+        actions: Sequence[Action] | None = None,
+    ) -> None:
+        self.made = made
+        self.forms = forms
+        self.kernel = kernel
+        """Before its loops are scheduled; None if it cannot be made anew."""
+        self.target = target
+        self.over = over
+        """The parameter whose memory the result takes."""
+        self.names = names
+        self.actions = actions
+
+    def check_doubts(self, doubts: Sequence[VerifyError], *, rest: bool) -> list[Row]:
+        """Raise the first doubt if values differ, or if not all elements could be compared.
+
+        Where the `rest` is seen by machine code, some elements do.
+        """
+        try:
+            row = self.values(whole=not rest)
+        except VerifyError:
+            raise doubts[0] from None
+        if row.how is How.OPEN and not rest:
+            raise doubts[0]
+        return [row]
+
+    def values(self, *, whole: bool = False) -> Row:
+        """Compare the values of the last form of a kernel; an error if they differ."""
+        begin = time.perf_counter()
+        done: list[Agreement] = []
+        text, form = "", self.forms[-1][1]
+        for turn in range(synthetic_inputs.ROUNDS):
+            try:
+                run = interpreted(form, whole=whole)
+                done.append(self._agreement(turn, run, self._fault))
+            except TooLarge:
+                if turn == 0 and not whole:
+                    done = self._halves()
+                    text = "with shorter loops"
+                break
+        return _row("linearize", Check.VALUES, done, text, begin)
+
+    def machine(self, machine: Machine) -> Row:
+        """Compare the values that machine code computes; an error if they differ."""
+        begin = time.perf_counter()
+        assert self.kernel is not None
+        run = machine(self.kernel, self.actions)
+        done: list[Agreement] = []
+        for turn in range(synthetic_inputs.ROUNDS):
+            try:
+                done.append(self._agreement(turn, run, self._machine_fault))
+            except TooLarge:
+                break
+        return _row("machine code", Check.MACHINE, done, "", begin)
+
+    def _agreement(
+        self,
+        turn: int,
+        run: Runner,
+        fault: Callable[[Sequence[Reference], Difference], VerifyError],
+    ) -> Agreement:
+        """Compare one round; what other kernels compute is invented, if that does not mislead."""
+        reference = self.made(turn, True)
+        result = compared(reference, run, self.over)
+        if isinstance(result, Agreement):
+            return result
+        try:
+            together = self.made(turn, False)
+            again = compared(together, run, self.over)
+        except TooLarge:
+            raise fault([reference], result) from None
+        if isinstance(again, Agreement):
+            return again
+        raise fault([together], again)
+
+    def _fault(self, references: Sequence[Reference], difference: Difference) -> VerifyError:
+        (reference,) = references
+        stage = self._wrong_stage(reference, difference)
+        if stage is None:
+            stage, difference = next(
+                first_wrong(self.forms, references, self.over), ("linearize", difference)
+            )
+        return self._error(f"the stage '{stage}' changed what a kernel computes", difference)
+
+    def _wrong_stage(self, reference: Reference, difference: Difference) -> str | None:
+        """The stage of the graph in ranges that is wrong, if one is."""
+        if not isinstance(reference, OfTensors) or difference.address < 0:
+            return None
+        at = np.array([difference.address])
+        wanted = reference.expected(at)
+        for name, ranged in reference.stages:
+            try:
+                found = reference.in_ranges(ranged, at)
+            except TooLarge:
+                continue
+            if found is not None and not np.all(
+                rounding_bounds.agree(reference.dtype, wanted.data, wanted.bound, found.data)
+            ):
+                return name
+        return None
+
+    def _machine_fault(self, _: Sequence[Reference], difference: Difference) -> VerifyError:
+        what = "the machine code of a kernel computes something else than its list of operations"
+        return self._error(what, difference)
+
+    def _error(self, what: str, difference: Difference) -> VerifyError:
+        shown = self.forms[0][1]
+        assert isinstance(shown, UOp)
+        try:
+            where = listing(shown, self.names)
+        except (KeyError, ValueError, AssertionError):
+            where = show(shown, limit=1000)
+        return VerifyError(what, where=where, why=str(difference), fix=FIX)
+
+    # -- what is too large -------------------------------------------------------------------------
+
+    def _halves(self) -> list[Agreement]:
+        """Compare a large kernel before its loops are scheduled, then with shorter loops."""
+        if self.kernel is None:
+            return []
+        done: list[Agreement] = []
+        try:
+            for turn in range(synthetic_inputs.ROUNDS):
+                done.append(self._agreement(turn, self._elementwise, self._fault))
+            short = self._shortened()
+            for turn in range(synthetic_inputs.ROUNDS):
+                reference = OfKernel(short[0], turn)
+                reference.complete = False
+                result = compared(reference, interpreted(short[1]))
+                if isinstance(result, Difference):
+                    what = "the stages after 'arrange loops' changed what a kernel computes"
+                    raise self._error(what, result)
+        except TooLarge:  # with shorter loops, too
+            return []
+        return done
+
+    def _elementwise(self, reference: Reference, over: int | None) -> tuple[Array, Array]:
+        """The kernel before its loops are scheduled, at some elements."""
+        assert self.kernel is not None
+        kernel = OfKernel(self.kernel, 0, {0: reference.size}, reference)
+        addresses = chosen(np.arange(reference.size))
+        data = np.zeros(reference.size, reference.dtype.numpy)
+        stored = np.zeros(reference.size, np.bool_)
+        while True:
+            try:
+                data[addresses] = kernel.expected(addresses).data
+                break
+            except TooLarge:
+                if len(addresses) < FEWEST:
+                    raise
+                addresses = addresses[::FEWEST]
+        stored[addresses] = True
+        return data, stored
+
+    def _shortened(self) -> tuple[UOp, Sequence[UOp]]:
+        """The kernel with shorter loops, and what the actions of the long one make of it."""
+        assert self.kernel is not None
+        actions = self.actions
+        if actions is None:
+            loops = pipeline.to_loops(self.kernel, self.target, arrange=False)
+            actions = heuristic.chosen(loops, self.target)
+        kernel = shortened(self.kernel, lambda k: self._takes(k, actions))
+        return kernel, pipeline.to_lines(kernel, self.target, actions=actions)
+
+    def _takes(self, kernel: UOp, actions: Sequence[Action]) -> bool:
+        """Whether actions can be done with the loops of a kernel."""
+        try:
+            loops = pipeline.to_loops(kernel, self.target, arrange=False)
+            apply_all(loops, actions, self.target)
+        except ActionError:
+            return False
+        return True
+
+
+def shortened(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
+    """A kernel with each of its long loops as short as fits.
+
+    It computes a part of the elements, each from a part of what it was reduced from.
+    """
+    long = [n for n in toposort(kernel) if n.op is ops.RANGE and n.src[0].op is ops.CONST]
+    for axis in [n.arg for n in sorted(long, key=lambda n: -int(n.src[0].arg))]:
+        node = next(n for n in toposort(kernel) if n.op is ops.RANGE and n.arg == axis)
+        extent = int(node.src[0].arg)
+        for length in SHORT:
+            shorter = length + extent % length
+            if shorter >= extent:
+                break
+            other = substitute(kernel, {node: UOp.range(shorter, *axis)})
+            if fits(other):
+                kernel = other
+                break
+    return kernel
+
+
+def _row(stage: str, check: Check, done: Sequence[Agreement], text: str, begin: float) -> Row:
+    seconds = time.perf_counter() - begin
+    if not done:
+        return Row(0, stage, check, "stored elements", How.OPEN, TOO_LARGE, seconds)
+    least = min(done, key=lambda a: a.compared)
+    every = least.compared == least.size and not text
+    how = How.ALL if every else How.SAMPLED
+    amount = (
+        f"checked for all {least.size} elements"
+        if every
+        else f"sampled {least.compared} of {least.size} elements"
+    )
+    return Row(0, stage, check, f"stored elements {text}".rstrip(), how, amount, seconds)

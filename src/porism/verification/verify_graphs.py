@@ -1,0 +1,107 @@
+"""Graphs: that a stage on tensor graphs leaves the values of all tensors.
+
+Both graphs are walked together from their outputs on. Where they differ, the two tensors are
+compared element by element, over the same data for what both are computed from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from porism.ir import ops
+from porism.ir.facts.node_shape import shape
+from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
+from porism.verification.values import rounding_bounds, synthetic_inputs
+from porism.verification.values.element_values import Elements, TooLarge
+from porism.verification.values.stored_values import chosen
+
+Pair = tuple[UOp, UOp]
+
+
+def difference(before: UOp, after: UOp) -> tuple[int, str | None]:
+    """How many tensors of two graphs were compared, and what differs, in words."""
+    if len(before.src) != len(after.src):
+        return 0, f"{len(before.src)} outputs before, {len(after.src)} after"
+    count = 0
+    for pair, given in _changed(before, after):
+        for turn in range(synthetic_inputs.ROUNDS):
+            try:
+                wrong = _compared(pair, given, turn)
+            except TooLarge:
+                continue
+            if wrong is not None:
+                return count, wrong
+        count += 1
+    return count, None
+
+
+def _changed(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]]]:
+    """Tensors that differ, each with pairs of tensors below them that stand for each other."""
+    stack = list(zip(before.src, after.src, strict=True))
+    seen: set[Pair] = set()
+    while stack:
+        pair = stack.pop()
+        a, b = pair
+        if a is b or pair in seen:
+            continue
+        seen.add(pair)
+        if a.op is b.op and a.arg == b.arg and a.dtype is b.dtype and len(a.src) == len(b.src):
+            stack += zip(a.src, b.src, strict=True)
+            continue
+        given = [(s, other) for s in a.src if s.shaped and (other := _below(b, s)) is not None]
+        stack += given
+        yield pair, given
+
+
+def _below(root: UOp, wanted: UOp) -> UOp | None:
+    """The nearest node below another one that is, or may have been, a given one."""
+    level, seen = list(root.src), set(root.src)
+    while level:
+        for node in level:
+            if node is wanted or (
+                node.op is wanted.op and node.arg == wanted.arg and node.dtype is wanted.dtype
+                and node.shaped and shape(node) == shape(wanted)
+            ):  # fmt: skip
+                return node
+        level = [s for s in dict.fromkeys(s for n in level for s in n.src) if s not in seen]
+        seen.update(level)
+    return None
+
+
+def _compared(pair: Pair, given: list[Pair], turn: int) -> str | None:
+    before, after = pair
+    variables = synthetic_inputs.variables(pair, turn)
+    sizes = Elements({}, variables)
+    memory: dict[UOp, Array] = {}
+    for node in toposort(*pair):
+        if node.op is ops.PARAM:
+            label, size = f"input {node.arg}", math.prod(sizes.dims(node))
+            memory[node] = synthetic_inputs.numbers(node.dtype.element, size, turn, label)
+    for number, (a, b) in enumerate(given):
+        if a not in memory:
+            size = math.prod(sizes.dims(a))
+            memory[a] = synthetic_inputs.numbers(
+                a.dtype.element, size, turn, f"value {number}", float(a.vmin), float(a.vmax)
+            )
+        memory[b] = memory[a]
+    dims = sizes.dims(before)
+    if before.dtype is not after.dtype or sizes.dims(after) != dims:
+        return f"{show(before, limit=200)}\nis {show(after, limit=200)}"
+    flat = chosen(np.arange(math.prod(dims)))
+    places = np.unravel_index(flat, dims) if dims else ()
+    old, new = (Elements(memory, variables).value(node, tuple(places)) for node in pair)
+    bounds = [x for x in (old.bound, new.bound) if x is not None]
+    bound = None if not bounds else sum(bounds[1:], bounds[0])
+    good = rounding_bounds.agree(before.dtype.element, old.data, bound, new.data)
+    if np.all(good):
+        return None
+    good = np.broadcast_to(good, flat.shape) if dims else np.asarray(good).reshape(1)
+    worst = int(np.argmin(good))
+    x, y = (np.broadcast_to(v.data, flat.shape).reshape(-1)[worst] for v in (old, new))
+    return f"element {int(flat[worst])} of {show(before, limit=200)}: {x} before, {y} after"

@@ -1,0 +1,455 @@
+"""Verifying kernels: the pipeline run under the eyes of all checks.
+
+After each stage its accesses are compared with those before it. Of the last graph that has loops
+and no lanes yet, the writes of parallel iterations are compared; of the last graph of all, every
+access with its buffer. The first fault is an error that names the stage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from porism.base.errors import PorismError, VerifyError
+from porism.base.target import Target
+from porism.ir import ops
+from porism.ir.levels import KERNEL, THREADS, WORDS, Level
+from porism.ir.node import UOp
+from porism.ir.text.expression import show
+from porism.optimize.actions.loop_actions import Action
+from porism.optimize.strategy import heuristic
+from porism.pipeline import to_lines, to_schedule, watched
+from porism.schedule.loop_listing import listing
+from porism.schedule.schedule import Schedule
+from porism.verification import verify_memory_plan
+from porism.verification.accesses import (
+    bounds_and_races,
+    iteration_conjectures,
+    stage_equivalence,
+    verify_epilogues,
+    verify_scans,
+    verify_scatters,
+)
+from porism.verification.accesses.index_evaluation import Reading, Unknown
+from porism.verification.accesses.iteration_conjectures import Answer
+from porism.verification.accesses.kernel_accesses import Access
+from porism.verification.accesses.linear_constraints import Sum, Sums
+from porism.verification.accesses.sample_points import named
+from porism.verification.accesses.stage_equivalence import NOWHERE, Compared, effective
+from porism.verification.values import value_comparison
+from porism.verification.verification_report import Check, How, Report, Row
+
+MADE: Final = "kernels"
+"""The stage that makes kernels."""
+
+ARRANGING: Final = "arrange loops"
+"""The stage that is a row of actions, each of which is compared for itself."""
+
+_FIX: Final = verify_memory_plan.FIX
+
+Names = Mapping[int, str]
+
+
+def verified(
+    graph: UOp, target: Target, level: int = 1, machine: value_comparison.Machine | None = None
+) -> Report:
+    """Everything that is compiled for a graph of tensors, checked; an error at the first fault.
+
+    At level 2 values are compared as well, at level 3 also those of machine code: `machine` makes
+    something to run of a kernel.
+    """
+    begin = time.perf_counter()
+    made: dict[UOp, _Checking] = {}
+    checking = _Checking()
+
+    def see(name: str, leaves: Level, kernel: UOp) -> None:
+        nonlocal checking
+        if leaves is not KERNEL:
+            return
+        if name == MADE:
+            checking = _Checking()
+            checking.begin(kernel)
+        else:
+            checking.stage(name, leaves, kernel)
+            made[kernel] = checking
+
+    with watched(see):
+        schedule = to_schedule(graph, cached=False)
+    planned = _planned(schedule)
+    found: list[Row] = []
+    program = value_comparison.Program(graph, schedule) if level > 1 else None
+    if program is not None:
+        found += program.graph_rows()
+    done: set[UOp] = set()
+    for number, step in enumerate(schedule.steps):
+        if step.kernel in done:
+            continue
+        done.add(step.kernel)
+        buffers = [schedule.buffers[b] for b in step.buffers]
+        sizes = {
+            k: b.dims for k, b in enumerate(buffers) if any(d.op is not ops.CONST for d in b.dims)
+        }
+        names = {k: b.name for k, b in enumerate(buffers)}
+        earlier = made.get(step.kernel)
+        later = _lowered(step.kernel, target, names, before=earlier)
+        both = [later] if earlier is None else [earlier, later]
+
+        subject = functools.partial(
+            _subject, graph, schedule, program, number, target, _forms(both), names
+        )
+        own = _settled(both, subject, sizes, level, machine)
+        found += [dataclasses.replace(row, kernel=number) for row in own]
+    return Report((*found, planned), _note(), len(done), time.perf_counter() - begin)
+
+
+def _subject(
+    graph: UOp,
+    schedule: Schedule,
+    program: value_comparison.Program | None,
+    number: int,
+    target: Target,
+    forms: Sequence[tuple[str, value_comparison.Form]],
+    names: Names,
+) -> value_comparison.Subject:
+    """A step of a schedule, beside the part of the graph that it computes."""
+    references = (program or value_comparison.Program(graph, schedule)).references(number)
+    over = verify_memory_plan.shared_input(schedule, number)
+    return value_comparison.Subject(
+        references, forms, schedule.steps[number].kernel, target, over, names
+    )
+
+
+def _planned(schedule: Schedule) -> Row:
+    begin = time.perf_counter()
+    count = verify_memory_plan.check(schedule)
+    seconds = time.perf_counter() - begin
+    return Row(0, "memory", Check.PLAN, f"{count} temporaries", How.PROVED, "proved", seconds)
+
+
+def lowered(
+    kernel: UOp,
+    target: Target,
+    sizes: bounds_and_races.Sizes | None = None,
+    names: Names | None = None,
+    *,
+    arranged: bool = False,
+    actions: Sequence[Action] | None = None,
+    level: int = 1,
+    machine: value_comparison.Machine | None = None,
+) -> list[Row]:
+    """The rows of a kernel from its loops to what a machine does.
+
+    Actions that are given take the place of the heuristic's.
+    """
+    checking = _lowered(kernel, target, names, arranged=arranged, actions=actions)
+    made = value_comparison.references_of(kernel)
+    anew = None if arranged else kernel
+
+    def subject() -> value_comparison.Subject:
+        return value_comparison.Subject(
+            made, checking.forms, anew, target, None, names or {}, actions
+        )
+
+    return _settled([checking], subject, sizes or {}, level, machine)
+
+
+def _settled(
+    both: Sequence[_Checking],
+    subject: Callable[[], value_comparison.Subject],
+    sizes: bounds_and_races.Sizes,
+    level: int,
+    machine: value_comparison.Machine | None,
+) -> list[Row]:
+    """All rows of a kernel: doubts first, then bounds and writes, then values and machine code if
+    they are wanted.
+
+    The last of the two halves that a kernel is checked in has the loops that are run.
+    """
+    doubts = [each.doubt for each in both if each.doubt is not None]
+    rest = machine is not None
+    rows = subject().check_doubts(doubts, rest=rest) if doubts else []
+    try:
+        both[-1].ending(sizes)
+        if level > 1 and not doubts:
+            rows = [subject().values()]
+        if machine is not None and (level > 2 or doubts):  # what leaves no buffer can be run
+            rows.append(subject().machine(machine))
+            if doubts and rows[-1].how is How.OPEN:
+                raise doubts[0]
+    except VerifyError as fault:
+        raise doubts[0] if doubts else fault from None
+    return [*(row for each in both for row in each.rows), *rows]
+
+
+def _forms(both: Sequence[_Checking]) -> list[tuple[str, value_comparison.Form]]:
+    return [form for each in both for form in each.forms]
+
+
+def _lowered(
+    kernel: UOp,
+    target: Target,
+    names: Names | None = None,
+    *,
+    arranged: bool = False,
+    actions: Sequence[Action] | None = None,
+    before: _Checking | None = None,
+) -> _Checking:
+    checking = _Checking(names, target, actions)
+    checking.begin(kernel)
+    earlier = None if before is None else before.doubt
+    try:
+        with watched(checking.stage):
+            lines = to_lines(kernel, target, arranged=arranged, actions=actions)
+    except PorismError:  # what a wrong stage leaves may make no sense to those after it
+        doubt = earlier or checking.doubt
+        if doubt is None:
+            raise
+        raise doubt from None
+    checking.forms.append(("linearize", lines))
+    return checking
+
+
+def arranged(
+    before: UOp,
+    after: UOp,
+    target: Target,
+    names: Names,
+    actions: Sequence[Action] = (),
+    *,
+    level: int = 1,
+) -> Report:
+    """The loops of a kernel before and after some actions, and what is compiled from there."""
+    begin = time.perf_counter()
+    checking = _Checking(names, target)
+    checking.begin(before)
+    checking.actions("actions", after, actions)
+    later = _lowered(after, target, names, arranged=True, before=checking)
+    both = [checking, later]
+    made = value_comparison.references_of(before)
+
+    def subject() -> value_comparison.Subject:
+        return value_comparison.Subject(made, _forms(both), None, target, None, names)
+
+    rows = _settled(both, subject, {}, level, None)
+    return Report(tuple(rows), _note(), 1, time.perf_counter() - begin)
+
+
+def _note() -> str:
+    return iteration_conjectures.MISSING if iteration_conjectures.solver() is None else ""
+
+
+class _Checking:
+    """One kernel on its way through the stages."""
+
+    def __init__(
+        self,
+        names: Names | None = None,
+        target: Target | None = None,
+        given: Sequence[Action] | None = None,
+    ) -> None:
+        self.names = names or {}
+        self.target = target
+        self.given = given
+        self.rows: list[Row] = []
+        self.forms: list[tuple[str, value_comparison.Form]] = []
+        """The kernel after each stage that has changed it."""
+        self.doubt: VerifyError | None = None
+        """The first access that no guess explains; whether it is a fault, values tell."""
+
+    def begin(self, kernel: UOp) -> None:
+        self.forms = [(MADE, kernel)]
+        self.made = self.last = self.loops = kernel
+        self.level = KERNEL
+        self.name = MADE
+        self.loops_name = MADE
+        self.rows = []
+
+    def stage(self, name: str, level: Level, kernel: UOp) -> None:
+        """Compare a graph with the one before; to be given to `porism.pipeline.watched`."""
+        if name == ARRANGING and self.target is not None and kernel is not self.last:
+            given = self.given
+            chosen = heuristic.chosen(self.last, self.target) if given is None else given
+            self.actions(name, kernel, chosen)
+        else:
+            self._stage(name, level, kernel)
+
+    def actions(self, name: str, kernel: UOp, actions: Sequence[Action]) -> None:
+        """Compare a graph with the one before, action by action.
+
+        What each does to loops can be guessed; what all of them do together, seldom.
+        """
+        assert self.target is not None
+        steps = [self.last]
+        for action in actions:
+            steps.append(action.apply(steps[-1], self.target))
+        if steps[-1] is kernel:
+            for step in steps[1:-1]:
+                self._stage(name, KERNEL, step)
+        self._stage(name, KERNEL, kernel)
+
+    def _stage(self, name: str, level: Level, kernel: UOp) -> None:
+        if kernel is not self.last:
+            self.forms.append((name, kernel))
+            self._check_order(name, level, kernel)
+            try:
+                found = self._compared(level, kernel)
+                self._note(name, Check.INDEX, (self._index(name, c) for c in found))
+            except VerifyError as doubt:
+                self.doubt = self.doubt or doubt
+        self.last, self.level, self.name = kernel, level, name
+        if level in (KERNEL, THREADS):
+            self.loops, self.loops_name = kernel, name
+
+    def _check_order(self, stage: str, level: Level, kernel: UOp) -> None:
+        found = verify_scatters.unordered(kernel) if level is KERNEL else None
+        if found is not None:
+            store, r = found
+            raise self.doubt or VerifyError(
+                f"the stage '{stage}' changed what a kernel writes",
+                where=self._kernel(self.made),
+                why=f"{show(store, limit=200)} changes elements that indices name, and "
+                f"the loop {show(r)} around it has no order",
+                fix=_FIX,
+            )
+
+    def _compared(self, level: Level, kernel: UOp) -> Iterator[Compared]:
+        for known in (verify_scatters, verify_scans, verify_epilogues):
+            found = known.compared(self.last, kernel)
+            if found is not None:
+                return iter(found)
+        return stage_equivalence.compared(self.last, kernel, needs=level in (KERNEL, THREADS))
+
+    def ending(self, sizes: bounds_and_races.Sizes) -> None:
+        """Check the places of the last graphs."""
+        assert self.level is WORDS, "all stages were seen"
+        inside = (self._bounds(p, sizes) for p in bounds_and_races.bounds(self.last, sizes))
+        self._note(self.name, Check.BOUNDS, inside)
+        self._note(
+            self.loops_name, Check.WRITES, map(self._writes, bounds_and_races.writes(self.loops))
+        )
+
+    def _note(self, stage: str, check: Check, answers: Iterator[tuple[Access, Answer]]) -> None:
+        """A row for each access; of its lanes, the one that is known least."""
+        begin = time.perf_counter()
+        for _, group in itertools.groupby(answers, key=lambda answer: answer[0].node):
+            access, worst = max(group, key=lambda answer: _RANK[_how(answer[1])])
+            now = time.perf_counter()
+            row = Row(0, stage, check, access.text, _how(worst), worst.detail, now - begin)
+            self.rows.append(row)
+            begin = now
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def _index(self, stage: str, found: Compared) -> tuple[Access, Answer]:
+        if found.answer.holds:
+            return found.after, found.answer
+        point = found.answer.point or {}
+        what = "writes" if found.after.store else "reads"
+        if found.why:
+            why = found.why
+        elif found.before is found.after:
+            kind = "store" if found.after.store else "read"
+            why = f"the {kind} {found.after.text} is not done any more"
+        elif found.before is None:
+            why = f"nothing like {found.after.text} was there before"
+        else:
+            values = [
+                self._at(found.before, point, found), self._at(found.after, point, None)
+            ]  # fmt: skip
+            why = (
+                f"before: {found.before.text}\nafter: {found.after.text}\n"
+                f"at {self._named(point)}: {values[0]} before, {values[1]} after"
+            )
+        raise VerifyError(
+            f"the stage '{stage}' changed what a kernel {what}",
+            where=self._kernel(self.made),
+            why=why,
+            fix=_FIX,
+        )
+
+    def _bounds(
+        self, found: bounds_and_races.Placed, sizes: bounds_and_races.Sizes
+    ) -> tuple[Access, Answer]:
+        if found.answer.holds:
+            return found.access, found.answer
+        point = found.answer.point or {}
+        raise VerifyError(
+            f"after the stage '{self.name}' a kernel leaves its buffer",
+            where=self._kernel(self.made),
+            why=f"{found.access.text} has {_count(found.access, sizes)}\n"
+            f"at {self._named(point)}: {self._at(found.access, point, None)}",
+            fix=_FIX,
+        )
+
+    def _writes(self, found: bounds_and_races.Placed) -> tuple[Access, Answer]:
+        if found.answer.holds:
+            return found.access, found.answer
+        point = found.answer.point or {}
+        assert found.other is not None
+        raise VerifyError(
+            f"after the stage '{self.loops_name}' parallel iterations write the same element",
+            where=self._kernel(self.loops),
+            why=f"{found.access.text} and {found.other.text}\n"
+            f"at {self._named(point)}: both {self._at(found.access, point, None)}",
+            fix=_FIX,
+        )
+
+    def _kernel(self, kernel: UOp) -> str:
+        try:
+            return listing(kernel, self.names)
+        except (KeyError, ValueError, AssertionError):
+            return show(kernel, limit=1000)
+
+    def _named(self, point: Mapping[tuple[UOp, int], int]) -> str:
+        nodes = {node: show(node) for node, _ in point}
+        return named(point, nodes)
+
+    def _at(
+        self, access: Access, point: Mapping[tuple[UOp, int], int], found: Compared | None
+    ) -> str:
+        """The element of an access at a point, in words."""
+        world = _Fixed(point)
+        try:
+            now = Reading(world)
+            if found is None:
+                value = effective(access, now)
+            else:
+                inside = [now.value(condition) for condition in found.inside]
+                value = effective(access, Reading(world, found.meaning), inside)
+        except Unknown:
+            return "an element that depends on data"
+        number = value.constant if isinstance(value, Sum) and not value.factors else None
+        if number is None:
+            return "an element that depends on data"
+        return "nothing" if number == NOWHERE else f"element {number}"
+
+
+_RANK: Final = {how: rank for rank, how in enumerate(How)}
+
+
+def _how(answer: Answer) -> How:
+    assert answer.how is not None, "what does not hold is an error"
+    return answer.how
+
+
+class _Fixed(Sums):
+    """Sums in which every symbol has a value."""
+
+    def __init__(self, point: Mapping[tuple[UOp, int], int]) -> None:
+        self.point = point
+
+    def symbol(self, node: UOp, copy: int, low: int, end: Sum) -> Sum:
+        found = self.point.get((node, copy), self.point.get((node, 0)))
+        if found is None:
+            raise Unknown("a symbol without a value")
+        return Sum(found)
+
+
+def _count(access: Access, sizes: bounds_and_races.Sizes) -> str:
+    name, number = access.buffer
+    dims = sizes.get(number, ()) if name == ops.PARAM.name else ()
+    return f"{' * '.join(map(show, dims)) if dims else access.size} elements"

@@ -1,0 +1,154 @@
+"""The memory plan: that values which live at the same time never share bytes.
+
+A value lives from the kernel that writes it to the last one that reads it. Two that share bytes of
+the arena must live one after the other, and the kernel that writes the second must wait for all
+that use the first: kernels that do not wait for each other may run in any order. Only where a
+kernel reads an element of the first for the same element of the second, and nowhere else, may it
+write over what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porism.base.errors import VerifyError
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.schedule.schedule import Role, Schedule
+
+FIX = "this is a fault of Porism: report it with this message"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A temporary: its bytes in the arena, and the steps that use it."""
+
+    name: str
+    place: int
+    begin: int
+    end: int
+    writer: int
+    readers: tuple[int, ...]
+
+
+def check(schedule: Schedule) -> int:
+    """Raise a `VerifyError` if the memory of a schedule is planned wrong.
+
+    Returns how many values there are in it.
+    """
+    values = [
+        _value(schedule, k) for k, b in enumerate(schedule.buffers) if b.role is Role.TEMPORARY
+    ]
+    before = _order(schedule)
+    for value in values:
+        if not 0 <= value.begin <= value.end <= schedule.arena.peak:
+            raise _fault(f"{value.name} leaves the arena", f"its bytes are {value.begin} … "
+                         f"{value.end} of {schedule.arena.peak}")  # fmt: skip
+    for number, step in enumerate(schedule.steps):
+        for place in step.buffers[1:]:
+            writer = next((v.writer for v in values if v.place == place), None)
+            if writer is not None and not before[number] >> writer & 1:
+                raise _fault(
+                    f"step {number} does not wait for what it reads",
+                    f"{schedule.buffers[place].name} is written by step {writer}",
+                )
+    live = sorted(values, key=lambda v: v.begin)
+    for k, first in enumerate(live):
+        for second in live[k + 1 :]:
+            if second.begin >= first.end:
+                break
+            if first.end > first.begin and second.end > second.begin:
+                old, new = sorted((first, second), key=lambda v: v.writer)
+                _check_pair(schedule, old, new, before)
+    return len(values)
+
+
+def _value(schedule: Schedule, place: int) -> _Value:
+    buffer = schedule.buffers[place]
+    begin = schedule.arena.offsets[buffer.number]
+    users = [(k, s.buffers.index(place)) for k, s in enumerate(schedule.steps)
+             if place in s.buffers]  # fmt: skip
+    writer = next(k for k, where in users if where == 0)
+    readers = tuple(k for k, _ in users if k != writer)
+    return _Value(buffer.name, place, begin, begin + buffer.bytes, writer, readers)
+
+
+def _order(schedule: Schedule) -> list[int]:
+    """For each step the bits of those that are over when it begins."""
+    found: list[int] = []
+    for number, step in enumerate(schedule.steps):
+        bits = 0
+        for earlier in step.after:
+            if earlier >= number:
+                raise _fault(f"step {number} waits for step {earlier}", "which comes later")
+            bits |= 1 << earlier | found[earlier]
+        found.append(bits)
+    return found
+
+
+def _check_pair(schedule: Schedule, old: _Value, new: _Value, before: Sequence[int]) -> None:
+    """Check that the first of two values in the same bytes is not needed once the second comes."""
+    for user in (old.writer, *old.readers):
+        if user == new.writer:
+            if not _is_in_place(schedule, old, new):
+                raise _fault(
+                    f"{new.name} is written over {old.name} while that is read",
+                    f"step {user} reads other elements of it than those it writes",
+                )
+        elif not before[new.writer] >> user & 1:
+            raise _fault(
+                f"{old.name} and {new.name} share bytes of the arena while both are needed",
+                f"step {new.writer} writes {new.name} and does not wait for step {user}, "
+                f"which uses {old.name}; both have bytes {max(old.begin, new.begin)} … "
+                f"{min(old.end, new.end)}",
+            )
+
+
+def _is_in_place(schedule: Schedule, old: _Value, new: _Value) -> bool:
+    """Whether the kernel of a value reads another one only at the element that it stores."""
+    if (old.begin, old.end) != (new.begin, new.end):
+        return False
+    step = schedule.steps[new.writer]
+    if step.buffers.count(old.place) != 1:
+        return False
+    return reads_only_where_it_stores(step.kernel, step.buffers.index(old.place))
+
+
+def reads_only_where_it_stores(kernel: UOp, number: int) -> bool:
+    """Whether each element of a parameter is read only for the element stored at its address."""
+    nodes = toposort(kernel)
+    stores = [n for n in nodes if n.op is ops.STORE]
+    if len(stores) != 1 or any(n.op is ops.REDUCE or n.op is ops.BUFFERIZE for n in nodes
+                               if _depends(n, number)):  # fmt: skip
+        return False
+    at = stores[0].src[0].src[1:]
+    return all(
+        n.src[1:] == at
+        for n in nodes
+        if n.op is ops.INDEX and n.src[0].op is ops.PARAM and n.src[0].arg == number
+    )
+
+
+def _depends(node: UOp, number: int) -> bool:
+    return any(n.op is ops.PARAM and n.arg == number for n in toposort(node))
+
+
+def _fault(what: str, why: str) -> VerifyError:
+    return VerifyError(f"the plan of memory is wrong: {what}", where="schedule", why=why, fix=FIX)
+
+
+def shared_input(schedule: Schedule, number: int) -> int | None:
+    """The parameter of a step whose memory its result takes, if there is one."""
+    step = schedule.steps[number]
+    result = schedule.buffers[step.buffers[0]]
+    if result.role is not Role.TEMPORARY:
+        return None
+    for k, place in enumerate(step.buffers):
+        other = schedule.buffers[place]
+        if k and other.role is Role.TEMPORARY and other.bytes == result.bytes and (
+            schedule.arena.offsets[other.number] == schedule.arena.offsets[result.number]
+        ):  # fmt: skip
+            return k
+    return None

@@ -1,0 +1,82 @@
+"""Whole plans beside the heuristic's: all legal, of several kinds, and tried before steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU, H200, Target
+from porism.ir.node import UOp
+from porism.optimize.actions.action_registry import Actions
+from porism.optimize.actions.loop_actions import Upcast, apply_all
+from porism.optimize.search.alternative_plans import alternatives
+from porism.optimize.search.beam_search import Result, search
+from porism.optimize.strategy import heuristic
+from porism.pipeline import to_loops
+
+CPU = GENERIC_CPU
+
+
+def arranged(name: str, target: Target = CPU) -> UOp:
+    x, y = (porism.asarray(np.ones((96, 96), np.float32)) for _ in range(2))
+    image = porism.asarray(np.ones((2, 8, 14, 14), np.float32))
+    weight = porism.asarray(np.ones((32, 8, 3, 3), np.float32))
+    made = {
+        "product": lambda: x @ y,
+        "convolution": lambda: porism.conv2d(image, weight, padding=1),
+        "softmax": lambda: porism.softmax(x),
+        "sum": lambda: x.sum(0),
+        "map": lambda: x * 2 + y,
+    }[name]()
+    (kernel,) = porism.kernels(made)
+    return to_loops(kernel.node, target, arrange=False)
+
+
+@pytest.mark.parametrize("name", ["product", "convolution", "softmax", "sum", "map"])
+def test_every_plan_is_legal_and_gives_what_is_said(name: str) -> None:
+    kernel = arranged(name)
+    start = heuristic.chosen(kernel, CPU)
+    found = list(alternatives(kernel, CPU, start))
+    assert len({after for _, after in found}) > 2
+    for actions, after in found:
+        assert apply_all(kernel, actions, CPU) is after
+    assert [actions for actions, _ in alternatives(kernel, CPU, start)] == [a for a, _ in found]
+
+
+def test_there_are_tiles_of_many_sizes() -> None:
+    kernel = arranged("product")
+    plans = [actions for actions, _ in alternatives(kernel, CPU, heuristic.chosen(kernel, CPU))]
+    sizes = {tuple(a.amount for a in actions if isinstance(a, Upcast)) for actions in plans}
+    assert len(sizes) > 8
+
+
+def test_there_are_none_for_a_gpu() -> None:
+    assert not list(alternatives(arranged("product", H200), H200, ()))
+
+
+def test_plans_are_measured_before_steps_and_steps_begin_from_them() -> None:
+    kernel = arranged("product")
+    start = heuristic.chosen(kernel, CPU)
+    plans = list(alternatives(kernel, CPU, start))
+    best = next(a for a, after in plans[5:] if after is not apply_all(kernel, start, CPU))
+    order: list[Actions] = []
+
+    def measure(candidates: Sequence[Actions], bar: float) -> Iterator[tuple[int, Result]]:
+        for number, actions in enumerate(candidates):
+            order.append(actions)
+            like = sum(a == b for a, b in zip(actions, best, strict=False))
+            yield number, Result(0.5 if like == len(best) else 1.0)
+
+    found = search(
+        kernel, CPU, start, 1.0, measure,
+        width=2, go_on=lambda found: found.tried < 120, plans=plans,
+    )  # fmt: skip
+    known = {actions for actions, _ in plans}
+    first = next(n for n, actions in enumerate(order) if actions not in known)
+    assert found.seconds == 0.5
+    assert all(actions in known for actions in order[:first])
+    assert first > 5
+    assert any(actions[: len(best)] == best for actions in order[first:])

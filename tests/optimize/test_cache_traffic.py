@@ -1,0 +1,154 @@
+"""Traffic: which bytes go into which cache, as loops are arranged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU, KIB, LINE, MIB, Memory
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.optimize.actions.loop_actions import (
+    Action,
+    Move,
+    Split,
+    Swap,
+    Thread,
+    Upcast,
+    apply_all,
+)
+from porism.optimize.actions.merge_loops import Merge
+from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.streaming_actions import Stream
+from porism.optimize.model.cache_traffic import Traffic, footprint, steps_of
+from porism.optimize.model.loop_cost import cost_of
+from porism.pipeline import to_loops
+
+CPU = dataclasses.replace(
+    GENERIC_CPU, memory=Memory(l1=32 * KIB, l2=MIB, l3=32 * MIB, registers=16), cores=1
+)
+WIDE = 1 << 30
+
+
+def kernel_of(result: object) -> UOp:
+    (kernel,) = porism.kernels(result)
+    return to_loops(kernel.node, CPU, arrange=False)
+
+
+def ones(*shape: int) -> porism.Tensor:
+    return porism.asarray(np.ones(shape, np.float32))
+
+
+def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
+    return cost_of(apply_all(kernel, actions, CPU), CPU).moved
+
+
+# -- footprints ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("steps", "size"),
+    [
+        ([], LINE),
+        ([(4, 256)], 1024),  # one after the other
+        ([(4, 16), (64, 16)], 1024),  # lanes, and a loop that goes on
+        ([(4, 16), (4096, 8)], 8 * 64),  # rows
+        ([(4, 16), (4096, 8), (4096, 3)], 10 * 64),  # rows that windows share
+        ([(256, 8)], 8 * LINE),  # of each line an element
+    ],
+)
+def test_footprints(steps: list[tuple[int, int]], size: int) -> None:
+    found = footprint(steps, 4, WIDE, LINE)
+    rows = max(count for far, count in steps) if steps and steps[-1][0] > 64 else 1
+    assert size <= found.size <= size + (rows + 2) * LINE / 2
+
+
+def test_a_footprint_is_no_larger_than_its_buffer() -> None:
+    assert footprint([(4096, 1000)], 4, 5000, LINE).size == 5000
+
+
+def test_rows_a_way_of_the_cache_apart_take_its_room() -> None:
+    near, far = (footprint([(step, 64)], 4, WIDE, 4096) for step in (4096 + 64, 4096))
+    assert near.size == far.size
+    assert far.room == 64 * 4096
+    assert near.room < far.room / 10
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def test_the_steps_of_an_index() -> None:
+    i, j = UOp.range(12, 0), UOp.range(8, 1)
+    assert steps_of(i * 40 + j, {}) == {i: [(40, 12)], j: [(1, 8)]}
+    assert steps_of(i // 4 * 100 + i % 4 * 3, {}) == {i: [(3, 4), (100, 3)]}
+    assert steps_of(ops.MIN(i * 4, UOp.const(i.dtype, 30)) + j, {})[i] == [(4, 12)]
+
+
+def test_where_data_say_where_rows_are_far_apart() -> None:
+    kernel = kernel_of(porism.take(ones(1000, 32), porism.asarray(np.arange(64) * 7), axis=0))
+    accesses = [n for n in toposort(kernel) if n.op is ops.INDEX]
+    (table,) = (n for n in accesses if any(m.op is ops.INDEX for m in toposort(n.src[1])))
+    steps = steps_of(table.src[1], {})
+    assert sorted(step for own in steps.values() for step in own) == [(1, 32), (32 * LINE, 64)]
+
+
+# -- caches ----------------------------------------------------------------------------------------
+
+
+def test_what_fits_the_last_cache_is_there() -> None:
+    small, large = (moved(kernel_of(ones(n, 1024) + 1)).memory for n in (1024, 16384))
+    assert small == 0
+    assert large >= 3 * 4 * 16384 * 1024  # read, read before it is written, and written
+
+
+def test_stores_past_the_caches_do_not_read() -> None:
+    kernel = kernel_of(ones(16384, 1024) + 1)
+    lanes = [Upcast("r0", 16)]
+    plain, past = (moved(kernel, [*lanes, *more]).memory for more in ((), (Stream(0),)))
+    assert past < 0.8 * plain
+
+
+def test_a_product_in_blocks_moves_less() -> None:
+    kernel = kernel_of(ones(512, 2048) @ ones(2048, 512))
+    tile = [Upcast("r0", 4), Upcast("r1", 16)]
+    plain = moved(kernel, tile)
+    panels = moved(kernel, [*tile, Move("r1_0", "r0_0"), Stage(2, ("r2", "r1_1"))])
+    assert panels.l2 < plain.l2 / 4
+
+
+def test_a_transposition_in_tiles_moves_less() -> None:
+    kernel = kernel_of(porism.permute(ones(4096, 4096), (1, 0)) * 2)
+    tiled = [Upcast("r0", 16), Upcast("r1", 16)]
+    assert moved(kernel, tiled).l1 < moved(kernel, [Upcast("r1", 16)]).l1 / 3
+
+
+def test_sums_of_columns_in_strips_take_less_time() -> None:
+    kernel = kernel_of(ones(4096, 4096).sum(0))
+    columns = [Upcast("r0", 16)]
+    strips = [*columns, Split("r0_0", 32), Block("r1", 8, "r0_0_1")]
+    one, other = (cost_of(apply_all(kernel, a, CPU), CPU) for a in (strips, columns))
+    assert one.moved.memory < 0.8 * other.moved.memory  # which go on in the same rows
+
+
+def test_the_order_of_loops_counts_and_one_that_was_two_is_both() -> None:
+    kernel = kernel_of(ones(4096, 4096) + ones(4096, 1))
+    assert moved(kernel, [Swap("r0", "r1")]).l1 > 4 * moved(kernel).l1
+    apart = moved(kernel)
+    together = moved(kernel, [Merge("r0", "r1")])
+    assert together.memory == pytest.approx(apart.memory, rel=0.1)
+
+
+def test_cores_share_what_is_moved() -> None:
+    two = dataclasses.replace(CPU, cores=2)
+    kernel = kernel_of(ones(4096, 4096) + ones(4096, 1))
+    alone = cost_of(apply_all(kernel, [Thread("r0")], CPU), CPU).moved
+    shared = cost_of(apply_all(kernel, [Thread("r0")], two), two).moved
+    assert shared.l2 == pytest.approx(alone.l2 / 2, rel=0.1)
+    assert shared.memory == pytest.approx(alone.memory / 2, rel=0.1)
+    assert cost_of(kernel, two).moved.memory > 1.5 * shared.memory

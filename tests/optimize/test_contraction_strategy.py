@@ -1,0 +1,90 @@
+"""Loops of kernels with several sums of products, one behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.llvm.host_target import host
+from porism.base.errors import ActionError
+from porism.engine.run import realize
+from porism.ir.node import UOp
+from porism.optimize.actions import loop_actions, loop_transforms
+from porism.optimize.actions.loop_actions import Upcast, apply_all, upcast_together
+from porism.optimize.strategy.contraction_strategy import planned
+from porism.pipeline import to_loops
+
+
+def layers(count: int) -> UOp:
+    """A kernel of dense layers, each of which reads what the one before has kept."""
+    widths = [(64, 96, 128)[k % 3] for k in range(count + 1)]
+    y = porism.asarray(np.zeros((32, widths[0]), np.float32))
+    for before, after in pairwise(widths):
+        y = porism.relu(y @ porism.asarray(np.zeros((before, after), np.float32)))
+    (step,) = realize.schedule_of(realize.request([y.node]).graph).steps
+    return to_loops(step.kernel, host(), arrange=False)
+
+
+def upcasts(kernel: UOp) -> list[Upcast]:
+    return [a for a in planned(kernel, host()).actions if isinstance(a, Upcast)]
+
+
+def test_loops_together_are_as_one_after_the_other() -> None:
+    kernel = layers(5)
+    found = upcasts(kernel)
+    assert len({action.axis for action in found}) >= 5
+    assert upcast_together(found, kernel, host()) is apply_all(kernel, found, host())
+
+
+def test_a_plan_is_what_its_actions_make_one_after_the_other() -> None:
+    kernel = layers(7)
+    plan = planned(kernel, host())
+    assert plan.kernel is apply_all(kernel, plan.actions, host())
+
+
+def test_many_layers_are_changed_as_often_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change goes through all layers behind it."""
+    few, many = layers(4), layers(12)
+    changes: list[UOp] = []
+    change = loop_transforms.replaced_together
+
+    def counted(kernel: UOp, parts: Mapping[UOp, loop_transforms.Parts]) -> UOp:
+        changes.append(kernel)
+        return change(kernel, parts)
+
+    monkeypatch.setattr(loop_transforms, "replaced_together", counted)
+    monkeypatch.setattr(loop_actions, "replaced_together", counted)
+    planned(few, host())
+    before = len(changes)
+    planned(many, host())
+    assert len(changes) == 2 * before
+
+
+def test_what_cannot_be_done_alone_cannot_be_done_together() -> None:
+    kernel = layers(3)
+    found = upcasts(kernel)
+    with pytest.raises(ActionError, match="no multiple of 7"):
+        upcast_together([*found[:-1], Upcast(found[-1].axis, 7)], kernel, host())
+
+
+def test_a_part_of_a_loop_is_told_by_its_whole_axis() -> None:
+    whole, one, other = (UOp.range(8, axis) for axis in [(0, 1), (0, 1, 0), (0, 0, 1)])
+    assert loop_transforms.is_part_of(whole, whole)
+    assert loop_transforms.is_part_of(one, whole)
+    assert not loop_transforms.is_part_of(other, whole)
+    assert not loop_transforms.is_part_of(UOp.range(8, (0,)), whole)
+    assert not loop_transforms.is_part_of(UOp.range(8, (10,)), UOp.range(8, (1,)))
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "float32"])
+def test_a_contraction_whose_loops_were_split_before(dtype: str) -> None:
+    """A result under other dims is written by a loop that was split before tiles are chosen."""
+    for rows, terms, columns in [(7, 4, 6), (9, 5, 8), (5, 3, 12)]:
+        a = np.arange(rows * terms).reshape(rows, terms).astype(dtype)
+        b = np.arange(terms * columns).reshape(terms, columns).astype(dtype)
+        found = (porism.asarray(a) @ porism.asarray(b)).T.reshape(rows, columns)
+        np.testing.assert_array_equal(found.numpy(), (a @ b).T.reshape(rows, columns))

@@ -1,0 +1,51 @@
+"""Loops that go through what is reduced in the order of memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+import porism
+from porism.base.dtypes import f32
+from porism.base.target import GENERIC_CPU
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.optimize.actions.loop_actions import Move
+from porism.optimize.actions.merge_loops import Merge
+from porism.optimize.strategy import heuristic
+
+SMALL = dataclasses.replace(
+    GENERIC_CPU,
+    memory=dataclasses.replace(GENERIC_CPU.memory, l2=1 << 14, l3=1 << 16),
+    cores=2,
+)
+
+
+def parts(count: int, rows: int, length: int) -> UOp:
+    """The sums of parts of rows, with those of a part next to each other."""
+    part, row = UOp.range(count, 0), UOp.range(rows, 1)
+    k = UOp.range(length, 2, Axis.REDUCE)
+    x = UOp(ops.PARAM, f32.pointer(size=count * rows * length), (), 1)
+    total = x.index((row * count + part) * length + k).reduce(ops.ADD, k)
+    place = UOp(ops.PARAM, f32.pointer(size=count * rows), (), 0).index(part * rows + row)
+    return ops.SINK(place.store(total).end(part, row))
+
+
+def test_parts_of_rows_are_read_as_they_lie_in_memory() -> None:
+    chosen = heuristic.chosen(parts(25, 6, 1000), SMALL)
+    assert Move("r1", "r0") in chosen
+    assert Merge("r1", "r0") in chosen
+
+
+def test_not_what_a_cache_holds_or_is_soon_read() -> None:
+    for kernel in (parts(5, 2, 100), parts(500, 6, 32)):
+        assert not any(isinstance(a, Merge) for a in heuristic.chosen(kernel, SMALL))
+
+
+def test_long_rows_have_the_same_sums() -> None:
+    x = np.random.default_rng(0).integers(0, 9, (6, 1_000_000)).astype(np.int32)
+    for kernel in porism.kernels(porism.sum(porism.asarray(x), axis=1)):
+        porism.opt(kernel, kernel.actions).verify()
+    np.testing.assert_array_equal(porism.sum(porism.asarray(x), axis=1).numpy(), x.sum(axis=1))

@@ -1,0 +1,156 @@
+"""Constants that are laid out for a kernel: it computes the same, of copies made beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.backends.backend_table import native
+from porism.engine.tune.kernel_trial import expected, parameters
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import toposort
+from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.strategy import prepacked_weights
+from porism.optimize.strategy.prepacked_weights import Packed, packed
+from porism.pipeline import to_kernel, to_loops
+
+
+def tensor(*dims: int) -> Any:
+    return porism.asarray(np.zeros(dims, np.float32))
+
+
+def arranged(y: Any, actions: Sequence[Action]) -> UOp:
+    (kernel,) = porism.kernels(y)
+    target = native().target()
+    return apply_all(to_loops(kernel.node, target, arrange=False), actions, target)
+
+
+def computes_the_same(kernel: UOp, found: Packed) -> bool:
+    """Whether a kernel on copies gives what it gave before, by the evaluator."""
+    rng = np.random.default_rng(0)
+    data = {
+        number: rng.standard_normal(pointer.dtype.size).astype(np.float32)
+        for number, pointer in parameters(kernel).items()
+    }
+    more = dict(data)
+    for copy in found.copies:
+        out = np.full(copy.size, np.nan, np.float32)
+        more[copy.number] = expected(to_kernel(copy.kernel), {0: out, 1: data[copy.source]}, {})
+    used = parameters(found.kernel)
+    wanted = expected(kernel, data, {})
+    result = expected(found.kernel, {number: more[number] for number in used}, {})
+    return bool(np.allclose(wanted, result, rtol=1e-5, atol=1e-5))
+
+
+def locals_of(kernel: UOp) -> int:
+    return sum(node.op is ops.DEFINE_LOCAL for node in toposort(kernel))
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepacked_weights, "LEAST", 0)
+    monkeypatch.setattr(prepacked_weights, "CROWDED", 0.0)
+    monkeypatch.setattr(prepacked_weights, "GROWTH", 4.0)
+
+
+STAGED = {
+    "columns": [porism.Upcast("r1", 8), porism.Stage(2, ("r2", "r1_1"))],
+    "columns outside": [
+        porism.Upcast("r0", 4),
+        porism.Upcast("r1", 8),
+        porism.Move("r1_0", "r0_0"),
+        porism.Stage(2, ("r2", "r1_1")),
+        porism.Upcast("r4", 8),
+        porism.Thread("r1_0"),
+    ],
+    "rows with room": [porism.Upcast("r1", 8), porism.Stage(2, ("r2", "r1_1"), row=1)],
+    "parts that overlap": [
+        porism.Cover("r1", 16),
+        porism.Upcast("r1_1", 16),
+        porism.Move("r1_0", "r0"),
+        porism.Stage(2, ("r2", "r1_1_1")),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_a_copy_is_made_beforehand(name: str) -> None:
+    kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED[name])
+    found = packed(kernel, {2})
+    assert found is not None
+    assert locals_of(found.kernel) == locals_of(kernel) - 1
+    assert 2 not in parameters(found.kernel)
+    assert computes_the_same(kernel, found)
+
+
+def test_only_constants_are() -> None:
+    kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED["columns"])
+    assert packed(kernel, {1}) is None
+    assert packed(kernel, set()) is None
+
+
+def test_of_a_transposed_matrix() -> None:
+    kernel = arranged(tensor(4, 5) @ tensor(24, 5).T, STAGED["columns"])
+    found = packed(kernel, {2})
+    assert found is not None
+    assert computes_the_same(kernel, found)
+
+
+def test_a_copy_that_would_be_much_larger_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED["columns outside"])
+    monkeypatch.setattr(prepacked_weights, "GROWTH", 0.5)
+    assert packed(kernel, {2}) is None
+
+
+ROWS = [porism.Upcast("r0", 4), porism.Upcast("r1", 8)]
+
+
+def test_rows_side_by_side() -> None:
+    kernel = arranged(tensor(12, 16) @ tensor(16, 24), ROWS)
+    found = packed(kernel, {1})
+    assert found is not None
+    (copy,) = found.copies
+    assert copy.axes == ("r0_0", "r2", "r0_1")
+    assert copy.size == 12 * 16
+    assert computes_the_same(kernel, found)
+
+
+def test_rows_that_overlap() -> None:
+    actions = [porism.Cover("r0", 5), porism.Upcast("r0_1", 5), porism.Upcast("r1", 24)]
+    kernel = arranged(tensor(19, 16) @ tensor(16, 24), actions)
+    found = packed(kernel, {1})
+    assert found is not None
+    assert found.copies[0].size == 20 * 16
+    assert computes_the_same(kernel, found)
+
+
+def test_in_a_reduction_in_blocks() -> None:
+    actions = [porism.Upcast("r0", 4), porism.Upcast("r1", 8), porism.Block("r2", 4, "r1_0")]
+    kernel = arranged(tensor(8, 8) @ tensor(8, 16), actions)
+    found = packed(kernel, {1})
+    assert found is not None
+    assert computes_the_same(kernel, found)
+
+
+def test_not_if_rows_would_become_the_lanes() -> None:
+    actions = [porism.Upcast("r0", 8), porism.Upcast("r1", 8)]
+    assert packed(arranged(tensor(16, 16) @ tensor(16, 24), actions), {1}) is None
+
+
+def test_not_if_rows_are_not_in_each_others_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepacked_weights, "CROWDED", 1.5)
+    assert packed(arranged(tensor(12, 17) @ tensor(17, 24), ROWS), {1}) is None
+
+
+def test_windows_of_a_convolution() -> None:
+    y = porism.conv2d(tensor(1, 4, 8, 8), tensor(8, 4, 3, 3), padding=1)
+    kernel = arranged(y, [porism.Upcast("r0", 4), porism.Upcast("r2", 8)])
+    found = packed(kernel, {2})
+    assert found is not None
+    assert found.copies[0].size == 8 * 4 * 3 * 3
+    assert computes_the_same(kernel, found)

@@ -1,0 +1,145 @@
+"""Turned tiles: lanes along what is not stored along, where constants are laid out for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porism
+from porism.base.target import GENERIC_CPU, Memory, Target
+from porism.evaluate.effect_scopes import base_of
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
+from porism.optimize.actions.epilogue import Finish
+from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.analysis.contraction_accesses import contraction
+from porism.optimize.strategy import heuristic
+from porism.optimize.strategy.action_plan import Plan
+from porism.optimize.strategy.prepacked_weights import packed
+from porism.optimize.strategy.transposed_tiles import best_turned, turned
+from porism.pipeline import to_lines, to_loops
+
+TARGET = dataclasses.replace(
+    GENERIC_CPU,
+    vector_bits=(128, 256, 512),
+    memory=Memory(l1=1 << 15, l2=1 << 20, l3=1 << 25, registers=32),
+    cores=2,
+)
+WEIGHT = frozenset({2})
+
+
+def normal(*shape: int) -> Any:
+    return porism.asarray(np.random.default_rng(0).normal(size=shape).astype(np.float32))
+
+
+def convolution(
+    before: int, size: int, after: int, taps: int = 3, images: int = 1, **more: Any
+) -> Any:
+    x, weight = normal(images, before, size, size), normal(after, before, taps, taps)
+    return porism.conv2d(x, weight, **more).relu()
+
+
+PROGRAMS = {
+    "windows": lambda: convolution(32, 7, 64, padding=1),
+    "two parts": lambda: convolution(40, 6, 32, padding=1),
+    "steps": lambda: convolution(32, 9, 64, padding=1, stride=2),
+    "large images": lambda: convolution(48, 60, 32, padding=1),
+    "large images with steps": lambda: convolution(48, 60, 64, padding=1, stride=2),
+    "no border": lambda: convolution(40, 9, 64),
+    "points": lambda: convolution(512, 7, 64, taps=1),
+    "points with steps": lambda: convolution(512, 9, 32, taps=1, stride=2),
+}
+
+
+def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
+    (kernel,) = porism.kernels(tensor)
+    return kernel, to_loops(kernel.node, target, arrange=False)
+
+
+def turned_plan(loops: UOp) -> Plan:
+    """The loops in the turned tile that the estimate chooses."""
+    found = contraction(loops, WEIGHT)
+    assert found is not None
+    tile = best_turned(found, TARGET)
+    assert tile is not None
+    plan = Plan(loops, TARGET)
+    turned(plan, found, tile)
+    return plan
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_turned_tile_computes_the_same(name: str) -> None:
+    kernel, loops = loops_of(PROGRAMS[name]())
+    assert porism.opt(kernel, turned_plan(loops).actions).check() < 1e-5
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_weights_are_laid_out_beforehand(name: str) -> None:
+    _, loops = loops_of(PROGRAMS[name]())
+    plan = turned_plan(loops)
+    assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
+    assert any(isinstance(a, Finish) for a in plan.actions)
+    copies = packed(plan.kernel, WEIGHT)
+    assert copies is not None
+    assert [copy.source for copy in copies.copies] == [2]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_element_is_stored_on_its_own(name: str) -> None:
+    _, loops = loops_of(PROGRAMS[name]())
+    lines = to_lines(turned_plan(loops).kernel, TARGET, arranged=True)
+    stores = [n for n in lines if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
+    assert stores
+    assert all(n.src[1].dtype.count >= 4 for n in stores)
+    assert all(n.src[0].src[1].dtype.count == 1 for n in stores)
+
+
+def test_what_is_stored_alone_costs_more() -> None:
+    """Of 13 and of 16 columns, the tile is turned in registers of the second."""
+    tiles = []
+    for size in (13, 16):
+        _, loops = loops_of(convolution(64, size, 64, padding=1))
+        found = contraction(loops, WEIGHT)
+        assert found is not None
+        tile = best_turned(found, TARGET)
+        assert tile is not None
+        tiles.append((tile.rows, tile.cycles / found.work))
+    (few, dear), (many, cheap) = tiles
+    assert few < 4 <= many
+    assert cheap < dear
+
+
+@pytest.mark.parametrize(("name", "parts"), [("points", 8), ("windows", 2)])
+def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int) -> None:
+    size = 256 if name == "points" else 128
+    taps = 1 if name == "points" else 3
+    _, loops = loops_of(convolution(512, 7, size, taps=taps, padding=taps // 2))
+    outer = turned_plan(loops).kernel.src[0].src[1]
+    assert outer.arg[1] is Axis.THREAD
+    assert int(outer.vmax) + 1 == parts
+
+
+def test_it_is_for_constants_only() -> None:
+    _, loops = loops_of(PROGRAMS["windows"]())
+    for constants in (frozenset[int](), frozenset({1})):
+        found = contraction(loops, constants)
+        assert found is not None
+        assert best_turned(found, TARGET) is None
+    assert heuristic.arranged(loops, TARGET) is not heuristic.arranged(loops, TARGET, WEIGHT)
+
+
+def test_short_sums_are_not_turned() -> None:
+    _, loops = loops_of(convolution(16, 16, 64, taps=1))
+    assert heuristic.arranged(loops, TARGET) is heuristic.arranged(loops, TARGET, WEIGHT)
+
+
+def test_results_of_functions_with_such_weights() -> None:
+    x, weight = normal(1, 32, 7, 7), normal(64, 32, 3, 3).realize()
+    function = porism.jit(lambda x: porism.conv2d(x, weight, padding=1))
+    wanted = porism.conv2d(x, weight, padding=1).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(function(x).numpy(), wanted, rtol=1e-4, atol=1e-4)

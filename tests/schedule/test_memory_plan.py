@@ -1,0 +1,227 @@
+"""The memory planner: what is alive at the same time never overlaps, whatever the order of runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject, DrawFn
+
+from benchmarks import models
+from porism.engine.run.realize import request, schedule_of
+from porism.engine.run.reference_runner import run
+from porism.evaluate import evaluate
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.traversal import rebuild
+from porism.pipeline import to_schedule
+from porism.schedule.memory_plan import ALIGNMENT, Life, Plan, plan
+from porism.schedule.schedule import Schedule, Step
+from tests.schedule.test_stages import arrays_for
+from tests.tensors import tensor_graphs
+from tests.watching import same
+
+Place = tuple[int, int]
+
+
+@st.composite
+def some_lives(draw: DrawFn) -> tuple[int, list[Life]]:
+    """Kernels in a list, each writing one value at most, which later ones may read."""
+    kernels = draw(st.integers(1, 12))
+    lives = []
+    for k in range(kernels):
+        if draw(st.integers(0, 4)):
+            later = list(range(k + 1, kernels))
+            chosen = st.sets(st.sampled_from(later), max_size=3) if later else st.just(set())
+            size = draw(st.sampled_from((0, 1, 128, 129, 384, 1000)))
+            lives.append(Life(size, k, tuple(sorted(draw(chosen)))))
+    lives = draw(st.permutations(lives))
+    return kernels, [dataclasses.replace(a, over=draw(_over(lives, a))) for a in lives]
+
+
+def _over(lives: Sequence[Life], life: Life) -> st.SearchStrategy[int | None]:
+    """One of the values that the writer of a value reads, or none."""
+    return st.sampled_from([None, *(k for k, a in enumerate(lives) if life.written in a.read)])
+
+
+def place(life: Life, offset: int) -> Place:
+    return offset, offset + life.size
+
+
+def overlap(a: Place, b: Place) -> bool:
+    return max(a[0], b[0]) < min(a[1], b[1])
+
+
+def waits(kernels: int, lives: Sequence[Life], found: Plan) -> list[set[int]]:
+    """For each kernel those that it waits for: the writers of what it reads, and the plan's."""
+    direct: list[set[int]] = [set() for _ in range(kernels)]
+    for life in lives:
+        for reader in life.read:
+            direct[reader].add(life.written)
+    for later, earlier in found.waits:
+        assert earlier < later
+        direct[later].add(earlier)
+    return direct
+
+
+def before(direct: Sequence[set[int]]) -> list[set[int]]:
+    """For each kernel all that are over when it starts."""
+    known: list[set[int]] = []
+    for waited in direct:
+        known.append(waited.union(*(known[k] for k in waited)))
+    return known
+
+
+def some_order(data: DataObject, direct: Sequence[set[int]]) -> list[int]:
+    """The kernels in any order that their waits allow."""
+    done: list[int] = []
+    while len(done) < len(direct):
+        left = [k for k in range(len(direct)) if k not in done and direct[k] <= set(done)]
+        done.append(data.draw(st.sampled_from(left)))
+    return done
+
+
+@given(some_lives())
+def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life]]) -> None:
+    _, lives = made
+    found = plan(lives)
+    assert found.peak <= found.sum
+    for a, (life, offset) in enumerate(zip(lives, found.offsets, strict=True)):
+        assert offset % ALIGNMENT == 0
+        assert offset + life.size <= found.peak
+        for b in range(a):
+            other = lives[b]
+            apart = life.end < other.written or other.end < life.written
+            apart |= life.over == b and other.end == life.written
+            apart |= other.over == a and life.end == other.written
+            there = place(other, found.offsets[b])
+            assert apart or not overlap(place(life, offset), there), (life, other)
+
+
+@settings(max_examples=400)
+@given(some_lives())
+def test_kernels_that_may_run_at_once_do_not_disturb_each_other(
+    made: tuple[int, list[Life]],
+) -> None:
+    kernels, lives = made
+    found = plan(lives)
+    over = before(waits(kernels, lives, found))
+    written: list[list[Place]] = [[] for _ in range(kernels)]
+    touched: list[list[Place]] = [[] for _ in range(kernels)]
+    for life, offset in zip(lives, found.offsets, strict=True):
+        written[life.written].append(place(life, offset))
+        for user in (life.written, *life.read):
+            touched[user].append(place(life, offset))
+    for a in range(kernels):
+        for b in range(kernels):
+            if a != b and a not in over[b] and b not in over[a]:
+                assert not any(overlap(w, t) for w in written[a] for t in touched[b]), (a, b)
+
+
+@given(some_lives(), st.data())
+def test_every_order_that_is_allowed_keeps_the_contents(
+    made: tuple[int, list[Life]], data: DataObject
+) -> None:
+    kernels, lives = made
+    found = plan(lives)
+    arena = np.full(found.peak, -1)
+    for kernel in some_order(data, waits(kernels, lives, found)):
+        for which, life in enumerate(lives):
+            begin, end = place(life, found.offsets[which])
+            if kernel in life.read:
+                assert (arena[begin:end] == which).all(), f"kernel {kernel} reads value {which}"
+        for which, life in enumerate(lives):
+            begin, end = place(life, found.offsets[which])
+            if life.written == kernel:
+                arena[begin:end] = which
+
+
+def test_a_chain_needs_two_places() -> None:
+    found = plan([Life(1000, k, (k + 1,)) for k in range(50)])
+    assert (found.peak, found.sum) == (2 * 1024, 50 * 1024)
+
+
+def test_a_chain_in_place_needs_one() -> None:
+    lives = [Life(1000, k, (k + 1,), over=k - 1 if k else None) for k in range(50)]
+    found = plan(lives)
+    assert found.peak == 1024
+    assert set(found.offsets) == {0}
+
+
+def test_the_place_of_another_is_taken_by_who_reads_it_last_and_fits() -> None:
+    read_later = plan([Life(100, 0, (1, 2)), Life(100, 1, (2,), over=0)])
+    larger = plan([Life(100, 0, (1,)), Life(1000, 1, (2,), over=0)])
+    assert 0 not in (read_later.offsets[1], larger.offsets[1])
+    after_others = plan([Life(100, 0, (1, 2)), Life(100, 2, (3,), over=0)])
+    assert after_others.offsets == (0, 0)
+    assert (2, 1) in after_others.waits
+
+
+def test_a_gap_is_filled_by_what_fits_best() -> None:
+    lives = [
+        Life(1000, 0, (1,)),
+        Life(128, 0, (9,)),
+        Life(256, 0, (1,)),
+        Life(128, 0, (9,)),
+        Life(256, 2, (9,)),
+    ]
+    found = plan(lives)
+    assert found.offsets[4] == found.offsets[2]
+    assert found.peak == 1024 + 128 + 256 + 128
+
+
+def test_blocks_one_after_the_other_share_their_memory() -> None:
+    one = schedule_of(request([models.blocks(1)().node]).graph).arena
+    many = schedule_of(request([models.blocks(12)().node]).graph).arena
+    assert many.sum > 11 * one.sum
+    assert many.peak < many.sum / 6
+    assert many.peak < 2 * one.peak
+
+
+# -- whole programs --------------------------------------------------------------------------------
+
+
+def stored(root: UOp) -> UOp:
+    """A graph in which the value of every op is in memory."""
+
+    def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        new = node.replace(src)
+        return ops.CONTIGUOUS(new) if node.shaped and node.op is not ops.PARAM else new
+
+    return rebuild(root, change)
+
+
+def reordered(schedule: Schedule, order: Sequence[int]) -> Schedule:
+    """The same schedule with its steps in another order."""
+    new = {old: k for k, old in enumerate(order)}
+
+    def moved(step: Step) -> Step:
+        return dataclasses.replace(step, after=tuple(sorted(new[k] for k in step.after)))
+
+    return dataclasses.replace(schedule, steps=tuple(moved(schedule.steps[k]) for k in order))
+
+
+@settings(max_examples=150, deadline=None)
+@given(tensor_graphs(steps=20).map(stored), st.integers(0, 1000), st.data())
+def test_programs_of_many_kernels_run_in_every_order(
+    root: UOp, seed: int, data: DataObject
+) -> None:
+    """Every op is a kernel here, so that much memory is shared.
+
+    The evaluator refuses to read what was not written; the values say that nothing was overwritten.
+    """
+    arrays = arrays_for(root, seed)
+    inputs = [
+        np.ascontiguousarray(arrays.get(k, np.zeros(0))).reshape(-1)
+        for k in range(max(arrays, default=-1) + 1)
+    ]
+    sink = ops.SINK(root)
+    with np.errstate(all="ignore"):
+        expected = evaluate(sink, arrays)[0]
+        schedule = to_schedule(sink)
+        order = some_order(data, [set(step.after) for step in schedule.steps])
+        (found,) = run(reordered(schedule, order), inputs, {})
+    same("in another order", expected, found.reshape(expected.shape))

@@ -1,0 +1,89 @@
+"""The quick parser: what it reads, it reads as the parser does; parts stay in their expression."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from benchmarks.index_corpus import corpus
+from porism.ir import ops
+from porism.simplifier.fast_parser import DEEPEST, LONGEST, quick_parse
+from porism.simplifier.light_nodes import Part, Parts, settled
+from porism.simplifier.parser import parse
+from porism.simplifier.simplify import simplify
+from porism.simplifier.variable_bounds import box
+from tests.simplifier import variants
+from tests.simplifier.test_parser import MALFORMED, PRECEDENCE, VARIABLES
+
+
+def quick(text: str) -> object:
+    """The graph as UOps, or None."""
+    found = quick_parse(text, VARIABLES, Parts().make)
+    return None if found is None else settled(found)
+
+
+@pytest.mark.parametrize("text", PRECEDENCE)
+def test_reads_as_the_parser_does(text: str) -> None:
+    assert quick(text) in (None, parse(text, VARIABLES))
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_leaves_mistakes_to_the_parser(text: str) -> None:
+    assert quick(text) is None
+
+
+def test_reads_what_compilers_write() -> None:
+    for row in corpus(60, seed=3):
+        variables = box(row["vars"]).variables
+        found = quick_parse(row["expr"], variables, Parts().make)
+        assert found is not None
+        assert settled(found) is parse(row["expr"], variables)
+
+
+def test_random_words_are_read_alike_or_not_at_all() -> None:
+    chance = random.Random(5)
+    words = ["a", "b", "c", "1", "20", "0", "00", "x", "(", ")", "(", ")", "+", "-", "*", "//", "%"]
+    words += ["<", "<=", "==", "and", "or", "if", "else", "not", "min"]
+    read = 0
+    for _ in range(20_000):
+        text = " ".join(chance.choices(words, k=chance.randint(1, 9)))
+        found = quick(text)
+        if found is not None:
+            read += 1
+            assert found is parse(text, VARIABLES), text
+    assert read > 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"a + {' ' * LONGEST}b", "(" * (DEEPEST + 2) + "a" + ")" * (DEEPEST + 2), "a + " + "9" * 30],
+)
+def test_what_is_large_is_left_to_the_parser(text: str) -> None:
+    assert quick(text) is None
+    assert parse(text, VARIABLES) is not None
+
+
+def test_another_order_has_the_same_number() -> None:
+    chance = random.Random(1)
+    for row in corpus(40, seed=11):
+        known, parts = box(row["vars"]).variables, Parts()
+        texts = (row["expr"], variants.swapped(row["expr"], chance))
+        one, other = (quick_parse(text, known, parts.make) for text in texts)
+        assert one is not None
+        assert other is not None
+        assert one.order == other.order, texts
+
+
+def test_no_node_of_the_process_has_a_part_below_it() -> None:
+    texts = [
+        "a * b * c // (b*c + 9)",
+        "max(a, b*c) + (a if a % 4 < b else (b if c < 3 else -a//3))",
+    ]
+    texts += ["((a if b < 3 else c) * 8 + b % 4) // 4 + (b*8 + (1 if a < 2 else 3)) // 8"]
+    texts += ["(a >> 2) + (a & 3)", "a % 4 == 3 and b < c or a < 2", "a" + " * (b + c)" * 12]
+    for text in texts:
+        simplify(text, dict.fromkeys("abc", (0, 9)), explain=True)
+    for op in ops.table():
+        for node in (*op.nodes.values(), *op.raw.values()):
+            assert not any(isinstance(s, Part) for s in node.src), node
