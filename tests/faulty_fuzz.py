@@ -9,8 +9,8 @@ import sys
 
 from fuzz import programs
 from porism.base.dtypes import DType, Scalar
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.ops import Op
 from porism.lower import linearize
 

@@ -13,8 +13,8 @@ from fuzz import compile as compiled
 from fuzz import simplify
 from fuzz.search import batch, for_seconds
 from porism.base.dtypes import DType, Scalar, i32
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.ops import Op
 from porism.optimize.actions import loop_transforms
 from tests.tensor.functions import FUNCTIONS

@@ -16,9 +16,9 @@ from fuzz.loop_nests.choices import Choices, shrunk
 from fuzz.nests import STAGES, faults_of, main, smaller, told
 from porism import pipeline
 from porism.base.dtypes import DType, Scalar
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.lower import expand, linearize

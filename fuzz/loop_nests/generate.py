@@ -18,9 +18,9 @@ import numpy as np
 from fuzz.loop_nests.choices import Choices
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind, Space, index
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op

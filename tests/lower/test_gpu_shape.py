@@ -12,9 +12,8 @@ from porism.base.dtypes import Space, f16, f32, i32, index
 from porism.base.errors import EvaluationError, TargetError
 from porism.base.target import GENERIC_CPU, H200
 from porism.evaluate import Memory, run_kernel, run_list
-from porism.evaluate.effect_scopes import THREADS
 from porism.ir import fragments, levels, ops
-from porism.ir.axis import Axis
+from porism.ir.axis import THREAD_AXES, Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.lower.gpu.block_memory import block_memory
@@ -177,9 +176,9 @@ def shifted_by(n: UOp) -> UOp:
 
 def test_what_is_read_element_by_element_is_fastest() -> None:
     kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
-    assert [slot.size.arg for slot in slots(kernel, THREADS)] == [4, 2]
+    assert [slot.size.arg for slot in slots(kernel, THREAD_AXES)] == [4, 2]
     kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
-    assert [slot.size.arg for slot in slots(kernel, THREADS)] == [2, 3]
+    assert [slot.size.arg for slot in slots(kernel, THREAD_AXES)] == [2, 3]
 
 
 def test_a_store_outside_of_a_thread_range_is_done_once() -> None:

@@ -11,10 +11,10 @@ from porism.base.dtypes import DType, f32, i32
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200
 from porism.evaluate import Memory, run_arrays, run_kernel
-from porism.evaluate.effect_scopes import base_of
 from porism.evaluate.evaluation import in_order
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.text.expression import show

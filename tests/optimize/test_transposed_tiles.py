@@ -10,9 +10,9 @@ import pytest
 
 import porism
 from porism.base.target import GENERIC_CPU, Memory, Target
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.optimize.actions.epilogue import Finish
 from porism.optimize.actions.packed_panels import Stage

@@ -9,8 +9,8 @@ import pytest
 import porism
 from porism.base.dtypes import f32
 from porism.base.target import GENERIC_CPU
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.scan_loop import Scan

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from porism.base.dtypes import Kind
-from porism.evaluate.effect_scopes import base_of, nodes_of, scopes, written_by
 from porism.evaluate.evaluator import Session
 from porism.evaluate.graph_evaluator import Arrays
 from porism.evaluate.inputs import Given, Inputs
@@ -15,6 +14,7 @@ from porism.evaluate.threads.thread_blocks import launch
 from porism.evaluate.threads.tracked_memory import Memory
 from porism.evaluate.varying_value import Value
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of, own_nodes, scopes, written_buffers
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
@@ -31,8 +31,8 @@ MACHINE_OPS: Final = frozenset({ops.DEFINE_LOCAL, ops.DEFINE_REG, ops.IF, ops.EN
 
 def evaluate(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING) -> list[Array]:
     """The arrays that a graph computes; see the package for what they are."""
-    order = nodes_of(root)
-    written = written_by(order)
+    order = own_nodes(root)
+    written = written_buffers(order)
     outputs = [n for n in written if n.op in (ops.PARAM, ops.BUFFER)]
     session = Session(Inputs(inputs, outputs, copy=True), variables, _call)
     roots = [
@@ -79,7 +79,7 @@ def run_kernel(
     written, as those of a machine do: reading it is no fault, and using it shows in the result.
     """
     session = _session(buffers, variables, garbage=garbage)
-    _run_machine(session, sink, nodes_of(sink), reverse=reverse, pinned=pinned)
+    _run_machine(session, sink, own_nodes(sink), reverse=reverse, pinned=pinned)
 
 
 def run_arrays(sink: UOp, buffers: Buffers, variables: Variables = NOTHING) -> None:
@@ -144,7 +144,7 @@ def _closed_stores(node: UOp, scope: Mapping[UOp, frozenset[UOp]]) -> set[UOp]:
     """The stores below a node that are over when it is executed: no loop is around both."""
     return {
         n
-        for n in nodes_of(node)
+        for n in own_nodes(node)
         if n.op is ops.STORE and not scope[n] & scope.get(node, frozenset())
     }
 
@@ -174,7 +174,7 @@ def _session(buffers: Buffers, variables: Variables, *, garbage: bool = False) -
 
 def _call(sink: UOp, buffers: list[Memory], variables: Variables) -> None:
     """A CALL: the kernel in its own session."""
-    if in_order(nodes_of(sink)):
+    if in_order(own_nodes(sink)):
         run_kernel(sink, buffers, variables)
     else:
         run_arrays(sink, buffers, variables)

@@ -10,6 +10,7 @@ import numpy as np
 
 from porism.base.errors import EvaluationError
 from porism.evaluate.varying_value import GOOD, INVALID, Axes, Value, label
+from porism.ir.facts.effect_scopes import Scope
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
@@ -43,6 +44,20 @@ def failure(fault: Fault, user: UOp | None = None, at: str = "") -> EvaluationEr
     if user is not None and user is not fault.node:
         where += f"\nused by {describe(user)}"
     return EvaluationError(fault.what, where=where, why=fault.why, fix=fault.fix)
+
+
+def check_loops_closed(root: UOp, scope: Scope) -> None:
+    """Raise if a loop or IF in the scope of a program's root is never closed."""
+    for opener in sorted(scope, key=lambda node: node.key):
+        raise failure(
+            Fault(
+                opener,
+                f"{describe(opener)} is never closed",
+                "what happens in a loop is closed by an END or a REDUCE, an IF by an ENDIF",
+                "end the effect: effect.end(range)",
+            ),
+            root,
+        )
 
 
 def position(axes: Axes, index: Sequence[int]) -> str:

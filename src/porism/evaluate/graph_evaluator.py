@@ -18,25 +18,24 @@ import numpy as np
 from porism.base.dtypes import Kind
 from porism.evaluate import op_evaluation
 from porism.evaluate.array_access import write
-from porism.evaluate.effect_scopes import (
-    IN_ORDER,
-    Nest,
-    Scope,
-    enclosing,
-    nested,
-    nodes_of,
-    ranges_before_effects,
-    read_indices,
-    refuse_open,
-    scopes,
-)
 from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
-from porism.evaluate.faults import Fault, describe, failure
+from porism.evaluate.faults import Fault, check_loops_closed, describe, failure
 from porism.evaluate.movement_ops import gathered, moved, reduced_axes
 from porism.evaluate.pointers import Place
 from porism.evaluate.threads.tracked_memory import Memory
 from porism.evaluate.varying_value import Aligned, Axes, AxisName, Value, arrange, spread, union
 from porism.ir import ops
+from porism.ir.axis import SEQUENTIAL_AXES
+from porism.ir.facts.effect_scopes import (
+    Nest,
+    Scope,
+    closed_nest,
+    enclosing_nests,
+    loaded_indices,
+    own_nodes,
+    ranges_before_effects,
+    scopes,
+)
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -48,23 +47,23 @@ class Arrays(Evaluator):
     refusal = "it needs an order of execution, which the machine has"
 
     def __init__(self, session: Session, root: UOp) -> None:
-        self.order = nodes_of(root)
+        self.order = own_nodes(root)
         effects = any(n.op in (ops.STORE, ops.CALL, ops.ASSIGN) for n in self.order)
         if effects:
             self.order = ranges_before_effects(self.order)
-        super().__init__(session, read_indices(self.order, [root]))
+        super().__init__(session, loaded_indices(self.order, [root]))
         self.root = root
         self.limits: dict[UOp, Value] = {}  # ranges whose end varies: which iterations there are
         self.assigned: list[UOp] = []
         self.scopes: dict[UOp, Scope] = scopes(self.order) if effects else {}
-        self.nests: dict[UOp, Nest] = enclosing(self.order) if effects else {}
+        self.nests: dict[UOp, Nest] = enclosing_nests(self.order) if effects else {}
         self.snapshots = effects  # memory may change after it was read as a whole
 
     def run(self) -> Entry:
         """Evaluate the graph; the entry of its root."""
         if self.root.dtype.kind is Kind.VOID:
             around = self.scopes.get(self.root, frozenset())
-            refuse_open(self.root, frozenset(r for r in around if _in_order(r)))
+            check_loops_closed(self.root, frozenset(r for r in around if _in_order(r)))
         uses = Counter(s for node in self.order for s in node.src)
         uses[self.root] += 1
         if self.root.op is ops.SINK:
@@ -127,7 +126,7 @@ class Arrays(Evaluator):
 
     def closed_axes(self, node: UOp) -> list[AxisName]:
         """The axes that a REDUCE closes, as they nest; unrolled ones are the innermost."""
-        found: list[AxisName] = [r for r in nested(node) if r in self.sizes]
+        found: list[AxisName] = [r for r in closed_nest(node) if r in self.sizes]
         for source in node.src[1:]:
             if source.op is not ops.RANGE:
                 found += [axis for axis in self.value(source).axes if isinstance(axis, int)]
@@ -251,7 +250,7 @@ class Arrays(Evaluator):
 
 
 def _in_order(axis: AxisName) -> bool:
-    return isinstance(axis, UOp) and axis.op is ops.RANGE and axis.arg[1] in IN_ORDER
+    return isinstance(axis, UOp) and axis.op is ops.RANGE and axis.arg[1] in SEQUENTIAL_AXES
 
 
 Arrays.handlers.update(

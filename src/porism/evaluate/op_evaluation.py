@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.base import dtypes
 from porism.base.dtypes import DType, Kind, Scalar
 from porism.base.errors import EvaluationError
 from porism.evaluate.faults import Fault, Faults, describe, failure
@@ -33,6 +32,7 @@ from porism.evaluate.varying_value import (
 )
 from porism.ir import ops
 from porism.ir.facts import semantics
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -167,27 +167,6 @@ def converted(node: UOp, value: Value) -> Value:
 
 
 # -- reductions ------------------------------------------------------------------------------------
-
-
-def identity(op: Op, dtype: DType) -> Scalar | None:
-    """What a reduction of no elements gives; None where there is no such value.
-
-    >>> identity(ops.ADD, dtypes.f32), identity(ops.MIN, dtypes.u8), identity(ops.MAX, dtypes.index)
-    (0, 255, None)
-    """
-    lane = dtype.element
-    if op is ops.ADD or op is ops.OR:
-        return 0
-    if op is ops.MUL:
-        return 1
-    if op is ops.AND:
-        return True if lane.kind is Kind.BOOL else -1
-    if lane.kind is Kind.INDEX:
-        return None
-    limit = lane.min if op is ops.MAX else lane.max
-    if lane is dtypes.fp8e4m3:  # it has no infinities
-        return -448.0 if op is ops.MAX else 448.0
-    return limit
 
 
 def reduced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from porism.base.fast_enum import quick
 
@@ -22,3 +23,19 @@ class Axis(enum.Enum):
     REDUCE = "reduce"  # a loop that a reduction closes
     UPCAST = "upcast"  # lanes, side by side in registers
     UNROLL = "unroll"  # lanes of a reduction
+
+
+BLOCK_AXES: Final = frozenset({Axis.GLOBAL, Axis.THREAD})
+"""Kinds of ranges whose iterations are independent of each other."""
+
+THREAD_AXES: Final = frozenset({Axis.LOCAL, Axis.WARP, Axis.GROUP})
+"""Kinds of ranges whose iterations are threads of a block: they share memory and barriers."""
+
+SEQUENTIAL_AXES: Final = frozenset({Axis.OUTER, Axis.LOOP, Axis.ORDERED, Axis.REDUCE})
+"""Kinds of ranges that run one iteration after the other."""
+
+BLOCK_INDEX: Final = "block"
+"""The name of a SPECIAL that is a block index, before the number of its dimension."""
+
+THREAD_INDEX: Final = "thread"
+"""The name of a SPECIAL that is a thread index, before the number of its dimension."""

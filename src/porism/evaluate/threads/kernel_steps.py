@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from porism.base.errors import EvaluationError
-from porism.evaluate.effect_scopes import Scope, closed_by, depth_first, nested, refuse_open, scopes
-from porism.evaluate.faults import Fault, describe, failure
+from porism.evaluate.faults import Fault, check_loops_closed, describe, failure
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import Scope, closed_nest, closed_ranges, postorder, scopes
 from porism.ir.node import UOp
 
 
@@ -62,11 +62,11 @@ class _Linearizer:
         self.launched = frozenset(launched)
         found = scopes(order)
         self.scope = {n: s - self.launched if s & self.launched else s for n, s in found.items()}
-        self.closed = {n: closed_by(n) - self.launched for n in order}
+        self.closed = {n: closed_ranges(n) - self.launched for n in order}
         self.stored: set[UOp] = set()
 
     def steps(self, root: UOp) -> list[Step]:
-        refuse_open(root, self.scope[root])
+        check_loops_closed(root, self.scope[root])
         steps: list[Step] = []
         opened: list[int] = []
         stack: list[Iterator[_Item]] = [iter(self.region([root], frozenset(), None))]
@@ -107,7 +107,7 @@ class _Linearizer:
 
     def region(self, targets: Sequence[UOp], inside: Scope, outside: Scope | None) -> list[_Item]:
         """What is to be computed in one loop for the targets, but not in a loop within."""
-        needs = depth_first(
+        needs = postorder(
             targets,
             lambda node: self.needs(node, inside),
             lambda node: outside is not None and self.scope[node] <= outside,
@@ -124,7 +124,7 @@ class _Linearizer:
                 levels.append(([], {}))
             plain, loops = levels[level]
             if self.closed[node]:
-                ranges = tuple(r for r in nested(node) if r not in self.launched)
+                ranges = tuple(r for r in closed_nest(node) if r not in self.launched)
                 loops.setdefault(ranges, []).append(node)
             else:
                 plain.append(node)
@@ -216,12 +216,12 @@ def steps_of_list(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]
             known.append({node})
             continue
         closes = node.op is ops.END or node.op is ops.ENDIF
-        closing = set(closed_by(node)) - set(launched) if closes else set()
+        closing = set(closed_ranges(node)) - set(launched) if closes else set()
         while closing:
             if not loops or loops[-1] not in closing:
                 raise EvaluationError(
                     f"{describe(node)} closes a loop that is not the innermost",
-                    where=describe(next(r for r in nested(node) if r in closing)),
+                    where=describe(next(r for r in closed_nest(node) if r in closing)),
                     why="loops are closed in the opposite order of their opening",
                     fix="close the inner loops first",
                 )

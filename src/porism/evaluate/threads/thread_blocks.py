@@ -20,11 +20,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from porism.base.dtypes import Space
 from porism.base.errors import EvaluationError
-from porism.evaluate.effect_scopes import BLOCKS, THREADS, base_of, read_indices, scopes
 from porism.evaluate.evaluator import Session
 from porism.evaluate.faults import Fault, describe, failure, position
 from porism.evaluate.graph_evaluator import Arrays
@@ -34,13 +32,13 @@ from porism.evaluate.threads.tracked_memory import Memory
 from porism.evaluate.threads.warps import products
 from porism.evaluate.varying_value import Value, axis_order
 from porism.ir import ops
+from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX
+from porism.ir.facts.effect_scopes import base_of, loaded_indices, scopes
 from porism.ir.facts.semantics import Array
 from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
-BLOCK: Final = "block"
-THREAD: Final = "thread"
 """What the names of SPECIAL indices begin with."""
 
 Counters = dict[UOp, int]
@@ -140,26 +138,26 @@ def counters(session: Session, nodes: Sequence[UOp]) -> tuple[Counters, Counters
             _special(session, node, blocks, threads)
         elif node.op is ops.RANGE and node not in looped and _is_plain(node.src[0]):
             kind = node.arg[1]
-            if kind in BLOCKS or kind in THREADS:
+            if kind in BLOCK_AXES or kind in THREAD_AXES:
                 size = number_of(session, node.src[0])
                 if size > 0:
-                    (blocks if kind in BLOCKS else threads)[node] = size
+                    (blocks if kind in BLOCK_AXES else threads)[node] = size
     return blocks, threads
 
 
 def _special(session: Session, node: UOp, blocks: Counters, threads: Counters) -> None:
-    if not _is_plain(node.src[0]) or not node.arg.startswith((BLOCK, THREAD)):
+    if not _is_plain(node.src[0]) or not node.arg.startswith((BLOCK_INDEX, THREAD_INDEX)):
         raise failure(
             Fault(
                 node,
                 f"{describe(node)} is no index of blocks or threads",
-                f"their names begin with {BLOCK!r} or {THREAD!r}, and their sizes are known "
-                "when the kernel starts",
+                f"their names begin with {BLOCK_INDEX!r} or {THREAD_INDEX!r}, "
+                "and their sizes are known when the kernel starts",
                 "name it block0 or thread0, and so on",
             )
         )
     size = number_of(session, node.src[0])
-    found = blocks if node.arg.startswith(BLOCK) else threads
+    found = blocks if node.arg.startswith(BLOCK_INDEX) else threads
     for other, known in found.items():
         if other.op is ops.SPECIAL and other.arg == node.arg and known != size:
             raise failure(
@@ -210,7 +208,7 @@ def launch(
         for n in nodes
         if n.op is ops.STORE
     }
-    wanted = read_indices(nodes, roots)
+    wanted = loaded_indices(nodes, roots)
     program = Program(order(everything), wanted, idle)
     block_places, thread_places = _positions(blocks), _positions(threads)
     count = len(block_places) * len(thread_places)

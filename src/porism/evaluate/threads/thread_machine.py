@@ -15,7 +15,6 @@ import numpy as np
 from porism.base.dtypes import Space
 from porism.evaluate import op_evaluation
 from porism.evaluate.array_access import Touch, read, write
-from porism.evaluate.effect_scopes import closed_by
 from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
 from porism.evaluate.faults import position
 from porism.evaluate.pointers import Place
@@ -23,6 +22,7 @@ from porism.evaluate.threads.kernel_steps import Action, Step
 from porism.evaluate.threads.tracked_memory import Memory, lane_of
 from porism.evaluate.varying_value import Aligned, AxisName, Value, merge, spread, union
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import closed_ranges
 from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -171,7 +171,7 @@ class Machine(Evaluator):
     def bufferize(self, node: UOp) -> Value:
         """A BUFFERIZE, when its loops are over; without loops, of the one iteration there is."""
         elements = self.kept.pop(node, [])
-        if not closed_by(node):
+        if not closed_ranges(node):
             elements = [self.element(node)]
         dims = [
             max((int(where[k].data.max(initial=0)) + 1 for _, where in elements), default=0)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from porism.base.dtypes import Space, index
 from porism.base.target import Target
-from porism.evaluate.effect_scopes import BLOCKS, THREADS, base_of
 from porism.ir import ops
+from porism.ir.axis import BLOCK_AXES, THREAD_AXES
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.rules.addresses.grid_dims import LANES, kept_around, shared_among, size_of
@@ -64,7 +65,7 @@ def block_memory(kernel: UOp, target: Target) -> UOp:
 
 def around_again(node: UOp) -> tuple[UOp, ...]:
     """The loops around a node in which one thread meets it again and again."""
-    return tuple(r for r in node.ranges if r.arg[1] not in BLOCKS | THREADS | LANES)
+    return tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
 
 
 def _placed(memory: UOp, order: Sequence[UOp], number: int) -> _Kept:
@@ -72,8 +73,8 @@ def _placed(memory: UOp, order: Sequence[UOp], number: int) -> _Kept:
     if not shared_among(memory, order):
         dtype = memory.dtype.element.pointer(Space.REGISTER, memory.dtype.size)
         return _Kept(UOp(ops.DEFINE_REG, dtype, (), f"kept{number}"), (), (), shared=False)
-    parts = tuple(r for r in around if r.arg[1] in THREADS)
-    loops = tuple(r for r in around if r.arg[1] not in BLOCKS | THREADS | LANES)
+    parts = tuple(r for r in around if r.arg[1] in THREAD_AXES)
+    loops = tuple(r for r in around if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
     dtype = memory.dtype.element.pointer(Space.LOCAL, memory.dtype.size * size_of(parts))
     return _Kept(UOp(ops.DEFINE_LOCAL, dtype, (), memory.arg), parts, loops, shared=True)
 

@@ -21,10 +21,9 @@ from porism.base.dtypes import Space, index
 from porism.base.errors import TargetError
 from porism.base.target import Target
 from porism.evaluate import evaluate
-from porism.evaluate.effect_scopes import BLOCKS, THREADS, scopes
-from porism.evaluate.threads.thread_blocks import BLOCK, THREAD
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX, Axis
+from porism.ir.facts.effect_scopes import scopes
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
@@ -62,7 +61,7 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             src = tuple(new[s] for s in node.src)
             again = changed.get(node, node)
             new[node] = again if again is not node or src == node.src else node.replace(src)
-        sizes = [slot.size for slot in slots(new[kernel], BLOCKS)]
+        sizes = [slot.size for slot in slots(new[kernel], BLOCK_AXES)]
         if fit(sizes, target.grid) is not None:
             return new[kernel]
         changed.popitem()  # the innermost
@@ -129,8 +128,8 @@ def gpu_dims(kernel: UOp, target: Target) -> UOp:
     """A kernel without parallel ranges, for a target with a grid; for others as it is."""
     if not target.grid:
         return kernel
-    blocks = _indices(kernel, BLOCKS, BLOCK, target.grid, target)
-    threads = _indices(kernel, THREADS, THREAD, target.block, target)
+    blocks = _indices(kernel, BLOCK_AXES, BLOCK_INDEX, target.grid, target)
+    threads = _indices(kernel, THREAD_AXES, THREAD_INDEX, target.block, target)
     values = {**blocks.value, **threads.value}
     order = toposort(kernel)
     scope = scopes(order)
@@ -254,7 +253,7 @@ def launch_of(nodes: Iterable[UOp]) -> Launch:
     grid, block = [one] * DIMENSIONS, [one] * DIMENSIONS
     for node in nodes:
         if node.op is ops.SPECIAL:
-            sizes = grid if node.arg.startswith(BLOCK) else block
-            sizes[int(node.arg.removeprefix(BLOCK).removeprefix(THREAD))] = node.src[0]
+            sizes = grid if node.arg.startswith(BLOCK_INDEX) else block
+            sizes[int(node.arg.removeprefix(BLOCK_INDEX).removeprefix(THREAD_INDEX))] = node.src[0]
     local = sum(rounded_bytes(n, n.dtype.size) for n in nodes if n.op is ops.DEFINE_LOCAL)
     return Launch(tuple(grid), tuple(block), local)

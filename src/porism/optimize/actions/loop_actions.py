@@ -26,9 +26,9 @@ from dataclasses import MISSING, dataclass, fields
 
 from porism.base.errors import ActionError
 from porism.base.target import Target
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from porism.base.dtypes import Kind, index
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.text.expression import name_of_axis
 from porism.ir.traversal import toposort

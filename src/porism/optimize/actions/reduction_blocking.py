@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from porism.base.dtypes import Space, index
 from porism.base.target import Target
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.loop_actions import Action

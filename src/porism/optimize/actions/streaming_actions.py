@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from porism.base.target import Target
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.op_signatures import PREFETCH, STREAM
 from porism.ir.traversal import substitute, toposort

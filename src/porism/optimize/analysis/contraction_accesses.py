@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.epilogue import instructions

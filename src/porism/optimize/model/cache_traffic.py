@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from porism.base.target import LINE, Target
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.op_signatures import STREAM
 from porism.optimize.strategy.action_plan import size_of

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.optimize.actions.loop_actions import Move

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from porism.base.target import LINE, Target
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort

@@ -15,9 +15,9 @@ from typing import Final
 
 from porism.base.dtypes import Kind, Space, index
 from porism.base.target import Target
-from porism.evaluate.effect_scopes import THREADS, base_of, scopes
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import THREAD_AXES, Axis
+from porism.ir.facts.effect_scopes import base_of, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.rules.addresses.strides import stride
@@ -192,7 +192,7 @@ def _rounded(total: UOp, limits: Sequence[int]) -> tuple[UOp, ...]:
 
 def thread_ranges(node: UOp) -> list[UOp]:
     """The ranges around a value that are threads of a block."""
-    return [r for r in node.ranges if r.arg[1] in THREADS]
+    return [r for r in node.ranges if r.arg[1] in THREAD_AXES]
 
 
 def lane_ranges(node: UOp) -> list[UOp]:
@@ -204,7 +204,7 @@ def shared_among(memory: UOp, order: Sequence[UOp]) -> list[UOp]:
     """The thread ranges that fill local memory together; none if each thread has its own."""
     known = scopes(order)
     filling = [n for n in order if n.op is ops.STORE and base_of(n.src[0]) is memory]
-    inside = {r for n in filling for r in known[n] if r.op is ops.RANGE and r.arg[1] in THREADS}
+    inside = {r for n in filling for r in known[n] if r.op is ops.RANGE and r.arg[1] in THREAD_AXES}
     return [r for r in inside if r not in kept_around(memory, order)]
 
 
@@ -221,7 +221,7 @@ def local_bytes(kernel: UOp) -> int:
     for node in order:
         count = 0
         if node.op is ops.DEFINE_LOCAL and shared_among(node, order):
-            kinds = THREADS | LANES
+            kinds = THREAD_AXES | LANES
             count = size_of([r for r in kept_around(node, order) if r.arg[1] in kinds])
             count *= node.dtype.size
         elif node.op is ops.REDUCE and any(r.arg[1] is Axis.GROUP for r in node.src[1:]):
@@ -269,7 +269,7 @@ def is_independent(kernel: UOp, counter: UOp) -> bool:
 
 def problem(kernel: UOp, target: Target) -> tuple[str, str] | None:
     """What of a kernel does not fit a block of the target, and why; None if all does."""
-    places = slots(kernel, THREADS)
+    places = slots(kernel, THREAD_AXES)
     threads = math.prod(int(s.size.vmax) for s in places)
     found = fit([s.size for s in places], target.block)
     launched = threads if found is None else math.prod(int(d.vmax) for d in found.dims)

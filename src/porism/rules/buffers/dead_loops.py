@@ -10,8 +10,8 @@ A sum begins with 0, and 0 + -0 is 0: a float sum over one iteration is x + 0.
 from __future__ import annotations
 
 from porism.base.dtypes import Theory
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.rewrite.rule import RuleSet, procedure
 

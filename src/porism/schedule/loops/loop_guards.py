@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from porism.base.dtypes import Kind, index
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.text.argument_text import key

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from porism.base.dtypes import index
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.node_shape import shape
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import substitute

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from porism.base import dtypes
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import boolean, index
-from porism.evaluate.effect_scopes import BLOCKS, THREADS, enclosing, scopes
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import BLOCK_AXES, THREAD_AXES, Axis
+from porism.ir.facts.effect_scopes import enclosing_nests, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort, users
 from porism.verification.accesses.index_evaluation import Buffer, Reading, Value, World
@@ -88,7 +88,7 @@ def writes(kernel: UOp) -> Iterator[Placed]:
     order = toposort(kernel)
     specials = [n for n in order if n.op is ops.SPECIAL]
     around = scopes(order)
-    ends = enclosing(order)
+    ends = enclosing_nests(order)
     stored = {n.src[0]: n for n in order if n.op is ops.STORE}
     by_buffer: dict[Buffer, list[Access]] = {}
     for access in accesses(kernel):
@@ -101,13 +101,13 @@ def writes(kernel: UOp) -> Iterator[Placed]:
             stores = stored[a.node], stored[b.node]
             inside = [around[s] | frozenset(ends.get(s, ())) for s in stores]
             both = inside[0] & inside[1]
-            loops = [r for r in both if r.op is ops.RANGE and r.arg[1] in BLOCKS | THREADS]
+            loops = [r for r in both if r.op is ops.RANGE and r.arg[1] in BLOCK_AXES | THREAD_AXES]
             if kind == ops.PARAM.name:
                 parallel, shared = [*loops, *specials], frozenset[UOp]()
                 if all(s.src[0] in toposort(s.src[1]) for s in stores):
                     parallel += [r for r in both if r.op is ops.RANGE and r.arg[1] in LANES]
             else:
-                parallel = [r for r in loops if r.arg[1] in THREADS]
+                parallel = [r for r in loops if r.arg[1] in THREAD_AXES]
                 parallel += [s for s in specials if s.arg.startswith("thread")]
                 kept = {r for r in both if r.op is ops.RANGE} - _until_barrier(kernel, stores[0])
                 shared = frozenset((kept | set(specials)) - set(parallel))

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from porism.base.dtypes import DType, Kind, boolean, index
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import Kind, index
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort

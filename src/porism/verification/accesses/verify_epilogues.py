@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import index
-from porism.evaluate.effect_scopes import base_of
 from porism.ir import ops
+from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.rules.addresses.strides import stride

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from porism.base.dtypes import index
-from porism.evaluate.effect_scopes import base_of
-from porism.evaluate.op_evaluation import identity
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.accesses.iteration_conjectures import Answer

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import boolean, index
-from porism.evaluate.effect_scopes import base_of, nodes_of, scopes
 from porism.ir import ops
 from porism.ir.axis import Axis
+from porism.ir.facts.effect_scopes import base_of, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import substitute, toposort
@@ -238,7 +238,7 @@ def unordered(kernel: UOp) -> tuple[UOp, UOp] | None:
     An index that is read may name an element twice. So loops that the address does not count with
     are ORDERED: no action makes lanes or threads of these.
     """
-    nodes = nodes_of(kernel)
+    nodes = own_nodes(kernel)
     scope = scopes(nodes)
     for store in (n for n in nodes if n.op is ops.STORE):
         place, value = store.src

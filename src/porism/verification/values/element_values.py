@@ -21,11 +21,12 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.dtypes import Kind
-from porism.evaluate.op_evaluation import identity, meaning
+from porism.evaluate.op_evaluation import meaning
 from porism.evaluate.varying_value import narrowed
 from porism.ir import ops
 from porism.ir.facts import semantics
 from porism.ir.facts.node_shape import shape
+from porism.ir.facts.reduction_identity import identity
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.verification.values import rounding_bounds

@@ -14,15 +14,9 @@ from typing import Final
 import numpy as np
 
 from porism.evaluate import Memory, run_kernel, run_list
-from porism.evaluate.effect_scopes import (
-    THREADS,
-    base_of,
-    closed_by,
-    nodes_of,
-    read_indices,
-    scopes,
-)
 from porism.ir import ops
+from porism.ir.axis import THREAD_AXES
+from porism.ir.facts.effect_scopes import base_of, closed_ranges, loaded_indices, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.values.element_values import Elements, TooLarge
@@ -55,7 +49,7 @@ def run(
 
     Which of them are done, if not all, depends on the round. A `whole` run is all or nothing.
     """
-    nodes = nodes_of(kernel) if isinstance(kernel, UOp) else list(kernel)
+    nodes = own_nodes(kernel) if isinstance(kernel, UOp) else list(kernel)
     scope = scopes(nodes) if isinstance(kernel, UOp) else _scopes_of_list(nodes)
     with np.errstate(all="ignore"):
         for pinned in _positions(nodes, scope, variables, turn, whole=whole):
@@ -128,10 +122,10 @@ def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> li
     of the loop only, so that each iteration fills them itself, or are filled before it; and what is
     stored is not read, or is at an index that the loop changes.
     """
-    ended = {r for n in nodes if n.op is ops.END for r in closed_by(n)}
-    reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_by(n)}
+    ended = {r for n in nodes if n.op is ops.END for r in closed_ranges(n)}
+    reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_ranges(n)}
     read: dict[UOp, list[UOp]] = {}
-    for node in (*read_indices(nodes, ()), *(n for n in nodes if n.op is ops.LOAD)):
+    for node in (*loaded_indices(nodes, ()), *(n for n in nodes if n.op is ops.LOAD)):
         read.setdefault(base_of(node.src[0]), []).append(node)
     stored: dict[UOp, list[UOp]] = {}
     for node in nodes:
@@ -141,7 +135,7 @@ def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> li
     updated = [n for base in stored if base.op is ops.PARAM and base in read for n in stored[base]]
     found: list[UOp] = []
     for r in (n for n in nodes if n.op is ops.RANGE):
-        if r not in ended or r in reduced or r.arg[1] in THREADS or r.src[0].ranges:
+        if r not in ended or r in reduced or r.arg[1] in THREAD_AXES or r.src[0].ranges:
             continue
         if any(r in n.src[0].ranges for n in nodes if n.op is ops.RANGE):
             continue  # the extent of another loop depends on it
@@ -172,7 +166,7 @@ def _scopes_of_list(nodes: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     found: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
         if node.op is ops.END:
-            closed = closed_by(node)
+            closed = closed_ranges(node)
             around = [r for r in around if r not in closed]
         elif node.op is ops.RANGE:
             around.append(node)
