@@ -94,7 +94,7 @@ def kernel() -> Any:
 
 
 def compiler() -> Any:
-    """A function that LLVM compiles for hours."""
+    """A function that LLVM compiles for minutes."""
     lines = [f"  %b{k} = fdiv double %a{k}, %x\n  %a{k + 1} = fadd double %b{k}, %x" for k in COUNT]
     body = "\n".join(lines)
     text = f"define double @f(double %x, double %a0) {{\n{body}\n  ret double %a{len(COUNT)}\n}}\n"
@@ -112,6 +112,7 @@ def say(word: Any) -> None:
 
 def main(mode: str, then: str) -> None:
     """Do what is asked for; after an interrupt of native code, go on or not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     if mode in ("graph", "programs"):
         work = {"graph": graph, "programs": programs}[mode]
         with settings.override(cache=False):

@@ -179,6 +179,7 @@ def test_an_interrupted_assignment_has_happened_or_not() -> None:
 
 CTRL_C: Final = """
 import os, signal, threading, porism
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
 porism.arange(1).item()  # all is imported
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:

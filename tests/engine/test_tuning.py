@@ -247,6 +247,8 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
 
 
 SCRIPT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from contextlib import contextmanager
 import numpy as np
 import porism

@@ -266,3 +266,12 @@ def test_the_report_names_what_is_not_proved() -> None:
     kinds = {How.PROVED: "proved", How.ALL: "checked for all ", How.SAMPLED: "sampled"}
     for row in report.rows:
         assert row.detail.startswith(kinds[row.how])
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_indices_beyond_32_bits_are_proved(level: int) -> None:
+    """A range of 32 bits that stands for an index would overflow in the index of before."""
+    huge = porism.arange(1 << 34).reshape(1 << 17, 1 << 17)
+    with settings.override(verify=level):
+        report = porism.verify(huge * 3)
+    assert {row.how for row in report.rows} == {How.PROVED}

@@ -18,8 +18,9 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.verification.values import rounding_bounds, synthetic_inputs
-from porism.verification.values.element_values import Elements, TooLarge
+from porism.verification.values.element_values import Elements
 from porism.verification.values.stored_values import chosen
+from porism.verification.values.synthetic_inputs import MOST_ELEMENTS, TooLarge
 
 Pair = tuple[UOp, UOp]
 
@@ -93,6 +94,8 @@ def _compared(pair: Pair, given: list[Pair], turn: int) -> str | None:
     dims = sizes.dims(before)
     if before.dtype is not after.dtype or sizes.dims(after) != dims:
         return f"{show(before, limit=200)}\nis {show(after, limit=200)}"
+    if math.prod(dims) > MOST_ELEMENTS:
+        raise TooLarge
     flat = chosen(np.arange(math.prod(dims)))
     places = np.unravel_index(flat, dims) if dims else ()
     old, new = (Elements(memory, variables).value(node, tuple(places)) for node in pair)

@@ -95,7 +95,7 @@ class Reading:
             found = Reading(self.world, self.meaning, self.copy, self.shared)
             found.kept = meaning  # its address is the key
             for r, value in meaning.items():
-                found._values[r, 0] = self.value(value)
+                found._values[r, 0] = self._converted(r, value, self.value(value))
             self._under[id(meaning)] = found
         return found
 
@@ -156,7 +156,8 @@ class Reading:
 
     def _value(self, node: UOp, lane: int) -> Value:
         if node in self.meaning:
-            return self._values[self.meaning[node], 0]
+            stand_in = self.meaning[node]
+            return self._converted(node, stand_in, self._values[stand_in, 0])
         if node.op in SYMBOLS:
             return self._symbol(node)
         if node.op is ops.CONST:
@@ -174,6 +175,14 @@ class Reading:
         if node.op is ops.CAST:
             return self.world.cast(operands[0], scalar(node.src[0].dtype), scalar(node.dtype))
         return self.world.apply(node.op, scalar(node.src[-1].dtype), *operands)
+
+    def _converted(self, node: UOp, stand_in: UOp, value: Value) -> Value:
+        """Return the value of what stands for a range in the type of the range.
+
+        An index that is computed with a range of 32 bits would overflow.
+        """
+        source, target = scalar(stand_in.dtype), scalar(node.dtype)
+        return value if source is target else self.world.cast(value, source, target)
 
     def _symbol(self, node: UOp) -> Value:
         copy = 0 if node in self.shared else self.copy

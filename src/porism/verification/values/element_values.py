@@ -39,6 +39,7 @@ from porism.verification.values.element_indices import (
     with_unknown,
 )
 from porism.verification.values.rounding_bounds import Bound
+from porism.verification.values.synthetic_inputs import TooLarge
 
 PIECE: Final = 1 << 20
 """Elements that a reduction takes at a time."""
@@ -50,10 +51,6 @@ WHOLE: Final = 4
 """A tensor is computed as a whole if it has at most so many times the elements asked for."""
 
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
-
-
-class TooLarge(Exception):  # noqa: N818 - not an error of anybody
-    """More elements than can be computed here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from porism.schedule.kernel_split import Call
 from porism.schedule.rangeify.rangeify import Ranged
 from porism.verification.values import partial_runs, synthetic_inputs
 from porism.verification.values.element_indices import Places
-from porism.verification.values.element_values import Elements, Known, TooLarge
+from porism.verification.values.element_values import Elements, Known
+from porism.verification.values.synthetic_inputs import MOST_ELEMENTS, TooLarge
 
 MOST_ITERATIONS: Final = 1 << 22
 """Iterations of a kernel that are enumerated to find which of them store some elements."""
@@ -89,6 +90,8 @@ class OfTensors:
         self.sizes = Elements({}, self.variables)
         self.dtype = self.root.dtype.element
         self.size = math.prod(self.sizes.dims(self.root))
+        if self.size > MOST_ELEMENTS:
+            raise TooLarge
         for value in call.values[1:]:
             if alone and value in self.tensors:
                 self._invent(value)

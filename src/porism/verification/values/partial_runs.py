@@ -19,7 +19,8 @@ from porism.ir.axis import THREAD_AXES
 from porism.ir.facts.effect_scopes import base_of, closed_ranges, loaded_indices, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.values.element_values import Elements, TooLarge
+from porism.verification.values.element_values import Elements
+from porism.verification.values.synthetic_inputs import TooLarge
 
 STEPS: Final = 10_000
 """Nodes that are executed in one run, about: half a second."""

@@ -20,8 +20,9 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.values import partial_runs, rounding_bounds
-from porism.verification.values.element_values import Known, TooLarge
+from porism.verification.values.element_values import Known
 from porism.verification.values.kernel_references import Reference, buffers_of
+from porism.verification.values.synthetic_inputs import TooLarge
 
 ELEMENTS: Final = 1024
 """Elements whose values are compared in a run, at most; of fewer, all are."""

@@ -33,10 +33,20 @@ FEW_BITS: Final = 16
 """Bits of a float type whose sums are soon rounded."""
 
 
+MOST_ELEMENTS: Final = 1 << 27
+"""Elements of one input, at most: a gigabyte of the widest type."""
+
+
+class TooLarge(Exception):  # noqa: N818 - not an error of anybody
+    """More elements than can be computed here."""
+
+
 def numbers(
     dtype: DType, size: int, turn: int, label: str, low: float = -np.inf, high: float = np.inf
 ) -> Array:
     """So many elements of a type for a round, between bounds that are known of them."""
+    if size > MOST_ELEMENTS:
+        raise TooLarge
     generator = np.random.default_rng(zlib.crc32(f"{turn} {label}".encode()))
     if dtype.kind is Kind.BOOL:
         return generator.integers(0, 2, size).astype(np.bool_)

@@ -29,7 +29,6 @@ from porism.schedule.rangeify.rangeify import rangeify
 from porism.schedule.schedule import Schedule
 from porism.verification import verify_graphs
 from porism.verification.values import rounding_bounds, synthetic_inputs
-from porism.verification.values.element_values import TooLarge
 from porism.verification.values.kernel_references import (
     OfAssignment,
     OfKernel,
@@ -46,6 +45,7 @@ from porism.verification.values.stored_values import (
     first_wrong,
     interpreted,
 )
+from porism.verification.values.synthetic_inputs import TooLarge
 from porism.verification.verification_report import Check, How, Row
 from porism.verification.verify_memory_plan import FIX
 
