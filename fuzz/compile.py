@@ -124,10 +124,10 @@ def arranged(
     follows = begin == 1 and not target.block
     if begin == 0:
         note("arranged by the heuristic")
-        chosen = heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+        chosen = heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
         return to_loops(kernel, target), list(chosen)
     kernel = to_loops(kernel, target, arrange=False)
-    done = [*first, *(heuristic.chosen(kernel, target) if follows else ())]
+    done = [*first, *(heuristic.choose_actions(kernel, target) if follows else ())]
     kernel = apply_all(kernel, done, target)
     for _ in range(data.draw(st.integers(0, MOST_ACTIONS))):
         names = [show(r) for r in ranges_of(kernel)]

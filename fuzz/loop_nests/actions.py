@@ -152,7 +152,7 @@ def random_actions(
         _vectorize(choices, found)
     elif begin >= 2:
         with settings.override(check=True):  # which raises what a strategy does wrong
-            chosen = list(heuristic.chosen(kernel, target))
+            chosen = list(heuristic.choose_actions(kernel, target))
         if begin == 3 and chosen:
             del chosen[choices.below(len(chosen))]
         for action in chosen:

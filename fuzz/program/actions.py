@@ -59,7 +59,7 @@ def legal_actions(kernel: UOp, target: Target, random: Random) -> list[Action]:
     kernel = to_loops(kernel, target, arrange=False)
     done: list[Action] = []
     if random.random() < 0.3:
-        done += heuristic.chosen(kernel, target)
+        done += heuristic.choose_actions(kernel, target)
         for action in done:
             kernel = action.apply(kernel, target)
     for _ in range(random.randint(0, MOST) * 3):

@@ -121,7 +121,7 @@ KERNEL_STAGES: Final = (
 
 TARGET_STAGES: Final = (
     TargetStage("local memory", lambda kernel, _: local_memory(kernel), KERNEL),
-    TargetStage("arrange loops", heuristic.arranged, KERNEL),
+    TargetStage("arrange loops", heuristic.schedule_loops, KERNEL),
     TargetStage("to blocks", to_blocks, KERNEL),
     TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
     TargetStage("tensor cores", tensor_cores, THREADS),
@@ -266,7 +266,7 @@ def _by_actions(
     if stage is not TARGET_STAGES[_ARRANGING] or (actions is None and not constants):
         return stage.run
     if actions is None:
-        return lambda kernel, target: heuristic.arranged(kernel, target, constants)
+        return lambda kernel, target: heuristic.schedule_loops(kernel, target, constants)
     return lambda kernel, target: apply_all(kernel, actions, target)
 
 

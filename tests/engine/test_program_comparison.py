@@ -42,7 +42,7 @@ def kernels_of(schedule: Schedule) -> list[UOp]:
 
 def by_heuristic(kernel: UOp) -> Actions:
     target = LLVM.target()
-    return heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+    return heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
 
 
 def all_faster(new: Sequence[UOp], backend: Backend, part: float) -> list[UOp]:

@@ -153,7 +153,7 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
     kernel = product()
     target = LLVM.target()
     base = to_loops(kernel, target, arrange=False)
-    start = heuristic.chosen(base, target)
+    start = heuristic.choose_actions(base, target)
     with Crew(2, command=FAULTY) as compilers, Crew(1, command=FAULTY) as timers:
         tuner = tuning._Tuner(kernel, LLVM, compilers, timers)
         tuning._compile_all([tuner], compilers)
@@ -181,7 +181,9 @@ def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
     kernel = product()
     (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
     target = LLVM.target()
-    assert report.actions == heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+    assert report.actions == heuristic.choose_actions(
+        to_loops(kernel, target, arrange=False), target
+    )
     assert report.before == report.after
 
 

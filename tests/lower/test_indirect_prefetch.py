@@ -81,7 +81,7 @@ def cached(size: int) -> Target:
 
 
 def fetched(kernel: Any, target: Target) -> list[Prefetch]:
-    chosen = heuristic.chosen(to_loops(kernel.node, target, arrange=False), target)
+    chosen = heuristic.choose_actions(to_loops(kernel.node, target, arrange=False), target)
     return [action for action in chosen if isinstance(action, Prefetch)]
 
 

@@ -38,7 +38,7 @@ def arranged(name: str, target: Target = CPU) -> UOp:
 @pytest.mark.parametrize("name", ["product", "convolution", "softmax", "sum", "map"])
 def test_every_plan_is_legal_and_gives_what_is_said(name: str) -> None:
     kernel = arranged(name)
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     found = list(alternatives(kernel, CPU, start))
     assert len({after for _, after in found}) > 2
     for actions, after in found:
@@ -48,7 +48,9 @@ def test_every_plan_is_legal_and_gives_what_is_said(name: str) -> None:
 
 def test_there_are_tiles_of_many_sizes() -> None:
     kernel = arranged("product")
-    plans = [actions for actions, _ in alternatives(kernel, CPU, heuristic.chosen(kernel, CPU))]
+    plans = [
+        actions for actions, _ in alternatives(kernel, CPU, heuristic.choose_actions(kernel, CPU))
+    ]
     sizes = {tuple(a.amount for a in actions if isinstance(a, Upcast)) for actions in plans}
     assert len(sizes) > 8
 
@@ -59,7 +61,7 @@ def test_there_are_none_for_a_gpu() -> None:
 
 def test_plans_are_measured_before_steps_and_steps_begin_from_them() -> None:
     kernel = arranged("product")
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     plans = list(alternatives(kernel, CPU, start))
     best = next(a for a, after in plans[5:] if after is not apply_all(kernel, start, CPU))
     order: list[Actions] = []

@@ -42,7 +42,7 @@ def by(times: Callable[[Actions], Result]) -> Callable[..., Iterator[tuple[int, 
 
 def found_by(times: Callable[[Actions], Result], *, width: int = 3, most: int = 300) -> Found:
     kernel = product()
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     return search(
         kernel, CPU, start, 1.0, by(times), width=width, go_on=lambda found: found.tried < most
     )
@@ -62,7 +62,7 @@ def model(actions: Actions) -> Result:
 
 def test_every_neighbour_is_legal_and_gives_what_is_said() -> None:
     kernel = product()
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     found = list(neighbours(kernel, start, CPU))
     assert len(found) > 30
     for actions, after in found:
@@ -75,7 +75,7 @@ def test_every_neighbour_is_legal_and_gives_what_is_said() -> None:
 
 def test_neighbours_are_the_same_every_time() -> None:
     kernel = product()
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     first, second = ([a for a, _ in neighbours(kernel, start, CPU)] for _ in range(2))
     assert first == second
 
@@ -143,21 +143,21 @@ def test_if_all_candidates_fail_the_start_is_kept() -> None:
     faults = itertools.cycle(["crashed", "hung"])
     found = found_by(lambda actions: Result(None, next(faults)), most=20)
     assert found.seconds == found.before == 1.0
-    assert found.actions == heuristic.chosen(product(), CPU)
+    assert found.actions == heuristic.choose_actions(product(), CPU)
     assert sum(found.faults.values()) == found.tried
     assert set(found.faults) == {"crashed", "hung"}
 
 
 def test_nothing_slower_replaces_the_start() -> None:
     found = found_by(lambda actions: Result(1.5), most=1000)
-    assert found.actions == heuristic.chosen(product(), CPU)
+    assert found.actions == heuristic.choose_actions(product(), CPU)
     assert not found.interrupted
 
 
 def test_it_begins_again_where_the_start_leads_nowhere() -> None:
     """A machine on which the heuristic's first step is wrong, and what follows is needed."""
     kernel = product()
-    start = heuristic.chosen(kernel, CPU)
+    start = heuristic.choose_actions(kernel, CPU)
     assert isinstance(start[0], Upcast)
 
     def times(actions: Actions) -> Result:

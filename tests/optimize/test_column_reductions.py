@@ -27,7 +27,7 @@ def test_strips_have_the_same_result(shape: tuple[int, ...], name: str) -> None:
     (kernel,) = porism.kernels(getattr(porism, name)(x, axis=-2))
     found = column_reductions.best(kernel.node, small())
     assert found is not None
-    actions = heuristic.chosen(kernel.node, small())
+    actions = heuristic.choose_actions(kernel.node, small())
     assert any(isinstance(action, Block) for action in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
 
@@ -36,7 +36,7 @@ def test_an_epilogue_and_other_types() -> None:
     x = porism.asarray(np.arange(64 * 1024).reshape(64, 1024).astype(np.float64))
     for value in (x.mean(0) * 2 + 1, porism.astype(x, porism.int32).sum(0)):
         kernel = porism.kernels(value)[-1]
-        actions = heuristic.chosen(kernel.node, small())
+        actions = heuristic.choose_actions(kernel.node, small())
         assert porism.opt(kernel, actions).check() < 1e-9
 
 

@@ -15,7 +15,7 @@ from porism.engine.run import realize
 from porism.ir.node import UOp
 from porism.optimize.actions import loop_actions, loop_transforms
 from porism.optimize.actions.loop_actions import Upcast, apply_all, upcast_together
-from porism.optimize.strategy.contraction_strategy import planned
+from porism.optimize.strategy.contraction_strategy import plan_contraction
 from porism.pipeline import to_loops
 
 
@@ -30,7 +30,7 @@ def layers(count: int) -> UOp:
 
 
 def upcasts(kernel: UOp) -> list[Upcast]:
-    return [a for a in planned(kernel, host()).actions if isinstance(a, Upcast)]
+    return [a for a in plan_contraction(kernel, host()).actions if isinstance(a, Upcast)]
 
 
 def test_loops_together_are_as_one_after_the_other() -> None:
@@ -42,7 +42,7 @@ def test_loops_together_are_as_one_after_the_other() -> None:
 
 def test_a_plan_is_what_its_actions_make_one_after_the_other() -> None:
     kernel = layers(7)
-    plan = planned(kernel, host())
+    plan = plan_contraction(kernel, host())
     assert plan.kernel is apply_all(kernel, plan.actions, host())
 
 
@@ -58,9 +58,9 @@ def test_many_layers_are_changed_as_often_as_few(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(loop_transforms, "replaced_together", counted)
     monkeypatch.setattr(loop_actions, "replaced_together", counted)
-    planned(few, host())
+    plan_contraction(few, host())
     before = len(changes)
-    planned(many, host())
+    plan_contraction(many, host())
     assert len(changes) == 2 * before
 
 

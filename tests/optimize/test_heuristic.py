@@ -88,7 +88,7 @@ def test_a_mistake_of_a_strategy_costs_speed_and_not_the_program(
     def refuses(*_: object) -> Any:
         raise ActionError("a loop of 7 iterations is unrolled by 3")
 
-    monkeypatch.setattr(streaming_strategy, "planned", refuses)
+    monkeypatch.setattr(streaming_strategy, "plan_streaming", refuses)
     x = values(7, 11)
     with options.override(cache=False, check=False):
         assert kernel_of(x * 3 + 7).actions == ()

@@ -34,14 +34,14 @@ def parts(count: int, rows: int, length: int) -> UOp:
 
 
 def test_parts_of_rows_are_read_as_they_lie_in_memory() -> None:
-    chosen = heuristic.chosen(parts(25, 6, 1000), SMALL)
+    chosen = heuristic.choose_actions(parts(25, 6, 1000), SMALL)
     assert Move("r1", "r0") in chosen
     assert Merge("r1", "r0") in chosen
 
 
 def test_not_what_a_cache_holds_or_is_soon_read() -> None:
     for kernel in (parts(5, 2, 100), parts(500, 6, 32)):
-        assert not any(isinstance(a, Merge) for a in heuristic.chosen(kernel, SMALL))
+        assert not any(isinstance(a, Merge) for a in heuristic.choose_actions(kernel, SMALL))
 
 
 def test_long_rows_have_the_same_sums() -> None:

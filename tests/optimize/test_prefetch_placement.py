@@ -17,7 +17,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions.loop_actions import Action, Upcast
 from porism.optimize.actions.streaming_actions import Prefetch
 from porism.optimize.strategy import heuristic
-from porism.optimize.strategy.prefetch_placement import AHEAD, fetch_laid_out
+from porism.optimize.strategy.prefetch_placement import AHEAD, prefetch_prepacked
 
 SMALL = dataclasses.replace(
     GENERIC_CPU,
@@ -49,9 +49,9 @@ def fetched(actions: tuple[Action, ...]) -> list[Prefetch]:
 @pytest.mark.parametrize("length", [64, 100, 1000, 4096])
 def test_what_is_read_in_order_is_fetched_some_lines_ahead(dtype: DType, length: int) -> None:
     kernel = rows((1 << 18) // length, length, dtype)
-    (action,) = fetched(heuristic.chosen(kernel, SMALL))
+    (action,) = fetched(heuristic.choose_actions(kernel, SMALL))
     assert action.buffer == 1
-    arranged = heuristic.arranged(kernel, SMALL)
+    arranged = heuristic.schedule_loops(kernel, SMALL)
     (said,) = arranged.arg[1:]
     assert AHEAD // 2 < said[1] * dtype.numpy.itemsize <= AHEAD
 
@@ -66,20 +66,20 @@ def times_a_vector(count: int, length: int) -> UOp:
 
 @pytest.mark.parametrize("count", [256, 300, 1024])
 def test_of_several_rows_that_are_added_up(count: int) -> None:
-    chosen = heuristic.chosen(times_a_vector(count, 4096), WIDE)
+    chosen = heuristic.choose_actions(times_a_vector(count, 4096), WIDE)
     (action,) = fetched(chosen)
     assert action.buffer == 1
-    assert not fetched(heuristic.chosen(times_a_vector(8, 4096), WIDE))
+    assert not fetched(heuristic.choose_actions(times_a_vector(8, 4096), WIDE))
 
 
 def test_eight_rows_share_what_they_are_multiplied_with() -> None:
-    chosen = heuristic.chosen(times_a_vector(1024, 4096), WIDE)
+    chosen = heuristic.choose_actions(times_a_vector(1024, 4096), WIDE)
     assert Upcast("r0", 8) in chosen
 
 
 def test_not_what_a_cache_holds() -> None:
-    assert fetched(heuristic.chosen(rows(64, 1024), SMALL))
-    assert not fetched(heuristic.chosen(rows(63, 1024), SMALL))
+    assert fetched(heuristic.choose_actions(rows(64, 1024), SMALL))
+    assert not fetched(heuristic.choose_actions(rows(63, 1024), SMALL))
 
 
 def test_not_where_much_is_computed() -> None:
@@ -87,20 +87,20 @@ def test_not_where_much_is_computed() -> None:
     x = pointer(1, 1 << 18, dtypes.f32).index(i)
     place = pointer(0, 1 << 18, dtypes.f32).index(i)
     slow = place.store(ops.TANH(x) * ops.EXP(-x * x)).end(i)
-    assert fetched(heuristic.chosen(ops.SINK(place.store(ops.EXP(x)).end(i)), SMALL))
-    assert not fetched(heuristic.chosen(ops.SINK(slow), SMALL))
+    assert fetched(heuristic.choose_actions(ops.SINK(place.store(ops.EXP(x)).end(i)), SMALL))
+    assert not fetched(heuristic.choose_actions(ops.SINK(slow), SMALL))
 
 
 def test_not_what_is_far_apart() -> None:
-    assert fetched(heuristic.chosen(rows(1024, 256), SMALL))
-    assert not fetched(heuristic.chosen(rows(1024, 256, apart=2048), SMALL))
+    assert fetched(heuristic.choose_actions(rows(1024, 256), SMALL))
+    assert not fetched(heuristic.choose_actions(rows(1024, 256, apart=2048), SMALL))
 
 
 def test_of_all_buffers_that_are_read_in_order() -> None:
     i = UOp.range(1 << 18, 0)
     value = pointer(1, 1 << 18, dtypes.f32).index(i) + pointer(2, 1 << 18, dtypes.f32).index(i)
     store = pointer(0, 1 << 18, dtypes.f32).index(i).store(value)
-    chosen = fetched(heuristic.chosen(ops.SINK(store.end(i)), SMALL))
+    chosen = fetched(heuristic.choose_actions(ops.SINK(store.end(i)), SMALL))
     assert [action.buffer for action in chosen] == [1, 2]
 
 
@@ -108,7 +108,7 @@ def test_not_what_is_read_from_the_end() -> None:
     i = UOp.range(1 << 18, 0)
     value = pointer(1, 1 << 18, dtypes.f32).index(i * -1 + ((1 << 18) - 1))
     store = pointer(0, 1 << 18, dtypes.f32).index(i).store(value)
-    assert not fetched(heuristic.chosen(ops.SINK(store.end(i)), SMALL))
+    assert not fetched(heuristic.choose_actions(ops.SINK(store.end(i)), SMALL))
 
 
 def test_the_next_row_where_rows_are_gone_over_twice() -> None:
@@ -118,19 +118,21 @@ def test_the_next_row_where_rows_are_gone_over_twice() -> None:
     most = x.index(i * 256 + first).reduce(ops.MAX, first)
     total = (x.index(i * 256 + second) - most).reduce(ops.ADD, second)
     store = pointer(0, 1024, dtypes.f32).index(i).store(total)
-    assert fetched(heuristic.chosen(ops.SINK(store.end(i)), SMALL)) == [Prefetch(1, "r0", 1)]
+    assert fetched(heuristic.choose_actions(ops.SINK(store.end(i)), SMALL)) == [
+        Prefetch(1, "r0", 1)
+    ]
 
 
 def test_less_far_ahead_where_rows_are_read_in_turn() -> None:
     x, matrix = (porism.asarray(np.ones(dims, np.float32)) for dims in ((512,), (512, 1024)))
     (kernel,) = porism.kernels(x @ matrix)
     wide = dataclasses.replace(SMALL, vector_bits=(128, 256, 512))
-    (said,) = heuristic.arranged(kernel.node, wide).arg[1:]
+    (said,) = heuristic.schedule_loops(kernel.node, wide).arg[1:]
     assert said[:2] == (2, AHEAD // 2 // 4)
 
 
 def test_the_last_terms_do_not_matter() -> None:
-    chosen = heuristic.chosen(times_a_vector(256, 4100), WIDE)
+    chosen = heuristic.choose_actions(times_a_vector(256, 4100), WIDE)
     (action,) = fetched(chosen)
     assert action.within == (action.axis,)
 
@@ -149,13 +151,13 @@ def laid_out(panels: int, passes: int, length: int = 256, lanes: int = 32) -> UO
 
 def test_constants_are_fetched_ahead_of_the_first_of_a_few_passes() -> None:
     kernel = laid_out(64, 4)
-    (said,) = fetch_laid_out(kernel, [2], WIDE).arg[1:]
+    (said,) = prefetch_prepacked(kernel, [2], WIDE).arg[1:]
     assert said == (2, 4096 // 4, ())
-    assert fetch_laid_out(kernel, [1], WIDE) is kernel
+    assert prefetch_prepacked(kernel, [1], WIDE) is kernel
 
 
 @pytest.mark.parametrize(("panels", "passes"), [(64, 1), (64, 9), (1, 4)])
 def test_constants_that_are_not_fetched(panels: int, passes: int) -> None:
     """They are read once, which is seen to be in order, or many times; or a cache holds them."""
     kernel = laid_out(panels, passes)
-    assert fetch_laid_out(kernel, [2], WIDE) is kernel
+    assert prefetch_prepacked(kernel, [2], WIDE) is kernel

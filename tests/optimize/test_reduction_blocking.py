@@ -136,7 +136,7 @@ def small_caches() -> Target:
 
 def chosen(kernel: Any) -> tuple[Action, ...]:
     target = small_caches()
-    return heuristic.chosen(to_loops(kernel.node, target, arrange=False), target)
+    return heuristic.choose_actions(to_loops(kernel.node, target, arrange=False), target)
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3, 7, 12])

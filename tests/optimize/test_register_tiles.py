@@ -23,8 +23,8 @@ from porism.optimize.actions.streaming_actions import Stream
 from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import contraction_strategy, heuristic
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.flat_tiles import best_flat
-from porism.optimize.strategy.register_tiles import best, covering, shared
+from porism.optimize.strategy.flat_tiles import best_flattened_tile
+from porism.optimize.strategy.register_tiles import best, padding_ratio, shared
 from porism.optimize.strategy.tile_actions import tiled
 from porism.pipeline import to_loops
 from porism.rules.addresses.validity import is_masked
@@ -80,14 +80,14 @@ def test_what_is_chosen_computes_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_kernel_gets_the_same_actions(name: str) -> None:
     target = native().target()
-    first, second = (heuristic.chosen(loops_of(PROGRAMS[name]()), target) for _ in range(2))
+    first, second = (heuristic.choose_actions(loops_of(PROGRAMS[name]()), target) for _ in range(2))
     assert first == second
 
 
 def chosen(tensor: Any) -> tuple[Action, ...]:
     kernel = loops_of(tensor)
-    actions = heuristic.chosen(kernel, GENERIC_CPU)
-    assert heuristic.arranged(kernel, GENERIC_CPU) is apply_all(kernel, actions, GENERIC_CPU)
+    actions = heuristic.choose_actions(kernel, GENERIC_CPU)
+    assert heuristic.schedule_loops(kernel, GENERIC_CPU) is apply_all(kernel, actions, GENERIC_CPU)
     return actions
 
 
@@ -118,20 +118,20 @@ def test_a_tile_fits_the_registers() -> None:
 
 
 def test_what_is_computed_twice_counts() -> None:
-    assert covering(64, 8) == 1
-    assert covering(9, 8) == pytest.approx(16 / 9)
+    assert padding_ratio(64, 8) == 1
+    assert padding_ratio(9, 8) == pytest.approx(16 / 9)
 
 
 def test_no_contraction_without_reuse() -> None:
     x = ones(64, 64)
-    assert not contraction_strategy.has_one(loops_of((x * x).sum(axis=1)))
-    assert contraction_strategy.has_one(loops_of(x @ x))
+    assert not contraction_strategy.has_operand_reuse(loops_of((x * x).sum(axis=1)))
+    assert contraction_strategy.has_operand_reuse(loops_of(x @ x))
 
 
 def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
     found = contraction(loops_of(channels(64, 17)))
     assert found is not None
-    tile = best_flat(found, GENERIC_CPU)
+    tile = best_flattened_tile(found, GENERIC_CPU)
     assert tile is not None
     assert tile.flat is found.outputs[-2]
     plan = Plan(loops_of(channels(64, 17)), GENERIC_CPU)
@@ -145,12 +145,12 @@ def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
 def test_rows_are_flat_only_where_they_are_stored_on() -> None:
     found = contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
     assert found is not None
-    assert best_flat(found, GENERIC_CPU) is None
+    assert best_flattened_tile(found, GENERIC_CPU) is None
 
 
 def test_lanes_beyond_a_row_of_a_copy_need_no_mask() -> None:
     kernel = loops_of(convolution(16, 14, 3))
-    arranged = heuristic.arranged(kernel, GENERIC_CPU)
+    arranged = heuristic.schedule_loops(kernel, GENERIC_CPU)
     reads = [n for n in toposort(arranged) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
     assert reads
     assert not any(is_masked(n.src[1]) for n in reads)
@@ -163,16 +163,16 @@ WIDE = dataclasses.replace(GENERIC_CPU, vector_bits=(512,), memory=MEMORY, cores
 @pytest.mark.parametrize("rows", [1, 12])
 def test_constants_are_laid_out_where_others_are_read_in_strips(rows: int) -> None:
     loops = loops_of(ones(rows, 2048) @ ones(2048, 1000))
-    blocked = contraction_strategy.planned(loops, WIDE).actions
+    blocked = contraction_strategy.plan_contraction(loops, WIDE).actions
     assert any(isinstance(action, Block) for action in blocked)
-    laid_out = contraction_strategy.planned(loops, WIDE, frozenset({2})).actions
+    laid_out = contraction_strategy.plan_contraction(loops, WIDE, frozenset({2})).actions
     assert not any(isinstance(action, Block) for action in laid_out)
     assert [action.buffer for action in laid_out if isinstance(action, Stage)] == [2]
 
 
 def test_small_products_are_left_to_one_core() -> None:
     for size, is_shared in ((48, False), (64, True)):
-        actions = contraction_strategy.planned(
+        actions = contraction_strategy.plan_contraction(
             loops_of(ones(size, size) @ ones(size, size)), WIDE
         ).actions
         assert any(isinstance(action, Thread) for action in actions) is is_shared
@@ -180,21 +180,21 @@ def test_small_products_are_left_to_one_core() -> None:
 
 def test_what_no_cache_holds_is_read_for_several_rows() -> None:
     x, y = (porism.asarray(np.ones(shape)) for shape in ((200, 4096), (4096, 64)))
-    actions = contraction_strategy.planned(loops_of(x @ y), WIDE).actions
+    actions = contraction_strategy.plan_contraction(loops_of(x @ y), WIDE).actions
     assert any(isinstance(a, Upcast) and a.axis == "r0" and a.amount >= 4 for a in actions)
 
 
 def test_short_sums_that_fit_no_cache_are_stored_past_it() -> None:
     loops = loops_of(ones(4096, 64) @ ones(64, 4096))
-    assert Stream(0) in contraction_strategy.planned(loops, WIDE).actions
+    assert Stream(0) in contraction_strategy.plan_contraction(loops, WIDE).actions
     loops = loops_of(ones(512, 64) @ ones(64, 512))
-    assert Stream(0) not in contraction_strategy.planned(loops, WIDE).actions
+    assert Stream(0) not in contraction_strategy.plan_contraction(loops, WIDE).actions
 
 
 @pytest.mark.parametrize("size", [56, 14])
 def test_vectors_that_need_the_same_mask_are_copied_together(size: int) -> None:
     loops = loops_of(porism.conv2d(ones(8, 64, size, size), ones(64, 64, 3, 3), padding=1))
-    actions = contraction_strategy.planned(loops, WIDE).actions
+    actions = contraction_strategy.plan_contraction(loops, WIDE).actions
     place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
     fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE)))
     fresh -= set(named_ranges(apply_all(loops, actions[:place], WIDE)))
@@ -207,7 +207,7 @@ def test_vectors_that_need_the_same_mask_are_copied_together(size: int) -> None:
 def test_what_is_copied_across_its_rows_is_loaded_along_them() -> None:
     q, k, v = (ones(1, 4, 64, 32) for _ in range(3))
     loops = loops_of(porism.scaled_dot_product_attention(q, k, v))
-    actions = contraction_strategy.planned(loops, WIDE).actions
+    actions = contraction_strategy.plan_contraction(loops, WIDE).actions
     place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
     before = named_ranges(apply_all(loops, actions[:place], WIDE))
     fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE))) - set(before)

@@ -97,7 +97,7 @@ def test_a_gpu_has_no_such_loops() -> None:
     plain = to_loops(kernel.node, GENERIC_CPU, arrange=False)
     with pytest.raises(ActionError, match="the target is a GPU"):
         Scan("r1").apply(plain, H200)
-    assert not any(isinstance(action, Scan) for action in heuristic.chosen(plain, H200))
+    assert not any(isinstance(action, Scan) for action in heuristic.choose_actions(plain, H200))
 
 
 REFUSED: list[tuple[list[Action], str]] = [

@@ -163,10 +163,10 @@ def test_the_next_of_rows_that_are_gone_over_several_times() -> None:
     store = pointer(0, 256 * 256).index(i * 256 + j).store(x.index(i * 256 + j) - total)
     known = dataclasses.replace(GENERIC_CPU.memory, l2=1 << 16, l3=1 << 14)
     small = dataclasses.replace(GENERIC_CPU, memory=known, cores=2)
-    assert Prefetch(1, "r0", 1) in heuristic.chosen(ops.SINK(store.end(i, j)), small)
-    assert Prefetch(1, "r0", 1) not in heuristic.chosen(rows(256, 256), small)
+    assert Prefetch(1, "r0", 1) in heuristic.choose_actions(ops.SINK(store.end(i, j)), small)
+    assert Prefetch(1, "r0", 1) not in heuristic.choose_actions(rows(256, 256), small)
     large = dataclasses.replace(small, memory=dataclasses.replace(known, l3=1 << 20))
-    chosen = heuristic.chosen(ops.SINK(store.end(i, j)), large)
+    chosen = heuristic.choose_actions(ops.SINK(store.end(i, j)), large)
     assert not any(isinstance(a, Prefetch) for a in chosen)
 
 
@@ -177,26 +177,28 @@ def cached(size: int) -> Target:
 
 def test_only_results_that_exceed_the_cache() -> None:
     kernel = rows(64, 64)
-    assert Stream(0) in heuristic.chosen(kernel, cached(1 << 14))
-    assert Stream(0) not in heuristic.chosen(kernel, cached(1 << 20))
+    assert Stream(0) in heuristic.choose_actions(kernel, cached(1 << 14))
+    assert Stream(0) not in heuristic.choose_actions(kernel, cached(1 << 20))
     odd = rows(64, 63)
-    assert Stream(0) not in heuristic.chosen(odd, cached(1 << 10))
+    assert Stream(0) not in heuristic.choose_actions(odd, cached(1 << 10))
 
 
 def test_a_row_of_any_length_that_is_all() -> None:
-    chosen = heuristic.chosen(line((1 << 14) + 3), cached(1 << 10))
+    chosen = heuristic.choose_actions(line((1 << 14) + 3), cached(1 << 10))
     assert Stream(0) in chosen
     width = widest(toposort(line(3)), GENERIC_CPU)
     assert Upcast("r1", 4 * width) in chosen
-    assert Upcast("r1", width) in heuristic.chosen(line(1001 * width), GENERIC_CPU)
+    assert Upcast("r1", width) in heuristic.choose_actions(line(1001 * width), GENERIC_CPU)
 
 
 def test_rows_of_half_vectors_are_not_padded() -> None:
     """A part of a line would be stored in another way than the rest of it."""
     half = widest(toposort(line(3)), GENERIC_CPU) // 2
     kernel = rows(64, 5 * 25 * half)
-    assert {Upcast("r1", 5 * half), Stream(0)} <= set(heuristic.chosen(kernel, cached(1 << 14)))
-    assert Upcast("r1", 5 * half) not in heuristic.chosen(kernel, cached(1 << 24))
+    assert {Upcast("r1", 5 * half), Stream(0)} <= set(
+        heuristic.choose_actions(kernel, cached(1 << 14))
+    )
+    assert Upcast("r1", 5 * half) not in heuristic.choose_actions(kernel, cached(1 << 24))
 
 
 def halves(m: int, n: int, first: int) -> UOp:
@@ -210,8 +212,12 @@ def halves(m: int, n: int, first: int) -> UOp:
 def test_no_loop_where_vectors_are_computed_in_other_ways() -> None:
     width = widest(toposort(halves(64, 64, 32)), GENERIC_CPU)
     size = 12 * width
-    assert Upcast("r1", size) in heuristic.chosen(halves(64, size, 3 * width), GENERIC_CPU)
-    assert Upcast("r1", size) not in heuristic.chosen(halves(64, size, 3 * width + 1), GENERIC_CPU)
-    assert Upcast("r1", size) not in heuristic.chosen(rows(64, size), GENERIC_CPU)
+    assert Upcast("r1", size) in heuristic.choose_actions(halves(64, size, 3 * width), GENERIC_CPU)
+    assert Upcast("r1", size) not in heuristic.choose_actions(
+        halves(64, size, 3 * width + 1), GENERIC_CPU
+    )
+    assert Upcast("r1", size) not in heuristic.choose_actions(rows(64, size), GENERIC_CPU)
     long = 64 * width
-    assert Upcast("r1", long) not in heuristic.chosen(halves(64, long, 3 * width), GENERIC_CPU)
+    assert Upcast("r1", long) not in heuristic.choose_actions(
+        halves(64, long, 3 * width), GENERIC_CPU
+    )

@@ -20,7 +20,7 @@ from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prepacked_weights import packed
-from porism.optimize.strategy.transposed_tiles import best_turned, turned
+from porism.optimize.strategy.transposed_tiles import best_transposed_tile, turned
 from porism.pipeline import to_lines, to_loops
 
 TARGET = dataclasses.replace(
@@ -64,7 +64,7 @@ def turned_plan(loops: UOp) -> Plan:
     """The loops in the turned tile that the estimate chooses."""
     found = contraction(loops, WEIGHT)
     assert found is not None
-    tile = best_turned(found, TARGET)
+    tile = best_transposed_tile(found, TARGET)
     assert tile is not None
     plan = Plan(loops, TARGET)
     turned(plan, found, tile)
@@ -105,7 +105,7 @@ def test_what_is_stored_alone_costs_more() -> None:
         _, loops = loops_of(convolution(64, size, 64, padding=1))
         found = contraction(loops, WEIGHT)
         assert found is not None
-        tile = best_turned(found, TARGET)
+        tile = best_transposed_tile(found, TARGET)
         assert tile is not None
         tiles.append((tile.rows, tile.cycles / found.work))
     (few, dear), (many, cheap) = tiles
@@ -128,13 +128,17 @@ def test_it_is_for_constants_only() -> None:
     for constants in (frozenset[int](), frozenset({1})):
         found = contraction(loops, constants)
         assert found is not None
-        assert best_turned(found, TARGET) is None
-    assert heuristic.arranged(loops, TARGET) is not heuristic.arranged(loops, TARGET, WEIGHT)
+        assert best_transposed_tile(found, TARGET) is None
+    assert heuristic.schedule_loops(loops, TARGET) is not heuristic.schedule_loops(
+        loops, TARGET, WEIGHT
+    )
 
 
 def test_short_sums_are_not_turned() -> None:
     _, loops = loops_of(convolution(16, 16, 64, taps=1))
-    assert heuristic.arranged(loops, TARGET) is heuristic.arranged(loops, TARGET, WEIGHT)
+    assert heuristic.schedule_loops(loops, TARGET) is heuristic.schedule_loops(
+        loops, TARGET, WEIGHT
+    )
 
 
 def test_results_of_functions_with_such_weights() -> None:

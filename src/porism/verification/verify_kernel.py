@@ -272,7 +272,7 @@ class _Checking:
         """Compare a graph with the one before; to be given to `porism.pipeline.watched`."""
         if name == ARRANGING and self.target is not None and kernel is not self.last:
             given = self.given
-            chosen = heuristic.chosen(self.last, self.target) if given is None else given
+            chosen = heuristic.choose_actions(self.last, self.target) if given is None else given
             self.actions(name, kernel, chosen)
         else:
             self._stage(name, level, kernel)

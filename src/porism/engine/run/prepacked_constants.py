@@ -14,7 +14,7 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.optimize.actions.action_registry import Actions
 from porism.optimize.actions.loop_actions import Thread
-from porism.optimize.strategy.prefetch_placement import fetch_laid_out
+from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
 from porism.optimize.strategy.prepacked_weights import Copy, Packed, packed
 from porism.pipeline import to_kernel, to_loops
 from porism.schedule.schedule import Role, Schedule
@@ -90,7 +90,7 @@ def _packed(
             target = backend.target()
             copies = tuple(replace(c, kernel=_shared(c.kernel, target)) for c in found.copies)
             made = [copy.number for copy in copies]
-            found = Packed(fetch_laid_out(found.kernel, made, target), copies)
+            found = Packed(prefetch_prepacked(found.kernel, made, target), copies)
         _known[key] = found
     return _known[key]
 

@@ -162,7 +162,7 @@ class _Whole:
 
 def _heuristics(kernel: UOp, backend: Backend) -> Actions:
     target = backend.target()
-    return heuristic.chosen(to_loops(kernel, target, arrange=False), target)
+    return heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
 
 
 @contextmanager

@@ -194,7 +194,7 @@ class _Tuner:
         if self.trouble:
             return Report(self.name, self.flops, 0.0, 0.0, (), trouble=self.trouble), False
         base = to_loops(self.kernel, self.target, arrange=False)
-        start = heuristic.chosen(base, self.target)
+        start = heuristic.choose_actions(base, self.target)
 
         last = until - min(LAST_SECONDS, (until - time.monotonic()) / 5)
 

@@ -18,7 +18,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.loop_actions import Action, Unroll
 from porism.optimize.actions.loop_transforms import CLOSERS
-from porism.optimize.strategy.action_plan import Plan, size_of
+from porism.optimize.strategy.action_plan import Plan, extent_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def in_whole_vectors(plan: Plan, axis: str, amounts: Sequence[int]) -> bool:
     So many elements may go side by side, the most first; the last is the lanes of a vector. False
     if nothing was done: that is not legal, or nothing is left over.
     """
-    size, width = size_of(plan.loop(axis)), amounts[-1]
+    size, width = extent_of(plan.loop(axis)), amounts[-1]
     amount = next((n for n in amounts if size >= 2 * n or n <= size <= n + width), width)
     action = Peel(axis, amount)
     if plan.target.block or not action.is_legal(plan.kernel, plan.target):

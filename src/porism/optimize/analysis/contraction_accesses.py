@@ -16,7 +16,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.epilogue import instructions
 from porism.optimize.actions.packed_panels import loads_of, prepared
 from porism.optimize.analysis.loop_strides import iterations, step
-from porism.optimize.strategy.action_plan import is_plain, size_of
+from porism.optimize.strategy.action_plan import extent_of, is_unscheduled
 from porism.rules.addresses.validity import is_masked
 
 
@@ -66,7 +66,7 @@ class Operand:
         step = self.step(counter)
         for term in terms:
             other = self.step(term)
-            if step and other and step % other == 0 and 1 <= step // other < size_of(term):
+            if step and other and step % other == 0 and 1 <= step // other < extent_of(term):
                 return term, step // other
         return None
 
@@ -96,7 +96,7 @@ class Contraction:
     def is_stored_on(self, outer: UOp, inner: UOp) -> bool:
         """Whether an iteration of a loop stores where the one before, of another inside, ended."""
         steps = {step(store.src[0].src[1], outer) for store in self.stores}
-        return self.is_stored_along(inner) and steps == {size_of(inner)}
+        return self.is_stored_along(inner) and steps == {extent_of(inner)}
 
     @cached_property
     def work(self) -> int:
@@ -126,7 +126,7 @@ def contraction(kernel: UOp, constants: frozenset[int] = frozenset()) -> Contrac
     terms = reductions[0].src[1:] if reductions else ()
     if any(n.src[1:] != terms for n in reductions) or not terms:
         return None
-    if not all(is_plain(r) for r in (*outputs, *terms)):
+    if not all(is_unscheduled(r) for r in (*outputs, *terms)):
         return None
     inside = set(toposort(*(n.src[0] for n in reductions)))
     if any(n.op is ops.REDUCE for n in inside):

@@ -10,7 +10,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.strategy.action_plan import size_of
+from porism.optimize.strategy.action_plan import extent_of
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
@@ -60,7 +60,7 @@ def widest(nodes: Sequence[UOp], target: Target) -> int:
 
 def iterations(loops: Iterable[UOp]) -> int:
     """How often what is in some loops is done."""
-    return math.prod(size_of(r) for r in loops)
+    return math.prod(extent_of(r) for r in loops)
 
 
 def copies_of(end: UOp) -> int:

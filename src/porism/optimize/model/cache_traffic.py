@@ -20,7 +20,7 @@ from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.op_signatures import STREAM
-from porism.optimize.strategy.action_plan import size_of
+from porism.optimize.strategy.action_plan import extent_of
 from porism.rules.addresses.validity import is_masked
 
 WAYS: Final = 8
@@ -115,7 +115,7 @@ class Traffic:
 
 def trips(counter: UOp, cores: int) -> int:
     """The iterations of a loop that one of some cores has."""
-    size = size_of(counter)
+    size = extent_of(counter)
     return -(-size // cores) if counter.arg[1] is Axis.THREAD else size
 
 
@@ -163,7 +163,7 @@ def steps_of(index: UOp, known: dict[UOp, dict[UOp, Steps]]) -> dict[UOp, Steps]
         if node in known:
             stack.pop()
         elif node.op is ops.RANGE:
-            known[node] = {node: [(1, size_of(node))]}
+            known[node] = {node: [(1, extent_of(node))]}
         elif not node.ranges:
             known[node] = {}
         elif node.op is ops.INDEX and node.src[1] in known:  # data say where: anywhere

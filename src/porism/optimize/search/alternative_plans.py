@@ -22,8 +22,8 @@ from porism.optimize.actions.loop_actions import Action, PadTo, Thread, Unroll, 
 from porism.optimize.actions.streaming_actions import Stream
 from porism.optimize.analysis.contraction_accesses import Contraction, contraction
 from porism.optimize.strategy import column_panels, streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, size_of
-from porism.optimize.strategy.flat_tiles import every_flat
+from porism.optimize.strategy.action_plan import Plan, extent_of
+from porism.optimize.strategy.flat_tiles import flattened_tiles
 from porism.optimize.strategy.register_tiles import Tile, every
 from porism.optimize.strategy.tile_actions import tiled
 
@@ -61,7 +61,7 @@ def alternatives(kernel: UOp, target: Target, start: Actions) -> Iterator[tuple[
             yield actions, apply_all(kernel, actions, target)
         except ActionError:
             continue
-    other = streaming_strategy.planned(kernel, target)
+    other = streaming_strategy.plan_streaming(kernel, target)
     yield tuple(other.actions), other.kernel
 
 
@@ -85,7 +85,9 @@ def _tiled(tile: Tile, plan: Plan, found: Contraction) -> None:
 
 def tiles(found: Contraction, target: Target) -> list[Tile]:
     """Those next to the best, the best of each kind, and the best done in another way."""
-    ranked = sorted([*every(found, target), *every_flat(found, target)], key=lambda t: t.cycles)
+    ranked = sorted(
+        [*every(found, target), *flattened_tiles(found, target)], key=lambda t: t.cycles
+    )
     if not ranked:
         return []
     ranked = [tile for tile in ranked if tile.cycles <= SLACK * ranked[0].cycles]
@@ -125,7 +127,7 @@ def _strips(found: Contraction, target: Target) -> list[column_panels.Strips]:
         lanes = vectors * width
         length = -(-int(chosen.length * 2.0**wider) // lanes) * lanes
         terms = int(chosen.terms * 2.0**deeper)
-        if lanes < length <= size_of(chosen.lane) and 1 < terms < found.length:
+        if lanes < length <= extent_of(chosen.lane) and 1 < terms < found.length:
             unlike = abs(wider) + abs(deeper) + (lanes != chosen.lanes)
             others.append((unlike, lanes, length, terms))
     return [

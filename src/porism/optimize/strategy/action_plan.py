@@ -30,14 +30,14 @@ class Plan:
         self.kernel = action.apply(self.kernel, self.target)
         self.actions.append(action)
 
-    def do_together(self, actions: Sequence[Upcast]) -> None:
+    def upcast_disjoint(self, actions: Sequence[Upcast]) -> None:
         """Several more, about loops of which none is inside another."""
         self.kernel = upcast_together(actions, self.kernel, self.target)
         self.actions += actions
 
     def pad(self, axis: str, multiple: int) -> None:
         """A loop made longer, if it is no multiple."""
-        if size_of(self.loop(axis)) % multiple:
+        if extent_of(self.loop(axis)) % multiple:
             self.do(PadTo(axis, multiple))
 
     def copy(self) -> Plan:
@@ -58,17 +58,17 @@ class Plan:
         return [n for n in toposort(self.kernel) if n.op is ops.END]
 
 
-def size_of(counter: UOp) -> int:
+def extent_of(counter: UOp) -> int:
     """The iterations of a loop, at most."""
     size = counter.src[0]
     return int(size.arg) if size.op is ops.CONST else int(counter.vmax) + 1
 
 
-def copied_together(size: int) -> int:
+def copy_width(size: int) -> int:
     """Elements of a row of a copy that are moved by one instruction; the row may be padded."""
     return COPIED if size > COPIED // 2 else COPIED // 2
 
 
-def is_plain(counter: UOp) -> bool:
+def is_unscheduled(counter: UOp) -> bool:
     """A loop that nothing was done to and whose size is known."""
     return counter.arg[1] in (Axis.LOOP, Axis.REDUCE) and counter.src[0].op is ops.CONST

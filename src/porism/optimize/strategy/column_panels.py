@@ -19,9 +19,9 @@ from porism.optimize.actions.loop_actions import Cover, Move, Split, Upcast
 from porism.optimize.actions.packed_panels import Stage, loads_of
 from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.strategy.action_plan import Plan, size_of
-from porism.optimize.strategy.prefetch_placement import fetch_ahead
-from porism.optimize.strategy.register_tiles import unevenness
+from porism.optimize.strategy.action_plan import Plan, extent_of
+from porism.optimize.strategy.prefetch_placement import insert_prefetches
+from porism.optimize.strategy.register_tiles import load_imbalance
 from porism.optimize.strategy.tile_actions import share, together
 
 MOST_ROWS: Final = 24
@@ -95,7 +95,7 @@ def best(found: Contraction, target: Target) -> Strips | None:
 
 def _is_in_order(matrix: Operand, lane: UOp) -> bool:
     """Whether the rows of a matrix are long, and read in order."""
-    return not matrix.is_masked and matrix.step(lane) == 1 and size_of(lane) >= SHORTEST
+    return not matrix.is_masked and matrix.step(lane) == 1 and extent_of(lane) >= SHORTEST
 
 
 def _rows(found: Contraction, lane: UOp, matrix: Operand) -> list[UOp] | None:
@@ -125,7 +125,7 @@ def _is_near(matrix: Operand, target: Target) -> bool:
 
 
 def _product(rows: list[UOp]) -> int:
-    return math.prod(size_of(r) for r in rows)
+    return math.prod(extent_of(r) for r in rows)
 
 
 def _fitted(
@@ -133,7 +133,7 @@ def _fitted(
 ) -> Strips | None:
     """The lanes and the length of a strip of which the least is computed in vain."""
     width = target.vector_bits[-1] // found.bits
-    rows, size = _product(loops), size_of(lane)
+    rows, size = _product(loops), extent_of(lane)
     terms = MORE_TERMS if rows >= OFTEN else TERMS
     batch = found.results // (size * rows)
     choices: list[tuple[float, int, int, int]] = []
@@ -145,7 +145,7 @@ def _fitted(
         for count in range(1, 2 * target.cores * -(-size // LONGEST) + 1):
             length = -(-size // (count * lanes)) * lanes
             if lanes < length <= LONGEST * 9 // 8:
-                waste = count * length / size * (1 + unevenness(batch * count, target.cores))
+                waste = count * length / size * (1 + load_imbalance(batch * count, target.cores))
                 choices.append((waste * (1 + PIECE / length), place, lanes, length))
     if not choices or found.length <= terms or width < 2:
         return None
@@ -156,8 +156,8 @@ def _fitted(
 def in_strips(plan: Plan, found: Contraction, chosen: Strips) -> None:
     """Do what strips take."""
     if chosen.row is not None:
-        together(plan, chosen.row, size_of(chosen.row))
-    axis, size = show(chosen.lane), size_of(chosen.lane)
+        together(plan, chosen.row, extent_of(chosen.row))
+    axis, size = show(chosen.lane), extent_of(chosen.lane)
     if chosen.length < size:
         cut = Cover if size % chosen.length else Split
         plan.do(cut(axis, chosen.length))
@@ -172,11 +172,11 @@ def in_strips(plan: Plan, found: Contraction, chosen: Strips) -> None:
         plan.do(Move(show(first), show(ranges[0])))
     (term,) = found.terms
     plan.do(Block(show(term), chosen.terms, inner))
-    if chosen.row is not None and size_of(chosen.row) >= APART:
+    if chosen.row is not None and extent_of(chosen.row) >= APART:
         _copy_rows(plan, found, chosen.row, f"{show(term)}_1")
     if show(first) != inner:
         share(plan)
-    fetch_ahead(plan)
+    insert_prefetches(plan)
 
 
 def _copy_rows(plan: Plan, found: Contraction, row: UOp, terms: str) -> None:

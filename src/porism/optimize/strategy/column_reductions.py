@@ -19,7 +19,7 @@ from porism.ir.text.expression import show
 from porism.optimize.actions.loop_actions import Split, Unroll, Upcast
 from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.analysis.loop_strides import inside, iterations, reads, step, stores, widest
-from porism.optimize.strategy.action_plan import Plan, is_plain, size_of
+from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 
 HALVES: Final = (8, 6, 10, 12, 4, 14, 5, 7)
 """Half vectors of columns that are computed together, the best first."""
@@ -64,22 +64,22 @@ def best(kernel: UOp, target: Target) -> Columns | None:
     term = sums[0].src[1]
     lane = next((r for r in end.src[1:] if _is_stored_along(end, r)), None)
     width = widest(found, target)
-    if lane is None or width < 2 or not (is_plain(lane) and is_plain(term)):
+    if lane is None or width < 2 or not (is_unscheduled(lane) and is_unscheduled(term)):
         return None
     loads = [n for s in sums for n in reads(s.src[0]) if lane in n.ranges]
     if not loads or not all(_is_a_row_further(n, lane, term) for n in loads):
         return None
     item = max(n.dtype.numpy.itemsize for n in loads)
     registers = target.memory.registers // 2 * width
-    if size_of(lane) <= registers or iterations(loads[0].ranges) * item <= target.memory.l2:
+    if extent_of(lane) <= registers or iterations(loads[0].ranges) * item <= target.memory.l2:
         return None
-    if size_of(term) < 2 * ROWS:
+    if extent_of(term) < 2 * ROWS:
         return None
-    rows = max(n for n in range(1, ROWS + 1) if size_of(term) % n == 0)
+    rows = max(n for n in range(1, ROWS + 1) if extent_of(term) % n == 0)
     others = iterations(r for r in end.src[1:] if r is not lane)
     most = STRIP * 4 // (item * len(sums))
-    for lanes, multiple in _lanes(size_of(lane), width // 2):
-        count = -(-size_of(lane) // multiple) * multiple // lanes
+    for lanes, multiple in _lanes(extent_of(lane), width // 2):
+        count = -(-extent_of(lane) // multiple) * multiple // lanes
         groups = _groups(count, others, most // lanes, target.cores)
         if groups > 1:
             return Columns(lane, lanes, groups, term, multiple, rows if 2 * rows > ROWS else ROWS)
@@ -104,7 +104,7 @@ def _is_stored_along(end: UOp, counter: UOp) -> bool:
 def _is_a_row_further(load: UOp, lane: UOp, term: UOp) -> bool:
     """Whether a load goes along one loop, and jumps along another by a row or more."""
     along, across = step(load.src[1], lane), step(load.src[1], term)
-    return along == 1 and across is not None and abs(across) >= size_of(lane)
+    return along == 1 and across is not None and abs(across) >= extent_of(lane)
 
 
 def _groups(count: int, others: int, most: int, cores: int) -> int:
@@ -122,7 +122,7 @@ def in_strips(plan: Plan, chosen: Columns) -> Plan | None:
         done.pad(lane, chosen.multiple)
         done.do(Upcast(lane, chosen.lanes))
         inner = f"{lane}_0"
-        if chosen.groups < size_of(done.loop(inner)):
+        if chosen.groups < extent_of(done.loop(inner)):
             done.do(Split(inner, chosen.groups))
             inner = f"{inner}_1"
         done.do(Block(term, chosen.rows, inner))

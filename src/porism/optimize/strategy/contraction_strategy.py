@@ -33,11 +33,11 @@ from porism.optimize.analysis.loop_strides import (
     widest,
 )
 from porism.optimize.strategy import column_panels, streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, is_plain, size_of
-from porism.optimize.strategy.flat_tiles import best_flat
+from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.flat_tiles import best_flattened_tile
 from porism.optimize.strategy.register_tiles import Tile, best
 from porism.optimize.strategy.tile_actions import tiled
-from porism.optimize.strategy.transposed_tiles import best_turned, turned
+from porism.optimize.strategy.transposed_tiles import best_transposed_tile, turned
 
 ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
 """Numbers of rows that are computed together, the best first."""
@@ -58,7 +58,7 @@ MEMORY: Final = 1 << 17
 """Bytes that a copy may take where the size of the cache is not known."""
 
 
-def has_one(kernel: UOp) -> bool:
+def has_operand_reuse(kernel: UOp) -> bool:
     """Whether a reduction uses operands again.
 
     It does if one operand is the same for a loop that another depends on, and the other way round
@@ -76,20 +76,20 @@ def has_one(kernel: UOp) -> bool:
     return False
 
 
-def planned(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
+def plan_contraction(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
     """The actions for a kernel with a contraction."""
     found = None if target.block else contraction(kernel, constants)
     for way in _ways(found, target) if found is not None else ():
         plan = Plan(kernel, target)
         try:
             way(plan)
-            streaming_strategy.past_the_caches(plan)
+            streaming_strategy.use_nontemporal_stores(plan)
         except ActionError:  # there is more in it than the estimate knows of
             continue
         return plan
     plan = _in_vectors(Plan(kernel, target))
     streaming_strategy.reductions(plan)
-    streaming_strategy.in_parallel(plan)
+    streaming_strategy.parallelize(plan)
     return plan
 
 
@@ -99,7 +99,7 @@ def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan], None]
     if strip is not None:
         yield lambda plan: column_panels.in_strips(plan, found, strip)
     tile = _best(found, target)
-    lying = best_turned(found, target)
+    lying = best_transposed_tile(found, target)
     if lying is not None and (tile is None or lying.cycles < tile.cycles):
         yield lambda plan: turned(plan, found, lying)
     if tile is not None:
@@ -108,7 +108,11 @@ def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan], None]
 
 def _best(found: Contraction, target: Target) -> Tile | None:
     """The tile with the fewest cycles, flat or not."""
-    both = [tile for tile in (best(found, target), best_flat(found, target)) if tile is not None]
+    both = [
+        tile
+        for tile in (best(found, target), best_flattened_tile(found, target))
+        if tile is not None
+    ]
     return min(both, key=lambda tile: tile.cycles, default=None)
 
 
@@ -127,7 +131,7 @@ def _in_vectors(plan: Plan) -> Plan:
             end = ends[-place]
         for counter in end.src[1:]:
             steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
-            if not is_plain(counter) or steps != {1}:
+            if not is_unscheduled(counter) or steps != {1}:
                 continue
             if _is_better_inside(end, counter):
                 _caught_up(plan, waiting)
@@ -135,7 +139,7 @@ def _in_vectors(plan: Plan) -> Plan:
                 ends = plan.ends()
                 break
             lanes, rows = _lanes_and_rows(plan, end, counter, width)
-            if lanes >= 2 and rows is None and size_of(counter) % lanes == 0:
+            if lanes >= 2 and rows is None and extent_of(counter) % lanes == 0:
                 waiting[counter] = Upcast(show(counter), lanes)
             elif lanes >= 2:
                 _caught_up(plan, waiting)
@@ -149,7 +153,7 @@ def _in_vectors(plan: Plan) -> Plan:
 def _caught_up(plan: Plan, waiting: dict[UOp, Upcast]) -> list[UOp]:
     """The ENDs of a plan after the actions that have waited: one walk does for all of them."""
     if waiting:
-        plan.do_together(list(waiting.values()))
+        plan.upcast_disjoint(list(waiting.values()))
         waiting.clear()
     return plan.ends()
 
@@ -184,7 +188,7 @@ def _turn(plan: Plan, load: UOp, stage: Stage, before: dict[str, UOp]) -> None:
     """Some neighbours of a copy together, so that they are loaded as such, and then turned."""
     fresh = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
     for axis, name in zip(stage.axes, fresh, strict=True):
-        if step(load.src[1], before[axis]) == 1 and size_of(before[axis]) % TURNED == 0:
+        if step(load.src[1], before[axis]) == 1 and extent_of(before[axis]) % TURNED == 0:
             plan.do(Upcast(name, TURNED))
 
 
@@ -248,7 +252,7 @@ def _is_better_inside(end: UOp, counter: UOp) -> bool:
 def _lanes_and_rows(plan: Plan, end: UOp, counter: UOp, width: int) -> tuple[int, UOp | None]:
     """How many lanes there are along a loop, and a loop whose iterations share what is loaded."""
     rows = _shared_rows(end, counter)
-    size = size_of(counter)
+    size = extent_of(counter)
     copies = copies_of(end)
     wider: list[int] = []
     if rows is not None:
@@ -271,7 +275,7 @@ def _tile(plan: Plan, counter: UOp, lanes: int, rows: UOp | None) -> None:
         return
     outer, outer_rows = f"{axis}_0", f"{show(rows)}_0"
     loops = plan.loops()
-    if outer in loops and size_of(loops[outer]) >= 4 * plan.target.cores and outer_rows in loops:
+    if outer in loops and extent_of(loops[outer]) >= 4 * plan.target.cores and outer_rows in loops:
         # what is read along the lanes stays in a cache, and is used for all rows
         move = Move(outer, outer_rows)
         if move.is_legal(plan.kernel, plan.target):
@@ -279,7 +283,7 @@ def _tile(plan: Plan, counter: UOp, lanes: int, rows: UOp | None) -> None:
 
 
 def _rows_together(plan: Plan, rows: UOp) -> None:
-    size = size_of(rows)
+    size = extent_of(rows)
     amount = next((n for n in ROWS if size % n == 0), None)
     if amount is None or (amount < 4 and size > 16):
         amount = 4
@@ -306,7 +310,7 @@ def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
         loads = reads(node.src[0])
         along = [n for n in loads if counter in n.ranges]
         for row in end.src[1:]:
-            if row is counter or not is_plain(row) or row not in node.ranges:
+            if row is counter or not is_unscheduled(row) or row not in node.ranges:
                 continue
             if any(row not in n.ranges for n in along) and any(row in n.ranges for n in loads):
                 return row

@@ -24,7 +24,7 @@ from porism.optimize.actions.merge_loops import Merge
 from porism.optimize.actions.packed_panels import ROW_BYTES, Stage, loads_of, prepared
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
-from porism.optimize.strategy.action_plan import Plan, copied_together, size_of
+from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
 from porism.optimize.strategy.register_tiles import (
     FROM_L2,
     FROM_L3,
@@ -38,8 +38,8 @@ from porism.optimize.strategy.register_tiles import (
     WAYS,
     Tile,
     alike,
-    covering,
     finishing,
+    padding_ratio,
     shared,
 )
 
@@ -53,12 +53,12 @@ WASTE: Final = 1.2
 """How much more may be computed because the parts do not fit."""
 
 
-def best_flat(found: Contraction, target: Target) -> Tile | None:
+def best_flattened_tile(found: Contraction, target: Target) -> Tile | None:
     """The flat tile with the fewest cycles by the estimate."""
-    return min(every_flat(found, target), key=lambda tile: tile.cycles, default=None)
+    return min(flattened_tiles(found, target), key=lambda tile: tile.cycles, default=None)
 
 
-def every_flat(found: Contraction, target: Target) -> Iterator[Tile]:
+def flattened_tiles(found: Contraction, target: Target) -> Iterator[Tile]:
     """All flat tiles that there are estimates of."""
     width = target.vector_bits[-1] // found.bits if target.vector_bits else 1
     for high, lane in zip(found.outputs, found.outputs[1:], strict=False):
@@ -71,10 +71,10 @@ def _tiles(found: Contraction, high: UOp, lane: UOp, width: int, target: Target)
     others = [o for o in found.operands if o not in along]
     if not along or not all({lane, high} <= o.ranges for o in along):
         return
-    if all(o.step(lane) == 1 and not o.is_masked for o in along) and size_of(lane) % width == 0:
+    if all(o.step(lane) == 1 and not o.is_masked for o in along) and extent_of(lane) % width == 0:
         return
     for row in found.outputs:
-        if size_of(row) < FEW_ROWS or any(row in o.ranges for o in along):
+        if extent_of(row) < FEW_ROWS or any(row in o.ranges for o in along):
             continue
         if any(row in o.ranges for o in others):
             yield from _flat(found, lane, high, row, width, target, along, others)
@@ -87,11 +87,11 @@ def _flat(
     terms = iterations(found.terms)
     limit = max(target.memory.l2, MEMORY) // 2
     line = ROW_BYTES // along[0].item
-    size, height = size_of(lane), size_of(high)
+    size, height = extent_of(lane), extent_of(high)
     heights = [
         h
         for h in range(2, height + 1)
-        if covering(height, h) <= WASTE and -(-h * size // line) * ROW_BYTES * terms <= limit
+        if padding_ratio(height, h) <= WASTE and -(-h * size // line) * ROW_BYTES * terms <= limit
     ]
     most = (target.memory.registers - SPARE) // found.reductions
     for count in LANES:
@@ -101,13 +101,17 @@ def _flat(
             continue
         vector = min(math.gcd(lanes, 4 * width), width)
         vectors, share = lanes // vector, max(vector / width, 0.5)
-        together = min(fitting, key=lambda h: covering(height, h) * covering(h * size, lanes))
-        waste = covering(height, together) * covering(together * size, lanes)
+        together = min(
+            fitting, key=lambda h: padding_ratio(height, h) * padding_ratio(h * size, lanes)
+        )
+        waste = padding_ratio(height, together) * padding_ratio(together * size, lanes)
         if waste > WASTE:
             continue
-        copying = sum(iterations(o.ranges) * covering(height, together) * _price(o) for o in along)
+        copying = sum(
+            iterations(o.ranges) * padding_ratio(height, together) * _price(o) for o in along
+        )
         loops = [r for r in found.outputs if r in along[0].ranges and r is not lane]
-        sizes = [-(-height // together) if r is high else size_of(r) for r in loops]
+        sizes = [-(-height // together) if r is high else extent_of(r) for r in loops]
         outer = [n for n in sizes if n > 1]
         panel = -(-together * size // line) * ROW_BYTES * terms
         room = max(target.memory.l2, MEMORY) * 3 // 4 - panel
@@ -129,10 +133,10 @@ def _flat(
                 if copies > STREAMS and o.elements * o.item > target.memory.l2 // 4:
                     sums *= 1.1
             each = max(sums, reads, fetched, LATENCY) + 0.05 * (reads + fetched) + 0.5
-            tiles = iterations(found.outputs) * waste * covering(size_of(row), rows)
+            tiles = iterations(found.outputs) * waste * padding_ratio(extent_of(row), rows)
             tiles /= lanes * rows
             cycles = tiles * (terms * each + 10 + finishing(found, vectors * rows, share)) + again
-            cycles, divided = shared(cycles, copying, outer, size_of(row), rows, target.cores)
+            cycles, divided = shared(cycles, copying, outer, extent_of(row), rows, target.cores)
             yield Tile(
                 cycles, lane, lanes, row, rows, staged=tuple(along), divided=divided, flat=high,
                 height=together,
@@ -147,7 +151,7 @@ def _price(o: Operand) -> float:
 def flat_rows(plan: Plan, tile: Tile) -> None:
     """Some iterations of the loop around the lanes apart from the others."""
     assert tile.flat is not None, "a flat tile"
-    axis, size = show(tile.flat), size_of(tile.flat)
+    axis, size = show(tile.flat), extent_of(tile.flat)
     if tile.height < size:
         action = Cover if size % tile.height else Split
         plan.do(action(axis, tile.height))
@@ -156,7 +160,7 @@ def flat_rows(plan: Plan, tile: Tile) -> None:
 def flat_lanes(plan: Plan, found: Contraction, tile: Tile) -> UOp:
     """Copy all windows of some rows, and make the rows one loop."""
     assert tile.flat is not None, "a flat tile"
-    inner = (*tile.flat.arg[0], 1) if tile.height < size_of(tile.flat) else tile.flat.arg[0]
+    inner = (*tile.flat.arg[0], 1) if tile.height < extent_of(tile.flat) else tile.flat.arg[0]
     rows = next(r for r in plan.loops().values() if r.arg[0] == inner)
     for operand in tile.staged:
         loads = loads_of(plan.kernel, operand.buffer)
@@ -168,24 +172,24 @@ def flat_lanes(plan: Plan, found: Contraction, tile: Tile) -> UOp:
             Stage(operand.buffer, (*map(show, terms), show(rows), show(tile.lane)), which, row=2)
         )
         fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-        width = copied_together(size_of(tile.lane))
+        width = copy_width(extent_of(tile.lane))
         plan.pad(fresh[-1], width)
         plan.do(Upcast(fresh[-1], width))
-        share_masks(plan, value, dict(zip(terms, fresh, strict=False)))
+        unroll_unmasked_loop(plan, value, dict(zip(terms, fresh, strict=False)))
     before = set(plan.loops())
     plan.do(Merge(show(rows), show(tile.lane)))
     (merged,) = set(plan.loops()) - before
     return plan.loop(merged)
 
 
-def share_masks(plan: Plan, value: UOp, loops: Mapping[UOp, str]) -> None:
+def unroll_unmasked_loop(plan: Plan, value: UOp, loops: Mapping[UOp, str]) -> None:
     """Some iterations together of a loop of a copy that its masks do not depend on.
 
     `loops` are those of the copy, by what they are loops of in the value that is copied.
     """
     masked = {r for n in toposort(value) if n.op is ops.WHERE for r in n.src[0].ranges}
     for counter, axis in loops.items():
-        amount = next((n for n in WITH_A_MASK if size_of(counter) % n == 0), 1)
+        amount = next((n for n in WITH_A_MASK if extent_of(counter) % n == 0), 1)
         if masked and counter not in masked and amount > 1:
             plan.do(Upcast(axis, amount))
             return
@@ -196,4 +200,4 @@ def is_inside(counter: UOp, tile: Tile) -> bool:
     if tile.flat is None or counter.arg[1] is not Axis.LOOP:
         return False
     own = tile.flat.arg[0]
-    return bool(counter.arg[0] == ((*own, 1) if tile.height < size_of(tile.flat) else own))
+    return bool(counter.arg[0] == ((*own, 1) if tile.height < extent_of(tile.flat) else own))

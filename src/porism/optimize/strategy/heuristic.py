@@ -16,12 +16,12 @@ from porism.optimize.strategy import contraction_strategy, scan_strategy, stream
 from porism.optimize.strategy.action_plan import Plan
 
 
-def chosen(kernel: UOp, target: Target) -> tuple[Action, ...]:
+def choose_actions(kernel: UOp, target: Target) -> tuple[Action, ...]:
     """The actions for a kernel on a target."""
     return tuple(_plan(kernel, target).actions)
 
 
-def arranged(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> UOp:
+def schedule_loops(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> UOp:
     """The kernel with its loops arranged for a target; constants can be laid out beforehand."""
     return _plan(kernel, target, constants).kernel
 
@@ -41,9 +41,9 @@ def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) 
 
 
 def _of_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
-    scan = scan_strategy.planned(kernel, target)
+    scan = scan_strategy.plan_scan(kernel, target)
     if scan is not None:
         return scan
-    if contraction_strategy.has_one(kernel):
-        return contraction_strategy.planned(kernel, target, constants)
-    return streaming_strategy.planned(kernel, target)
+    if contraction_strategy.has_operand_reuse(kernel):
+        return contraction_strategy.plan_contraction(kernel, target, constants)
+    return streaming_strategy.plan_streaming(kernel, target)

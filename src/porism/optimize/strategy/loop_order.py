@@ -20,19 +20,19 @@ from porism.ir.text.expression import show
 from porism.optimize.actions.loop_actions import Move
 from porism.optimize.actions.merge_loops import Merge
 from porism.optimize.analysis.loop_strides import inside, iterations, reads, step
-from porism.optimize.strategy.action_plan import Plan, is_plain, size_of
+from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 
 MUCH: Final = 64
 """Elements that are read for each that is stored, at least."""
 
 
-def in_memory_order(plan: Plan) -> None:
+def order_loops_by_loads(plan: Plan) -> None:
     """The two outermost loops as one, where the second is around the first in what is read."""
     if len(plan.kernel.src) != 1 or plan.kernel.src[0].op is not ops.END or plan.target.block:
         return
     end = plan.kernel.src[0]
     loops = [r for r in end.src[1:] if r.arg[1] is Axis.LOOP]
-    if len(loops) != 2 or loops != list(end.src[1:3]) or not all(map(is_plain, loops)):
+    if len(loops) != 2 or loops != list(end.src[1:3]) or not all(map(is_unscheduled, loops)):
         return
     first, second = loops
     least = plan.target.memory.last_cache // 2
@@ -60,4 +60,4 @@ def _bytes(load: UOp) -> int:
 def _is_turned(load: UOp, first: UOp, second: UOp) -> bool:
     """Whether all of the first loop is a step of the second in what is read."""
     near, far = step(load.src[1], first), step(load.src[1], second)
-    return near is not None and near > 0 and far == near * size_of(first)
+    return near is not None and near > 0 and far == near * extent_of(first)

@@ -28,7 +28,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.streaming_actions import Prefetch, looked_up
 from porism.optimize.analysis.loop_strides import iterations, step
 from porism.optimize.model.loop_cost import weight
-from porism.optimize.strategy.action_plan import Plan, size_of
+from porism.optimize.strategy.action_plan import Plan, extent_of
 
 AHEAD: Final = 2048
 """Bytes from what is read to what is fetched."""
@@ -63,7 +63,7 @@ FURTHER: Final = 4096
 SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
 
 
-def fetch_ahead(plan: Plan) -> None:
+def insert_prefetches(plan: Plan) -> None:
     """Fetch rows of buffers larger than half of the last cache, lines of those larger than it."""
     if plan.target.block or not plan.target.vector_bits:
         return
@@ -84,7 +84,7 @@ def fetch_ahead(plan: Plan) -> None:
             plan.do(action)
 
 
-def fetch_laid_out(kernel: UOp, numbers: Collection[int], target: Target) -> UOp:
+def prefetch_prepacked(kernel: UOp, numbers: Collection[int], target: Target) -> UOp:
     """A kernel that fetches constants, laid out for it, ahead of the first of a few passes."""
     order = toposort(kernel)
     for node in order:
@@ -206,7 +206,7 @@ def _later_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
 
 def _in_turn(loads: Sequence[UOp]) -> bool:
     """Whether some of several rows is read before more of the first: more is on its way then."""
-    return any(r.arg[1] is Axis.REDUCE and size_of(r) > 1 for n in loads for r in n.ranges)
+    return any(r.arg[1] is Axis.REDUCE and extent_of(r) > 1 for n in loads for r in n.ranges)
 
 
 def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
@@ -220,7 +220,7 @@ def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
         if far is None or far < 0:
             return None
         if far and r.arg[1] in SIDE_BY_SIDE:
-            beside.append((far, size_of(r)))
+            beside.append((far, extent_of(r)))
         elif far:
             loops.append((far, r))
     if not loops:
@@ -240,5 +240,5 @@ def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
     for far, r in loops:
         if far * RARE > length * (RARE + 1):  # the last of a row may be read apart
             break
-        length = far * size_of(r)
+        length = far * extent_of(r)
     return (axis, first) if length * item >= LONG else None

@@ -19,7 +19,7 @@ from porism.optimize.actions.packed_panels import row_length
 from porism.optimize.actions.streaming_actions import SHORTEST
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
-from porism.optimize.strategy.action_plan import size_of
+from porism.optimize.strategy.action_plan import extent_of
 
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
 LANES: Final = (8, 16, 24, 32, 40, 48, 56, 64, 128, 256)
@@ -133,10 +133,10 @@ def every(found: Contraction, target: Target) -> Iterator[Tile]:
 
 
 def _size(counter: UOp | None) -> int:
-    return 1 if counter is None else size_of(counter)
+    return 1 if counter is None else extent_of(counter)
 
 
-def covering(size: int, part: int) -> float:
+def padding_ratio(size: int, part: int) -> float:
     """How much more is computed in parts of some size."""
     return -(-size // part) * part / size
 
@@ -162,7 +162,7 @@ def _along_output(found: Contraction, lane: UOp, width: int, target: Target) -> 
     ]
     most = (target.memory.registers - SPARE) // found.reductions
     choices: list[UOp | None] = [*rows] or [None]
-    for lanes in _lane_counts(size_of(lane), width):
+    for lanes in _lane_counts(extent_of(lane), width):
         vector = min(math.gcd(lanes, 4 * width), width)
         vectors = lanes // vector
         for row in choices:
@@ -170,7 +170,7 @@ def _along_output(found: Contraction, lane: UOp, width: int, target: Target) -> 
                 for times in TIMES:
                     if (extra is None and times > 1) or vectors * times > most:
                         break
-                    if extra is not None and (times < 2 or size_of(extra) % times):
+                    if extra is not None and (times < 2 or extent_of(extra) % times):
                         continue
                     reading = _read_along(found, target, lane, lanes, vector, extra, times, along)
                     for count in ROWS:
@@ -228,10 +228,10 @@ def _read_along(
         copies = vectors * (times if more in o.ranges else 1)
         step = o.step(lane)
         window = o.window(lane, found.terms)
-        again = size_of(window[0]) if window is not None and window[1] == 1 else 1
+        again = extent_of(window[0]) if window is not None and window[1] == 1 else 1
         terms = iterations(r for r in found.terms if r in o.ranges)
         tall = o.window(more, found.terms) if more is not None and more in o.ranges else None
-        taps = 1 if tall is None else size_of(tall[0])  # rows that windows share
+        taps = 1 if tall is None else extent_of(tall[0])  # rows that windows share
         span = times if tall is None else (times - 1) * tall[1] + taps
         length = row_length(lanes + again - 1, o.item) if again * taps > 1 else lanes
         panel = length * span * terms // (again * taps) * o.item
@@ -241,13 +241,15 @@ def _read_along(
         far = (apart >= FAR or spread) and panel > target.memory.l1 // 2
         if (needed or far) and panel <= (limit * 3 // 2 if needed else limit):
             whole = [r for r in o.ranges if r is not lane]
-            elements = iterations(whole) * size_of(lane) * covering(size_of(lane), lanes) / again
+            elements = (
+                iterations(whole) * extent_of(lane) * padding_ratio(extent_of(lane), lanes) / again
+            )
             elements *= span / (times * taps)
             price = _copy_price(o, step, found) * (0.5 + 0.5 * max(width / lanes, 0.5))
             worse = _in_place(o, apart, terms, found, target)
             if not needed and worse == APART and o.elements * o.item > target.memory.l2:
                 price += o.item / FROM_L3  # which goes on beside sums, but not beside a copy
-            if o.buffer in found.constants and covering(size_of(lane), lanes) <= GROWTH:
+            if o.buffer in found.constants and padding_ratio(extent_of(lane), lanes) <= GROWTH:
                 price = 0.0  # it is copied once, before all calls
             if needed or elements * price < worse * found.work / width:
                 staged.append(o)
@@ -276,7 +278,7 @@ def _read_along(
         else:
             reads += copies * 4.0
     by_rows = not staged and is_by_rows(found, along, lane, more, target)
-    short = 4 < size_of(found.terms[-1]) < 8 and not _in_one(found, staged)
+    short = 4 < extent_of(found.terms[-1]) < 8 and not _in_one(found, staged)
     outer = _around(found, along, lane, lanes, more, times)
     stored_long = _is_stored_long(found, target)
     return _Reading(
@@ -305,7 +307,7 @@ def _estimate(
             copies = max(copies, results)
         bytes_read = o.elements * o.item
         if bytes_read > target.memory.l2:  # read again for each panel
-            panels = -(-size_of(lane) // lanes) * _size(more) / times
+            panels = -(-extent_of(lane) // lanes) * _size(more) / times
             again_and_again += bytes_read * panels / FROM_L3
         if copies > STREAMS and bytes_read > target.memory.l2 // 4:
             slow += 0.1 * sums
@@ -318,7 +320,7 @@ def _estimate(
             slow += 0.4 * sums
     each = max(sums, reads, reading.fetched, LATENCY) + 0.1 * reads + slow + 1.0
     each += 2.0 if reading.short else 0.0
-    waste = covering(size_of(lane), lanes) * covering(_size(row), rows)
+    waste = padding_ratio(extent_of(lane), lanes) * padding_ratio(_size(row), rows)
     tiles = found.results * waste / (lanes * rows * times)
     stores = 10.0 + finishing(found, vectors * rows * times, share)
     if stored > target.memory.l2 and not by_rows:
@@ -343,8 +345,8 @@ def _is_past_the_caches(
     found: Contraction, lane: UOp, lanes: int, row: UOp | None, rows: int
 ) -> bool:
     """Whether a tile can be stored past the caches: in whole vectors, each where it fits."""
-    fits = size_of(lane) * found.bits % (8 * SHORTEST) == 0
-    return fits and size_of(lane) % lanes == 0 and _size(row) % rows == 0
+    fits = extent_of(lane) * found.bits % (8 * SHORTEST) == 0
+    return fits and extent_of(lane) % lanes == 0 and _size(row) % rows == 0
 
 
 def finishing(found: Contraction, vectors: int, share: float) -> float:
@@ -382,9 +384,9 @@ def _around(
     """The sizes of the loops around the rows of a tile, the outermost first."""
     parts = {lane: lanes, more: times}
     return [
-        -(-size_of(r) // parts.get(r, 1))
+        -(-extent_of(r) // parts.get(r, 1))
         for r in found.outputs
-        if size_of(r) > parts.get(r, 1) and any(r in o.ranges for o in along)
+        if extent_of(r) > parts.get(r, 1) and any(r in o.ranges for o in along)
     ]
 
 
@@ -399,19 +401,19 @@ def shared(
     chunk = -(-size // (cores * rows)) * rows
     divided = cycles * chunk * cores / (-(-size // rows) * rows) + copying * cores
     if outer:
-        late = unevenness(outer[0], cores)
+        late = load_imbalance(outer[0], cores)
         if late >= UNEVEN:
-            late = min(unevenness(n, cores) for n in outer)
+            late = min(load_imbalance(n, cores) for n in outer)
         plain = (cycles + copying) * (1 + late)
     else:
         tiles = -(-size // rows)
         copies = min(PARTS * cores, tiles)
-        plain = cycles * (1 + unevenness(tiles, cores)) + copying * copies
+        plain = cycles * (1 + load_imbalance(tiles, cores)) + copying * copies
     gain = 0.98 if outer else 1.0  # small parts are shared better if a core is held up
     return (divided, True) if divided < plain * gain and cores > 1 else (plain, False)
 
 
-def unevenness(size: int, cores: int) -> float:
+def load_imbalance(size: int, cores: int) -> float:
     """How much longer the last core works, in proportion."""
     return -(-size // cores) * cores / size - 1
 
@@ -439,14 +441,14 @@ def counts_on(o: Operand, found: Contraction) -> bool:
     """Whether an operand is read on and on in the loops of the reduction."""
     for outer, inner in zip(found.terms, found.terms[1:], strict=False):
         step = o.step(inner)
-        if step is None or o.step(outer) != step * size_of(inner) or o.is_masked:
+        if step is None or o.step(outer) != step * extent_of(inner) or o.is_masked:
             return False
     return True
 
 
 def is_peeled(found: Contraction, lane: UOp, lanes: int) -> bool:
     """Whether the last terms, fewer than the lanes, are in a loop of their own."""
-    return len(found.terms) == 1 and lanes < size_of(lane) and size_of(lane) % lanes > 0
+    return len(found.terms) == 1 and lanes < extent_of(lane) and extent_of(lane) % lanes > 0
 
 
 def _rows_of_terms(row: UOp | None, more: UOp | None) -> tuple[int, ...]:
@@ -457,7 +459,7 @@ def _rows_of_terms(row: UOp | None, more: UOp | None) -> tuple[int, ...]:
 
 
 def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> Iterator[Tile]:
-    size = size_of(lane)
+    size = extent_of(lane)
     if size < width:
         return
     most = (target.memory.registers - SPARE) // found.reductions
@@ -489,8 +491,8 @@ def _along_terms(found: Contraction, lane: UOp, width: int, target: Target) -> I
                     if is_peeled(found, lane, vectors * width):
                         ending += 2.0 * reads * vectors + 4
                     elif size % (vectors * width):
-                        steps *= covering(size, vectors * width)
+                        steps *= padding_ratio(size, vectors * width)
                         each += 2.0 * reads
-                    waste = covering(_size(row), rows) * covering(_size(more), times)
+                    waste = padding_ratio(_size(row), rows) * padding_ratio(_size(more), times)
                     cycles = found.results * waste / tile * (steps * each + ending)
                     yield Tile(cycles, lane, vectors * width, row, rows, more, times, (), True)

@@ -19,8 +19,8 @@ from porism.optimize.actions.loop_actions import Move, Split, Unroll, Upcast
 from porism.optimize.actions.scan_loop import Scan, scanned
 from porism.optimize.analysis.loop_strides import inside, iterations, step, stores, widest
 from porism.optimize.strategy import streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, is_plain, size_of
-from porism.optimize.strategy.prefetch_placement import fetch_ahead
+from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.prefetch_placement import insert_prefetches
 
 FEWEST: Final = 16
 """Iterations of a scan, from which on they are carried: fewer are all reduced at once."""
@@ -35,10 +35,10 @@ VECTORS: Final = (4, 2, 1)
 """Vectors that are carried side by side, the best first."""
 
 
-def planned(kernel: UOp, target: Target) -> Plan | None:
+def plan_scan(kernel: UOp, target: Target) -> Plan | None:
     """The actions for a kernel with a scan; None if there is none, or it is short."""
     counter = None if target.block else scanned(kernel)
-    if counter is None or not is_plain(counter) or size_of(counter) <= FEWEST:
+    if counter is None or not is_unscheduled(counter) or extent_of(counter) <= FEWEST:
         return None
     plan = Plan(kernel, target)
     end = kernel.src[0]
@@ -52,9 +52,9 @@ def planned(kernel: UOp, target: Target) -> Plan | None:
             _across(plan, end, counter, along, width)
     except ActionError:  # there is more in it than is carried
         return None
-    streaming_strategy.in_parallel(plan)
-    streaming_strategy.past_the_caches(plan)
-    fetch_ahead(plan)
+    streaming_strategy.parallelize(plan)
+    streaming_strategy.use_nontemporal_stores(plan)
+    insert_prefetches(plan)
     return plan
 
 
@@ -65,7 +65,7 @@ def _along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
     terms = next(show(n.src[1]) for n in inside(end) if n.op is ops.REDUCE)
     plan.pad(axis, width)
     plan.pad(terms, width)
-    if size_of(plan.loop(axis)) > width:
+    if extent_of(plan.loop(axis)) > width:
         plan.do(Scan(axis, width))
         plan.do(Upcast(f"{axis}_1", width))
         plan.do(Unroll(f"{terms}_1", width))
@@ -77,14 +77,14 @@ def _along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
 def _across(plan: Plan, end: UOp, counter: UOp, along: UOp | None, width: int) -> None:
     """Each element of the axis in an iteration, for neighbours along another loop."""
     axis, inner = show(counter), end.src[end.src.index(counter, 1) + 1 :]
-    lanes = _lanes(size_of(along), width) if along in inner and is_plain(along) else 1
+    lanes = _lanes(extent_of(along), width) if along in inner and is_unscheduled(along) else 1
     if along is None or lanes == 1:
         plan.do(Scan(axis))
         return
     rows = show(along)
     part = _part(plan, end, counter, along, lanes)
     plan.pad(rows, part)
-    if part < size_of(plan.loop(rows)):
+    if part < extent_of(plan.loop(rows)):
         plan.do(Split(rows, part))
         plan.do(Move(f"{rows}_0", axis))
         rows = f"{rows}_1"
@@ -103,7 +103,7 @@ def _lanes(size: int, width: int) -> int:
 
 def _part(plan: Plan, end: UOp, counter: UOp, along: UOp, lanes: int) -> int:
     """How many neighbours are carried: few enough for a near cache, and for all cores."""
-    size, outer = size_of(along), end.src[1 : end.src.index(counter, 1)]
+    size, outer = extent_of(along), end.src[1 : end.src.index(counter, 1)]
     others = iterations(r for r in end.src[1:] if r not in (*outer, counter, along))
     item = max(n.dtype.numpy.itemsize for n in inside(end) if n.op is ops.REDUCE)
     most = max(CARRIED // (others * item), lanes)

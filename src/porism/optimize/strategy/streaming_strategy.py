@@ -53,9 +53,9 @@ from porism.optimize.analysis.loop_strides import (
     widest,
 )
 from porism.optimize.strategy import column_reductions
-from porism.optimize.strategy.action_plan import Plan, is_plain, size_of
-from porism.optimize.strategy.loop_order import in_memory_order
-from porism.optimize.strategy.prefetch_placement import fetch_ahead
+from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.loop_order import order_loops_by_loads
+from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
@@ -87,7 +87,7 @@ DECIDED: Final = 16
 """Vectors of a loop that becomes none, so that it is known what is chosen in each; at most."""
 
 
-def planned(kernel: UOp, target: Target) -> Plan:
+def plan_streaming(kernel: UOp, target: Target) -> Plan:
     """The actions for a kernel in which no operand of a reduction is used again."""
     plan = Plan(kernel, target)
     strips = column_reductions.best(kernel, target)
@@ -97,10 +97,10 @@ def planned(kernel: UOp, target: Target) -> Plan:
         in_vectors(plan)
         without_loops(plan)
         reductions(plan)
-        in_memory_order(plan)
-    in_parallel(done)
-    past_the_caches(done)
-    fetch_ahead(done)
+        order_loops_by_loads(plan)
+    parallelize(done)
+    use_nontemporal_stores(done)
+    insert_prefetches(done)
     return done
 
 
@@ -121,7 +121,7 @@ def in_vectors(plan: Plan) -> None:
         end = plan.ends()[-place]
         for counter in end.src[1:]:
             steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
-            if is_plain(counter) and steps == {1}:
+            if is_unscheduled(counter) and steps == {1}:
                 if not _is_better_inside(end, counter, width):
                     _vectors_along(plan, end, counter, width)
                 break
@@ -137,7 +137,7 @@ def _is_better_inside(end: UOp, counter: UOp, width: int) -> bool:
         if node.op is ops.REDUCE and counter in node.ranges:
             loads = [n for n in reads(node.src[0]) if counter in n.ranges]
             jumps = any(step(n.src[1], counter) not in (0, 1) for n in loads)
-            along = (r for r in node.src[1:] if size_of(r) >= width)
+            along = (r for r in node.src[1:] if extent_of(r) >= width)
             if jumps and any(reads_neighbours(node, r) for r in along):
                 return True
     return False
@@ -150,9 +150,9 @@ def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
         _tiles(plan, end, counter, across, width)
         return
     target = plan.target
-    size = size_of(counter)
+    size = extent_of(counter)
     if is_reduced(end, counter):  # a few cache lines of each row, and not one
-        parallel = iterations(r for r in end.src[1:] if r is not counter and is_plain(r))
+        parallel = iterations(r for r in end.src[1:] if r is not counter and is_unscheduled(r))
         parts = 4 * target.cores if parallel < 4 * target.cores else 1
         wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= parts * n * width]
     elif _operations(end) <= SIMPLE:
@@ -212,7 +212,7 @@ def _across(end: UOp, counter: UOp) -> UOp | None:
         if counter not in load.ranges or _is_near(step(load.src[1], counter)):
             continue
         for other in end.src[1:]:
-            if other is not counter and is_plain(other) and step(load.src[1], other) == 1:
+            if other is not counter and is_unscheduled(other) and step(load.src[1], other) == 1:
                 return other
     return None
 
@@ -220,15 +220,15 @@ def _across(end: UOp, counter: UOp) -> UOp | None:
 def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
     """Tiles of two loops, several of them along what is read before the next along the other."""
     rows, columns = show(across), show(counter)
-    tall = next((n for n in (TILE, TILE // 2) if size_of(across) % n == 0), TILE)
+    tall = next((n for n in (TILE, TILE // 2) if extent_of(across) % n == 0), TILE)
     wide = min(width, TILE)
-    if size_of(across) < tall // 2 or size_of(counter) < wide // 2:
-        lanes = _lanes(size_of(counter), width, [])
+    if extent_of(across) < tall // 2 or extent_of(counter) < wide // 2:
+        lanes = _lanes(extent_of(counter), width, [])
         if lanes > 1:
             plan.pad(columns, lanes)
             plan.do(Upcast(columns, lanes))
         return
-    if size_of(across) % tall and size_of(counter) % wide:
+    if extent_of(across) % tall and extent_of(counter) % wide:
         # Tiles that are masked both ways are not always turned in registers: the last ones overlap.
         sides = [Cover(columns, wide), Cover(rows, tall)]
         if all(side.is_legal(plan.kernel, plan.target) for side in sides):
@@ -241,7 +241,7 @@ def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
     plan.do(Upcast(columns, wide))
     before = end.src.index(across, 1) < end.src.index(counter, 1)
     outer = f"{columns}_0" in plan.loops()
-    size, cores = size_of(across), plan.target.cores
+    size, cores = extent_of(across), plan.target.cores
     runs = [n * tall for n in TILES if size % (n * tall) == 0 and size >= n * tall * cores]
     if before and outer and runs:
         plan.do(Split(rows, runs[0]))
@@ -324,11 +324,11 @@ def _short(plan: Plan) -> Unroll | None:
             continue
         short = iterations(node.src[1:]) <= SHORT
         for counter in reversed(node.src[1:]):
-            action = Unroll(show(counter), size_of(counter))
+            action = Unroll(show(counter), extent_of(counter))
             if (
                 short
-                and size_of(counter) > 1
-                and is_plain(counter)
+                and extent_of(counter) > 1
+                and is_unscheduled(counter)
                 and action.is_legal(plan.kernel, plan.target)
             ):
                 return action
@@ -339,7 +339,7 @@ def reductions(plan: Plan) -> None:
     """Reductions that are not in vectors yet, along a loop in which they read neighbours."""
     while (found := _reduction(plan.kernel, plan.target)) is not None:
         axis, amount, amounts = found
-        if size_of(plan.loop(axis)) % amount == 0 or not in_whole_vectors(plan, axis, amounts):
+        if extent_of(plan.loop(axis)) % amount == 0 or not in_whole_vectors(plan, axis, amounts):
             plan.pad(axis, amount)
             plan.do(Unroll(axis, amount))
 
@@ -354,9 +354,9 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | 
             continue  # in vectors along what is stored
         width = widest(toposort(node, within=lambda n: n.op is not ops.END), target)
         for counter in node.src[1:]:
-            if not is_plain(counter) or not reads_neighbours(node, counter):
+            if not is_unscheduled(counter) or not reads_neighbours(node, counter):
                 continue
-            size = size_of(counter)
+            size = extent_of(counter)
             if size < width or width < 2:
                 continue
             amount = width
@@ -372,7 +372,7 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | 
 # -- the whole kernel ------------------------------------------------------------------------------
 
 
-def in_parallel(plan: Plan) -> None:
+def parallelize(plan: Plan) -> None:
     """The outermost loop of the output shared among the cores."""
     ends = [e for e in plan.kernel.src if e.op is ops.END]
     if len(ends) == 1 and len(plan.kernel.src) == 1 and _work(plan.kernel) >= PARALLEL_WORK:
@@ -390,7 +390,7 @@ def _work(kernel: UOp) -> int:
     return most
 
 
-def past_the_caches(plan: Plan) -> None:
+def use_nontemporal_stores(plan: Plan) -> None:
     """Results that are larger than the cache, stored past it."""
     order = toposort(plan.kernel)
     stored = [n for n in order if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]

@@ -16,16 +16,21 @@ from porism.optimize.actions.packed_panels import Stage, load_of, loads_of, prep
 from porism.optimize.actions.peeling import Peel
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
-from porism.optimize.strategy.action_plan import COPIED, Plan, copied_together, size_of
-from porism.optimize.strategy.flat_tiles import flat_lanes, flat_rows, is_inside, share_masks
-from porism.optimize.strategy.prefetch_placement import fetch_ahead
+from porism.optimize.strategy.action_plan import COPIED, Plan, copy_width, extent_of
+from porism.optimize.strategy.flat_tiles import (
+    flat_lanes,
+    flat_rows,
+    is_inside,
+    unroll_unmasked_loop,
+)
+from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.register_tiles import (
     UNEVEN,
     Tile,
     counts_on,
     is_by_rows,
     is_peeled,
-    unevenness,
+    load_imbalance,
 )
 
 PARALLEL_WORK: Final = 1 << 17
@@ -63,7 +68,7 @@ def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
         if all(o in tile.staged or counts_on(o, found) for o in found.operands):
             _one_loop(plan, found)
     else:
-        whole = size_of(tile.lane) < tile.lanes  # beyond the end a copy needs no mask
+        whole = extent_of(tile.lane) < tile.lanes  # beyond the end a copy needs no mask
         if not whole:
             together(plan, tile.lane, tile.lanes)
         _order(plan, found, tile)
@@ -73,13 +78,13 @@ def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
         one = all(o in tile.staged or counts_on(o, found) for o in found.operands)
         if one and not any(shared):
             _one_loop(plan, found)
-        elif 1 < size_of(found.terms[-1]) <= SHORT and len(found.terms) > 1:
-            plan.do(Unroll(show(found.terms[-1]), size_of(found.terms[-1])))
+        elif 1 < extent_of(found.terms[-1]) <= SHORT and len(found.terms) > 1:
+            plan.do(Unroll(show(found.terms[-1]), extent_of(found.terms[-1])))
     _finish(plan, found)
     if found.work >= PARALLEL_WORK:
         share(plan)
     if tile.within:
-        fetch_ahead(plan)
+        insert_prefetches(plan)
 
 
 def _terms_together(plan: Plan, found: Contraction, tile: Tile) -> None:
@@ -95,8 +100,8 @@ def _terms_together(plan: Plan, found: Contraction, tile: Tile) -> None:
     pad = PadTo(axis, plan.target.vector_bits[-1] // found.bits)
     if pad.is_legal(plan.kernel, plan.target):
         plan.do(pad)
-    if size_of(plan.loop(axis)) > 1:
-        plan.do(Unroll(axis, size_of(plan.loop(axis))))
+    if extent_of(plan.loop(axis)) > 1:
+        plan.do(Unroll(axis, extent_of(plan.loop(axis))))
 
 
 def _finish(plan: Plan, found: Contraction) -> None:
@@ -122,7 +127,7 @@ def share(plan: Plan) -> None:
 def _divided(plan: Plan, tile: Tile) -> None:
     """The loop of the rows in a part for each core."""
     assert tile.row is not None, "a loop that is divided"
-    axis, size = show(tile.row), size_of(tile.row)
+    axis, size = show(tile.row), extent_of(tile.row)
     chunk = -(-size // (plan.target.cores * tile.rows)) * tile.rows
     if chunk >= size:
         together(plan, tile.row, tile.rows)
@@ -137,7 +142,7 @@ def together(plan: Plan, counter: UOp | None, amount: int) -> None:
     if counter is None or amount < 2:
         return
     axis = show(counter)
-    size = size_of(counter)
+    size = extent_of(counter)
     if size < amount:
         plan.do(PadTo(axis, amount))
     if size <= amount or size % amount == 0:
@@ -159,9 +164,9 @@ def _order(plan: Plan, found: Contraction, tile: Tile) -> None:
     parts = [r for r in loops if tile.row is not None and r.arg[0] == (*tile.row.arg[0], 0)]
     if tile.divided and parts:
         wanted = [*parts, *(r for r in wanted if r not in parts)]
-    elif wanted and unevenness(size_of(wanted[0]), cores) >= UNEVEN:
-        even = [r for r in wanted if unevenness(size_of(r), cores) < UNEVEN]
-        first = even[0] if even else min(wanted, key=lambda r: unevenness(size_of(r), cores))
+    elif wanted and load_imbalance(extent_of(wanted[0]), cores) >= UNEVEN:
+        even = [r for r in wanted if load_imbalance(extent_of(r), cores) < UNEVEN]
+        first = even[0] if even else min(wanted, key=lambda r: load_imbalance(extent_of(r), cores))
         wanted = [first, *(r for r in wanted if r is not first)]
     for place, counter in enumerate(wanted):
         if loops[place] is not counter:
@@ -225,7 +230,7 @@ def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool
         if shared:
             _copy_rows(plan, fresh[-1])
             apart = [r for r in terms if r not in used]
-            share_masks(plan, value, dict(zip(apart, fresh, strict=False)))
+            unroll_unmasked_loop(plan, value, dict(zip(apart, fresh, strict=False)))
         else:
             _copy_in_vectors(plan, dict(zip([*terms, *inner], fresh, strict=True)), lane, value)
         return shared
@@ -239,8 +244,8 @@ def _origin(counter: UOp, found: Contraction) -> UOp:
 
 def _copy_rows(plan: Plan, axis: str) -> None:
     """A copy along neighbours, in vectors that may be longer than what is left."""
-    width = copied_together(size_of(plan.loop(axis)))
-    if size_of(plan.loop(axis)) >= width // 2:
+    width = copy_width(extent_of(plan.loop(axis)))
+    if extent_of(plan.loop(axis)) >= width // 2:
         plan.pad(axis, width)
         plan.do(Upcast(axis, width))
 
@@ -248,7 +253,7 @@ def _copy_rows(plan: Plan, axis: str) -> None:
 def _copy_in_vectors(plan: Plan, fresh: dict[UOp, str], lane: UOp, value: UOp) -> None:
     """A copy in vectors along its lanes, or along what is neighbours in memory and then turned."""
     operand = Operand(value, load_of(value), 0, 0)
-    size = size_of(lane)
+    size = extent_of(lane)
     amount = next((n for n in (size, 64, 48, 32, 16, 8, 4) if size % n == 0 and n <= WIDEST), 1)
     step = operand.step(lane)
     if step is not None and abs(step) <= NEAR and size % (COPIED // 2):
@@ -258,7 +263,7 @@ def _copy_in_vectors(plan: Plan, fresh: dict[UOp, str], lane: UOp, value: UOp) -
         return
     if abs(step) > NEAR:
         across = [r for r in fresh if operand.step(r) == 1 and r is not lane]
-        other = next((n for n in (16, 8, 4) if across and size_of(across[-1]) % n == 0), 1)
+        other = next((n for n in (16, 8, 4) if across and extent_of(across[-1]) % n == 0), 1)
         if other == 1:
             return
         plan.do(Upcast(fresh[across[-1]], other))

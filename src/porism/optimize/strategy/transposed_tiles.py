@@ -22,8 +22,8 @@ from porism.optimize.actions.loop_actions import Move, Split, Thread, Upcast
 from porism.optimize.actions.loop_transforms import is_part_of
 from porism.optimize.actions.packed_panels import Stage, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.strategy.action_plan import Plan, copied_together, size_of
-from porism.optimize.strategy.flat_tiles import share_masks
+from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
+from porism.optimize.strategy.flat_tiles import unroll_unmasked_loop
 from porism.optimize.strategy.register_tiles import (
     FROM_L2,
     LATENCY,
@@ -32,7 +32,7 @@ from porism.optimize.strategy.register_tiles import (
     SPARE,
     Tile,
     is_crowded,
-    unevenness,
+    load_imbalance,
 )
 
 LANES: Final = (16, 32, 48, 64)
@@ -56,7 +56,7 @@ COPYING: Final = 0.8
 """Cycles to copy an element of what windows share."""
 
 
-def best_turned(found: Contraction, target: Target) -> Tile | None:
+def best_transposed_tile(found: Contraction, target: Target) -> Tile | None:
     """The turned tile with the fewest cycles by the estimate."""
     return min(_tiles(found, target), key=lambda tile: tile.cycles, default=None)
 
@@ -78,7 +78,7 @@ def _tiles(found: Contraction, target: Target) -> Iterator[Tile]:
                 continue
             for sixteenths in LANES:
                 lanes = sixteenths * width // 16
-                if lanes >= width and size_of(lane) % lanes == 0:
+                if lanes >= width and extent_of(lane) % lanes == 0:
                     yield from _estimates(found, lane, lanes, row, along[0], others[0], target)
 
 
@@ -89,7 +89,7 @@ def _estimates(
     """The cycles of all cores together, about."""
     vectors = lanes * found.bits // target.vector_bits[-1]
     loops = [r for r in found.outputs if r is not lane and r not in other.ranges]
-    parts = size_of(lane) // lanes
+    parts = extent_of(lane) // lanes
     if loops or any(r in constant.ranges for r in found.outputs if r is not lane):
         return
     made = _copied(found, other, row, target)
@@ -103,13 +103,13 @@ def _estimates(
     for rows in ROWS:
         if rows * vectors > target.memory.registers - SPARE:
             break
-        if size_of(row) % rows:
+        if extent_of(row) % rows:
             continue
         reads = vectors * 1.5 + rows * 0.5
         each = max(rows * vectors, reads, fetched, LATENCY) + 0.1 * reads + 1.0
         tiles = found.results / (lanes * rows)
         cycles = tiles * (found.length * each + 10 + _finishing(found, lanes, vectors, rows))
-        cycles = (cycles + copied * copies) * (1 + unevenness(parts, target.cores))
+        cycles = (cycles + copied * copies) * (1 + load_imbalance(parts, target.cores))
         staged = (constant, other) if copied else (constant,)
         yield Tile(cycles, lane, lanes, row, rows, high, times, staged, turned=True)
 
@@ -150,16 +150,16 @@ def _copied(
         return None
     limit = max(target.memory.l2, MEMORY) // 2
     high = next((r for r in windows if r is not row), None)
-    sizes = [size_of(r) for r in found.terms if r not in used]
-    for times in _divisors(1 if high is None else size_of(high)):
+    sizes = [extent_of(r) for r in found.terms if r not in used]
+    for times in _divisors(1 if high is None else extent_of(high)):
         spans = [
-            ((times if r is high else size_of(r)) - 1) * window[1] + size_of(window[0])
+            ((times if r is high else extent_of(r)) - 1) * window[1] + extent_of(window[0])
             for r, window in windows.items()
             if window is not None
         ]
         elements = math.prod(sizes) * math.prod(spans)
         if elements * o.item <= limit:
-            parts = 1 if high is None else size_of(high) // times
+            parts = 1 if high is None else extent_of(high) // times
             return elements * parts * COPYING, high, times
     return None
 
@@ -174,7 +174,7 @@ def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
     assert tile.row is not None, "a turned tile has rows"
     lane, row, cores = show(tile.lane), show(tile.row), plan.target.cores
     constant, *others = tile.staged
-    parts = size_of(tile.lane) // tile.lanes
+    parts = extent_of(tile.lane) // tile.lanes
     plan.do(Upcast(lane, tile.lanes))
     loops = list(plan.kernel.src[0].src[1:])
     inner = f"{lane}_1" if parts > 1 else lane
@@ -185,7 +185,7 @@ def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
         outer = f"{outer}_0"
     if outer and show(loops[0]) != outer:
         plan.do(Move(outer, show(loops[0])))
-    if tile.more is not None and tile.times < size_of(tile.more):
+    if tile.more is not None and tile.times < extent_of(tile.more):
         plan.do(Split(show(tile.more), tile.times))
         around = f"{show(tile.more)}_0"
         inside = [show(r) for r in loops if is_part_of(r, tile.lane)]
@@ -239,7 +239,7 @@ def _copy(plan: Plan, found: Contraction, o: Operand) -> None:
     before = set(plan.loops())
     plan.do(Stage(o.buffer, (*map(show, terms), *names), o.which, row=1))
     fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-    width = copied_together(size_of(plan.loop(fresh[-1])))
+    width = copy_width(extent_of(plan.loop(fresh[-1])))
     plan.pad(fresh[-1], width)
     plan.do(Upcast(fresh[-1], width))
-    share_masks(plan, o.value, dict(zip(terms, fresh, strict=False)))
+    unroll_unmasked_loop(plan, o.value, dict(zip(terms, fresh, strict=False)))

@@ -78,7 +78,7 @@ class Kernel:
         if tuned is not None:
             return tuned
         target = native().target()
-        return heuristic.chosen(to_loops(self.node, target, arrange=False), target)
+        return heuristic.choose_actions(to_loops(self.node, target, arrange=False), target)
 
     def __str__(self) -> str:
         waits = ", ".join(map(str, self.after))

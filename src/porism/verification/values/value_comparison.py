@@ -292,7 +292,7 @@ class Subject:
         actions = self.actions
         if actions is None:
             loops = pipeline.to_loops(self.kernel, self.target, arrange=False)
-            actions = heuristic.chosen(loops, self.target)
+            actions = heuristic.choose_actions(loops, self.target)
         kernel = shortened(self.kernel, lambda k: self._takes(k, actions))
         return kernel, pipeline.to_lines(kernel, self.target, actions=actions)
 
