@@ -174,7 +174,7 @@ def test_all_cores_are_used(name: str) -> None:
     """
     kernels = porism.kernels(BUSY[name]())
     work = [iterations_of(kernel) for kernel in kernels]
-    shared = [k for k in kernels if "# thread" in k.arranged and _has_lanes(k.arranged)]
+    shared = [k for k in kernels if "# thread" in k.scheduled and _has_lanes(k.scheduled)]
     assert sum(iterations_of(kernel) for kernel in shared) >= 0.9 * sum(work)
 
 
@@ -338,8 +338,8 @@ def test_explain_gives_reasons_and_bytes(capsys: pytest.CaptureFixture[str]) -> 
     assert "it is an output" in said
     assert "costs" in said or "times" in said
     assert "16.0 KiB written" in said
-    assert "after 0" in said
-    assert "of memory are needed" in said
+    assert "runs after kernel 0" in said
+    assert "temporary buffers take" in said
 
 
 # -- access by indices -----------------------------------------------------------------------------
@@ -431,8 +431,8 @@ def test_the_planner_reports_its_peak(capsys: pytest.CaptureFixture[str]) -> Non
     assert 0 < arena.peak <= 3 * largest
     porism.explain(x)
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith(f"between the kernels {arena.peak / 2**10:.1f} KiB of memory are needed")
-    assert said.endswith("without sharing")
+    assert said.startswith(f"temporary buffers take {arena.peak / 2**10:.1f} KiB of memory, ")
+    assert said.endswith("without reuse")
 
 
 def test_the_pool_has_a_limit_and_nothing_leaks() -> None:

@@ -83,11 +83,11 @@ def test_without_a_cache_it_is_known_in_this_process() -> None:
 def test_kernels_are_compiled_with_it() -> None:
     a, b = (porism.asarray(np.full(s, 2, np.float32)) for s in ((6, 16), (16, 24)))
     (kernel,) = porism.kernels(a @ b)
-    plain = kernel.arranged
+    plain = kernel.scheduled
     heuristics = program.compiled([kernel.node])
     assert "for r1_1 < 12:  # upcast" not in plain
     keep(kernel.node)
-    assert "for r1_1 < 12:  # upcast" in kernel.arranged
+    assert "for r1_1 < 12:  # upcast" in kernel.scheduled
     assert kernel.actions == ACTIONS
     assert program.compiled([kernel.node]) != heuristics
     assert (a @ b).numpy().tolist() == [[64.0] * 24] * 6
@@ -112,9 +112,9 @@ def test_compiled_kernels_are_kept_apart_by_their_actions() -> None:
 def test_actions_that_do_not_fit_are_not_used() -> None:
     keep(product(), actions=(Upcast("r7", 5),))
     (kernel,) = porism.kernels(porism.ones(6, 16).realize() @ porism.ones(16, 24).realize())
-    assert kernel.arranged
+    assert kernel.scheduled
     keep(kernel.node, actions=(Upcast("r7", 5),))
-    assert "r7" not in kernel.arranged
+    assert "r7" not in kernel.scheduled
     (function,) = program.compiled([kernel.node])
     assert function.address
 

@@ -85,7 +85,7 @@ def test_lanes_are_exchanged_a_few_times() -> None:
 
 
 def test_the_heuristic_carries_vectors() -> None:
-    text = kernel_of(porism.cumsum(values(64, 1000), axis=1)).arranged
+    text = kernel_of(porism.cumsum(values(64, 1000), axis=1)).scheduled
     assert "# ordered" in text
     assert "for r1_1_1 < 8:  # upcast" in text
     (kernel,) = porism.kernels(porism.cumsum(values(1000, 64), axis=0))

@@ -63,7 +63,7 @@ PROGRAMS: dict[str, Callable[[], Tensor]] = {
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_lines_are_short_and_names_are_defined(program: str) -> None:
     for kernel in porism.kernels(PROGRAMS[program]()):
-        for text in (kernel.text, kernel.arranged):
+        for text in (kernel.text, kernel.scheduled):
             assert max(map(len, text.splitlines())) < 200
             check_names(text)
 

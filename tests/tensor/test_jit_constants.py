@@ -373,8 +373,8 @@ def test_explain_says_what_is_done_once(capsys: pytest.CaptureFixture[str]) -> N
     layer(array(128, 512))
     porism.explain(layer)
     said = capsys.readouterr().out
-    assert "computed once, 2.0 KiB, until a tensor from outside is assigned to:" in said
-    assert "laid out once, 1.0 MiB: input1, as kernels read it along" in said
+    assert "computed once from constants, 2.0 KiB, until one of them is assigned to:" in said
+    assert "pre-packed once, 1.0 MiB: input1, as kernels read it along" in said
 
 
 # -- indices ---------------------------------------------------------------------------------------

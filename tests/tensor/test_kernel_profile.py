@@ -1,4 +1,4 @@
-"""A profile has every kernel that was run inside, and only those."""
+"""Profile: every kernel that ran inside the block has a row, and no other kernel has."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def data(size: int) -> Any:
     return porism.asarray(np.ones(size, np.float32))
 
 
-def test_rows_for_programs() -> None:
-    with porism.profile(show=False) as seen:
+def test_rows_add_up_runs_work_and_time() -> None:
+    with porism.profile(show=False) as profile:
         for _ in range(3):
             (data(1000) * 2 + 1).realize()
         (data(500) + 3).realize()
-    rows = {row.name.partition(" #")[0]: row for row in seen.rows}
+    rows = {row.name.partition(" #")[0]: row for row in profile.rows}
     assert {name: row.runs for name, row in rows.items()} == {"map 1000": 3, "map 500": 1}
     assert rows["map 1000"].work.flops == 3 * 2000
     assert rows["map 1000"].work.bytes == 3 * 8000
     assert sum(row.share for row in rows.values()) == pytest.approx(1)
-    assert sum(row.seconds for row in rows.values()) == pytest.approx(seen.seconds)
-    assert seen.rows == sorted(seen.rows, key=lambda row: -row.seconds)
+    assert sum(row.seconds for row in rows.values()) == pytest.approx(profile.seconds)
+    assert profile.rows == sorted(profile.rows, key=lambda row: -row.seconds)
     for row in rows.values():
         assert row.gflops == pytest.approx(row.work.flops / row.seconds / 1e9)
         assert row.gigabytes == pytest.approx(row.work.bytes / row.seconds / 1e9)
@@ -39,12 +39,12 @@ def test_rows_for_programs() -> None:
     assert rows["map 500"].name == kernel.name
 
 
-def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    with porism.profile() as seen:
+def test_the_printed_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with porism.profile() as profile:
         (data(1000) * 2 + 1).realize()
     out, errors = capsys.readouterr()
     assert errors == ""
-    assert out == f"{seen}\n"
+    assert out == f"{profile}\n"
     head, _, row, last = out.splitlines()
     assert head.split() == ["kernel", "runs", "total", "ms", "share", "GFLOP/s", "GB/s"]
     assert row.strip().startswith("map 1000 #")
@@ -52,12 +52,12 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert last.startswith("1 runs of 1 kernels took ")
 
 
-def test_nothing_ran(capsys: pytest.CaptureFixture[str]) -> None:
-    with porism.profile() as seen:
+def test_a_block_without_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+    with porism.profile() as profile:
         pass
     assert capsys.readouterr().out.startswith("no kernel was run in ")
-    assert seen.rows == []
-    assert seen.seconds == 0
+    assert profile.rows == []
+    assert profile.seconds == 0
 
 
 def test_jitted_functions_and_threads() -> None:
@@ -67,14 +67,14 @@ def test_jitted_functions_and_threads() -> None:
 
     x = data(640)
     step(x)
-    with porism.profile(show=False) as seen:
+    with porism.profile(show=False) as profile:
         in_threads(8, lambda _: step(x).numpy())
-    assert [row.runs for row in seen.rows] == [8]
+    assert [row.runs for row in profile.rows] == [8]
     step(x)
-    assert [row.runs for row in seen.rows] == [8]
+    assert [row.runs for row in profile.rows] == [8]
 
 
-def test_other_threads_come_and_go() -> None:
+def test_profiles_in_other_threads_are_separate() -> None:
     started, over = threading.Event(), threading.Event()
 
     def outside() -> None:
@@ -85,14 +85,14 @@ def test_other_threads_come_and_go() -> None:
     thread = threading.Thread(target=outside)
     thread.start()
     started.wait(60)
-    with porism.profile(show=False) as seen:
+    with porism.profile(show=False) as profile:
         (data(321) + 1).realize()
     over.set()
     thread.join()
-    assert [row.runs for row in seen.rows] == [1]
+    assert [row.runs for row in profile.rows] == [1]
 
 
-def test_inside_of_each_other() -> None:
+def test_nested_profiles() -> None:
     with porism.profile(show=False) as outer:
         (data(11) + 1).realize()
         with porism.profile(show=False) as inner:
@@ -103,43 +103,43 @@ def test_inside_of_each_other() -> None:
     assert outer.wall >= inner.wall
 
 
-def test_once_more_adds_up() -> None:
-    seen = porism.profile(show=False)
+def test_a_profile_that_is_used_again_adds_up() -> None:
+    profile = porism.profile(show=False)
     for _ in range(2):
-        with seen:
+        with profile:
             (data(14) + 1).realize()
-    assert [row.runs for row in seen.rows] == [2]
-    with seen, pytest.raises(PorismError, match="begun while it is on"), seen:
+    assert [row.runs for row in profile.rows] == [2]
+    with profile, pytest.raises(PorismError, match="is running already"), profile:
         pass
 
 
-def test_an_error_goes_through_and_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_an_error_no_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         (data(15) + 1).realize()
         raise ZeroDivisionError
 
-    seen = porism.profile()
-    with pytest.raises(ZeroDivisionError), seen:
+    profile = porism.profile()
+    with pytest.raises(ZeroDivisionError), profile:
         fail()
     assert capsys.readouterr().out == ""
-    assert len(seen.rows) == 1
+    assert len(profile.rows) == 1
     (data(15) + 1).realize()
-    assert [row.runs for row in seen.rows] == [1]
+    assert [row.runs for row in profile.rows] == [1]
 
 
 def test_the_evaluator_has_rows_of_its_own() -> None:
-    with porism.profile(show=False) as seen:
+    with porism.profile(show=False) as profile:
         (data(16) + 1).realize()
         with settings.override(backend="reference"):
             (data(16) + 1).realize()
-    assert sorted(row.backend for row in seen.rows) == ["llvm", "reference"]
-    assert "(reference)" in str(seen)
+    assert sorted(row.backend for row in profile.rows) == ["llvm", "reference"]
+    assert "(reference)" in str(profile)
 
 
 def test_symbolic_sizes() -> None:
     n = porism.Variable("n", 1, 100)
     double = porism.jit(lambda x: x * 2)
-    with porism.profile(show=False) as seen:
+    with porism.profile(show=False) as profile:
         for size in (10, 100):
             double(data(100)[: n.bind(size)]).numpy()
-    assert sum(row.work.flops for row in seen.rows) == 110
+    assert sum(row.work.flops for row in profile.rows) == 110

@@ -108,9 +108,9 @@ def test_more_actions_on_what_was_changed() -> None:
 def test_what_the_heuristic_does_is_shown() -> None:
     kernel = product()
     with settings.override(backend="reference"):
-        assert "# upcast" in kernel.arranged
-    assert "output0[" in kernel.arranged
-    assert "input0[" in kernel.arranged
+        assert "# upcast" in kernel.scheduled
+    assert "output0[" in kernel.scheduled
+    assert "input0[" in kernel.scheduled
 
 
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,8 @@
-"""Explain: which kernels a tensor needs, what they do, and why each is there."""
+"""Explain: the kernels that compute tensors, their loops, and why each kernel is there."""
 
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,58 +13,58 @@ from porism.engine.run.kernel_source import kind_of, source_of
 from porism.engine.run.realize import request, schedule_of
 from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir.facts.node_shape import to_text
-from porism.ir.levels import Level
 from porism.ir.node import UOp
-from porism.ir.text.expression import show
-from porism.ir.traversal import toposort
 from porism.optimize.actions.loop_actions import Action
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops, to_schedule, watched
-from porism.rewrite.rewrite_trace import Trace
+from porism.pipeline import to_loops
 from porism.schedule.loop_listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.tensor.inspect.stage_diffs import stage_report
 from porism.tensor.jit.jit import Jitted
 from porism.tensor.shapes import refuse
 from porism.tensor.tensor import Tensor
 
 SOURCES: Final = {"llvm": "LLVM IR", "assembly": "assembly", "c": "C"}
-"""What the kinds of source are called."""
+"""The kinds of source text, and what each is called in print."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a computation, without running it."""
+    """One kernel of a schedule, which is described and not run."""
 
     number: int
+    """The position in the schedule."""
     node: UOp
-    """The kernel itself, as a graph."""
+    """The kernel as a graph, before its loops are scheduled for a machine."""
     text: str
-    """Its loops, to be read."""
+    """The loops of `node` as a listing."""
     writes: str
+    """The output buffer: name, shape and type."""
     reads: tuple[str, ...]
+    """The input buffers: name, shape and type of each."""
     why: str
-    """Why its result is stored, and not computed where it is used."""
+    """Why the result is stored in memory, and not computed where it is used."""
     bytes_written: int
     bytes_read: int
     after: tuple[int, ...]
-    """The kernels that it waits for; all others may run at the same time."""
+    """The numbers of the kernels that have to run before; all others may run concurrently."""
     divisions: int
-    """Divisions and remainders of indices that are left in its loops."""
+    """How many divisions and remainders are left in the index expressions of the loops."""
     names: tuple[str, ...]
-    """What its buffers are called in the text."""
+    """The names of the buffers in the listing, the output first."""
 
     @property
     def name(self) -> str:
-        """What it is called where it is timed: by `porism.profile()` and under `PORISM_DEBUG`."""
+        """The name under which `porism.profile()` and `PORISM_DEBUG` report the kernel."""
         return work_counts.name_of(self.node)
 
     def source(self, kind: str | bool = True) -> str:
-        """Its text for this machine: "llvm", "assembly" or "c"; True is what is compiled."""
+        """Return the kernel as "llvm", "assembly" or "c"; True is what the backend compiles."""
         return source_of(self.node, kind, f"kernel{self.number}")
 
     @property
-    def arranged(self) -> str:
-        """Its loops as they are compiled for this machine, to be read."""
+    def scheduled(self) -> str:
+        """The loops as they are compiled for this machine, as a listing."""
         backend = native()
         actions = tuned_actions(self.node, backend)
         loops = to_loops(self.node, backend.target(), actions=actions)
@@ -73,7 +72,7 @@ class Kernel:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What Porism does to its loops for this machine: as it was tuned, or by the heuristic."""
+        """The loop schedule for this machine: as tuned, or else as the heuristic chooses it."""
         tuned = tuned_actions(self.node, native())
         if tuned is not None:
             return tuned
@@ -81,63 +80,64 @@ class Kernel:
         return heuristic.choose_actions(to_loops(self.node, target, arrange=False), target)
 
     def __str__(self) -> str:
-        waits = ", ".join(map(str, self.after))
+        numbers = ", ".join(map(str, self.after))
+        after = f"; runs after kernel{'s' * (len(self.after) > 1)} {numbers}" if numbers else ""
         reads = ", ".join(self.reads) or "nothing"
+        actions = ", ".join(map(str, self.actions)) or "none, the loops stay as they are"
         return "\n".join(
             [
                 f"kernel {self.number}: writes {self.writes}",
-                f"  reads {reads}" + (f"; after {waits}" if waits else ""),
+                f"  reads {reads}{after}",
                 f"  {self.why}; {_bytes(self.bytes_written)} written, "
                 f"{_bytes(self.bytes_read)} read",
                 textwrap.indent(self.text, "    "),
-                f"  arranged by {', '.join(map(str, self.actions)) or 'nothing: the loops stay'}",
+                f"  loop schedule: {actions}",
             ]
         )
 
 
 def kernels(*tensors: Tensor) -> list[Kernel]:
-    """The kernels that compute some tensors, in order, without running them.
+    """Return the kernels that compute some tensors, in order, without running them.
 
     >>> import porism
     >>> x = porism.asarray([[1.0, 2.0], [3.0, 4.0]])
     >>> [kernel.writes for kernel in kernels(x.softmax())]
     ['output0 (2, 2) float32']
     """
-    nodes = _missing(tensors)
-    if not nodes:
-        return []
-    schedule = schedule_of(request(nodes).graph)
-    return _described(schedule)
+    nodes = _unrealized(tensors)
+    return _kernels(schedule_of(request(nodes).graph)) if nodes else []
 
 
 def explain(
     *tensors: Tensor | Jitted[Any, Any], stages: bool = False, source: str | bool = False
 ) -> None:
-    """Print the kernels that compute some tensors, and with `stages` how they came about.
+    """Print the kernels that compute some tensors.
 
-    `source` is "llvm", "assembly" or "c", and prints each kernel as that too; True stands for what
-    the backend compiles. Of a jitted function, the kernels of each of its programs are printed, and
-    what was computed once.
+    With `stages`, first print what each stage of the pipeline changes, as diffs, from the graph of
+    tensors down to the instructions of each kernel. `source` is "llvm", "assembly" or "c", and
+    prints each kernel as that too; True stands for what the backend compiles. Of a jitted function,
+    print the kernels of each traced program, and those that run once for its constants.
     """
     kind = kind_of(source) if source is not False else None
     for function in tensors:
         if isinstance(function, Jitted):
             _print_function(function, kind)
-    rest = tuple(tensor for tensor in tensors if not isinstance(tensor, Jitted))
-    if tensors and not rest:
+    others = tuple(tensor for tensor in tensors if not isinstance(tensor, Jitted))
+    if tensors and not others:
         return
-    nodes = _missing(rest)
+    nodes = _unrealized(others)
     if not nodes:
-        print("nothing is left to be computed: the values are there already")
+        print("nothing is left to be computed: all values are realized")
         return
     graph = request(nodes).graph
     if stages:
-        _print_stages(graph)
+        for block in stage_report(graph):
+            print(block)
     _print_schedule(schedule_of(graph), kind)
 
 
 def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
-    """The programs of a jitted function, one for each signature."""
+    """Print the programs of a jitted function, one for each signature."""
     for number, program in enumerate(function.programs):
         print(f"program {number} of {function.__name__}")
         if program.schedule is not None:
@@ -145,31 +145,33 @@ def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
         lasting = program.lasting
         if lasting.once is not None:
             size = _bytes(sum(lasting.once.sizes))
-            print(f"computed once, {size}, until a tensor from outside is assigned to:")
+            print(f"computed once from constants, {size}, until one of them is assigned to:")
             _print_schedule(lasting.once.schedule, kind)
         for copy in () if lasting.program is None else lasting.program.copies:
             size = _bytes(copy.size * copy.dtype.numpy.itemsize)
             print(
-                f"laid out once, {size}: input{copy.source}, as kernels read it along "
+                f"pre-packed once, {size}: input{copy.source}, as kernels read it along "
                 f"{', '.join(copy.axes)}"
             )
     if not function.programs:
-        print(f"{function.__name__} was not called yet: it has no programs")
+        print(f"{function.__name__} was not called yet, so it has no programs")
 
 
 def _print_schedule(schedule: Schedule, kind: str | None) -> None:
-    for kernel in _described(schedule):
+    """Print the kernels of a schedule, and the memory that their temporary buffers take."""
+    for kernel in _kernels(schedule):
         print(kernel)
         if kind is not None:
             print(f"  as {SOURCES[kind]}:")
             print(textwrap.indent(kernel.source(kind).rstrip("\n"), "    "))
     arena = schedule.arena
     if arena.sum:
-        saved = f", of {_bytes(arena.sum)} without sharing" if arena.sum > arena.peak else ""
-        print(f"between the kernels {_bytes(arena.peak)} of memory are needed{saved}")
+        saved = f", {_bytes(arena.sum)} without reuse" if arena.sum > arena.peak else ""
+        print(f"temporary buffers take {_bytes(arena.peak)} of memory{saved}")
 
 
-def _missing(tensors: tuple[Tensor, ...]) -> list[UOp]:
+def _unrealized(tensors: tuple[Tensor, ...]) -> list[UOp]:
+    """Return the nodes of the tensors whose values are not in memory yet."""
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise refuse(
@@ -180,19 +182,20 @@ def _missing(tensors: tuple[Tensor, ...]) -> list[UOp]:
     return [t.node for t in tensors if realized(t.node) is None]
 
 
-def _described(schedule: Schedule) -> list[Kernel]:
+def _kernels(schedule: Schedule) -> list[Kernel]:
+    """Return a description of each kernel of a schedule."""
     counts = divisions([step.kernel for step in schedule.steps])
-    found = []
+    kernels = []
     for number, step in enumerate(schedule.steps):
         buffers = [schedule.buffers[b] for b in step.buffers]
         names = {k: buffer.name for k, buffer in enumerate(buffers)}
-        found.append(
+        kernels.append(
             Kernel(
                 number,
                 step.kernel,
                 listing(step.kernel, names),
-                _described_buffer(buffers[0]),
-                tuple(_described_buffer(b) for b in buffers[1:]),
+                _buffer_text(buffers[0]),
+                tuple(_buffer_text(b) for b in buffers[1:]),
                 _reason(schedule, step.buffers[0], step.why),
                 buffers[0].bytes,
                 sum(b.bytes for b in buffers[1:]),
@@ -201,45 +204,29 @@ def _described(schedule: Schedule) -> list[Kernel]:
                 tuple(names.values()),
             )
         )
-    return found
+    return kernels
 
 
-def _reason(schedule: Schedule, place: int, why: str) -> str:
-    readers = [k for k, step in enumerate(schedule.steps) if place in step.buffers[1:]]
-    if schedule.buffers[place].role is Role.TEMPORARY and readers:
+def _reason(schedule: Schedule, buffer: int, why: str) -> str:
+    """Return why a buffer is stored, with the kernels that read it if it is a temporary one."""
+    readers = [k for k, step in enumerate(schedule.steps) if buffer in step.buffers[1:]]
+    if schedule.buffers[buffer].role is Role.TEMPORARY and readers:
         return f"{why}, by kernel{'s' * (len(readers) > 1)} {', '.join(map(str, readers))}"
     return why
 
 
-def _described_buffer(buffer: Buffer) -> str:
+def _buffer_text(buffer: Buffer) -> str:
+    """Return the name, the shape and the type of a buffer."""
     from porism.tensor.promotion import name_of
 
     return f"{buffer.name} {to_text(buffer.dims)} {name_of(buffer.dtype)}"
 
 
 def _bytes(count: int) -> str:
+    """Return a number of bytes in the largest unit that keeps it at 1 or more."""
     size = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
-
-
-def _print_stages(graph: UOp) -> None:
-    trace = Trace()
-    before: Counter[str] = Counter()
-
-    def see(name: str, level: Level, now: UOp) -> None:
-        nonlocal before
-        counts = Counter(trace.counts())
-        fired = counts - before
-        before = counts
-        print(f"after {name}: {len(toposort(now))} nodes, level {level.name}")
-        print(textwrap.indent(show(now, limit=2000), "    "))
-        if fired:
-            rules = ", ".join(f"{rule} x{count}" for rule, count in fired.most_common())
-            print(f"    rules: {rules}")
-
-    with watched(see, trace):
-        to_schedule(graph, cached=False)

@@ -1,4 +1,4 @@
-"""Profile: which kernels take the time, as a table for people and as rows for programs."""
+"""Profile: the time of each kernel in a block of code, as a table and as rows."""
 
 from __future__ import annotations
 
@@ -20,34 +20,36 @@ from porism.tensor.shapes import refuse
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All runs of one kernel."""
+    """The runs of one kernel on one backend, added up."""
 
     name: str
-    """What it does, how large it is, and which of such kernels it is."""
+    """What the kernel computes, its extents, and four digits of its digest."""
     backend: str
     runs: int
     seconds: float
-    """Of all runs together."""
+    """The time of all runs together."""
     share: float
-    """Of the time of all kernels, from 0 to 1."""
+    """The fraction of the time of all kernels, from 0 to 1."""
     work: Work
-    """Of all runs together."""
+    """The operations on floats and the bytes of all runs together."""
     kernel: UOp
-    """The kernel itself, as a graph."""
+    """The kernel as a graph."""
 
     @property
     def gflops(self) -> float:
-        """Operations on floats, 10⁹ a second."""
+        """Operations on floats, in 10⁹ a second."""
         return Speed(self.seconds, self.work).gflops
 
     @property
     def gigabytes(self) -> float:
-        """Memory that is read and written, 10⁹ bytes a second."""
+        """Memory that is read and written, in 10⁹ bytes a second."""
         return Speed(self.seconds, self.work).gigabytes
 
 
 @dataclass(slots=True)
-class _Sum:
+class _Total:
+    """The runs of one kernel so far, added up."""
+
     name: str
     runs: int = 0
     seconds: float = 0.0
@@ -55,72 +57,73 @@ class _Sum:
     bytes: int = 0
 
 
-_adding = held_while_forking(threading.Lock())
-"""Held while the sums of any profile change or are read."""
+_totals_lock = held_while_forking(threading.Lock())
+"""Held while the totals of any profile change or are read."""
 
 
 class Profile:
-    """What ran inside of a `with` block, in all threads."""
+    """The kernels that ran inside a `with` block, in all threads."""
 
     def __init__(self, show: bool) -> None:
         self.show = show
         self.wall = 0.0
-        """Seconds between the begin and the end of the block."""
-        self._sums: dict[tuple[UOp, str], _Sum] = {}
-        self._listening: AbstractContextManager[None] | None = None
-        self._began = 0.0
+        """Seconds from the beginning to the end of the block."""
+        self._totals: dict[tuple[UOp, str], _Total] = {}
+        self._observing: AbstractContextManager[None] | None = None
+        self._start = 0.0
 
     def __enter__(self) -> Profile:
-        if self._listening is not None:
+        if self._observing is not None:
             raise refuse(
-                "a profile is begun while it is on",
+                "a profile is started that is running already",
                 "it would count every kernel twice",
-                "make another one with porism.profile(); profiles may be inside of each other",
+                "make another one with porism.profile(); profiles may be nested",
             )
-        self._listening = kernel_observer.listening(self._see)
-        self._listening.__enter__()
-        self._began = time.perf_counter()
+        self._observing = kernel_observer.listening(self._add)
+        self._observing.__enter__()
+        self._start = time.perf_counter()
         return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        place: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
-        self.wall += time.perf_counter() - self._began
-        listening, self._listening = self._listening, None
-        assert listening is not None
-        listening.__exit__(None, None, None)
+        self.wall += time.perf_counter() - self._start
+        observing, self._observing = self._observing, None
+        assert observing is not None
+        observing.__exit__(None, None, None)
         if self.show and kind is None:
             print(self)
 
-    def _see(self, ran: Run) -> None:
-        with _adding:
-            one = self._sums.setdefault((ran.kernel, ran.backend), _Sum(ran.name))
-            one.runs += 1
-            one.seconds += ran.speed.seconds
-            one.flops += ran.speed.work.flops
-            one.bytes += ran.speed.work.bytes
+    def _add(self, run: Run) -> None:
+        """Add one run of a kernel to its total."""
+        with _totals_lock:
+            total = self._totals.setdefault((run.kernel, run.backend), _Total(run.name))
+            total.runs += 1
+            total.seconds += run.speed.seconds
+            total.flops += run.speed.work.flops
+            total.bytes += run.speed.work.bytes
 
     @property
     def seconds(self) -> float:
-        """Of all kernels; more than the wall has seen, if threads ran some at the same time."""
-        with _adding:
-            return sum(one.seconds for one in self._sums.values())
+        """The time of all kernels; more than `wall` if threads ran some concurrently."""
+        with _totals_lock:
+            return sum(total.seconds for total in self._totals.values())
 
     @property
     def rows(self) -> list[Row]:
-        """A row for each kernel, the one that took longest first."""
-        with _adding:
-            found = [(key, one) for key, one in self._sums.items()]
-            total = sum(one.seconds for _, one in found)
+        """A row for each kernel, the slowest first."""
+        with _totals_lock:
+            seconds = sum(total.seconds for total in self._totals.values())
             rows = [
                 Row(
-                    one.name, backend, one.runs, one.seconds,
-                    one.seconds / total if total else 0.0, Work(one.flops, one.bytes), kernel,
+                    total.name, backend, total.runs, total.seconds,
+                    total.seconds / seconds if seconds else 0.0,
+                    Work(total.flops, total.bytes), kernel,
                 )
-                for (kernel, backend), one in found
+                for (kernel, backend), total in self._totals.items()
             ]  # fmt: skip
         return sorted(rows, key=lambda row: -row.seconds)
 
@@ -138,25 +141,26 @@ class Profile:
         )
 
     def __repr__(self) -> str:
-        return f"<profile of {len(self._sums)} kernels, {1e3 * self.seconds:.3f} ms>"
+        return f"<profile of {len(self._totals)} kernels, {1e3 * self.seconds:.3f} ms>"
 
 
 def profile(*, show: bool = True) -> Profile:
-    """Time every kernel that is run inside a `with` block, from whichever thread.
+    """Time every kernel that runs inside a `with` block, in any thread.
 
-    At the end of the block a table is printed, unless `show` is false. Inside of it kernels run one
-    after the other, also those that would run side by side.
+    At the end of the block a table is printed, unless `show` is false. Inside the block kernels run
+    one after the other, also those that would otherwise run concurrently.
 
     >>> import porism
-    >>> with porism.profile(show=False) as seen:
+    >>> with porism.profile(show=False) as profile:
     ...     y = (porism.arange(4.0) + 1).realize()
-    >>> [(row.runs, row.work.flops) for row in seen.rows]
+    >>> [(row.runs, row.work.flops) for row in profile.rows]
     [(1, 4)]
     """
     return Profile(show)
 
 
 def _table(rows: Sequence[Row]) -> str:
+    """Return the rows as a table in text."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

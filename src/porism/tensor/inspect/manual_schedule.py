@@ -1,4 +1,4 @@
-"""Opt: the loops of a kernel changed by hand, to be read, checked and timed."""
+"""Manual schedules: apply loop actions to a kernel by hand, then read, check and time it."""
 
 from __future__ import annotations
 
@@ -54,17 +54,38 @@ from porism.tensor.user_line import users_line
 from porism.verification.verification_report import Report
 
 __all__ = [
-    "TC", "Arranged", "Block", "Cover", "Finish", "Group", "GroupTop", "Local", "Merge", "Move",
-    "NoLocals", "PadTo", "Peel", "Prefetch", "Scan", "Split", "Stage", "Stream", "Swap", "Thread",
-    "Unroll", "Upcast", "opt",
+    "TC",
+    "Block",
+    "Cover",
+    "Finish",
+    "Group",
+    "GroupTop",
+    "Local",
+    "Merge",
+    "Move",
+    "NoLocals",
+    "PadTo",
+    "Peel",
+    "Prefetch",
+    "Scan",
+    "ScheduledKernel",
+    "Split",
+    "Stage",
+    "Stream",
+    "Swap",
+    "Thread",
+    "Unroll",
+    "Upcast",
+    "opt",
 ]  # fmt: skip
 
 RUNS: Final = 7
+"""Timed runs, of which the median counts; chosen by hand."""
 
 
 @dataclass(frozen=True)
-class Arranged:
-    """A kernel and what some actions make of its loops."""
+class ScheduledKernel:
+    """A kernel with a loop schedule: the actions that were applied to its loops, in order."""
 
     kernel: Kernel
     actions: tuple[Action, ...]
@@ -73,7 +94,7 @@ class Arranged:
 
     @cached_property
     def text(self) -> str:
-        """Its loops, to be read."""
+        """The loops after the actions, as a listing."""
         return listing(self.node, dict(enumerate(self.kernel.names)))
 
     def __str__(self) -> str:
@@ -85,34 +106,34 @@ class Arranged:
 
     @cached_property
     def _variables(self) -> dict[str, int]:
-        """Symbolic sizes as large as they can be."""
-        found = [n for n in toposort(self.kernel.node) if n.op is ops.VARIABLE]
-        return {str(n.arg[0]): int(n.vmax) for n in found}
+        """The largest value of each symbolic size."""
+        variables = [n for n in toposort(self.kernel.node) if n.op is ops.VARIABLE]
+        return {str(n.arg[0]): int(n.vmax) for n in variables}
 
     def check(self, seed: int = 0) -> float:
-        """Run it on random data, and compare the result with that of the evaluator.
+        """Run the kernel on random data, and compare its result with that of the evaluator.
 
-        The largest difference, in proportion to the largest value; an error if it is more than
-        rounding in another order explains.
+        Return the largest difference relative to the largest value; raise an error if that is more
+        than rounding in another order explains.
         """
         data = _random_data(parameters(self.kernel.node), seed)
         wanted = expected(self.kernel.node, data, self._variables)
         self._trial.run(data, self._variables)
-        worst, place = difference(wanted, data[0])
+        worst, position = difference(wanted, data[0])
         if worst > tolerance(wanted):
             raise PorismError(
                 "the kernel computes something else after the actions",
-                where=f"element {place} is {data[0][place]} and not {wanted[place]}",
+                where=f"element {position} is {data[0][position]} and not {wanted[position]}",
                 why="an action or the lowering is wrong: this is a fault of Porism",
                 fix="leave out actions one by one to see which it is, and report it",
             )
         return worst
 
     def verify(self, level: int = 1) -> Report:
-        """Check what the actions and the stages behind them made of each access; see verify.md.
+        """Verify each access after the actions and after every later stage; see docs/verify.md.
 
-        An error where an index, a bound or a write of parallel iterations is wrong; at level 2 also
-        where a value is.
+        Raise an error where an index, a bound or a write of parallel iterations is wrong; at level
+        2 also where a value is.
         """
         from porism.verification.verify_kernel import arranged
 
@@ -122,7 +143,7 @@ class Arranged:
         return arranged(before, self.node, target, names, self.actions, level=level)
 
     def time(self, runs: int = RUNS) -> float:
-        """The seconds of one run in machine code on random data: the median of several."""
+        """Return the median time of one run as machine code on random data, in seconds."""
         if runs < 1:
             raise _refused(
                 f"{runs} runs are to be timed", "there is at least one", "give 1 or more"
@@ -132,8 +153,8 @@ class Arranged:
         return statistics.median(self._trial.run(data, self._variables) for _ in range(runs))
 
 
-def opt(kernel: Kernel | Arranged, actions: Sequence[Action]) -> Arranged:
-    """A kernel with its loops changed by actions, one after the other, and by nothing else.
+def opt(kernel: Kernel | ScheduledKernel, actions: Sequence[Action]) -> ScheduledKernel:
+    """Apply actions to the loops of a kernel, one after the other, and nothing else.
 
     >>> import porism
     >>> (kernel,) = porism.kernels(porism.asarray([1, 2] * 16) + 1)
@@ -142,7 +163,7 @@ def opt(kernel: Kernel | Arranged, actions: Sequence[Action]) -> Arranged:
         for r0_1 < 8:  # upcast
             output0[r0_0 * 8 + r0_1] = input0[r0_0 * 8 + r0_1] + 1
     """
-    if not isinstance(kernel, Kernel | Arranged):
+    if not isinstance(kernel, Kernel | ScheduledKernel):
         raise _refused(
             f"a {type(kernel).__name__} has no loops",
             "actions change the loops of a kernel",
@@ -150,15 +171,16 @@ def opt(kernel: Kernel | Arranged, actions: Sequence[Action]) -> Arranged:
         )
     target = native().target()
     if isinstance(kernel, Kernel):
-        kernel = Arranged(kernel, (), to_loops(kernel.node, target, arrange=False))
+        kernel = ScheduledKernel(kernel, (), to_loops(kernel.node, target, arrange=False))
     try:
         node = apply_all(kernel.node, actions, target)
     except ActionError as error:
         raise _refused(error.what, error.why, error.fix) from None
-    return Arranged(kernel.kernel, (*kernel.actions, *actions), node)
+    return ScheduledKernel(kernel.kernel, (*kernel.actions, *actions), node)
 
 
 def _refused(what: str, why: str | None, fix: str | None) -> ActionError:
+    """Return the error for a wrong call, with the line of the user's program."""
     return ActionError(what, where=users_line(), why=why, fix=fix)
 
 
@@ -166,12 +188,12 @@ def _refused(what: str, why: str | None, fix: str | None) -> ActionError:
 
 
 def _random_data(pointers: Mapping[int, UOp], seed: int) -> dict[int, Array]:
-    """Arrays for the parameters of a kernel, in memory as that of tensors is."""
+    """Return arrays for the parameters of a kernel, in memory that is aligned as tensors are."""
     generator = np.random.default_rng(seed)
-    found = {}
+    arrays = {}
     for number, pointer in sorted(pointers.items()):
         dtype, size = pointer.dtype.element, pointer.dtype.size
         array, _ = array_allocator.new_array(size, dtype.numpy)
         array[...] = values_of(generator, dtype, size) if number else 0
-        found[number] = array
-    return found
+        arrays[number] = array
+    return arrays

@@ -1,4 +1,4 @@
-"""Verification: a report on what is compiled for some tensors, with a proof of each part."""
+"""Verify: prove that the kernels compiled for tensors are right, and report each check."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from porism.verification.verification_report import Report
 __all__ = ["Report", "verify"]
 
 LEVELS: Final = (1, 2, 3)
+"""The levels of verification: 1 proofs, 2 also values, 3 also machine code (docs/verify.md)."""
 
 
 def verify(*tensors: Tensor, level: int = 1) -> Report:
-    """Check all that is compiled for some tensors, without running it on their data.
+    """Verify all that is compiled for some tensors, without running it on their data.
 
-    At level 1 that is proofs of indices, bounds, writes and the plan of memory. At level 2 also the
-    values of every kernel are compared with those of the graph, at level 3 those of machine code.
+    Level 1 proves indices, bounds, writes and the memory plan. Level 2 also compares the values of
+    every kernel with those of the graph, and level 3 those that machine code computes.
 
     >>> import porism
     >>> x = porism.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -32,7 +33,7 @@ def verify(*tensors: Tensor, level: int = 1) -> Report:
         if not isinstance(tensor, Tensor):
             raise refuse(
                 f"a {type(tensor).__name__} is not compiled",
-                "what computes tensors is verified",
+                "the kernels that compute tensors are verified",
                 "pass tensors, such as porism.asarray(…).exp()",
             )
     if level not in LEVELS:
@@ -41,5 +42,5 @@ def verify(*tensors: Tensor, level: int = 1) -> Report:
             "level 1 is proofs, 2 adds values, 3 adds machine code",
             "pass level=1, 2 or 3",
         )
-    missing = [t.node for t in tensors if realized(t.node) is None]
-    return report_of(request(missing).graph, level) if missing else Report(())
+    unrealized = [t.node for t in tensors if realized(t.node) is None]
+    return report_of(request(unrealized).graph, level) if unrealized else Report(())
