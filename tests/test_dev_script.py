@@ -299,7 +299,7 @@ def test_the_lock_of_a_dead_set_up_is_taken_over(checkout: Checkout) -> None:
         (("check",), "[-m] [mypy] [--strict] [src] [tests]"),
         (("bench", "engine", "--json", "a b"), "[-m] [benchmarks.engine] [--json] [a b]"),
         (("fuzz", "text", "--minutes", "1"), "[-m] [fuzz.text] [--minutes] [1]"),
-        (("prove", "div", "mod"), "[-m] [porism] [prove] [div] [mod]"),
+        (("prove", "div", "mod"), "[-m] [tools.prove] [div] [mod]"),
         (("mutate", "div", "--list"), "[-m] [tools.mutate] [div] [--list]"),
     ],
 )

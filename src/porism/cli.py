@@ -22,11 +22,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from porism import __version__
 from porism.base.errors import PorismError
 from porism.base.settings import TABLE, settings
+
+if TYPE_CHECKING:
+    from porism.rewrite.rule import Rewrite
 
 USER_ERROR: Final = 2
 """The exit status after a mistake of the user."""
@@ -158,7 +161,7 @@ def _fired(options: argparse.Namespace) -> int:
     return subprocess.run(command, cwd=script.parents[1], check=False).returncode
 
 
-def _prove_arguments(parser: argparse.ArgumentParser) -> None:
+def prove_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words",
         nargs="*",
@@ -166,9 +169,6 @@ def _prove_arguments(parser: argparse.ArgumentParser) -> None:
         help="only rules whose name has one; 'bounds' for the bounds of every op",
     )
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
-    parser.add_argument(
-        "--record", action="store_true", help="keep how each rule is established, for porism rules"
-    )
     parser.add_argument(
         "--rule",
         metavar="RULE",
@@ -184,36 +184,52 @@ def _prove_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _prove(options: argparse.Namespace) -> int:
     if options.rule is not None:
-        return _prove_typed(options)
+        return prove_typed(options)
+    from porism.prove import proof_report
+    from porism.prove.procedure_checks import NO_EXAMPLES, has_check
+    from porism.rewrite.rule import Procedure
+
+    chosen, with_bounds = rules_to_prove(options)
+    rules = [
+        item for item in chosen if not isinstance(item, Procedure) or has_check(item, NO_EXAMPLES)
+    ]
+    left_out = len(chosen) - len(rules)
+    if left_out and not rules:
+        raise PorismError(
+            f"{chosen[0].name} is a procedure, which is tried on examples",
+            why="the examples belong to the source tree and are not part of an installed package",
+            fix="run './dev prove' in a checkout of the sources",
+        )
+    report = proof_report.run(rules, with_bounds=with_bounds, json_file=options.json)
+    proof_report.warn_of_stale_record(report, rules)
+    if left_out:
+        print(
+            f"{left_out} procedures are left out: their examples are part of the source tree, "
+            "where './dev prove' tries them"
+        )
+    return 0 if report.ok else 1
+
+
+def rules_to_prove(options: argparse.Namespace) -> tuple[list[Rewrite], bool]:
+    """Return the rules that the words choose, and whether the bounds of ops are checked."""
+    from porism.catalogue import rule_listing
+
     if options.theory:
         raise PorismError(
             "a theory is given without a rule",
             why="the rules of the compiler have theories of their own",
             fix="give the rule that is to be proved with --rule",
         )
-    from porism.catalogue import lowering_examples, pass_examples, rule_listing, rules_page
-    from porism.prove import proof_report
-
     words = [word for word in options.words if word != "bounds"]
     rules = [] if options.words and not words else rule_listing.chosen(words)
-    with_bounds = not options.words or len(words) < len(options.words)
-    status = proof_report.run(
-        rules,
-        with_bounds=with_bounds,
-        json_file=options.json,
-        keep=options.record,
-        known=[item.name for item in rule_listing.KNOWN],
-        checks={**lowering_examples.CHECKS, **pass_examples.CHECKS},
-    )
-    if options.record and not status and rules_page.FILE.is_file():  # in a checkout
-        rules_page.FILE.write_text(rules_page.page(), encoding="utf-8")
-    return status
+    return rules, not options.words or len(words) < len(options.words)
 
 
-def _prove_typed(options: argparse.Namespace) -> int:
-    if options.words or options.json or options.record:
+def prove_typed(options: argparse.Namespace) -> int:
+    """Prove or refute the rule that is typed after --rule, and return the exit status."""
+    if options.words or options.json:
         raise PorismError(
-            "--rule does not go together with words, --json and --record",
+            "--rule does not go together with words and --json",
             why="it proves the typed rule alone, which no record has",
             fix="leave them out",
         )
@@ -298,7 +314,7 @@ COMMANDS: Final = (
     Command("ops", "print every op of the intermediate representation", _ops, _ops_arguments),
     Command("demo", "two nets beside NumPy, and a short tour of the compiler", _demo),
     Command("rules", "list the rewrite rules", _rules, _rules_arguments),
-    Command("prove", "prove the rewrite rules", _prove, _prove_arguments),
+    Command("prove", "prove the rewrite rules", _prove, prove_arguments),
     Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
     Command("cache", "what compiled kernels are kept on disk", _cache, _cache_arguments),
     Command("tune", "tune the kernels of a program", _tune, _tune_arguments),

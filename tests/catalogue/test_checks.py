@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from porism.base.dtypes import Kind
-from porism.catalogue import lowering_examples, pass_examples, rule_listing
+from porism.catalogue import rule_listing
+from porism.catalogue.kernel_passes import PASSES_AND_MOVEMENT
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
@@ -15,23 +16,24 @@ from porism.lower.decompose.decompose import DECOMPOSITIONS
 from porism.prove import procedure_checks
 from porism.rewrite.rule import Procedure
 from porism.rules.seed_rows import STEPS
+from tests.examples import pass_examples
+from tests.examples.catalogue_examples import EXAMPLES
 
-CHECKS = {**lowering_examples.CHECKS, **pass_examples.CHECKS}
 TRIED = [
-    item for item in (*DECOMPOSITIONS, *pass_examples.ALL) if isinstance(item, Procedure)
+    item for item in (*DECOMPOSITIONS, *PASSES_AND_MOVEMENT) if isinstance(item, Procedure)
 ]  # fmt: skip
 BY_NAME = {item.name: item for item in TRIED}
 
 
 @pytest.mark.parametrize("item", TRIED, ids=lambda item: item.name)
 def test_every_procedure_and_pass_is_established(item: Procedure) -> None:
-    tried = procedure_checks.check(item, CHECKS)
+    tried = procedure_checks.check(item, EXAMPLES)
     assert tried.ok, tried.fault
     assert tried.cases > 0
 
 
 def test_nothing_is_checked_that_is_not_there() -> None:
-    assert set(CHECKS) == set(BY_NAME)
+    assert set(EXAMPLES.checks) == set(BY_NAME)
     assert set(BY_NAME) <= {item.name for item in rule_listing.KNOWN}
 
 
@@ -42,7 +44,7 @@ def test_the_steps_of_the_seeds_are_in_the_catalogue() -> None:
 def fault(name: str, function: object) -> str:
     """What is found wrong when something else is done instead."""
     wrong = replace(BY_NAME[name], function=function)  # type: ignore[arg-type]
-    return procedure_checks.check(wrong, CHECKS).fault
+    return procedure_checks.check(wrong, EXAMPLES).fault
 
 
 def forgets_signs(node: UOp) -> UOp | None:

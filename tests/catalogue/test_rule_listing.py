@@ -29,9 +29,10 @@ from porism.rewrite.rule import Procedure, Rewrite, Rule, RuleSet, rule
 from porism.rewrite.terms import c0, x
 from porism.rules import proof_record
 from porism.rules.algebra.commutativity import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
-from porism.rules.algebra.divmod import DIVMOD
-from porism.rules.examples.rule_examples import specimen
+from porism.rules.algebra.division import DIVMOD
 from porism.rules.seed_rows import ROWS
+from tests.examples.catalogue_examples import before_and_after, example_line, is_current
+from tests.examples.rule_examples import rule_example
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,9 +41,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_record_is_in_step_with_the_rules() -> None:
-    stale = [item.name for item in KNOWN if proof_record.recorded(item) is None]
-    assert stale == [], proof_record.MEND
-    assert set(proof_record.entries()) == {item.name for item in KNOWN}, proof_record.MEND
+    stale = [item.name for item in KNOWN if not is_current(item)]
+    assert stale == [], proof_record.HOW_TO_UPDATE
+    assert set(proof_record.entries()) == {item.name for item in KNOWN}, proof_record.HOW_TO_UPDATE
 
 
 def test_names_are_unique() -> None:
@@ -64,7 +65,7 @@ def test_another_statement_has_another_digest() -> None:
     digests = {proof_record.digest(each) for each in [stated, *others]}
     assert len(digests) == 7
     assert proof_record.digest(replace(stated, seeds=("000.0.0",))) == proof_record.digest(stated)
-    assert all(proof_record.recorded(each) is None for each in others)
+    assert all(proof_record.current_entry(each) is None for each in others)
 
 
 def test_a_procedure_is_recorded_with_all_the_text_it_uses(
@@ -81,7 +82,7 @@ def test_a_procedure_is_recorded_with_all_the_text_it_uses(
     changes = [("", ""), ("= 3", "= 4"), ("node <", "node >"), ("return node\n", "return 1\n")]
     for number, change in enumerate(changes):
         (tmp_path / f"stated_{number}.py").write_text(text.replace(*change), encoding="utf-8")
-        found.append(proof_record._used(f"stated_{number}", "run"))
+        found.append(proof_record.source_texts(f"stated_{number}", "run"))
     assert len(found[0]) == 3
     assert found[0] != found[1]
     assert found[0] != found[2]
@@ -91,7 +92,9 @@ def test_a_procedure_is_recorded_with_all_the_text_it_uses(
 def test_every_procedure_has_text_to_be_recorded() -> None:
     for item in KNOWN:
         if isinstance(item, Procedure):
-            assert proof_record._used(item.function.__module__, item.function.__name__), item.name
+            assert proof_record.source_texts(item.function.__module__, item.function.__name__), (
+                item.name
+            )
 
 
 def test_digests_are_the_same_in_every_process() -> None:
@@ -117,7 +120,7 @@ def test_the_record_is_written_and_read(tmp_path: Path, monkeypatch: pytest.Monk
     file = tmp_path / "established.json"
     monkeypatch.setattr(proof_record, "FILE", file)
     assert proof_record.entries() == {}
-    entry = proof_record.Entry("00", "proved", 0.25)
+    entry = proof_record.Entry("00", "proved", "x + 0  =>  x")
     proof_record.write({"b": entry, "a": entry})
     assert list(proof_record.entries()) == ["a", "b"]
     assert proof_record.entries()["b"] == entry
@@ -145,12 +148,12 @@ def test_every_row_of_the_seeds_is_covered_by_the_rows() -> None:
     covered = {seed for row in rows for seed in row["seeds"]}
     assert set(ROWS) - covered == set()
     fields = ["name", "kind", "before", "after", "when", "theory", "fast_math", "seeds"]
-    fields += ["established", "seconds", "tried", "fired", "idle"]
+    fields += ["established", "example", "tried", "fired", "idle"]
     for row in rows:
         assert list(row) == fields
         assert row["kind"] in ("rule", "lemma", "procedure", "pass", "step")
         assert row["established"] in catalogue.STRENGTH
-        assert row["seconds"] >= 0
+        assert row["example"] or row["kind"] == "step"
         lemma = row["kind"] == "lemma"
         assert not (lemma and row["tried"])
 
@@ -172,7 +175,7 @@ def test_a_rule_that_is_not_recorded_says_so(
     assert isinstance(stated, Rule)
     changed = replace(stated, when=None)
     assert catalogue.row(changed)["established"] is None
-    assert catalogue.row(changed)["seconds"] is None
+    assert catalogue.row(changed)["example"] is None
     monkeypatch.setattr(catalogue, "KNOWN", (changed,))
     assert catalogue.established("mod-small") == "not recorded"
     assert main(["rules", "mod-small"]) == 0
@@ -208,7 +211,7 @@ def test_a_topic_that_is_not_there_is_told() -> None:
 
 @pytest.mark.parametrize("item", KNOWN, ids=lambda item: item.name)
 def test_every_rule_has_an_example_with_the_same_value(item: Rewrite) -> None:
-    found = catalogue.fires_on(item)
+    found = before_and_after(item)
     assert found is not None
     before, after = found
     assert before is not after
@@ -251,8 +254,8 @@ def _within(n: int, low: int | None, high: int | None) -> bool:
 
 def test_a_rule_that_can_not_fire_has_no_example() -> None:
     never = RuleSet("never", theory=Theory.INTEGERS, rules=[rule("never", x % c0, x, c0 < c0)])
-    assert specimen(never["never"]) is None
-    assert catalogue.example(never["never"]) == ""
+    assert rule_example(never["never"]) is None
+    assert catalogue.example(never["never"]) == example_line(never["never"]) == ""
 
 
 # -- the command -----------------------------------------------------------------------------------

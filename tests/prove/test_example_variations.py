@@ -14,8 +14,8 @@ from porism.ir.traversal import toposort
 from porism.prove.example_variations import edges, varied
 from porism.prove.procedure_trials import Case, cases_of, established, wrong
 from porism.rewrite.rule import procedure
-from porism.rules.examples.example_graphs import buffer, made, number
-from porism.rules.examples.reduction_examples import loop
+from tests.examples.example_graphs import buffer, made, number
+from tests.examples.reduction_examples import loop
 
 R = loop(3)
 ELEMENT = made(ops.INDEX, buffer(0, 3, i32), R)

@@ -1,5 +1,6 @@
 """The language of case files: expressions in Python's syntax over declared variables.
 
+    tier: algebra             the rule set that the cases of the file test
     i, j: index 0 .. 3        a variable of a type, and its bounds
     k: i8                     … with no bounds but those of its type
     x: f32                    a float or a bool
@@ -14,7 +15,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
@@ -32,7 +34,24 @@ OPERATORS: dict[str, Op] = {
 }  # fmt: skip
 DECLARATION = re.compile(r"([\w, ]+): (\w+)(?: (-?\d+) \.\. (-?\d+))?")
 
-Case = tuple[int, UOp, UOp]
+TIER = "tier:"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An expression, and what the simplifier must make of it."""
+
+    line: int
+    before: UOp
+    after: UOp
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """The cases of a file, and the rule set that they test, by its name."""
+
+    tier: str
+    cases: tuple[Case, ...]
 
 
 def variable(name: str, dtype: DType, low: str | None, high: str | None, number: int) -> UOp:
@@ -98,18 +117,26 @@ def parse(text: str, names: dict[str, UOp], dtype: DType = dtypes.index) -> UOp:
     return build(ast.parse(text.strip(), mode="eval").body, dtype)
 
 
-def read(text: str) -> Iterator[Case]:
-    """The cases of a file, with their line numbers."""
+def read(text: str, tiers: Collection[str] = ()) -> CaseFile:
+    """Return the tier and the cases of a file; the tier must be one of `tiers`, if given."""
     names: dict[str, UOp] = {}
+    tier = ""
+    cases = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.partition("#")[0].strip()
-        declared = DECLARATION.fullmatch(line)
-        if declared is not None:
-            who, kind, low, high = declared.groups()
-            for name in who.split(","):
-                chosen = variable(name.strip(), dtypes.dtype(kind), low, high, len(names))
-                names[name.strip()] = chosen
+        declaration = DECLARATION.fullmatch(line)
+        if line.startswith(TIER):
+            tier = line.removeprefix(TIER).strip()
+        elif declaration is not None:
+            declared, kind, low, high = declaration.groups()
+            for name in declared.split(","):
+                node = variable(name.strip(), dtypes.dtype(kind), low, high, len(names))
+                names[name.strip()] = node
         elif line:
             before, after = line.split("=>")
             left = parse(before, names)
-            yield number, left, parse(after, names, left.dtype)
+            cases.append(Case(number, left, parse(after, names, left.dtype)))
+    if not tier or (tiers and tier not in tiers):
+        known = f": {', '.join(tiers)}" if tiers else ""
+        raise ValueError(f"say which tier the cases test, in a line 'tier: NAME'{known}")
+    return CaseFile(tier, tuple(cases))

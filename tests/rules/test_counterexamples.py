@@ -36,7 +36,8 @@ from porism.rewrite.terms import (
     y,
     z,
 )
-from porism.rules.examples.example_graphs import (
+from porism.rules.rule_sets import SIMPLE, SYMBOLIC, SYMBOLIC_LATE
+from tests.examples.example_graphs import (
     DATA,
     MEMORY,
     NONE,
@@ -48,7 +49,6 @@ from porism.rules.examples.example_graphs import (
     masked,
     number,
 )
-from porism.rules.rule_sets import SIMPLE, SYMBOLIC, SYMBOLIC_LATE
 from tests.prove.stated import FIXED_WIDTH, FLOATS, INTEGERS, stated
 
 # -- refused ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from porism.base.dtypes import Space, boolean, i32, index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.rules.addresses.opaque_terms import reads, simplified
-from porism.rules.examples.example_graphs import buffer
+from tests.examples.example_graphs import buffer
 
 ROW = UOp.range(4, 0)
 WORD = buffer(1, 4, i32).index(ROW).cast(index)

@@ -6,8 +6,8 @@ import pytest
 
 from porism.prove.procedure_trials import cases_of, established
 from porism.rewrite.rule import Procedure
-from porism.rules.examples.procedure_examples import EXAMPLES, TYPED
 from porism.rules.rule_sets import EVERYTHING
+from tests.examples.procedure_examples import EXAMPLES, TYPED
 
 LEAST = 20
 """On how many cases a procedure fires at least: a check of a few cases shows little."""

@@ -25,11 +25,11 @@ from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.terms import T as ANY
 from porism.rewrite.terms import cast, literal, p, where, x, y, z
-from porism.rules.examples.example_graphs import ORDERS, buffer, made, masked, number
-from porism.rules.examples.example_graphs import given as scalar
 from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, LIFTING_LEMMAS, REDUCTIONS
 from porism.rules.rule_sets import SYMBOLIC
 from tests import graphs
+from tests.examples.example_graphs import ORDERS, buffer, made, masked, number
+from tests.examples.example_graphs import given as scalar
 from tests.prove.stated import FIXED_WIDTH, FLOATS, stated
 
 RULES = REDUCTIONS + SYMBOLIC

@@ -15,9 +15,9 @@ from porism.rewrite.rule import Rule
 from porism.rules.addresses.validity import VALIDITY
 from porism.rules.algebra.fast_math_rules import FAST_MATH
 from porism.rules.algebra.fast_math_rules import FAST_MATH as DECLARED
-from porism.rules.examples.example_graphs import A, X, made, masked, number
-from porism.rules.examples.procedure_examples import EXAMPLES
 from porism.rules.rule_sets import ALGEBRA, EVERYTHING, SIMPLE, SYMBOLIC, SYMBOLIC_LATE
+from tests.examples.example_graphs import A, X, made, masked, number
+from tests.examples.procedure_examples import EXAMPLES
 
 LOST = [made(ops.MUL, masked(A, X), number(0)), made(ops.MUL, number(0), masked(A, X))]
 """What construction makes 0 of before validity is looked at."""

@@ -192,7 +192,7 @@ def test_mistakes_are_pointed_at(text: str, capsys: pytest.CaptureFixture[str]) 
         (["x & 1 -> x", "--theory", "floats"], "this has no meaning on floats: x & 1"),
         (["x + y -> x", "--theory", "booleans"], "'+' takes numbers, and this is a condition"),
         (["x + 0 -> x", "mod-small"], "--rule does not go together with words"),
-        (["x + 0 -> x", "--record"], "--rule does not go together with words"),
+        (["x + 0 -> x", "--json", "f"], "--rule does not go together with words"),
     ],
 )
 def test_mistakes_in_arguments(

@@ -15,20 +15,18 @@ from importlib import import_module
 from types import FunctionType
 from typing import Final
 
-from porism.catalogue import lowering_examples, pass_examples
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.prove import lemma_instances, procedure_checks
 from porism.prove.procedure_trials import alone, applied, cases_of, wrong
 from porism.prove.random_index_expressions import expressions
 from porism.rewrite.rule import Procedure, Rewrite
-from porism.rules.examples.procedure_examples import EXAMPLES
+from tests.examples.catalogue_examples import EXAMPLES
 from tools.mutate import arithmetic, conditions
 from tools.mutate.mutants import Mutant, functions_in, mutants_of, reached
 from tools.mutate.run import Check, Results
 
 LAYERS: Final = ("porism.rules.", "porism.schedule.", "porism.lower.", "porism.optimize.")
-CHECKS: Final = {**lowering_examples.CHECKS, **pass_examples.CHECKS}
 NORMAL_FORM: Final = "porism.rules.index."
 
 
@@ -92,25 +90,14 @@ MODULES: Final = tuple(import_module(NORMAL_FORM + part) for part in _PARTS)
 """The normal form; its trial points only ever say no, so that they make nothing wrong."""
 
 
-CHOOSING: Final = frozenset(
-    {
-        *(
-            "quotients._candidates",
-            "quotients._flipped",
-            "quotients.divisors",
-            "comparisons.floors",
-        ),
-        *("extraction.count_uses", "extraction.Writer._takes", "reading._is_large_product"),
-        *("simplify._cost", "simplify._costs_at_least", "simplify.divisions", "simplify.cost"),
-        *(
-            "simplify._Work.record",
-            "scope.Scope._live",
-            "scope.Scope._values",
-            "scope.Scope._straddles",
-        ),
-        *("scope.Scope.note", "arena.Arena._rank", "arena.Arena._support_of", "scope._shared"),
-    }
-)
+CHOOSING: Final = frozenset({
+    "quotients._candidates", "quotients._flipped", "quotients.divisors", "conditions.floors",
+    "extraction.count_uses", "extraction.Writer._takes", "nodes_to_forms._is_large_product",
+    "normalize._cost", "normalize._costs_at_least", "normalize.divisions", "normalize.cost",
+    "normalize._Work.record", "scoped_facts.Scope._live", "scoped_facts.Scope._values",
+    "scoped_facts.Scope._straddles", "scoped_facts.Scope.note", "scoped_facts._shared",
+    "form_arena.Arena._rank", "form_arena.Arena._support_of",
+})  # fmt: skip
 """What only chooses which step is tried, or which of two right results is kept."""
 
 
@@ -149,7 +136,7 @@ class Suite:
     def __init__(self, item: Procedure) -> None:
         self.item = item
         self.rules = alone(item)
-        self.cases = list(cases_of(item, EXAMPLES[item.name]()))
+        self.cases = list(cases_of(item, EXAMPLES.graphs[item.name]()))
         self.right = {case.graph: applied(self.rules, case) for case in self.cases}
 
     def fault(self) -> str:
@@ -188,8 +175,8 @@ _suites: dict[str, Suite] = {}
 
 
 def _fault(item: Procedure) -> str:
-    if item.name not in EXAMPLES:
-        return procedure_checks.check(item, CHECKS).fault
+    if item.name not in EXAMPLES.graphs:
+        return procedure_checks.check(item, EXAMPLES).fault
     return _suites[item.name].fault()
 
 
@@ -207,7 +194,7 @@ def prepare(targets: Iterable[Target]) -> None:
     """Compute what the procedures of some targets make of their cases."""
     for target in targets:
         for item in target.using:
-            if item.name in EXAMPLES and item.name not in _suites:
+            if item.name in EXAMPLES.graphs and item.name not in _suites:
                 _suites[item.name] = Suite(item)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -17,18 +17,13 @@ from typing import Any, Final
 
 from porism import lower, rules, schedule
 from porism.base.errors import PorismError
-from porism.catalogue import lowering_examples, pass_examples, rule_counts
-from porism.ir import ops
-from porism.ir.node import UOp
+from porism.catalogue import kernel_passes, rule_counts
 from porism.ir.text.expression import show
-from porism.ir.traversal import toposort
 from porism.lower.decompose.decompose import DECOMPOSITIONS
 from porism.rewrite.construction import COMMUTE
-from porism.rewrite.graph_rewrite import rewrite
-from porism.rewrite.rule import Procedure, Rewrite, Rule, RuleSet, checked_names
+from porism.rewrite.rule import Rewrite, Rule, RuleSet, checked_names
 from porism.rules import proof_record
 from porism.rules.algebra.commutativity import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
-from porism.rules.examples.rule_examples import specimen
 from porism.rules.index.index_lemmas import LEMMAS
 from porism.rules.rule_sets import EVERYTHING
 from porism.rules.seed_rows import STEPS
@@ -37,7 +32,7 @@ Row = dict[str, Any]
 
 ORDER_LEMMAS: Final = (*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS)
 KNOWN: Final[tuple[Rewrite, ...]] = (
-    *EVERYTHING, *LEMMAS, *ORDER_LEMMAS, *DECOMPOSITIONS, *pass_examples.ALL,
+    *EVERYTHING, *LEMMAS, *ORDER_LEMMAS, *DECOMPOSITIONS, *kernel_passes.PASSES_AND_MOVEMENT,
 )  # fmt: skip
 """All that is listed and established."""
 
@@ -45,7 +40,6 @@ STRENGTH: Final = ("proved", "evaluated")
 """How something can be established, the strongest first."""
 
 NOT_RECORDED: Final = "not recorded"
-LONGEST_EXAMPLE: Final = 150
 
 
 def chosen(words: Sequence[str]) -> list[Rewrite]:
@@ -68,12 +62,12 @@ def rows(words: Sequence[str] = ()) -> list[Row]:
 
 
 def row(item: Rewrite) -> Row:
-    """A rule or procedure as data; `established` and `seconds` are None if not recorded.
+    """A rule or procedure as data; `established` and `example` are None if not recorded.
 
     `tried` are the stages that try it, and `fired` says how often it fired on the corpus; if it did
     not, `idle` says why it is kept. A lemma is tried by none.
     """
-    entry = proof_record.recorded(item)
+    entry = proof_record.current_entry(item)
     fired = rule_counts.of(item.name)
     lemma = isinstance(item, Rule) and item.lemma
     if isinstance(item, Rule):
@@ -93,7 +87,7 @@ def row(item: Rewrite) -> Row:
         "fast_math": item.fast_math or None,
         "seeds": list(item.seeds),
         "established": None if entry is None else entry.established,
-        "seconds": None if entry is None else entry.seconds,
+        "example": None if entry is None else entry.example,
         "tried": [] if lemma else list(fired.stages),
         "fired": fired.count or None if lemma else fired.count,
         "idle": None if lemma or fired.count else rule_counts.REASONS.get(item.name),
@@ -114,7 +108,7 @@ def step_row() -> Row:
         "fast_math": None,
         "seeds": [seed for seed, step in STEPS.items() if step == COMMUTE],
         "established": weakest(each["established"] for each in found) if known else None,
-        "seconds": round(sum(each["seconds"] for each in found), 3) if known else None,
+        "example": None,
         "tried": [rule_counts.EVERY_NODE],
         "fired": None,
         "idle": None,
@@ -180,14 +174,14 @@ def _homes() -> dict[str, ModuleType]:
     """The file that states each rule: that of its smallest set, of which others are made."""
     homes: dict[str, ModuleType] = {}
     sizes: dict[str, int] = {}
-    names = [pass_examples.__name__] + [
+    names = [kernel_passes.__name__] + [
         found.name
         for package in (rules, lower, schedule)
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
     ]
     for name in names:
         module = importlib.import_module(name)
-        own = proof_record.definitions(name)
+        own = proof_record.top_level_definitions(name)
         sets = [v for name, v in vars(module).items() if isinstance(v, RuleSet) and name in own]
         for item, size in ((item, len(stated)) for stated in sets for item in stated):
             if size < sizes.get(item.name, size + 1):
@@ -209,45 +203,21 @@ def _described(module: ModuleType) -> tuple[str, str]:
 
 
 def example(item: Rewrite) -> str:
-    """A graph on which a rule fires and what it becomes, as a line of text."""
-    found = fires_on(item)
-    if found is None:
-        return ""
-    before, after = (show(graph, LONGEST_EXAMPLE) for graph in found)
-    ends = ", ".join(_bounds(found[0]))
-    return f"{before}  =>  {after}" + (f"  where {ends}" if ends else "")
-
-
-def fires_on(item: Rewrite) -> tuple[UOp, UOp] | None:
-    """A graph that a rule, procedure or pass changes, and what it becomes."""
-    tried: Iterable[tuple[UOp, UOp]]
-    if isinstance(item, Procedure) and item.name in lowering_examples.EXAMPLES:
-        alone = RuleSet(item.name, rules=(item,))
-        tried = (
-            (g, rewrite(g, alone, lowering_examples.MACHINE))
-            for g, _ in lowering_examples.EXAMPLES[item.name]()
-        )
-    elif isinstance(item, Procedure) and item.name in pass_examples.CHECKS:
-        tried = pass_examples.changed(item)
-    else:
-        return specimen(item)
-    return next(((before, after) for before, after in tried if after is not before), None)
-
-
-def _bounds(graph: UOp) -> Iterator[str]:
-    for node in toposort(graph):
-        if node.op is ops.VARIABLE:
-            name, low, high = node.arg
-            if low is not None and (low, high) != (node.dtype.min, node.dtype.max):
-                yield f"{low} <= {name} <= {high}"
+    """Return the recorded example of a rule, as a line of text; "" if it is not recorded."""
+    entry = proof_record.current_entry(item)
+    return "" if entry is None else entry.example
 
 
 def examples(name: str) -> None:
     """Print an example for each rule of a topic.
 
-    >>> examples("power")
-    pow-zero  x ** 0  =>  1
-    pow-one   x ** 1  =>  x
+    >>> examples("minmax")
+    max-larger         max(x, y)  =>  y  where 0 <= x <= 3, 4 <= y <= 7
+    min-smaller        min(x, y)  =>  x  where 0 <= x <= 3, 4 <= y <= 7
+    min-by-negation    -max(-x, -y)  =>  min(x, y)
+    max-by-negation    -min(-x, -y)  =>  max(x, y)
+    min-by-complement  ~max(~x, ~y)  =>  min(x, y)
+    max-by-complement  ~min(~x, ~y)  =>  max(x, y)
     """
     topic = next((topic for topic in topics() if topic.name == name), None)
     if topic is None:

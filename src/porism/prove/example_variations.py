@@ -33,7 +33,9 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import toposort
-from porism.rules.examples.example_graphs import Example
+
+Example = tuple[UOp, Mapping[Any, Any]]
+"""A graph and its inputs, as `porism.evaluate.evaluate` takes them."""
 
 COUNT: Final = 400
 """How many variations a procedure is tried on."""

@@ -1,7 +1,8 @@
-"""Procedures, established: for each a check that tries it against another source of truth.
+"""Checks of procedures: each procedure is compared with another source of truth.
 
-A rule is proved from its declaration; a procedure is a function, and must be listed here with the
-check that establishes it. A procedure that is not listed fails.
+A rule is proved from its declaration. A procedure is a function: the evaluator compares graphs
+before and after it, on examples that the caller passes in. Folding of constants and lanes of
+pointers have checks here, which need no examples. A procedure that has neither fails.
 """
 
 from __future__ import annotations
@@ -21,56 +22,71 @@ from porism.base.dtypes import DType, Kind, Scalar
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.prove.example_variations import Example
 from porism.prove.procedure_trials import cases_of, established
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
-from porism.rules.examples.procedure_examples import EXAMPLES
 
 Check = Callable[[Procedure], Iterator[str]]
-"""Yields, for each case that was tried, what is wrong with it, or nothing."""
-
+"""Yields for each case that was tried what is wrong with it, or an empty string."""
 
 Checks = Mapping[str, tuple[str, Check]]
-"""The name of each procedure, how it is established, and the check that does it."""
-
-NO_CHECKS: Final[Checks] = {}
+"""By the names of procedures: how each is established, in words, and the check that does it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What a check has found."""
+class Examples:
+    """What procedures are tried on; a source checkout has it in tests/examples."""
+
+    graphs: Mapping[str, Callable[[], Iterator[Example]]]
+    """By the names of procedures: graphs to be evaluated before and after."""
+    checks: Checks
+    """For procedures that need something else than the evaluator on a graph."""
+
+
+NO_EXAMPLES: Final = Examples({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The outcome of the check of a procedure."""
 
     name: str
     how: str
     cases: int
     seconds: float
     fault: str = ""
+    """The first difference; empty if there is none."""
 
     @property
     def ok(self) -> bool:
         return not self.fault
 
 
-def check(procedure: Procedure, more: Checks = NO_CHECKS) -> Tried:
-    """Try a procedure by the check that is listed for it, here or among some more."""
+def has_check(procedure: Procedure, examples: Examples) -> bool:
+    """Whether there is a check of this procedure, here or among the examples."""
+    return any(procedure.name in listed for listed in (BUILT_IN, examples.graphs, examples.checks))
+
+
+def check(procedure: Procedure, examples: Examples = NO_EXAMPLES) -> CheckResult:
+    """Try a procedure on its examples, or by the check that is listed for it."""
     began = time.perf_counter()
-    if procedure.name in EXAMPLES:
-        found = established(procedure, cases_of(procedure, EXAMPLES[procedure.name]()))
-        fault = found.fault or ("" if found.fired else "it fires on none of its examples")
+    name = procedure.name
+    if name in examples.graphs:
+        trial = established(procedure, cases_of(procedure, examples.graphs[name]()))
+        fault = trial.fault or ("" if trial.fired else "it fires on none of its examples")
         seconds = time.perf_counter() - began
-        return Tried(procedure.name, "by the evaluator", found.tried, seconds, fault)
-    listed = ESTABLISHED.get(procedure.name) or more.get(procedure.name)
+        return CheckResult(name, "by the evaluator", trial.tried, seconds, fault)
+    listed = BUILT_IN.get(name) or examples.checks.get(name)
     if listed is None:
-        return Tried(
-            procedure.name, "", 0, 0.0, "no check is listed for it in prove/procedure_checks.py"
-        )
+        return CheckResult(name, "", 0, 0.0, "it has no examples in tests/examples")
     how, cases = listed
     count, fault = 0, ""
     for fault in cases(procedure):
         count += 1
         if fault:
             break
-    return Tried(procedure.name, how, count, time.perf_counter() - began, fault)
+    return CheckResult(name, how, count, time.perf_counter() - began, fault)
 
 
 # -- folding ---------------------------------------------------------------------------------------
@@ -218,8 +234,8 @@ def pointer_cases(procedure: Procedure) -> Iterator[str]:
                 yield "" if right else f"lanes {lanes} of {count} pointers give {after!r}"
 
 
-ESTABLISHED: Final[dict[str, tuple[str, Check]]] = {
+BUILT_IN: Final[Checks] = {
     "fold": ("against Python's integers and NumPy's floats", fold_cases),
     "gep-pointers": ("by the pointers that come out", pointer_cases),
 }
-"""The name of each procedure, how it is established, and the check that does it."""
+"""Checks of procedures that need no written examples."""

@@ -16,12 +16,11 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.prove.example_variations import varied
+from porism.prove.example_variations import Example, varied
 from porism.prove.structure_rules import same
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Rewrite, RuleSet
 from porism.rules.addresses.validity import VALIDITY
-from porism.rules.examples.example_graphs import Example
 
 
 @dataclass(frozen=True)

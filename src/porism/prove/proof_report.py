@@ -15,11 +15,10 @@ from rich.table import Table
 
 from porism.ir.ops import Op
 from porism.prove import interval_checks, procedure_checks
-from porism.prove.procedure_checks import NO_CHECKS, Checks
+from porism.prove.procedure_checks import NO_EXAMPLES, Examples
 from porism.prove.rule_proof import Proof, Status, prove
 from porism.rewrite.rule import Procedure, Rewrite, Rule
 from porism.rules import proof_record
-from porism.rules.proof_record import Entry
 
 MILLISECONDS: Final = 60_000
 """How long the solver may take for one question: longer than for a rule that somebody has typed,
@@ -44,8 +43,8 @@ class Report:
 
     rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    established: dict[str, Entry] = field(default_factory=dict)
-    """What the record would say of each rule that is established."""
+    established: dict[str, str] = field(default_factory=dict)
+    """By the names of the rules that are established: "proved" or "evaluated"."""
     seconds: float = 0.0
 
     @property
@@ -76,54 +75,38 @@ def run(
     with_bounds: bool,
     json_file: str | None = None,
     milliseconds: int = MILLISECONDS,
-    keep: bool = False,
-    known: Iterable[str] = (),
-    checks: Checks = NO_CHECKS,
-) -> int:
-    """Prove, print the table, and give the exit status; with `keep`, write the record.
+    examples: Examples = NO_EXAMPLES,
+) -> Report:
+    """Prove rules, print the table and the faults, and return the report.
 
-    `known` are the names that the record may have; `checks` are those of procedures that are not
-    in `porism.rules`.
+    Procedures are tried on `examples`. With `json_file` the report is also written to that file.
     """
-    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds, checks=checks)
+    report = gather(rules, with_bounds=with_bounds, milliseconds=milliseconds, examples=examples)
     console = Console()
     console.print(_table(report.rows))
     for fault in report.faults:
         console.print(fault, markup=False, highlight=False, style="red")
     verdict = "all established" if report.ok else f"{len(report.faults)} not established"
     console.print(f"{len(report.rows)} rows, {verdict}, in {report.seconds:.1f} s")
-    _settle_record(report, rules, console, keep=keep, known=frozenset(known))
     if json_file is not None:
         Path(json_file).write_text(json.dumps(report.json(), indent=1) + "\n", encoding="utf-8")
-    return 0 if report.ok else 1
+    return report
 
 
-def _settle_record(
-    report: Report,
-    rules: Sequence[Rewrite],
-    console: Console,
-    *,
-    keep: bool,
-    known: frozenset[str],
-) -> None:
-    """Write what was established to the record, or say where the record is out of date."""
-    if keep and report.ok:
-        kept = {name: e for name, e in proof_record.entries().items() if name in known}
-        proof_record.write(kept | report.established)
-        console.print(f"recorded {len(report.established)} rules in {proof_record.FILE.name}")
-    elif keep:
-        console.print("nothing is recorded, since not all is established", style="red")
-    else:
-        stale = [item.name for item in rules if _is_stale(report, item)]
-        if stale:
-            some = ", ".join(stale[:8]) + (", …" if len(stale) > 8 else "")
-            told = f"the record is out of date for {len(stale)} rules: {some}\n{proof_record.MEND}"
-            console.print(told, markup=False, highlight=False, style="yellow")
+def warn_of_stale_record(report: Report, rules: Sequence[Rewrite]) -> None:
+    """Print which of the rules that have just been established are recorded otherwise."""
+    stale = [item.name for item in rules if _is_stale(report, item)]
+    if stale:
+        names = ", ".join(stale[:8]) + (", …" if len(stale) > 8 else "")
+        warning = f"the record is out of date for {len(stale)} rules: {names}"
+        warning += f"\n{proof_record.HOW_TO_UPDATE}"
+        Console().print(warning, markup=False, highlight=False, style="yellow")
 
 
 def _is_stale(report: Report, item: Rewrite) -> bool:
-    now, then = report.established.get(item.name), proof_record.recorded(item)
-    return now is not None and (then is None or then.established != now.established)
+    """Whether a rule that has just been established is recorded otherwise, or not at all."""
+    established, entry = report.established.get(item.name), proof_record.current_entry(item)
+    return established is not None and (entry is None or entry.established != established)
 
 
 def gather(
@@ -131,7 +114,7 @@ def gather(
     *,
     with_bounds: bool,
     milliseconds: int = MILLISECONDS,
-    checks: Checks = NO_CHECKS,
+    examples: Examples = NO_EXAMPLES,
 ) -> Report:
     """Prove the rules, try the procedures and, if asked, the bounds of every op."""
     report = Report()
@@ -142,7 +125,7 @@ def gather(
         task = progress.add_task("", total=len(rules) + len(checked))
         for item in rules:
             progress.update(task, description=item.name)
-            _add(report, item, milliseconds, checks)
+            _add(report, item, milliseconds, examples)
             progress.advance(task)
         for op in checked:
             progress.update(task, description=f"bounds of {op.name.lower()}")
@@ -152,27 +135,23 @@ def gather(
     return report
 
 
-def _add(report: Report, item: Rewrite, milliseconds: int, checks: Checks) -> None:
+def _add(report: Report, item: Rewrite, milliseconds: int, examples: Examples) -> None:
     if isinstance(item, Procedure):
-        tried = procedure_checks.check(item, checks)
+        tried = procedure_checks.check(item, examples)
         theories = ", ".join(theory.value for theory in item.theories)
         status = "evaluated" if tried.ok else "refuted" if tried.cases else "unknown"
         detail = f"{tried.cases} cases {tried.how}"
         report.rows.append(Row(item.name, theories, status, tried.seconds, detail, tried.ok))
         report.faults += [f"{item.name}: {tried.fault}"] * (not tried.ok)
         if tried.ok:
-            report.established[item.name] = _entry(item, Status.EVALUATED.value, tried.seconds)
+            report.established[item.name] = Status.EVALUATED.value
     elif isinstance(item, Rule):
         proof = prove(item, milliseconds=milliseconds)
         report.rows += _rows(proof)
         if proof.ok:
-            report.established[item.name] = _entry(item, proof.established, proof.seconds)
+            report.established[item.name] = proof.established
         else:
             report.faults.append(proof.explain())
-
-
-def _entry(item: Rewrite, established: str, seconds: float) -> Entry:
-    return Entry(proof_record.digest(item), established, round(seconds, 3))
 
 
 def _rows(proof: Proof) -> Iterator[Row]:

@@ -1,8 +1,9 @@
-"""The record: how each rule was established when it was last proved, and in how many seconds.
+"""The proof record: how each rule was established when it was last proved, and an example of it.
 
-The solver is a development dependency, so what it has shown is kept in `established.json`, written
-by `./dev prove --record`. Each entry has a digest of what was proved. A rule that has changed since
-has another digest, and counts as not recorded.
+The solver is a development dependency, and the examples of procedures are part of the tests, so
+the results of proving are recorded in `established.json`, by `./dev prove --record`. Each entry
+holds a digest of the declaration that was proved: a rule that has changed since has another
+digest, and counts as not recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,26 +21,29 @@ from typing import Final
 from porism.base.dtypes import scalars
 from porism.base.errors import PorismError
 from porism.ir.text.structural_digest import digest as digest_of
-from porism.rewrite.rule import Procedure, Rewrite, Rule
-from porism.rules.examples import procedure_examples
+from porism.rewrite.rule import Rewrite, Rule
 
 FILE = Path(__file__).with_name("established.json")
 
-MEND: Final = "run './dev prove --record'"
+HOW_TO_UPDATE: Final = "run './dev prove --record'"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is recorded of a rule."""
+    """What is recorded of a rule or procedure."""
 
     digest: str
+    """Of the declaration that was proved, as `digest` computes it."""
     established: str
     """Either "proved" or "evaluated"."""
-    seconds: float
+    example: str = ""
+    """A graph on which the rule fires and the result, as a line of text."""
+    examples: str = ""
+    """Of a procedure, a digest of the source text of the examples that it was tried on."""
 
 
 def entries() -> Mapping[str, Entry]:
-    """The record, by the names of rules; empty where there is none."""
+    """Return the record by the names of rules; empty if there is no file."""
     return _read(FILE)
 
 
@@ -52,25 +56,26 @@ def _read(file: Path) -> Mapping[str, Entry]:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PorismError(
-            "the record of proofs cannot be read", where=str(file), why=str(error), fix=MEND
+            "the record of proofs cannot be read",
+            where=str(file),
+            why=str(error),
+            fix=f"remove the file, and {HOW_TO_UPDATE}",
         ) from None
 
 
-def recorded(item: Rewrite) -> Entry | None:
-    """What is recorded of a rule as it stands; None if it has changed since, or is new."""
+def current_entry(item: Rewrite) -> Entry | None:
+    """Return the entry of a rule as it is declared now; None if it is new or has changed."""
     entry = entries().get(item.name)
     return entry if entry is not None and entry.digest == digest(item) else None
 
 
-def write(found: Mapping[str, Entry]) -> None:
-    """Replace the record: a rule a line, in the order of their names."""
-    lines = [
-        f" {json.dumps(name)}: "
-        + json.dumps(
-            {"digest": e.digest, "established": e.established, "seconds": round(e.seconds, 3)}
-        )
-        for name, e in sorted(found.items())
+def write(record: Mapping[str, Entry]) -> None:
+    """Replace the record: a line for each rule, sorted by name, without empty fields."""
+    rows = [
+        (name, {field: text for field, text in asdict(entry).items() if text})
+        for name, entry in sorted(record.items())
     ]
+    lines = [f" {json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in rows]
     try:
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     except OSError as error:
@@ -83,15 +88,15 @@ def write(found: Mapping[str, Entry]) -> None:
     _read.cache_clear()
 
 
-# -- what was proved -------------------------------------------------------------------------------
+# -- digests of declarations -----------------------------------------------------------------------
 
 
 def digest(item: Rewrite) -> str:
-    """A digest of all that a rule states, the same in every process.
+    """Return a digest of all that a rule states, the same in every process.
 
-    A rule is proved in all types of its theories, so that these are a part of it. Of a procedure it
-    is the text of its function, of its examples, and of whatever these use in
-    the same file; where that text is not installed, nothing matches the digest.
+    A rule is proved in all types of its theories, so the names of these types are included. For a
+    procedure the source text of its function is included, with all that it uses in the same file;
+    where the source is not installed, no recorded digest matches.
     """
     parts = [item.name, *sorted(theory.value for theory in item.theories), item.fast_math]
     if isinstance(item, Rule):
@@ -100,51 +105,48 @@ def digest(item: Rewrite) -> str:
         types = [t.name for t in scalars() if t.theory in item.theories]
         parts += [str(item.lemma), str(item.grows), *types]
     else:
-        parts += _texts_of(item)
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+        parts += source_texts(item.function.__module__, item.function.__name__)
+    return digest_of_texts(parts)
 
 
-def _texts_of(item: Procedure) -> Iterable[str]:
-    yield from _used(item.function.__module__, item.function.__name__)
-    tried_on = procedure_examples.EXAMPLES.get(item.name)
-    if tried_on is not None:
-        yield from _used(tried_on.__module__, tried_on.__name__)
-
-
-@cache
-def _used(module: str, name: str) -> tuple[str, ...]:
-    """The text of a definition at the top of a module, and of all definitions there it uses."""
-    known = definitions(module)
-    found: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        each = waiting.pop()
-        if each in known and each not in found:
-            found[each], names = known[each]
-            waiting += names
-    return tuple(found[each] for each in sorted(found))
+def digest_of_texts(texts: Iterable[str]) -> str:
+    """Return a digest of some texts in order, as 24 hexadecimal digits."""
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
 
 
 @cache
-def definitions(module: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The definitions at the top of a module: name -> its text, and the names that occur in it."""
+def source_texts(module: str, name: str) -> tuple[str, ...]:
+    """Return the text of a top-level definition, and of all it uses in its module, by name."""
+    known = top_level_definitions(module)
+    texts: dict[str, str] = {}
+    pending = [name]
+    while pending:
+        used = pending.pop()
+        if used in known and used not in texts:
+            texts[used], names = known[used]
+            pending += names
+    return tuple(texts[used] for used in sorted(texts))
+
+
+@cache
+def top_level_definitions(module: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Map each name that a module defines at its top level to its text and the names used there."""
     source = importlib.import_module(module).__file__
     if source is None or not Path(source).is_file():
         return {}
     text = Path(source).read_text(encoding="utf-8")
     lines = text.splitlines()
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     for node in ast.parse(text).body:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         body = "\n".join(lines[first - 1 : node.end_lineno])
         names = tuple(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
-        for name in _defined(node):
-            found[name] = (body, names)
-    return found
+        for name in _names_defined_by(node):
+            definitions[name] = (body, names)
+    return definitions
 
 
-def _defined(node: ast.stmt) -> list[str]:
-    """The names that a statement defines."""
+def _names_defined_by(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Assign | ast.AnnAssign):

@@ -34,18 +34,23 @@ from porism.rules.algebra.comparisons import (
 from porism.rules.algebra.conditionals import CHOICE_LEMMAS, CHOICES, JOINED_CHOICES, TRUTH_LEMMAS
 from porism.rules.algebra.constant_folding import FOLDING
 from porism.rules.algebra.division import (
+    DIVMOD,
     INDEX_DIVISION,
     REPEATED_DIVISION,
     SELF_DIVISION,
     SIGNED_DIVISION,
     WRAPPING_DIVISION,
 )
-from porism.rules.algebra.divmod import DIVMOD
 from porism.rules.algebra.fast_math_rules import FAST_MATH, FLOAT_DIVISION
-from porism.rules.algebra.identities import CHAINS, CONSTANTS_OUT, FLOAT_IDENTITIES, IDENTITIES
+from porism.rules.algebra.identities import (
+    CHAINS,
+    CONSTANTS_OUT,
+    FLOAT_IDENTITIES,
+    IDENTITIES,
+    POWERS,
+)
 from porism.rules.algebra.lane_selection import GEP
 from porism.rules.algebra.minmax import INDEX_MINMAX, MINMAX, WRAPPING_MINMAX
-from porism.rules.algebra.power import POWERS
 from porism.rules.buffers.buffer_rules import BUFFERS
 from porism.rules.buffers.dead_loops import DEAD
 from porism.rules.reductions.reduction_rules import (

@@ -1,8 +1,14 @@
-"""Accounting: every row of the seed pages on algebra, and what it became.
+"""Seed rows: the requirements that the rules began from, and which rules meet each of them.
 
-A row is implemented by rules and procedures, which name it in `seeds`, by a lemma of the normal
-form of index arithmetic (`porism.rules.index.index_lemmas`), or by a step of the engine (`STEPS`).
-`accounts()` tells which.
+The rules were collected from four tables of rewrites that a tensor compiler needs, the seed pages:
+000 (division and modulo), 002 (algebra), 003 (reductions and loops) and 004 (indices and movement).
+A label such as `002.19.4` is page 002, section 19, row 4; some rows have a word for a number. A
+rule names the rows that it implements in `seeds="…"`, separated by spaces; the label is for
+reference alone, and no rewrite depends on it. A new rule needs none.
+
+A row is implemented by rules and procedures, by a lemma of the normal form of index arithmetic
+(`porism.rules.index.index_lemmas`), or by a step of the engine or of the scheduler (`STEPS`). A
+test checks that none of the rows is forgotten.
 """
 
 from __future__ import annotations
@@ -27,11 +33,11 @@ STEPS: Final = {
     "004.3.1": "split-ranges",
     "004.5.1": "merge-ranges",
 }
-"""Rows that the engine itself, or a pass of the scheduler, implements: the name of the step."""
+"""By label, the rows that a step of the engine or a pass implements: the name of that step."""
 
 
 def _rows(prefix: str, names: str) -> Iterator[str]:
-    """`_rows("000.1", "1 2 3-5")`: the ids 000.1.1 … 000.1.5."""
+    """Yield labels: `_rows("000.1", "1 2 3-5")` gives 000.1.1 … 000.1.5."""
     for name in names.split():
         first, _, last = name.partition("-")
         if last:
@@ -79,21 +85,18 @@ ROWS: Final = (
     *_rows("004.4", "1-3"),
     "004.5.1",
 )
-"""The rows of the seed pages 000, 002, 003 and 004.
-
-A row that states several has the number of its first.
-"""
+"""The labels of all rows; a row that states several rewrites has the number of the first."""
 
 
-def accounts() -> dict[str, list[str]]:
-    """For each row the names of the rules, procedures, lemmas and steps that implement it."""
+def implementations() -> dict[str, list[str]]:
+    """Map each row to the names of the rules, procedures, lemmas and steps that implement it."""
     from porism.rules.rule_sets import EVERYTHING
 
-    found: dict[str, list[str]] = {row: [] for row in ROWS}
+    names: dict[str, list[str]] = {row: [] for row in ROWS}
     for item in (*EVERYTHING, *LEMMAS):
         for row in item.seeds:
-            if row in found:
-                found[row].append(item.name)
+            if row in names:
+                names[row].append(item.name)
     for row, step in STEPS.items():
-        found[row].append(step)
-    return found
+        names[row].append(step)
+    return names

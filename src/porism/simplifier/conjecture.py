@@ -25,7 +25,7 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule, rule
-from porism.rules.examples.rule_examples import TYPES, filled
+from porism.rules.rule_instances import THEORY_TYPES, instantiate
 from porism.simplifier.parser import Parser, Waiting
 from porism.simplifier.tokenizer import KEYWORDS, LIMITS, Limits, Token, fail, tokens
 
@@ -141,12 +141,12 @@ def read(text: str, theories: Iterable[str] = ()) -> Claim:
 
 def _check_theory(theory: Theory, parts: Sequence[UOp]) -> None:
     """Refuse ops that a theory does not have: bits of floats, sums of conditions."""
-    types = {terms.T: TYPES[theory], terms.B: dtypes.boolean}
+    types = {terms.T: THEORY_TYPES[theory], terms.B: dtypes.boolean}
     for part in parts:
         ends = [n for n in toposort(part) if n.op in (ops.HOLE, ops.FACT)]
         leaves = {n: raw(ops.PARAM, types[n.dtype], (), 0) for n in ends}
         try:
-            filled(part, leaves, types)
+            instantiate(part, leaves, types)
         except TypeMismatch as error:
             raise PorismError(
                 f"this has no meaning on {theory.value}: {show(part)}",

@@ -99,3 +99,13 @@ def _is_constant(node: UOp) -> bool:
 # Both sides weigh the same in the order of termination. It ends since each constant only ever
 # moves towards the root, and two that meet become one.
 CONSTANTS_OUT = RuleSet("constants-out", theory=INTEGERS, rules=(add_constant_out,))
+
+POWERS = RuleSet(
+    "powers",
+    theory=(Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS),
+    rules=(
+        # also of zero and of NaN
+        rule("pow-zero", ops.POW(x, literal(0)), 1, seeds="002.15.1"),
+        rule("pow-one", ops.POW(x, literal(1)), x, seeds="002.15.1"),
+    ),
+)

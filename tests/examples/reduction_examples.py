@@ -18,9 +18,9 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.rules.examples.example_graphs import (
+from porism.prove.example_variations import Example
+from tests.examples.example_graphs import (
     ORDERS,
-    Example,
     buffer,
     given,
     made,

@@ -1,8 +1,4 @@
-"""Passes that rewrite as rules do: each with the kernels on which it is compared with itself.
-
-A pass looks at a whole kernel, so that no rule says what it does. It is established like a
-procedure: the evaluator runs each kernel before and after, on the same inputs.
-"""
+"""Examples of passes: kernels and movement ops that are evaluated before and after each."""
 
 from __future__ import annotations
 
@@ -12,32 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.base.dtypes import Theory, f32, index
+from porism.base.dtypes import f32, index
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute
+from porism.prove.procedure_trials import difference
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
-from porism.schedule.loops.early_movement import MOVEMENT
 from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
 
 Kernel = tuple[UOp, dict[int, Any]]
 """A kernel, and its inputs by the numbers of its parameters; 0 is its output."""
-
-
-def _pass(name: str, function: Callable[[UOp], UOp], doc: str, seeds: str) -> Procedure:
-    return Procedure(name, function, (), doc, (Theory.STRUCTURE,), tuple(seeds.split()))
-
-
-PASSES: Final = RuleSet("passes", rules=(
-    _pass("split-ranges", split_ranges,
-          "A range that is divided by a divisor of its size becomes several.", "003.split 004.3.1"),
-    _pass("merge-ranges", merge_ranges,
-          "Neighbouring ranges that are used as one number become one.", "003.merge 004.5.1"),
-    _pass("flatten-ends", flatten_ends,
-          "An END of an END is one END, of loops that nest as they did.", "003.flatten"),
-))  # fmt: skip
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -92,8 +74,6 @@ def _on_kernels(function: Callable[[UOp], UOp]) -> Check:
     """What is wrong with each kernel on which a pass does something; at least one must change."""
 
     def faults(_: Procedure) -> Iterator[str]:
-        from porism.prove.procedure_trials import difference
-
         fired = 0
         for kernel, inputs in (*_divided(), *_neighbours()):
             after = function(kernel)
@@ -129,8 +109,6 @@ def _views() -> Iterator[UOp]:
 
 def _elements(item: Procedure) -> Iterator[str]:
     """Every element of every view, also under a mask, by the evaluator."""
-    from porism.prove.procedure_trials import difference
-
     alone = RuleSet("alone", rules=(item,))
     inputs = {1: np.arange(24, dtype=np.float32).reshape(SIZES) + 1}
     for view in _views():
@@ -144,8 +122,6 @@ def _elements(item: Procedure) -> Iterator[str]:
 
 def _pointers(item: Procedure) -> Iterator[str]:
     """Elements behind a pointer into memory, with and without masks, by the evaluator."""
-    from porism.prove.procedure_trials import difference
-
     alone = RuleSet("alone", rules=(item,))
     memory, r = _memory(1, 8), UOp.range(4, 0)
     none = ops.INVALID(dtype=index)
@@ -202,11 +178,9 @@ CHECKS: Final = {
 }
 """How each pass is established, and the check that does it."""
 
-ALL: Final = (*PASSES, *MOVEMENT)
 
-
-def changed(item: Procedure) -> Iterator[tuple[UOp, UOp]]:
-    """Graphs for a pass or a procedure about movement, before and after."""
+def before_and_after(item: Procedure) -> Iterator[tuple[UOp, UOp]]:
+    """Yield graphs before and after a pass or a procedure about movement."""
     if not item.ops:
         for kernel, _ in (*_divided(), *_neighbours()):
             after = item.function(kernel)

@@ -12,7 +12,8 @@ from porism.base.dtypes import Space, f32, i32
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.rules.examples.example_graphs import NONE, Example, X, buffer, made, masked, number
+from porism.prove.example_variations import Example
+from tests.examples.example_graphs import NONE, X, buffer, made, masked, number
 
 TENSOR: Final = made(ops.PARAM, number(2), number(3), dtype=f32, arg=6)
 VALUES: Final = {

@@ -13,7 +13,8 @@ from porism.base.dtypes import boolean, f32, i8, i32, i64, index
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.rules.examples.example_graphs import (
+from porism.prove.example_variations import Example
+from tests.examples.example_graphs import (
     DATA,
     MEMORY,
     NONE,
@@ -21,7 +22,6 @@ from porism.rules.examples.example_graphs import (
     TOTAL,
     A,
     B,
-    Example,
     K,
     X,
     Y,

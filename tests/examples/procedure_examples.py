@@ -18,8 +18,9 @@ from porism.base.dtypes import DType, boolean, f32, i8, i16, i32, i64, index
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.rules.examples.buffer_examples import BUFFER_EXAMPLES
-from porism.rules.examples.example_graphs import (
+from porism.prove.example_variations import Example
+from tests.examples.buffer_examples import BUFFER_EXAMPLES
+from tests.examples.example_graphs import (
     DATA,
     MEMORY,
     NONE,
@@ -29,7 +30,6 @@ from porism.rules.examples.example_graphs import (
     A,
     B,
     C,
-    Example,
     K,
     X,
     Y,
@@ -40,8 +40,8 @@ from porism.rules.examples.example_graphs import (
     number,
     on,
 )
-from porism.rules.examples.index_examples import INDEX_EXAMPLES
-from porism.rules.examples.reduction_examples import REDUCTION_EXAMPLES
+from tests.examples.index_examples import INDEX_EXAMPLES
+from tests.examples.reduction_examples import REDUCTION_EXAMPLES
 
 # -- validity --------------------------------------------------------------------------------------
 

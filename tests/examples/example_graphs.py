@@ -6,7 +6,7 @@ Nodes are made exactly as stated, so that nothing but the procedure changes them
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,7 @@ from porism.base.dtypes import DType, boolean, f32, i8, index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-
-Example = tuple[UOp, Mapping[Any, Any]]
-"""A graph and its inputs, as `porism.evaluate.evaluate` takes them."""
+from porism.prove.example_variations import Example
 
 
 def made(op: Op, *src: UOp, dtype: DType | None = None, arg: Any = None) -> UOp:

@@ -1,1 +1,0 @@
-"""Examples: small graphs on which rules and procedures are tried."""
