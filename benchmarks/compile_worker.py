@@ -125,8 +125,8 @@ class Ours:
         from porism.backends.llvm import compile_queue, llvm_library
 
         watch.now = in_thread
-        watch.around(self.schedules, "to_schedule", "schedule")
-        watch.around(self.cache, "to_lines", "lower")
+        watch.around(self.schedules, "schedule_graph", "schedule")
+        watch.around(self.cache, "lower_kernel", "lower")
         watch.around(llvm_library, "module", "render")
         watch.around(compile_queue, "object_code", "compile")
         watch.around(llvm_library, "link_objects", "compile")

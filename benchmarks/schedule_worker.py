@@ -42,7 +42,7 @@ class Ours:
         seen: set[str] = set()
         wanted = self.realize.request([tensor.node])
         with self.pipeline.watched(lambda stage, level, graph: seen.add(stage)):
-            found = self.pipeline.to_schedule(wanted.graph, cached=False)
+            found = self.pipeline.schedule_graph(wanted.graph, cached=False)
         if not {"rangeify", self.pipeline.KERNEL_STAGES[-1].name} <= seen:
             raise SystemExit("the schedule was not made but found: this would not be cold")
         return [step.kernel for step in found.steps]
@@ -117,7 +117,7 @@ def stages(table: str, name: str, count: int | None) -> dict[str, float]:
     from porism.engine.run.realize import request
     from porism.ir.levels import Level
     from porism.ir.node import UOp
-    from porism.pipeline import to_schedule, watched
+    from porism.pipeline import schedule_graph, watched
 
     entry = getattr(models, table)[name]
     build = entry() if count is None else entry(count)
@@ -140,7 +140,7 @@ def stages(table: str, name: str, count: int | None) -> dict[str, float]:
     graph = request([tensor.node]).graph
     passed("request")
     with watched(see):
-        to_schedule(graph, cached=False)
+        schedule_graph(graph, cached=False)
     passed("memory and order")
     return found
 

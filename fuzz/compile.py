@@ -41,7 +41,7 @@ from porism.optimize.actions.loop_actions import Action, PadTo, apply_all
 from porism.optimize.actions.loop_transforms import ranges_of
 from porism.optimize.actions.tensor_core_action import TC
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_lines, to_loops, to_schedule
+from porism.pipeline import lower_kernel, optimize_kernel, schedule_graph, unscheduled_kernel
 from porism.schedule.schedule import Buffer, Role, Schedule
 from porism.verification import verify_kernel as verification
 from tests.backends.running import random_data, small_numbers
@@ -124,9 +124,9 @@ def arranged(
     follows = begin == 1 and not target.block
     if begin == 0:
         note("arranged by the heuristic")
-        chosen = heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
-        return to_loops(kernel, target), list(chosen)
-    kernel = to_loops(kernel, target, arrange=False)
+        chosen = heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
+        return optimize_kernel(kernel, target), list(chosen)
+    kernel = unscheduled_kernel(kernel, target)
     done = [*first, *(heuristic.choose_actions(kernel, target) if follows else ())]
     kernel = apply_all(kernel, done, target)
     for _ in range(data.draw(st.integers(0, MOST_ACTIONS))):
@@ -292,7 +292,7 @@ def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[st
     changed, actions = arranged(kernel, data, target, first)
     if seldom(data, VERIFIED):
         verify_actions(kernel, changed, target, actions)
-    lines = to_lines(changed, target, arranged=True)
+    lines = lower_kernel(changed, target, scheduled=True)
     for reverse in (False, True) if work(kernel) <= MOST_TWICE else (data.draw(st.booleans()),):
         found = {**buffers, 0: buffers[0].copy()}
         stepped(lines, found, variables, reverse=reverse)
@@ -301,7 +301,7 @@ def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[st
 
 def verify_actions(kernel: UOp, changed: UOp, target: Target, actions: Sequence[Action]) -> None:
     """Check a kernel with its actions in verify mode: a fault, or a false alarm, is an error."""
-    before = to_loops(kernel, target, arrange=False)
+    before = unscheduled_kernel(kernel, target)
     verification.arranged(before, changed, target, {}, actions)
 
 
@@ -407,7 +407,7 @@ def graphs(data: st.DataObject) -> None:
         tensors.step()
     root = tensors.pool[-1][0]
     verify_graph(ops.SINK(root), data)
-    schedule = to_schedule(ops.SINK(root))
+    schedule = schedule_graph(ops.SINK(root))
     seed = data.draw(st.integers(0, 99))
     make = small_numbers if tame else random_data
     given = {b.number: b for b in schedule.buffers if b.role is Role.INPUT}
@@ -427,7 +427,7 @@ def check_tensor(tensor: Any, data: st.DataObject, *, blocks: bool = True) -> No
     wanted = request([tensor.node])
     inputs = [held(buffer)[0] for buffer in wanted.buffers]
     verify_graph(wanted.graph, data)
-    schedule = to_schedule(wanted.graph)
+    schedule = schedule_graph(wanted.graph)
     check_schedule(schedule, inputs, wanted.variables, data, tame=True, blocks=blocks)
 
 

@@ -33,7 +33,7 @@ from porism.engine.tune.worker_pool import Crew
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.traversal import toposort
-from porism.pipeline import to_lines, to_schedule
+from porism.pipeline import lower_kernel, schedule_graph
 
 ROOT: Final = Path(__file__).parents[1]
 DYING: Final = "tests.engine.dying_worker"
@@ -85,8 +85,8 @@ def calls(blocks: int) -> int:
     with settings.override(check=False):
         sys.setprofile(see)
         try:
-            for kernel in {step.kernel for step in to_schedule(graph, cached=False).steps}:
-                to_lines(kernel, target)
+            for kernel in {step.kernel for step in schedule_graph(graph, cached=False).steps}:
+                lower_kernel(kernel, target)
         finally:
             sys.setprofile(None)
     return count
@@ -425,7 +425,7 @@ def test_the_planner_reports_its_peak(capsys: pytest.CaptureFixture[str]) -> Non
     x = porism.asarray(floats(256, 256))
     for _ in range(2):
         x = porism.sort(x + x.transpose(0, 1), axis=0)
-    arena = to_schedule(request([x.node]).graph).arena
+    arena = schedule_graph(request([x.node]).graph).arena
     largest = 256 * 256 * 8  # the places of a sort are int64
     assert arena.sum > 12 * largest
     assert 0 < arena.peak <= 3 * largest

@@ -225,12 +225,12 @@ def compile_only(tensors: Tensors, chance: random.Random) -> None:
     lazy = [node for node in found if node.op is not ops.BUFFER]  # others are computed already
     if not lazy:
         return
-    schedule = pipeline.to_schedule(request(lazy).graph, cached=False)
+    schedule = pipeline.schedule_graph(request(lazy).graph, cached=False)
     for kernel in dict.fromkeys(step.kernel for step in schedule.steps):
         for target in TARGETS:
-            pipeline.to_lines(kernel, target)
+            pipeline.lower_kernel(kernel, target)
             some = actions.legal_actions(kernel, target, chance)
-            pipeline.to_lines(kernel, target, actions=some)
+            pipeline.lower_kernel(kernel, target, actions=some)
 
 
 def counted(part: str, trace: Counted) -> tuple[int, int]:

@@ -33,17 +33,17 @@ from porism.ir.facts.semantics import Array
 from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.lower.indirect_prefetch import with_later
 from porism.lower.linearize import linearize
 from porism.optimize.actions.loop_actions import Action
 from porism.optimize.actions.tensor_core_action import TC
 from porism.pipeline import (
+    INSTRUCTION_STAGES,
     KERNEL_STAGES,
     TARGET_STAGES,
-    to_kernel,
-    to_lines,
-    to_loops,
-    to_schedule,
+    lower_kernel,
+    schedule_graph,
+    simplify_kernel,
+    unscheduled_kernel,
     watched,
 )
 from tests.block_kernels import SMALL, TINY
@@ -166,11 +166,11 @@ def check_list(
 
     try:
         with watched(see):
-            latest = kernel = to_kernel(made.kernel)
-            before = to_loops(kernel, target, arrange=False)
+            latest = kernel = simplify_kernel(made.kernel)
+            before = unscheduled_kernel(kernel, target)
             actions, latest = random_actions(choices, before, target, only)
-            counts.stages["arrange loops"] += latest is not before
-            lines = to_lines(latest, target, arranged=True)
+            counts.stages["schedule loops"] += latest is not before
+            lines = lower_kernel(latest, target, scheduled=True)
         counts.actions.update(type(action).__name__ for action in actions)
         counts.stages["linearize"] += 1
         found = stepping.run(lines, made.data, reverse=bool(choices.below(2)))
@@ -202,7 +202,7 @@ def check_program(choices: Choices, nests: list[Nest], counts: Counts) -> Fault 
     graphs: list[tuple[str, Level, UOp]] = []
     with watched(lambda name, level, graph: graphs.append((name, level, graph))):
         try:
-            schedule = to_schedule(asked.graph, cached=False)
+            schedule = schedule_graph(asked.graph, cached=False)
             flat = [np.ascontiguousarray(array).reshape(-1) for array in data.values()]
             found = reference_runner.run(schedule, flat, {})[0].reshape(wanted.shape)
         except Exception as error:
@@ -268,10 +268,10 @@ def steps(actions: Sequence[Action], target: Target) -> Iterator[Step]:
     for stage in KERNEL_STAGES:
         yield stage.name, stage.name, stage.run
     for later in TARGET_STAGES:
-        if later.name == "arrange loops":
+        if later.name == "schedule loops":
             for action in actions:
                 yield type(action).__name__, str(action), _on(action.apply, target)
-        else:
+        elif later.only(target):
             yield later.name, later.name, _on(later.run, target)
 
 
@@ -303,7 +303,9 @@ def located(
         if differs:
             return fault(name, differs[0], f"after {said}: {differs[1]}")
     try:
-        lines = with_later(linearize(kernel, fused="MULACC" in target.ops))
+        lines = linearize(kernel, fused="MULACC" in target.ops)
+        for final in INSTRUCTION_STAGES:
+            lines = final.run(lines)
     except Exception as raised:
         return fault("linearize", type(raised).__name__, str(raised))
     differs = _differs(wanted, partial(_stepped, lines, made))

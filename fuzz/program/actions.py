@@ -21,7 +21,7 @@ from porism.optimize.actions.block_actions import BlockAction
 from porism.optimize.actions.loop_actions import Action
 from porism.optimize.actions.loop_transforms import ranges_of
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 MOST: Final = 6
 AMOUNTS: Final = (2, 3, 4, 5, 7, 8, 16)
@@ -56,7 +56,7 @@ def _field(random: Random, name: str, type_: Any, names: Sequence[str]) -> Any:
 
 def legal_actions(kernel: UOp, target: Target, random: Random) -> list[Action]:
     """Some random actions that are legal one after the other, perhaps after the heuristic's."""
-    kernel = to_loops(kernel, target, arrange=False)
+    kernel = unscheduled_kernel(kernel, target)
     done: list[Action] = []
     if random.random() < 0.3:
         done += heuristic.choose_actions(kernel, target)

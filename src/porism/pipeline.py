@@ -1,13 +1,16 @@
-"""The pipeline on one page: every stage, in order, with the level of what it leaves.
+"""Pipeline: every step that rewrites a graph or a kernel, in order, with the level it leaves.
 
-    tensors      GRAPH_STAGES, then `rangeify`
-    the graph in ranges      RANGED_STAGES, then it is cut into kernels
-    each kernel      KERNEL_STAGES: loops without needless divisions, as few as possible
-    each kernel for a target      TARGET_STAGES, then `linearize`
+    tensor graph             PARAMETRIZE and PRECOMPUTE constants, where the engine knows them
+                             GRAPH_STAGES, then `rangeify`
+    graph in ranges          RANGED_STAGES, then it is split into kernels
+    kernel                   KERNEL_STAGES: simplify indices, merge and split loops
+    kernel for a target      TARGET_STAGES: schedule the loops, lower them to what a machine has;
+                             PREPACK and PREFETCH_PREPACKED after "schedule loops", for weights
+    instructions             `linearize`, then INSTRUCTION_STAGES
 
-A stage is a function from graph to graph. After each one the level is checked, and a watcher, if
-there is one, sees the graph: that is how `explain` shows the stages, and how tests find the one
-that is wrong.
+A stage is a function from graph to graph. After each one the level is checked in check mode, and
+the watcher, if there is one, is called with the graph: so `explain` shows the stages, and a test
+finds the one that is wrong. A stage of a kernel that is only for some targets is skipped on others.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from porism.base.settings import settings
 from porism.base.target import Target
@@ -24,6 +27,7 @@ from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
 from porism.ir.node_collector import quiet_collector
+from porism.ir.text.expression import show
 from porism.lower.decompose.decompose import decompose
 from porism.lower.decompose.decomposition_options import Machine
 from porism.lower.expand import expand
@@ -31,12 +35,14 @@ from porism.lower.gpu.block_memory import block_memory
 from porism.lower.gpu.gpu_dims import gpu_dims, to_blocks
 from porism.lower.gpu.group_reduce import group_reduce
 from porism.lower.gpu.tensor_core_products import tensor_cores
-from porism.lower.indirect_prefetch import with_later
+from porism.lower.indirect_prefetch import insert_indirect_prefetches
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.private_memory import private_memory
-from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.actions.loop_actions import Action, Thread, apply_all
 from porism.optimize.strategy import heuristic
+from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
+from porism.optimize.strategy.prepacked_weights import Packed, packed
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rewrite_trace import Trace, begin
 from porism.rewrite.rule import RuleSet
@@ -45,6 +51,8 @@ from porism.rules.algebra.fast_math_rules import FAST_MATH
 from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, REDUCTIONS
 from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 from porism.schedule import assignments
+from porism.schedule.constants.constant_slots import parametrize
+from porism.schedule.constants.constant_subgraphs import precompute_constants
 from porism.schedule.kernel_split import Call, kernels
 from porism.schedule.loops.early_movement import early_movement
 from porism.schedule.loops.initial_symbolic import symbolic
@@ -56,9 +64,21 @@ from porism.schedule.ranged_stages import rewritten, without_needless_buffers
 from porism.schedule.rangeify.rangeify import Ranged, rangeify
 from porism.schedule.schedule import Assigned, Schedule, schedule
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Watcher = Callable[[str, Level, UOp], None]
+"""Takes the name of a stage, the level it leaves, and the graph after it."""
+InstructionWatcher = Callable[[str, Sequence[UOp]], None]
+"""Takes the name of a stage and the instructions after it."""
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_instruction_watcher: ContextVar[InstructionWatcher | None] = ContextVar(
+    "instructions", default=None
+)
 _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+# -- kinds of stages -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +92,57 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class RangedStage:
-    """A step on the whole graph in ranges, with what is known of its stored values."""
+    """A step on the whole graph in ranges, together with what is known of its buffers."""
 
     name: str
     run: Callable[[Ranged], Ranged]
 
 
+def has_blocks(target: Target) -> bool:
+    """Return whether a target runs blocks of threads, as a GPU does."""
+    return bool(target.grid or target.block)
+
+
+def every_target(target: Target) -> bool:
+    """Return True: the stage is for all targets."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TargetStage:
-    """A step on a kernel that depends on the machine."""
+    """A step on a kernel that depends on the machine, and may be only for some machines."""
 
     name: str
     run: Callable[[UOp, Target], UOp]
     leaves: Level
+    only: Callable[[Target], bool] = every_target
 
 
-def _by(rules: RuleSet) -> Callable[[UOp], UOp]:
+@dataclass(frozen=True, slots=True)
+class InstructionStage:
+    """A step on the instructions of a kernel, in the order in which a machine runs them."""
+
+    name: str
+    run: Callable[[Sequence[UOp]], list[UOp]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantStage(Generic[P, R]):
+    """A step that needs to know which values never change, and so is called by who knows it.
+
+    The next stage checks and shows what it leaves.
+    """
+
+    name: str
+    run: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the step; the rewrites in it are recorded under its name."""
+        begin(self.name)
+        return self.run(*args, **kwargs)
+
+
+def _apply(rules: RuleSet) -> Callable[[UOp], UOp]:
     return lambda graph: rewrite(graph, rules, trace=_trace.get())
 
 
@@ -96,14 +151,28 @@ FAST: Final = EXACT + FAST_MATH + FAST_REDUCTIONS
 
 
 def _ranged_rules() -> RuleSet:
-    """The rules for the whole graph; with `fast_math` also those that change float results."""
+    """Return the rules for the whole graph; under `fast_math` also those that round otherwise."""
     return FAST if settings.fast_math else EXACT
 
+
+def _max_lanes(target: Target) -> int:
+    """Return the lanes of the widest vector of bytes."""
+    return max(target.vector_bits, default=8) // 8
+
+
+def _machine(target: Target) -> Machine:
+    return Machine(target=target, saturating_casts=True, divides_by_constants=True)
+
+
+# -- the stages, in order --------------------------------------------------------------------------
+
+PARAMETRIZE: Final = ConstantStage("parametrize constants", parametrize)
+PRECOMPUTE: Final = ConstantStage("precompute constants", precompute_constants)
 
 GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
 
 RANGED_STAGES: Final = (
-    RangedStage("simplify reductions", lambda r: rewritten(r, _by(_ranged_rules()))),
+    RangedStage("simplify reductions", lambda r: rewritten(r, _apply(_ranged_rules()))),
     RangedStage("remove buffers", without_needless_buffers),
 )
 
@@ -121,50 +190,54 @@ KERNEL_STAGES: Final = (
 
 TARGET_STAGES: Final = (
     TargetStage("local memory", lambda kernel, _: local_memory(kernel), KERNEL),
-    TargetStage("arrange loops", heuristic.schedule_loops, KERNEL),
-    TargetStage("to blocks", to_blocks, KERNEL),
+    TargetStage("schedule loops", heuristic.schedule_loops, KERNEL),
+    TargetStage("to blocks", to_blocks, KERNEL, only=has_blocks),
     TargetStage("private memory", lambda kernel, _: private_memory(kernel), KERNEL),
-    TargetStage("tensor cores", tensor_cores, THREADS),
-    TargetStage("block memory", block_memory, THREADS),
-    TargetStage("group reduce", lambda kernel, _: group_reduce(kernel), THREADS),
-    TargetStage("gpu dims", gpu_dims, THREADS),
-    TargetStage("masks on loads", lambda kernel, _: _by(SYMBOLIC_LATE)(kernel), THREADS),
-    TargetStage("expand", lambda kernel, target: expand(kernel, _widest(target)), LANES),
-    TargetStage("symbolic on lanes", lambda kernel, _: _by(SYMBOLIC)(kernel), LANES),
+    TargetStage("tensor cores", tensor_cores, THREADS, only=has_blocks),
+    TargetStage("block memory", block_memory, THREADS, only=has_blocks),
+    TargetStage("group reduce", lambda kernel, _: group_reduce(kernel), THREADS, only=has_blocks),
+    TargetStage("gpu dims", gpu_dims, THREADS, only=has_blocks),
+    TargetStage("masks on loads", lambda kernel, _: _apply(SYMBOLIC_LATE)(kernel), THREADS),
+    TargetStage("expand", lambda kernel, target: expand(kernel, _max_lanes(target)), LANES),
+    TargetStage("symbolic on lanes", lambda kernel, _: _apply(SYMBOLIC)(kernel), LANES),
     TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), WORDS),
     TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), WORDS),
 )
 
-_ARRANGING: Final = [stage.name for stage in TARGET_STAGES].index("arrange loops")
+INSTRUCTION_STAGES: Final = (InstructionStage("indirect prefetch", insert_indirect_prefetches),)
 
+# after "schedule loops", for a kernel that reads constants
+PREPACK: Final = ConstantStage("prepack weights", packed)
+PREFETCH_PREPACKED: Final = ConstantStage("prefetch prepacked weights", prefetch_prepacked)
 
-def _widest(target: Target) -> int:
-    """The lanes of a vector of bytes."""
-    return max(target.vector_bits, default=8) // 8
-
-
-def _machine(target: Target) -> Machine:
-    return Machine(target=target, saturating_casts=True, divides_by_constants=True)
+_SCHEDULING: Final = [stage.name for stage in TARGET_STAGES].index("schedule loops")
 
 
 # -- running the stages ----------------------------------------------------------------------------
 
 
 @contextmanager
-def watched(watcher: Watcher, trace: Trace | None = None) -> Iterator[None]:
-    """Let a function see the graph after every stage, in this thread or task.
+def watched(
+    watcher: Watcher,
+    trace: Trace | None = None,
+    instructions: InstructionWatcher | None = None,
+) -> Iterator[None]:
+    """Call a function with the graph after every stage, in this thread or task.
 
-    With a trace, every rewrite is recorded as well.
+    With a trace, every rewrite is recorded as well; with a function for `instructions`, it is
+    called with those of a kernel after `linearize` and each of INSTRUCTION_STAGES.
     """
-    tokens = _watcher.set(watcher), _trace.set(trace)
+    tokens = _watcher.set(watcher), _trace.set(trace), _instruction_watcher.set(instructions)
     try:
         yield
     finally:
         _watcher.reset(tokens[0])
         _trace.reset(tokens[1])
+        _instruction_watcher.reset(tokens[2])
 
 
-def _seen(name: str, level: Level, graph: UOp) -> UOp:
+def _check_and_watch(name: str, level: Level, graph: UOp) -> UOp:
+    """Check the level of a graph in check mode, show it to the watcher, and return it."""
     if settings.check:
         levels.check(graph, level, name)
     watcher = _watcher.get()
@@ -173,117 +246,173 @@ def _seen(name: str, level: Level, graph: UOp) -> UOp:
     return graph
 
 
-def to_schedule(graph: UOp, *, cached: bool = True) -> Schedule:
-    """From tensors (a SINK of them, on PARAMs) to an ordered list of kernels.
+def schedule_graph(graph: UOp, *, cached: bool = True) -> Schedule:
+    """Return the ordered kernels that compute a tensor graph: a SINK of tensors on PARAMs.
 
-    Kernels that were seen before are taken as they are, unless `cached` is false.
+    Unless `cached` is false, kernels that were simplified before are not simplified again.
     """
     if not cached:
-        _done.clear()
+        _simplified.clear()
     with quiet_collector():
-        return _scheduled(graph)
+        return _schedule_graph(graph)
 
 
-def _scheduled(graph: UOp) -> Schedule:
-    _seen("build", GRAPH, graph)
+def _schedule_graph(graph: UOp) -> Schedule:
+    _check_and_watch("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         begin(stage.name)
-        graph = _seen(stage.name, stage.leaves, stage.run(graph))
+        graph = _check_and_watch(stage.name, stage.leaves, stage.run(graph))
     begin("rangeify")
     ranged = rangeify(graph)
-    _seen("rangeify", RANGED, ranged.sink)
+    _check_and_watch("rangeify", RANGED, ranged.sink)
     for step in RANGED_STAGES:
         begin(step.name)
         ranged = step.run(ranged)
-        _seen(step.name, RANGED, ranged.sink)
+        _check_and_watch(step.name, RANGED, ranged.sink)
     begin("kernels")
     calls = kernels(ranged.sink, ranged.reasons)
-    calls = [Call(to_kernel(call.kernel), call.values, call.why) for call in calls]
+    calls = [Call(simplify_kernel(call.kernel), call.values, call.why) for call in calls]
     return schedule(ranged.sink, calls, _assigned(graph))
 
 
-def to_kernel(kernel: UOp) -> UOp:
-    """A kernel after the stages that every kernel goes through; equal kernels only once."""
-    done = _done.get(kernel)
-    if done is None:
-        done = _seen("kernels", KERNEL, kernel)
-        for stage in KERNEL_STAGES:
-            begin(stage.name)
-            done = _seen(stage.name, stage.leaves, stage.run(done))
-        if len(_done) >= MOST_KERNELS:
-            _done.clear()
-        _done[kernel] = done
-    return done
-
-
-def to_loops(
-    kernel: UOp,
-    target: Target,
-    *,
-    arrange: bool = True,
-    actions: Sequence[Action] | None = None,
-    constants: frozenset[int] = frozenset(),
-) -> UOp:
-    """A kernel with its loops arranged for a target; if not `arrange`, as actions take it.
-
-    Actions that are given take the place of the heuristic's. Constants are the numbers of buffers
-    that can be laid out for the kernel before it is called.
-    """
-    for stage in TARGET_STAGES[: _ARRANGING + arrange]:
-        begin(stage.name)
-        run = _by_actions(stage, actions, constants)
-        kernel = _seen(stage.name, stage.leaves, run(kernel, target))
-    return kernel
-
-
-def to_lines(
-    kernel: UOp,
-    target: Target,
-    *,
-    arranged: bool = False,
-    actions: Sequence[Action] | None = None,
-) -> list[UOp]:
-    """From a kernel to a list of what a machine does; one that is `arranged` keeps its loops.
-
-    Actions that are given take the place of the heuristic's.
-    """
-    with quiet_collector():
-        for stage in TARGET_STAGES[(_ARRANGING + 1) * arranged :]:
-            begin(stage.name)
-            kernel = _seen(stage.name, stage.leaves, _by_actions(stage, actions)(kernel, target))
-        begin("linearize")
-        lines = with_later(linearize(kernel, fused="MULACC" in target.ops))
-    if settings.check:
-        levels.check_linear(lines, "linearize")
-    return lines
-
-
-def _by_actions(
-    stage: TargetStage,
-    actions: Sequence[Action] | None,
-    constants: frozenset[int] = frozenset(),
-) -> Callable[[UOp, Target], UOp]:
-    if stage is not TARGET_STAGES[_ARRANGING] or (actions is None and not constants):
-        return stage.run
-    if actions is None:
-        return lambda kernel, target: heuristic.schedule_loops(kernel, target, constants)
-    return lambda kernel, target: apply_all(kernel, actions, target)
-
-
 def _assigned(graph: UOp) -> list[Assigned]:
-    found = list(assignments.targets(graph))
-    assignments.check([assign for _, assign in found])
+    """Return the assignments of a graph, each with the kernel that copies its value."""
+    targets = list(assignments.targets(graph))
+    assignments.check([assign for _, assign in targets])
     return [
-        Assigned(place, assignments.base(assign), to_kernel(assignments.copy_kernel(assign)))
-        for place, assign in found
+        Assigned(output, assignments.base(assign), simplify_kernel(assignments.copy_kernel(assign)))
+        for output, assign in targets
     ]
 
 
+def simplify_kernel(kernel: UOp) -> UOp:
+    """Return a kernel after KERNEL_STAGES, which do not depend on a target; cached."""
+    simplified = _simplified.get(kernel)
+    if simplified is None:
+        simplified = _check_and_watch("kernels", KERNEL, kernel)
+        for stage in KERNEL_STAGES:
+            begin(stage.name)
+            simplified = _check_and_watch(stage.name, stage.leaves, stage.run(simplified))
+        if len(_simplified) >= MAX_CACHED_KERNELS:
+            _simplified.clear()
+        _simplified[kernel] = simplified
+    return simplified
+
+
+def unscheduled_kernel(kernel: UOp, target: Target) -> UOp:
+    """Return a kernel before "schedule loops": as loop actions and the heuristic take it."""
+    for stage in TARGET_STAGES[:_SCHEDULING]:
+        kernel = _run_stage(stage, stage.run, kernel, target)
+    return kernel
+
+
+def optimize_kernel(
+    kernel: UOp,
+    target: Target,
+    *,
+    actions: Sequence[Action] | None = None,
+    constants: frozenset[int] = frozenset(),
+) -> UOp:
+    """Return a kernel with its loops scheduled for a target, by the heuristic or by actions.
+
+    `constants` are the numbers of PARAMs that can be packed before the kernel is called.
+    """
+    kernel = unscheduled_kernel(kernel, target)
+    stage = TARGET_STAGES[_SCHEDULING]
+    return _run_stage(stage, _loop_scheduler(stage, actions, constants), kernel, target)
+
+
+def prepack_kernel(
+    kernel: UOp,
+    target: Target,
+    constants: Sequence[int],
+    actions: Sequence[Action] | None = None,
+) -> Packed | None:
+    """Return a kernel with scheduled loops that reads packed copies of constants.
+
+    `constants` are numbers of PARAMs; each copy comes with the kernel that makes it, once. Returns
+    None if no copy is worth it.
+    """
+    numbers = frozenset(constants)
+    scheduled = optimize_kernel(kernel, target, actions=actions, constants=numbers)
+    prepacked = PREPACK(scheduled, constants)
+    if prepacked is None:
+        return None
+    copies = tuple(replace(c, kernel=_parallel_copy(c.kernel, target)) for c in prepacked.copies)
+    kernel = PREFETCH_PREPACKED(prepacked.kernel, [copy.number for copy in copies], target)
+    return Packed(kernel, copies)
+
+
+def _parallel_copy(kernel: UOp, target: Target) -> UOp:
+    """Return a kernel that copies a constant, with its outermost loop run by several threads."""
+    kernel = simplify_kernel(kernel)
+    thread = Thread(show(kernel.src[0].src[1]))
+    return thread.apply(kernel, target) if thread.is_legal(kernel, target) else kernel
+
+
+def lower_kernel(
+    kernel: UOp,
+    target: Target,
+    *,
+    scheduled: bool = False,
+    actions: Sequence[Action] | None = None,
+) -> list[UOp]:
+    """Return the instructions of a kernel for a target.
+
+    A kernel whose loops are `scheduled` keeps them; those of another are scheduled by the heuristic
+    or by actions.
+    """
+    with quiet_collector():
+        if not scheduled:
+            kernel = optimize_kernel(kernel, target, actions=actions)
+        for stage in TARGET_STAGES[_SCHEDULING + 1 :]:
+            kernel = _run_stage(stage, stage.run, kernel, target)
+        begin("linearize")
+        fused = "MULACC" in target.ops
+        instructions = _check_instructions("linearize", linearize(kernel, fused=fused))
+        for step in INSTRUCTION_STAGES:
+            begin(step.name)
+            instructions = _check_instructions(step.name, step.run(instructions))
+    return instructions
+
+
+def _check_instructions(name: str, instructions: list[UOp]) -> list[UOp]:
+    """Check instructions in check mode, show them to their watcher, and return them."""
+    if settings.check:
+        levels.check_linear(instructions, name)
+    watcher = _instruction_watcher.get()
+    if watcher is not None:
+        watcher(name, instructions)
+    return instructions
+
+
+def _run_stage(
+    stage: TargetStage, run: Callable[[UOp, Target], UOp], kernel: UOp, target: Target
+) -> UOp:
+    """Return a kernel after a stage; unchanged if the stage is not for the target."""
+    if not stage.only(target):
+        return kernel
+    begin(stage.name)
+    return _check_and_watch(stage.name, stage.leaves, run(kernel, target))
+
+
+def _loop_scheduler(
+    stage: TargetStage, actions: Sequence[Action] | None, constants: frozenset[int]
+) -> Callable[[UOp, Target], UOp]:
+    """Return what runs in the stage "schedule loops"."""
+    if actions is not None:
+        return lambda kernel, target: apply_all(kernel, actions, target)
+    if constants:
+        return lambda kernel, target: heuristic.schedule_loops(kernel, target, constants)
+    return stage.run
+
+
 def forget_kernels() -> None:
-    """Forget what became of kernels that were seen before."""
-    _done.clear()
+    """Empty the cache of simplified kernels."""
+    _simplified.clear()
 
 
-MOST_KERNELS: Final = 10_000
-_done: dict[UOp, UOp] = {}
-"""Kernels before and after their stages."""
+MAX_CACHED_KERNELS: Final = 10_000
+"""Kernels in the cache before it is emptied; chosen by hand."""
+_simplified: dict[UOp, UOp] = {}
+"""Kernels before and after KERNEL_STAGES."""

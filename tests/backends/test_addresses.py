@@ -18,7 +18,7 @@ from porism.engine.run import realize
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 
 def counter(number: int, size: int) -> UOp:
@@ -68,7 +68,7 @@ def test_what_is_also_a_value_is_still_computed() -> None:
 
 def source(tensor: porism.Tensor) -> str:
     (step,) = realize.schedule_of(realize.request([tensor.node]).graph).steps
-    return module({"kernel": to_lines(step.kernel, host())})
+    return module({"kernel": lower_kernel(step.kernel, host())})
 
 
 def innermost(text: str) -> list[str]:

@@ -29,7 +29,7 @@ from porism.ir.traversal import toposort
 from porism.lower.decompose.decompose import decompose
 from porism.lower.decompose.decomposition_options import Machine
 from porism.lower.linearize import linearize
-from porism.pipeline import KERNEL_STAGES, to_lines, to_schedule
+from porism.pipeline import KERNEL_STAGES, lower_kernel, schedule_graph
 from tests.backends.running import (
     NATIVE,
     Data,
@@ -322,7 +322,9 @@ def test_random_kernels(backend: Backend, drawn: list[UOp], seed: int) -> None:
     """Bit by bit what the evaluator computes of the kernel as it was drawn."""
     chosen = [kernel for kernel in drawn if exact(kernel)]
     target = backend.target()
-    named = {f"kernel{k}": to_lines(finished(kernel), target) for k, kernel in enumerate(chosen)}
+    named = {
+        f"kernel{k}": lower_kernel(finished(kernel), target) for k, kernel in enumerate(chosen)
+    }
     functions = loaded(backend, named)
     for name, kernel in zip(named, chosen, strict=True):
         buffers = buffers_for(kernel, seed)
@@ -352,7 +354,7 @@ def check_program(backend: Backend, root: UOp, data: Mapping[int, Array]) -> Non
     sink = ops.SINK(root)
     with np.errstate(all="ignore"):
         expected = evaluate(sink, data)[0]
-        schedule = to_schedule(sink)
+        schedule = schedule_graph(sink)
         inputs = [
             np.ascontiguousarray(data.get(k, np.zeros(0))).reshape(-1)
             for k in range(max(data, default=-1) + 1)
@@ -398,7 +400,7 @@ def test_tails(backend: Backend, dtype: DType) -> None:
     for size in SIZES:
         data = [small_numbers(dtype, size, 1), small_numbers(dtype, size * size, 2)]
         for name, kernel in tail_kernels(dtype, size):
-            named[f"{name}{size}"] = to_lines(kernel, backend.target())
+            named[f"{name}{size}"] = lower_kernel(kernel, backend.target())
             cases[f"{name}{size}"] = (kernel, data)
     functions = loaded(backend, named)
     for name, (kernel, buffers) in cases.items():
@@ -436,7 +438,7 @@ def test_variables_are_given_at_run_time(backend: Backend) -> None:
     n = UOp.variable("n", 0, 40)
     i = UOp.range(n, 0)
     kernel = ops.SINK(pointer(0, f32, 40).index(i).store(pointer(1, f32, 40).index(i)).end(i))
-    function = loaded(backend, {"kernel": to_lines(kernel, backend.target())})["kernel"]
+    function = loaded(backend, {"kernel": lower_kernel(kernel, backend.target())})["kernel"]
     given = np.arange(40, dtype=np.float32)
     for size in (0, 1, 17, 40):
         found = np.full(40, -1, np.float32)

@@ -17,7 +17,7 @@ from porism.backends.llvm.llvm_compiler import SEATS, machine, object_code
 from porism.backends.llvm.llvm_library import module
 from porism.engine.run import realize
 from porism.ir.node import UOp
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 
 def text(number: int, size: int = 1) -> str:
@@ -105,7 +105,7 @@ def test_settings_of_llvm_are_given_back_by_the_last_of_several_threads() -> Non
 
 def _lines(tensor: porism.Tensor) -> list[UOp]:
     (step,) = realize.schedule_of(realize.request([tensor.node]).graph).steps
-    return to_lines(step.kernel, host())
+    return lower_kernel(step.kernel, host())
 
 
 def test_exchanges_of_lanes_that_follow_each_other_are_looked_at_one_by_one() -> None:

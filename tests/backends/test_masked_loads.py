@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import porism
 from porism.backends.backend_table import BACKENDS
-from porism.pipeline import to_lines, to_loops
+from porism.pipeline import lower_kernel, optimize_kernel
 
 LLVM = BACKENDS["llvm"]
 LOAD = re.compile(r"@llvm\.masked\.load\S+\(ptr align \d+ (%\w+),")
@@ -29,9 +29,9 @@ def test_a_load_that_may_be_far_outside_is_moved_to_its_buffer() -> None:
     found, _ = joined(2048, 0)
     (kernel,) = porism.kernels(found)
     target = LLVM.target()
-    loops = to_loops(kernel.node, target, actions=[porism.Upcast("r0", 64)])
+    loops = optimize_kernel(kernel.node, target, actions=[porism.Upcast("r0", 64)])
     assert LLVM.source is not None
-    text = LLVM.source(to_lines(loops, target, arranged=True), "kernel")
+    text = LLVM.source(lower_kernel(loops, target, scheduled=True), "kernel")
     loads = LOAD.findall(text)
     assert len(loads) == 2
     for pointer in loads:

@@ -14,7 +14,7 @@ import porism
 from porism.base import source_digest
 from porism.engine.cache import kernel_cache, schedule_cache
 from porism.ir.node import UOp
-from porism.pipeline import to_schedule
+from porism.pipeline import schedule_graph
 from porism.schedule.schedule import Schedule
 
 
@@ -26,9 +26,9 @@ def main(first: int, last: int) -> None:
 
     def counted(graph: UOp) -> Schedule:
         scheduled[0] += 1
-        return to_schedule(graph)
+        return schedule_graph(graph)
 
-    vars(schedule_cache)["to_schedule"] = counted
+    vars(schedule_cache)["schedule_graph"] = counted
     right = True
     for number in range(first, last):
         rows = number + 4  # so that each is a kernel of its own

@@ -46,7 +46,7 @@ def doubled(action: Action) -> Any:
 def test_a_tuned_kernel_is_verified_as_it_runs() -> None:
     with settings.override(verify=1), pytest.raises(VerifyError) as error:
         doubled(Shifted()).realize()
-    assert "arrange loops" in str(error.value)
+    assert "schedule loops" in str(error.value)
     with settings.override(verify=1):
         assert doubled(Upcast("r0", 8)).tolist()[:3] == [0.0, 2.0, 4.0]
 

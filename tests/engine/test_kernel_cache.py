@@ -31,7 +31,7 @@ from porism.base.settings import settings
 from porism.engine.cache import kernel_cache, schedule_cache
 from porism.engine.run.realize import request
 from porism.ir.node import UOp
-from porism.pipeline import to_lines, to_schedule
+from porism.pipeline import lower_kernel, schedule_graph
 from porism.schedule.schedule import Schedule
 from tests.backends.running import NATIVE, call, works
 
@@ -48,7 +48,7 @@ class Lowered:
 
     def __call__(self, kernel: UOp, target: Any) -> Any:
         self.kernels.append(kernel)
-        return to_lines(kernel, target)
+        return lower_kernel(kernel, target)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def lowered(monkeypatch: pytest.MonkeyPatch) -> Lowered:
     found = Lowered()
-    monkeypatch.setattr(kernel_cache, "to_lines", found)
+    monkeypatch.setattr(kernel_cache, "lower_kernel", found)
     return found
 
 
@@ -75,7 +75,7 @@ def forget() -> None:
 
 def schedule(number: int) -> Schedule:
     x = porism.asarray(np.zeros((4, 6), np.int32))
-    return to_schedule(request([((x * (number + 2)).sum(1) * 3 - number).node]).graph)
+    return schedule_graph(request([((x * (number + 2)).sum(1) * 3 - number).node]).graph)
 
 
 def kernels(*numbers: int) -> list[UOp]:
@@ -166,7 +166,7 @@ def test_one_module_is_read_and_linked_once(folder: Path, monkeypatch: pytest.Mo
 
 def test_a_symbolic_size_comes_back() -> None:
     x = porism.asarray(np.zeros(64, np.float32))
-    kernel = to_schedule(request([(x + 1).node]).graph).steps[0].kernel
+    kernel = schedule_graph(request([(x + 1).node]).graph).steps[0].kernel
     n = UOp.variable("n", 1, 64)
     with_sizes = Function(0, (1, 0), ("n",), n * 2 + 1, None)
     kept = Store(Path(settings.cache_dir), 1 << 20)
@@ -362,7 +362,7 @@ def test_a_schedule_is_the_same_after_reading() -> None:
     x = porism.asarray(np.zeros((8, 12), np.float32))
     graphs = [(x @ x.T).softmax(1) + 1, x.sum(0).cumsum(0), (x > 0).any(1)]
     for tensor in graphs:
-        made = to_schedule(request([tensor.node]).graph)
+        made = schedule_graph(request([tensor.node]).graph)
         text = schedule_cache.write(made)
         assert schedule_cache.read(text) == made
         assert all(
@@ -380,9 +380,9 @@ def test_a_schedule_is_made_once(
 
     def counted(graph: UOp) -> Schedule:
         made.append(graph)
-        return to_schedule(graph)
+        return schedule_graph(graph)
 
-    monkeypatch.setattr(schedule_cache, "to_schedule", counted)
+    monkeypatch.setattr(schedule_cache, "schedule_graph", counted)
     monkeypatch.setattr(schedule_cache, "SLOW", 0.0)
     first = schedule_cache.schedule_for(graph)
     (path,) = (folder / "schedules").iterdir()

@@ -18,7 +18,7 @@ from porism.engine.tune import program_comparison, tuning, tuning_cache, tuning_
 from porism.ir.node import UOp
 from porism.optimize.actions.action_registry import Actions, write_actions
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from porism.schedule.schedule import Schedule
 
 pytestmark = pytest.mark.usefixtures("nothing_tuned")
@@ -42,7 +42,7 @@ def kernels_of(schedule: Schedule) -> list[UOp]:
 
 def by_heuristic(kernel: UOp) -> Actions:
     target = LLVM.target()
-    return heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
+    return heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
 
 
 def all_faster(new: Sequence[UOp], backend: Backend, part: float) -> list[UOp]:

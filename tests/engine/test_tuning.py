@@ -35,7 +35,7 @@ from porism.optimize.actions.action_registry import write_actions
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import search
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import optimize_kernel, unscheduled_kernel
 from tests.engine import faulty_worker
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def is_right(kernel: UOp, actions: Any) -> bool:
         for number, pointer in parameters(kernel).items()
     }
     wanted = expected(kernel, data, {})
-    Trial(to_loops(kernel, LLVM.target(), actions=actions), LLVM).run(data, {})
+    Trial(optimize_kernel(kernel, LLVM.target(), actions=actions), LLVM).run(data, {})
     return difference(wanted, data[0])[0] <= tolerance(wanted)
 
 
@@ -152,7 +152,7 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
     monkeypatch.setattr(tuning, "RUN_SECONDS", 0.25)
     kernel = product()
     target = LLVM.target()
-    base = to_loops(kernel, target, arrange=False)
+    base = unscheduled_kernel(kernel, target)
     start = heuristic.choose_actions(base, target)
     with Crew(2, command=FAULTY) as compilers, Crew(1, command=FAULTY) as timers:
         tuner = tuning._Tuner(kernel, LLVM, compilers, timers)
@@ -181,9 +181,7 @@ def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
     kernel = product()
     (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
     target = LLVM.target()
-    assert report.actions == heuristic.choose_actions(
-        to_loops(kernel, target, arrange=False), target
-    )
+    assert report.actions == heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
     assert report.before == report.after
 
 

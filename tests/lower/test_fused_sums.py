@@ -10,7 +10,7 @@ import pytest
 import porism
 from porism.base.target import GENERIC_CPU
 from porism.ir import ops
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 
 @pytest.mark.parametrize("has", [False, True])
@@ -20,4 +20,4 @@ def test_a_machine_without_fma_gets_none(has: bool) -> None:
     target = dataclasses.replace(GENERIC_CPU, ops=more) if has else GENERIC_CPU
     x = porism.asarray(np.ones((24, 24), np.float32))
     (kernel,) = porism.kernels(x @ x)
-    assert any(line.op is ops.MULACC for line in to_lines(kernel.node, target)) == has
+    assert any(line.op is ops.MULACC for line in lower_kernel(kernel.node, target)) == has

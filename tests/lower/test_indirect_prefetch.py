@@ -18,7 +18,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions.loop_actions import Upcast, apply_all
 from porism.optimize.actions.streaming_actions import Prefetch
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_lines, to_loops
+from porism.pipeline import lower_kernel, unscheduled_kernel
 
 
 def taken(rows: int, width: int, count: int) -> Any:
@@ -29,9 +29,9 @@ def taken(rows: int, width: int, count: int) -> Any:
 
 def lines_of(kernel: Any, ahead: int) -> list[UOp]:
     actions = [Upcast("r1", 32), Prefetch(2, "r0", ahead)]
-    arranged = apply_all(to_loops(kernel.node, native().target(), arrange=False), actions,
+    arranged = apply_all(unscheduled_kernel(kernel.node, native().target()), actions,
                          native().target())  # fmt: skip
-    return to_lines(arranged, native().target(), arranged=True)
+    return lower_kernel(arranged, native().target(), scheduled=True)
 
 
 def test_what_leads_to_a_place_is_done_once_more() -> None:
@@ -56,7 +56,7 @@ def test_it_is_said_to_the_machine() -> None:
 def test_the_same_is_computed(ahead: int) -> None:
     """Also in the last iterations, where nothing comes later; and where an index is none."""
     target = native().target()
-    loops = to_loops(taken(100, 64, 40).node, target, arrange=False)
+    loops = unscheduled_kernel(taken(100, 64, 40).node, target)
     kernel = apply_all(loops, [Upcast("r1", 32), Prefetch(2, "r0", ahead)], target)
     table = np.arange(6400, dtype=np.float32)
     places = np.arange(40) * 5 - 100
@@ -81,7 +81,7 @@ def cached(size: int) -> Target:
 
 
 def fetched(kernel: Any, target: Target) -> list[Prefetch]:
-    chosen = heuristic.choose_actions(to_loops(kernel.node, target, arrange=False), target)
+    chosen = heuristic.choose_actions(unscheduled_kernel(kernel.node, target), target)
     return [action for action in chosen if isinstance(action, Prefetch)]
 
 

@@ -12,7 +12,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.expand import expand
 from porism.optimize.actions.loop_actions import Upcast, apply_all
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 
 def accesses(kernel: UOp, *, wide: bool) -> int:
@@ -30,7 +30,7 @@ def test_numbers_of_rows_do_not_make_rows_lanes(order: str) -> None:
     actions = [Upcast("r0", 8), Upcast("r1", 8)]
     if order == "lanes first":
         actions.reverse()
-    loops = to_loops(kernel.node, GENERIC_CPU, arrange=False)
+    loops = unscheduled_kernel(kernel.node, GENERIC_CPU)
     tiled = apply_all(loops, actions, GENERIC_CPU)
     assert accesses(tiled, wide=True) > 0
     assert accesses(tiled, wide=False) == 0
@@ -40,7 +40,7 @@ def test_a_store_counts_more_than_loads_that_can_be_transposed() -> None:
     """A transposed matrix with numbers for each of its rows, which are columns of the result."""
     x, scale = (porism.asarray(np.ones(s, np.float32)) for s in ((16, 32), (16, 1)))
     (kernel,) = porism.kernels((x.T * scale.T).reshape(32, 16))
-    loops = to_loops(kernel.node, GENERIC_CPU, arrange=False)
+    loops = unscheduled_kernel(kernel.node, GENERIC_CPU)
     tiled = apply_all(loops, [Upcast("r0", 8), Upcast("r1", 8)], GENERIC_CPU)
     stored = [n.src[0] for n in toposort(expand(tiled, 8)) if n.op is ops.STORE]
     assert stored

@@ -15,7 +15,7 @@ from porism.optimize.actions.loop_actions import Upcast, apply_all
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import Result, search
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 CPU = GENERIC_CPU
 
@@ -32,7 +32,7 @@ def arranged(name: str, target: Target = CPU) -> UOp:
         "map": lambda: x * 2 + y,
     }[name]()
     (kernel,) = porism.kernels(made)
-    return to_loops(kernel.node, target, arrange=False)
+    return unscheduled_kernel(kernel.node, target)
 
 
 @pytest.mark.parametrize("name", ["product", "convolution", "softmax", "sum", "map"])

@@ -20,7 +20,7 @@ from porism.optimize.model.loop_cost import cost_of
 from porism.optimize.search.beam_search import Found, Result, search
 from porism.optimize.search.candidates import ON_CPU, ON_GPU, neighbours, possible
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 CPU = GENERIC_CPU
 
@@ -29,7 +29,7 @@ def product(rows: int = 24, terms: int = 32, columns: int = 48, target: Target =
     shapes = ((rows, terms), (terms, columns))
     a, b = (porism.asarray(np.ones(s, np.float32)) for s in shapes)
     (kernel,) = porism.kernels(a @ b)
-    return to_loops(kernel.node, target, arrange=False)
+    return unscheduled_kernel(kernel.node, target)
 
 
 def by(times: Callable[[Actions], Result]) -> Callable[..., Iterator[tuple[int, Result]]]:
@@ -86,7 +86,7 @@ def test_every_action_is_proposed_where_it_can_be_done() -> None:
     squared = substitute(product(), {n: n * n for n in toposort(product()) if n.op is ops.REDUCE})
     (scan,) = porism.kernels(porism.asarray(np.ones((16, 32), np.float32)).cumsum(-1))
     kernels = [product(20, 32, 46), lanes.apply(product(), CPU), lanes.apply(squared, CPU)]
-    kernels.append(to_loops(scan.node, CPU, arrange=False))
+    kernels.append(unscheduled_kernel(scan.node, CPU))
     assert {type(a) for kernel in kernels for a, _ in possible(kernel, CPU)} == set(ON_CPU)
     gpu = {type(action) for action, _ in possible(product(20, 32, 48, H200), H200)}
     assert gpu >= {Upcast, Unroll, *(ACTIONS[n] for n in ("Local", "Group", "GroupTop"))}

@@ -28,7 +28,7 @@ from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.actions.streaming_actions import Stream
 from porism.optimize.model.cache_traffic import Traffic, footprint, steps_of
 from porism.optimize.model.loop_cost import cost_of
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 CPU = dataclasses.replace(
     GENERIC_CPU, memory=Memory(l1=32 * KIB, l2=MIB, l3=32 * MIB, registers=16), cores=1
@@ -38,7 +38,7 @@ WIDE = 1 << 30
 
 def kernel_of(result: object) -> UOp:
     (kernel,) = porism.kernels(result)
-    return to_loops(kernel.node, CPU, arrange=False)
+    return unscheduled_kernel(kernel.node, CPU)
 
 
 def ones(*shape: int) -> porism.Tensor:

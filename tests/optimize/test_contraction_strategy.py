@@ -16,7 +16,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions import loop_actions, loop_transforms
 from porism.optimize.actions.loop_actions import Upcast, apply_all, upcast_together
 from porism.optimize.strategy.contraction_strategy import plan_contraction
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 
 def layers(count: int) -> UOp:
@@ -26,7 +26,7 @@ def layers(count: int) -> UOp:
     for before, after in pairwise(widths):
         y = porism.relu(y @ porism.asarray(np.zeros((before, after), np.float32)))
     (step,) = realize.schedule_of(realize.request([y.node]).graph).steps
-    return to_loops(step.kernel, host(), arrange=False)
+    return unscheduled_kernel(step.kernel, host())
 
 
 def upcasts(kernel: UOp) -> list[Upcast]:

@@ -14,7 +14,7 @@ from porism.optimize.actions.packed_panels import Stage
 from porism.optimize.actions.peeling import Peel
 from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from tests.optimize.programs import kernel_of, values
 
 
@@ -72,14 +72,14 @@ def wide() -> Target:
 @pytest.mark.parametrize("terms", [65, 300, 1000, 1023])
 def test_the_last_terms_of_dot_products_are_peeled(terms: int) -> None:
     kernel = kernel_of(values(50, terms) @ values(terms))
-    actions = heuristic.choose_actions(to_loops(kernel.node, wide(), arrange=False), wide())
+    actions = heuristic.choose_actions(unscheduled_kernel(kernel.node, wide()), wide())
     assert any(isinstance(a, Peel) for a in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
 
 
 def test_nothing_is_peeled_where_vectors_fit() -> None:
     kernel = kernel_of(values(50, 512) @ values(512))
-    actions = heuristic.choose_actions(to_loops(kernel.node, wide(), arrange=False), wide())
+    actions = heuristic.choose_actions(unscheduled_kernel(kernel.node, wide()), wide())
     assert not any(isinstance(a, Peel) for a in actions)
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_peeled_where_vectors_fit() -> None:
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "softmax"])
 def test_the_last_elements_of_rows_are_peeled(name: str, terms: int) -> None:
     kernel = kernel_of(getattr(values(50, terms), name)(axis=1))
-    actions = heuristic.choose_actions(to_loops(kernel.node, wide(), arrange=False), wide())
+    actions = heuristic.choose_actions(unscheduled_kernel(kernel.node, wide()), wide())
     assert any(isinstance(a, Peel) for a in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
     padded = [a for a in actions if isinstance(a, PadTo) and not a.axis.endswith("_1")]
@@ -96,5 +96,5 @@ def test_the_last_elements_of_rows_are_peeled(name: str, terms: int) -> None:
 
 def test_rows_without_a_rest_are_not_peeled() -> None:
     kernel = kernel_of(values(50, 96).sum(axis=1))
-    actions = heuristic.choose_actions(to_loops(kernel.node, wide(), arrange=False), wide())
+    actions = heuristic.choose_actions(unscheduled_kernel(kernel.node, wide()), wide())
     assert not any(isinstance(a, Peel) for a in actions)

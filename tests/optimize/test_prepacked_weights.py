@@ -17,7 +17,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.loop_actions import Action, apply_all
 from porism.optimize.strategy import prepacked_weights
 from porism.optimize.strategy.prepacked_weights import Packed, packed
-from porism.pipeline import to_kernel, to_loops
+from porism.pipeline import simplify_kernel, unscheduled_kernel
 
 
 def tensor(*dims: int) -> Any:
@@ -27,7 +27,7 @@ def tensor(*dims: int) -> Any:
 def arranged(y: Any, actions: Sequence[Action]) -> UOp:
     (kernel,) = porism.kernels(y)
     target = native().target()
-    return apply_all(to_loops(kernel.node, target, arrange=False), actions, target)
+    return apply_all(unscheduled_kernel(kernel.node, target), actions, target)
 
 
 def computes_the_same(kernel: UOp, found: Packed) -> bool:
@@ -40,7 +40,9 @@ def computes_the_same(kernel: UOp, found: Packed) -> bool:
     more = dict(data)
     for copy in found.copies:
         out = np.full(copy.size, np.nan, np.float32)
-        more[copy.number] = expected(to_kernel(copy.kernel), {0: out, 1: data[copy.source]}, {})
+        more[copy.number] = expected(
+            simplify_kernel(copy.kernel), {0: out, 1: data[copy.source]}, {}
+        )
     used = parameters(found.kernel)
     wanted = expected(kernel, data, {})
     result = expected(found.kernel, {number: more[number] for number in used}, {})

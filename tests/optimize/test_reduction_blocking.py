@@ -28,7 +28,7 @@ from porism.optimize.actions.loop_actions import (
 from porism.optimize.actions.packed_panels import Stage
 from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from tests.optimize.programs import kernel_of, values
 
 PRODUCT = [
@@ -110,7 +110,7 @@ def test_only_the_outermost_loop_of_a_reduction_is_done_in_blocks() -> None:
 
 
 def test_sums_may_not_take_much_memory() -> None:
-    kernel = to_loops(kernel_of(values(2048, 8) @ values(8, 1024)).node, GENERIC_CPU, arrange=False)
+    kernel = unscheduled_kernel(kernel_of(values(2048, 8) @ values(8, 1024)).node, GENERIC_CPU)
     with pytest.raises(ActionError, match="the sums would take 8388608 bytes"):
         Block("r2", 4, "r0").apply(kernel, GENERIC_CPU)
 
@@ -136,7 +136,7 @@ def small_caches() -> Target:
 
 def chosen(kernel: Any) -> tuple[Action, ...]:
     target = small_caches()
-    return heuristic.choose_actions(to_loops(kernel.node, target, arrange=False), target)
+    return heuristic.choose_actions(unscheduled_kernel(kernel.node, target), target)
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3, 7, 12])

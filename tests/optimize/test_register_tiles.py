@@ -26,7 +26,7 @@ from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.flat_tiles import best_flattened_tile
 from porism.optimize.strategy.register_tiles import best, padding_ratio, shared
 from porism.optimize.strategy.tile_actions import tiled
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from porism.rules.addresses.validity import is_masked
 
 
@@ -36,7 +36,7 @@ def ones(*shape: int) -> Any:
 
 def loops_of(tensor: Any) -> Any:
     (kernel,) = porism.kernels(tensor)
-    return to_loops(kernel.node, GENERIC_CPU, arrange=False)
+    return unscheduled_kernel(kernel.node, GENERIC_CPU)
 
 
 def convolution(channels: int, size: int, kernel: int, **more: Any) -> Any:

@@ -29,7 +29,7 @@ from porism.optimize.actions.loop_actions import (
 )
 from porism.optimize.actions.scan_loop import Scan
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_lines, to_loops
+from porism.pipeline import lower_kernel, unscheduled_kernel
 from porism.verification.verification_report import How
 from tests.optimize.programs import kernel_of, values
 from tests.watching import Kernels, same
@@ -79,7 +79,7 @@ def test_across_the_axis(actions: list[Action]) -> None:
 def test_lanes_are_exchanged_a_few_times() -> None:
     kernel = kernel_of(porism.cumsum(values(12, 96), axis=1))
     actions = [Scan("r1", 8), Upcast("r1_1", 8), Unroll("r2_1", 8)]
-    lines = to_lines(porism.opt(kernel, actions).node, GENERIC_CPU, arranged=True)
+    lines = lower_kernel(porism.opt(kernel, actions).node, GENERIC_CPU, scheduled=True)
     additions = [n for n in lines if n.op is ops.ADD and n.dtype is f32.vec(8)]
     assert len(additions) == 3 + 2  # log 8, what came before, and what comes before the next
 
@@ -94,7 +94,7 @@ def test_the_heuristic_carries_vectors() -> None:
 
 def test_a_gpu_has_no_such_loops() -> None:
     kernel = kernel_of(porism.cumsum(values(64, 1000), axis=1))
-    plain = to_loops(kernel.node, GENERIC_CPU, arrange=False)
+    plain = unscheduled_kernel(kernel.node, GENERIC_CPU)
     with pytest.raises(ActionError, match="the target is a GPU"):
         Scan("r1").apply(plain, H200)
     assert not any(isinstance(action, Scan) for action in heuristic.choose_actions(plain, H200))

@@ -22,7 +22,7 @@ from porism.optimize.actions.loop_actions import Action, PadTo, Unroll, Upcast, 
 from porism.optimize.actions.streaming_actions import Prefetch, Stream
 from porism.optimize.analysis.loop_strides import widest
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 
 def pointer(number: int, size: int, dtype: DType = f32) -> UOp:
@@ -99,7 +99,7 @@ def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
     Trial(kernel, native()).run(data, {})
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[size:] == -1).all()
-    lines = to_lines(kernel, native().target(), arranged=True)
+    lines = lower_kernel(kernel, native().target(), scheduled=True)
     text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
     assert "!nontemporal" in text
     assert ("llvm.vector.reduce.and" in text) == bool(pad)
@@ -131,7 +131,7 @@ def test_what_is_fetched_ahead_changes_nothing(ahead: int) -> None:
 
 def test_it_is_said_to_the_machine() -> None:
     kernel = apply_all(rows(8, 64), [Upcast("r1", 32), Prefetch(1, "r0", 3)], native().target())
-    lines = to_lines(kernel, native().target(), arranged=True)
+    lines = lower_kernel(kernel, native().target(), scheduled=True)
     text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
     assert text.count("call void @llvm.prefetch") == 2  # a line each
     assert "i64 192" in text
@@ -150,7 +150,7 @@ def test_only_within_some_loops(within: tuple[str, ...], count: int) -> None:
     store = pointer(0, 8 * 64).index(i * 64 + j).store(x.index(i * 64 + j) - total)
     actions = [Unroll("r2", 16), Prefetch(1, "r0", 1, within), Upcast("r1", 16)]
     kernel = apply_all(ops.SINK(store.end(i, j)), actions, native().target())
-    lines = to_lines(kernel, native().target(), arranged=True)
+    lines = lower_kernel(kernel, native().target(), scheduled=True)
     for name, text in (("llvm", "call void @llvm.prefetch"), ("c", "__builtin_prefetch(")):
         assert BACKENDS[name].source(lines, "kernel").count(text) == count  # type: ignore[misc]
 

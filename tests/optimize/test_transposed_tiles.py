@@ -21,7 +21,7 @@ from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prepacked_weights import packed
 from porism.optimize.strategy.transposed_tiles import best_transposed_tile, turned
-from porism.pipeline import to_lines, to_loops
+from porism.pipeline import lower_kernel, unscheduled_kernel
 
 TARGET = dataclasses.replace(
     GENERIC_CPU,
@@ -57,7 +57,7 @@ PROGRAMS = {
 
 def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
     (kernel,) = porism.kernels(tensor)
-    return kernel, to_loops(kernel.node, target, arrange=False)
+    return kernel, unscheduled_kernel(kernel.node, target)
 
 
 def turned_plan(loops: UOp) -> Plan:
@@ -91,7 +91,7 @@ def test_the_weights_are_laid_out_beforehand(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_element_is_stored_on_its_own(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
-    lines = to_lines(turned_plan(loops).kernel, TARGET, arranged=True)
+    lines = lower_kernel(turned_plan(loops).kernel, TARGET, scheduled=True)
     stores = [n for n in lines if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
     assert stores
     assert all(n.src[1].dtype.count >= 4 for n in stores)

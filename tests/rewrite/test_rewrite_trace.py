@@ -83,7 +83,7 @@ def test_every_stage_of_a_compile_has_its_name() -> None:
     x = porism.asarray(np.zeros((5, 7), np.float32))
     graph = request([porism.flip(x, axis=0).sum(1).node]).graph
     with recorded(Trace()) as trace:
-        pipeline.to_schedule(graph, cached=False)
+        pipeline.schedule_graph(graph, cached=False)
     known = {
         stage.name
         for stages in (pipeline.GRAPH_STAGES, pipeline.RANGED_STAGES, pipeline.KERNEL_STAGES)

@@ -10,7 +10,7 @@ from porism.base.errors import PorismError
 from porism.engine.run.reference_runner import run
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.pipeline import to_schedule
+from porism.pipeline import schedule_graph
 
 
 def num(value: int) -> UOp:
@@ -23,7 +23,7 @@ BACKWARDS = ops.FLIP(X, arg=(0,))
 
 def test_a_value_is_computed_from_the_old_contents() -> None:
     sink = ops.SINK(ops.ASSIGN(X, BACKWARDS), ops.ADD(X, X))
-    schedule = to_schedule(sink)
+    schedule = schedule_graph(sink)
     data = np.arange(4, dtype=np.float32)
     new, double = run(schedule, [data], {})
     np.testing.assert_array_equal(new, [3, 2, 1, 0])
@@ -32,7 +32,7 @@ def test_a_value_is_computed_from_the_old_contents() -> None:
 
 
 def test_the_copy_waits_for_every_reader() -> None:
-    schedule = to_schedule(ops.SINK(ops.ASSIGN(X, BACKWARDS), ops.ADD(X, X)))
+    schedule = schedule_graph(ops.SINK(ops.ASSIGN(X, BACKWARDS), ops.ADD(X, X)))
     copy = schedule.steps[-1]
     readers = [k for k, s in enumerate(schedule.steps[:-1]) if copy.buffers[0] in s.buffers[1:]]
     assert len(readers) == 2
@@ -41,7 +41,7 @@ def test_the_copy_waits_for_every_reader() -> None:
 
 def test_a_part_is_assigned() -> None:
     part = ops.SHRINK(X, num(1), num(3))
-    schedule = to_schedule(ops.SINK(ops.ASSIGN(part, ops.FLIP(part, arg=(0,)))))
+    schedule = schedule_graph(ops.SINK(ops.ASSIGN(part, ops.FLIP(part, arg=(0,)))))
     data = np.arange(4, dtype=np.float32)
     run(schedule, [data], {})
     np.testing.assert_array_equal(data, [0, 2, 1, 3])
@@ -49,9 +49,9 @@ def test_a_part_is_assigned() -> None:
 
 def test_what_is_no_memory_cannot_be_assigned() -> None:
     with pytest.raises(PorismError, match="only memory can be overwritten"):
-        to_schedule(ops.SINK(ops.ASSIGN(ops.ADD(X, X), X)))
+        schedule_graph(ops.SINK(ops.ASSIGN(ops.ADD(X, X), X)))
 
 
 def test_one_memory_is_assigned_once() -> None:
     with pytest.raises(PorismError, match="assigned to twice"):
-        to_schedule(ops.SINK(ops.ASSIGN(X, BACKWARDS), ops.ASSIGN(X, ops.ADD(X, X))))
+        schedule_graph(ops.SINK(ops.ASSIGN(X, BACKWARDS), ops.ASSIGN(X, ops.ADD(X, X))))

@@ -21,7 +21,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import toposort
-from porism.pipeline import to_schedule
+from porism.pipeline import schedule_graph
 from porism.schedule.schedule import Schedule
 
 
@@ -208,7 +208,7 @@ def work(graph: UOp) -> tuple[int, Schedule]:
     gc.disable()  # else what other tests left behind is counted when it is taken away
     sys.setprofile(see)
     try:
-        found = to_schedule(graph, cached=False)
+        found = schedule_graph(graph, cached=False)
     finally:
         sys.setprofile(None)
         gc.enable()

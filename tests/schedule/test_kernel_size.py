@@ -10,7 +10,7 @@ import pytest
 import porism
 from porism.base.target import GENERIC_CPU
 from porism.engine.run import realize
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 
 def lines(function: Any, times: int) -> list[int]:
@@ -19,7 +19,7 @@ def lines(function: Any, times: int) -> list[int]:
     for _ in range(times):
         x = function(x)
     steps = realize.schedule_of(realize.request([x.node]).graph).steps
-    return [len(to_lines(step.kernel, GENERIC_CPU, actions=[])) for step in steps]
+    return [len(lower_kernel(step.kernel, GENERIC_CPU, actions=[])) for step in steps]
 
 
 @pytest.mark.parametrize("function", ["sin", "log2", "exp2", "tanh"])

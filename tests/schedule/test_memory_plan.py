@@ -17,7 +17,7 @@ from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import rebuild
-from porism.pipeline import to_schedule
+from porism.pipeline import schedule_graph
 from porism.schedule.memory_plan import ALIGNMENT, Life, Plan, plan
 from porism.schedule.schedule import Schedule, Step
 from tests.schedule.test_stages import arrays_for
@@ -221,7 +221,7 @@ def test_programs_of_many_kernels_run_in_every_order(
     sink = ops.SINK(root)
     with np.errstate(all="ignore"):
         expected = evaluate(sink, arrays)[0]
-        schedule = to_schedule(sink)
+        schedule = schedule_graph(sink)
         order = some_order(data, [set(step.after) for step in schedule.steps])
         (found,) = run(reordered(schedule, order), inputs, {})
     same("in another order", expected, found.reshape(expected.shape))

@@ -16,7 +16,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.levels import GRAPH, RANGED, Level
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.pipeline import to_schedule, watched
+from porism.pipeline import schedule_graph, watched
 from tests.tensors import tensor_graphs
 from tests.watching import numbers, same
 
@@ -44,7 +44,7 @@ def check_stages(root: UOp, data: Mapping[int, Array]) -> None:
                 same(name, expected, evaluate(graph, data)[0].reshape(expected.shape))
 
         with watched(see):
-            schedule = to_schedule(sink)
+            schedule = schedule_graph(sink)
         inputs = [np.ascontiguousarray(data.get(k, np.zeros(0))).reshape(-1) for k in _upto(data)]
         found = run(schedule, inputs, {})[0].reshape(expected.shape)
         same("kernels", expected, found)

@@ -19,7 +19,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.cache.kernel_cache import surroundings
 from porism.engine.run.realize import request
-from porism.pipeline import to_schedule, watched
+from porism.pipeline import schedule_graph, watched
 from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import Rewrite
 from porism.rules.algebra.fast_math_rules import FAST_MATH
@@ -71,7 +71,7 @@ def fired(program: Callable[[], Tensor]) -> set[str]:
     """The rules that are applied while a program is scheduled."""
     trace = Trace()
     with watched(lambda *_: None, trace):
-        to_schedule(request([program().node]).graph, cached=False)
+        schedule_graph(request([program().node]).graph, cached=False)
     return set(trace.counts())
 
 

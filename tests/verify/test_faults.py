@@ -53,7 +53,7 @@ def fails(tensor: Tensor, monkeypatch: pytest.MonkeyPatch, stage: str, change: C
 
 INDEX_STAGES = (
     "early movement", "split ranges", "symbolic", "shrink ranges", "merge ranges",
-    "symbolic after merging", "arrange loops", "masks on loads", "expand", "symbolic on lanes",
+    "symbolic after merging", "schedule loops", "masks on loads", "expand", "symbolic on lanes",
     "index dtype", "decompose",
 )  # fmt: skip
 
@@ -308,7 +308,7 @@ def of_kind(kind: Axis) -> Change:
 
 def test_stores_at_indices_are_not_made_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two indices may name one element: threads would lose what the other has stored."""
-    text = fails(counted(), monkeypatch, "arrange loops", of_kind(Axis.THREAD))
+    text = fails(counted(), monkeypatch, "schedule loops", of_kind(Axis.THREAD))
     assert "parallel iterations write the same element" in text
 
 

@@ -21,7 +21,12 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.loop_actions import Action, Upcast, apply_all
 from porism.optimize.actions.packed_panels import Stage
-from porism.pipeline import to_lines, to_loops, to_schedule, watched
+from porism.pipeline import (
+    lower_kernel,
+    schedule_graph,
+    unscheduled_kernel,
+    watched,
+)
 from porism.verification.accesses import stage_equivalence
 from porism.verification.verification_report import How
 from porism.verification.verify_kernel import arranged
@@ -62,11 +67,11 @@ PROGRAMS: dict[str, tuple[Callable[[], Any], list[Action]]] = {
 
 def graphs(tensor: Any, actions: list[Action]) -> list[Graph]:
     """The kernel of a tensor after some actions, and after each stage from there."""
-    (step,) = to_schedule(request([tensor.node]).graph).steps
-    changed = apply_all(to_loops(step.kernel, GENERIC_CPU, arrange=False), actions, GENERIC_CPU)
+    (step,) = schedule_graph(request([tensor.node]).graph).steps
+    changed = apply_all(unscheduled_kernel(step.kernel, GENERIC_CPU), actions, GENERIC_CPU)
     seen: list[Graph] = [("actions", KERNEL, changed)]
     with watched(lambda name, level, graph: seen.append((name, level, graph))):
-        to_lines(changed, GENERIC_CPU, arranged=True)
+        lower_kernel(changed, GENERIC_CPU, scheduled=True)
     return seen
 
 

@@ -22,9 +22,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let no test see reports or kernels of another one."""
     monkeypatch.setattr(compile_verification, "_reports", {})
-    pipeline._done.clear()
+    pipeline._simplified.clear()
     yield
-    pipeline._done.clear()
+    pipeline._simplified.clear()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -17,7 +17,7 @@ from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.pipeline import to_lines, to_schedule
+from porism.pipeline import lower_kernel, schedule_graph
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.verification.values import partial_runs, rounding_bounds, synthetic_inputs
 from porism.verification.values.element_values import Elements
@@ -108,8 +108,8 @@ def test_invented_numbers_keep_to_what_is_known_of_them() -> None:
 
 
 def independent_of(tensor: Any) -> set[tuple[int, ...]]:
-    (step,) = to_schedule(request([tensor.node]).graph).steps
-    lines = to_lines(step.kernel, GENERIC_CPU)
+    (step,) = schedule_graph(request([tensor.node]).graph).steps
+    lines = lower_kernel(step.kernel, GENERIC_CPU)
     scope = partial_runs._scopes_of_list(lines)
     return {r.arg[0] for r in partial_runs.independent(lines, scope)}
 

@@ -14,7 +14,7 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.scan_loop import Scan
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from porism.verification.accesses import stage_equivalence, verify_scans
 from porism.verification.verification_report import How
 from tests.optimize.programs import kernel_of, values
@@ -22,7 +22,7 @@ from tests.optimize.programs import kernel_of, values
 
 def kernel() -> UOp:
     node = kernel_of(porism.cumsum(values(12, 96), axis=1)).node
-    return to_loops(node, GENERIC_CPU, arrange=False)
+    return unscheduled_kernel(node, GENERIC_CPU)
 
 
 def holds(before: UOp, after: UOp) -> bool:

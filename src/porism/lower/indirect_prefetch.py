@@ -23,7 +23,7 @@ from porism.ir.traversal import toposort
 COPIED: Final = frozenset({ops.INDEX, ops.LOAD, ops.CAST})
 
 
-def with_later(lines: Sequence[UOp]) -> list[UOp]:
+def insert_indirect_prefetches(lines: Sequence[UOp]) -> list[UOp]:
     """The lines of a kernel, and beside loads what its SINK says is fetched for later ones."""
     arg = lines[-1].arg
     said = arg[1:] if isinstance(arg, tuple) and arg[:1] == (PREFETCH,) else ()

@@ -22,7 +22,7 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.optimize.actions.loop_actions import Action
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_lines, to_schedule, watched
+from porism.pipeline import lower_kernel, schedule_graph, watched
 from porism.schedule.loop_listing import listing
 from porism.schedule.schedule import Schedule
 from porism.verification import verify_memory_plan
@@ -46,7 +46,7 @@ from porism.verification.verification_report import Check, How, Report, Row
 MADE: Final = "kernels"
 """The stage that makes kernels."""
 
-ARRANGING: Final = "arrange loops"
+ARRANGING: Final = "schedule loops"
 """The stage that is a row of actions, each of which is compared for itself."""
 
 _FIX: Final = verify_memory_plan.FIX
@@ -78,7 +78,7 @@ def verified(
             made[kernel] = checking
 
     with watched(see):
-        schedule = to_schedule(graph, cached=False)
+        schedule = schedule_graph(graph, cached=False)
     planned = _planned(schedule)
     found: list[Row] = []
     program = value_comparison.Program(graph, schedule) if level > 1 else None
@@ -203,7 +203,7 @@ def _lowered(
     earlier = None if before is None else before.doubt
     try:
         with watched(checking.stage):
-            lines = to_lines(kernel, target, arranged=arranged, actions=actions)
+            lines = lower_kernel(kernel, target, scheduled=arranged, actions=actions)
     except PorismError:  # what a wrong stage leaves may make no sense to those after it
         doubt = earlier or checking.doubt
         if doubt is None:

@@ -31,7 +31,7 @@ from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
 from porism.optimize.actions.action_registry import write_actions
 from porism.optimize.actions.loop_actions import Action
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 WITHOUT_EFFECT: Final = frozenset(
     ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
@@ -163,14 +163,14 @@ def _lowered(
         counts.compiled += 1
         with debug.step(f"kernel {number} of {len(kernels)} lowered"):
             lines = _tuned_lines(kernel, target, tuned[kernel]) if kernel in tuned else None
-            lines = lines or to_lines(kernel, target)
+            lines = lines or lower_kernel(kernel, target)
         yield f"kernel{number}", lines
 
 
 def _tuned_lines(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
     """A kernel after actions that may have come from another machine; None if they do not fit."""
     try:
-        return to_lines(kernel, target, actions=actions)
+        return lower_kernel(kernel, target, actions=actions)
     except PorismError as error:
         note(f"the actions that a kernel was tuned with are not used: {error.what}")
         return None

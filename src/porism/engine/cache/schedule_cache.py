@@ -18,7 +18,7 @@ from porism.engine.cache.kernel_cache import UNREADABLE, surroundings
 from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
-from porism.pipeline import to_schedule
+from porism.pipeline import schedule_graph
 from porism.schedule.memory_plan import Plan
 from porism.schedule.schedule import Buffer, Role, Schedule, Step
 
@@ -53,7 +53,7 @@ def schedule_for(graph: UOp) -> Schedule:
 def _made(graph: UOp) -> Schedule:
     begin = time.perf_counter()
     with compile_progress.bar("finding kernels"):
-        made = to_schedule(graph)
+        made = schedule_graph(graph)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)
         debug.say(f"a graph scheduled, kernels: {len(made.steps)}, in {milliseconds:.1f} ms")

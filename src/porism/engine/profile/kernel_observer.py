@@ -129,12 +129,12 @@ def _tell(ran: Run, backend: Backend, names: Mapping[int, str]) -> None:
 def _loops(kernel: UOp, backend: Backend, names: Mapping[int, str]) -> str:
     """As they are compiled; the evaluator runs them as they are."""
     from porism.engine.tune.tuning_cache import tuned_actions
-    from porism.pipeline import to_loops
+    from porism.pipeline import optimize_kernel
     from porism.schedule.loop_listing import listing
 
     arranged = (
         kernel
         if backend.load is None
-        else to_loops(kernel, backend.target(), actions=tuned_actions(kernel, backend))
+        else optimize_kernel(kernel, backend.target(), actions=tuned_actions(kernel, backend))
     )
     return listing(arranged, names)

@@ -17,7 +17,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.optimize.actions.action_registry import Actions
 from porism.optimize.actions.loop_actions import Action
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 from porism.schedule.schedule import Schedule
 from porism.verification.verification_report import Report
 
@@ -90,7 +90,7 @@ def machine_of(backend: Backend) -> Machine:
         from porism.verification.values.stored_values import Outside, Unwritten
 
         assert backend.load is not None
-        lines = to_lines(kernel, backend.target(), actions=actions)
+        lines = lower_kernel(kernel, backend.target(), actions=actions)
         function = backend.load({"kernel": lines})["kernel"]
 
         def run(reference: Reference, over: int | None) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from porism.base.target import Target
 from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir.node import UOp
 from porism.optimize.actions.action_registry import Actions
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 KINDS: Final = ("llvm", "assembly", "c")
 """The texts that there are."""
@@ -34,7 +34,7 @@ def source_of(kernel: UOp, wanted: str | bool = True, name: str = "kernel") -> s
     kind = kind_of(wanted)
     backend = native() if kind == "assembly" else BACKENDS[kind]
     target, actions = _compiled_for(kernel, backend)
-    lines = to_lines(kernel, target, actions=actions)
+    lines = lower_kernel(kernel, target, actions=actions)
     write = backend.assembly if kind == "assembly" else backend.source
     assert write is not None, "only the evaluator has no source"
     return write(lines, name)

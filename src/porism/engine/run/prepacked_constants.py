@@ -8,15 +8,11 @@ from typing import Final
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError
 from porism.base.settings import settings
-from porism.base.target import Target
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
-from porism.ir.text.expression import show
 from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import Thread
-from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
-from porism.optimize.strategy.prepacked_weights import Copy, Packed, packed
-from porism.pipeline import to_kernel, to_loops
+from porism.optimize.strategy.prepacked_weights import Copy, Packed
+from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule
 
 MOST: Final = 10_000
@@ -80,23 +76,8 @@ def _packed(
         if len(_known) >= MOST:
             _known.clear()
         try:
-            loops = to_loops(
-                kernel, backend.target(), actions=actions, constants=frozenset(numbers)
-            )
-            found = packed(loops, numbers)
+            found = prepack_kernel(kernel, backend.target(), numbers, actions)
         except ActionError:  # those of an imported file may be any
             found = None
-        if found is not None:
-            target = backend.target()
-            copies = tuple(replace(c, kernel=_shared(c.kernel, target)) for c in found.copies)
-            made = [copy.number for copy in copies]
-            found = Packed(prefetch_prepacked(found.kernel, made, target), copies)
         _known[key] = found
     return _known[key]
-
-
-def _shared(kernel: UOp, target: Target) -> UOp:
-    """A kernel that makes a copy, with its outermost loop shared among the cores."""
-    kernel = to_kernel(kernel)
-    thread = Thread(show(kernel.src[0].src[1]))
-    return thread.apply(kernel, target) if thread.is_legal(kernel, target) else kernel

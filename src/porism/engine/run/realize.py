@@ -145,7 +145,7 @@ def _general(wanted: Request) -> Request:
     if found is None:
         return wanted
     values = [hold_number(value) for value in found.values]
-    return Request(found.graph, (*wanted.buffers, *values), {**wanted.variables, **found.places})
+    return Request(found.graph, (*wanted.buffers, *values), {**wanted.variables, **found.offsets})
 
 
 def _is_number(node: UOp) -> bool:

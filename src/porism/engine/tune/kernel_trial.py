@@ -23,7 +23,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.packed_panels import MOST_BYTES, local_bytes
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 Data = Mapping[int, Array]
 """The buffers of a kernel by number, each in one dimension; number 0 is written."""
@@ -55,7 +55,7 @@ class Trial:
 
     def __init__(self, kernel: UOp, backend: Backend) -> None:
         assert backend.load is not None, "the evaluator has no machine code"
-        self.lines: Sequence[UOp] = to_lines(kernel, backend.target(), arranged=True)
+        self.lines: Sequence[UOp] = lower_kernel(kernel, backend.target(), scheduled=True)
         _refuse_much_memory(self.lines[-1])
         self.function: Function = backend.load({"kernel": self.lines})["kernel"]
 

@@ -30,7 +30,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action_registry import Actions
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from porism.schedule.schedule import Role, Schedule
 
 ROUNDS: Final = 11
@@ -162,7 +162,7 @@ class _Whole:
 
 def _heuristics(kernel: UOp, backend: Backend) -> Actions:
     target = backend.target()
-    return heuristic.choose_actions(to_loops(kernel, target, arrange=False), target)
+    return heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from porism.optimize.actions.action_registry import Actions, write_actions
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import Found, Result, search
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 
 COMPILE_SECONDS: Final = 10.0
 """What compiling one candidate may take."""
@@ -193,7 +193,7 @@ class _Tuner:
         """Search, and keep what was found; whether somebody interrupted."""
         if self.trouble:
             return Report(self.name, self.flops, 0.0, 0.0, (), trouble=self.trouble), False
-        base = to_loops(self.kernel, self.target, arrange=False)
+        base = unscheduled_kernel(self.kernel, self.target)
         start = heuristic.choose_actions(base, self.target)
 
         last = until - min(LAST_SECONDS, (until - time.monotonic()) / 5)

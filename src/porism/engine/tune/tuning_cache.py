@@ -32,7 +32,7 @@ from porism.base.settings import settings
 from porism.engine.cache.kernel_cache import made_by, surroundings
 from porism.ir.node import UOp
 from porism.optimize.actions.action_registry import Actions, read_actions, write_actions
-from porism.pipeline import to_loops
+from porism.pipeline import optimize_kernel
 
 FORMAT: Final = "porism tuning 1"
 """The first line of an exported file."""
@@ -140,7 +140,7 @@ def tuned_actions(kernel: UOp, backend: Backend) -> Actions | None:
     if actions is None:
         return None
     try:
-        to_loops(kernel, backend.target(), actions=actions)
+        optimize_kernel(kernel, backend.target(), actions=actions)
     except ActionError:  # those of an imported file may be any
         return None
     return actions

@@ -31,7 +31,7 @@ from porism.ir.node import UOp
 from porism.ir.text.argument_text import Limits
 from porism.ir.text.serialization import parse, to_text
 from porism.optimize.actions.action_registry import read_actions, write_actions
-from porism.pipeline import to_lines
+from porism.pipeline import lower_kernel
 
 NAME: Final = "kernel"
 
@@ -47,7 +47,7 @@ def compiled(job: Job) -> Answer:
     assert backend.objects is not None
     given = job["actions"]
     actions = None if given is None else read_actions(given)
-    lines = to_lines(_kernel(job["kernel"]), backend.target(), actions=actions)
+    lines = lower_kernel(_kernel(job["kernel"]), backend.target(), actions=actions)
     code = backend.objects.build([(NAME, lines)], 1)
     made = function(lines, 0, None)
     return {

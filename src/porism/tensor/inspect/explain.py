@@ -16,7 +16,7 @@ from porism.ir.facts.node_shape import to_text
 from porism.ir.node import UOp
 from porism.optimize.actions.loop_actions import Action
 from porism.optimize.strategy import heuristic
-from porism.pipeline import to_loops
+from porism.pipeline import optimize_kernel, unscheduled_kernel
 from porism.schedule.loop_listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
 from porism.tensor.inspect.stage_diffs import stage_report
@@ -67,7 +67,7 @@ class Kernel:
         """The loops as they are compiled for this machine, as a listing."""
         backend = native()
         actions = tuned_actions(self.node, backend)
-        loops = to_loops(self.node, backend.target(), actions=actions)
+        loops = optimize_kernel(self.node, backend.target(), actions=actions)
         return listing(loops, dict(enumerate(self.names)))
 
     @property
@@ -77,7 +77,7 @@ class Kernel:
         if tuned is not None:
             return tuned
         target = native().target()
-        return heuristic.choose_actions(to_loops(self.node, target, arrange=False), target)
+        return heuristic.choose_actions(unscheduled_kernel(self.node, target), target)
 
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.after))

@@ -47,7 +47,7 @@ from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.actions.scan_loop import Scan
 from porism.optimize.actions.streaming_actions import Prefetch, Stream
 from porism.optimize.actions.tensor_core_action import TC
-from porism.pipeline import to_loops
+from porism.pipeline import unscheduled_kernel
 from porism.schedule.loop_listing import listing
 from porism.tensor.inspect.explain import Kernel
 from porism.tensor.user_line import users_line
@@ -138,7 +138,7 @@ class ScheduledKernel:
         from porism.verification.verify_kernel import arranged
 
         target = native().target()
-        before = to_loops(self.kernel.node, target, arrange=False)
+        before = unscheduled_kernel(self.kernel.node, target)
         names = dict(enumerate(self.kernel.names))
         return arranged(before, self.node, target, names, self.actions, level=level)
 
@@ -171,7 +171,7 @@ def opt(kernel: Kernel | ScheduledKernel, actions: Sequence[Action]) -> Schedule
         )
     target = native().target()
     if isinstance(kernel, Kernel):
-        kernel = ScheduledKernel(kernel, (), to_loops(kernel.node, target, arrange=False))
+        kernel = ScheduledKernel(kernel, (), unscheduled_kernel(kernel.node, target))
     try:
         node = apply_all(kernel.node, actions, target)
     except ActionError as error:

@@ -23,7 +23,7 @@ from porism.ir.levels import GRAPH, LINEAR, RANGED, Level
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.pipeline import to_lines, to_schedule, watched
+from porism.pipeline import lower_kernel, schedule_graph, watched
 from porism.rewrite.rewrite_trace import Trace
 from porism.schedule.loop_listing import listing
 from porism.schedule.schedule import Schedule
@@ -76,7 +76,7 @@ def stage_report(graph: UOp) -> Iterator[str]:
     trace = Trace()
     snapshots: list[Snapshot] = []
     with watched(_recorder(snapshots, trace), trace):
-        schedule = to_schedule(graph, cached=False)
+        schedule = schedule_graph(graph, cached=False)
     first = next((k for k, s in enumerate(snapshots) if s.stage == "kernels"), len(snapshots))
     yield from _diffs(snapshots[:first], {})
     for stages in _by_kernel(snapshots[first:]):
@@ -124,9 +124,13 @@ def _lowering(kernel: UOp) -> list[Snapshot]:
     backend = native()
     trace = Trace()
     snapshots: list[Snapshot] = []
-    with watched(_recorder(snapshots, trace), trace):
-        instructions = to_lines(kernel, backend.target(), actions=tuned_actions(kernel, backend))
-    return [*snapshots, Snapshot("linearize", LINEAR, instructions, {})]
+
+    def record(stage: str, instructions: Sequence[UOp]) -> None:
+        snapshots.append(Snapshot(stage, LINEAR, instructions, {}))
+
+    with watched(_recorder(snapshots, trace), trace, instructions=record):
+        lower_kernel(kernel, backend.target(), actions=tuned_actions(kernel, backend))
+    return snapshots
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ from porism.engine.run.buffer_storage import (
     new_placeholder,
     realized,
 )
-from porism.engine.run.constant_subgraphs import bytes_of, constant_parts
 from porism.engine.run.realize import bound, request, schedule_of
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.ir.traversal import substitute, toposort
+from porism.ir.traversal import toposort
+from porism.pipeline import PRECOMPUTE
+from porism.schedule.constants.constant_subgraphs import bytes_of
 from porism.schedule.schedule import Schedule
 from porism.tensor.jit.captured_constants import Lasting, Once, is_own
 from porism.tensor.jit.captured_tensors import Place
@@ -109,11 +110,12 @@ def replay(
         if one.now is not one.before:
             assigned.append((one.tensor, outputs.add(one.now)))
     constants = _constants(outside, outputs.computed())
-    once = {
-        node: new_placeholder(node.dtype, shape(node))
-        for node in _within_limit(constant_parts(outputs.computed(), constants))
-    }
-    computed = substitute(ops.SINK(*outputs.computed()), once).src
+    computed, once = PRECOMPUTE(
+        outputs.computed(),
+        constants,
+        settings.constants_megabytes << 20,
+        lambda node: new_placeholder(node.dtype, shape(node)),
+    )
     wanted = request(computed) if computed else None
     buffers = dict.fromkeys((*(wanted.buffers if wanted else ()), *outputs.inputs()))
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
@@ -164,17 +166,6 @@ def _constants(outside: Sequence[Outside], roots: Sequence[UOp]) -> set[UOp]:
     theirs = {one.before for one in outside if _lasts(one) and is_own(one.tensor)}
     inside = [n for n in toposort(*roots) if n.op is ops.BUFFER and not is_placeholder(n)]
     return theirs | {buffer for buffer in inside if array_allocator.is_own(array_of(buffer))}
-
-
-def _within_limit(nodes: Sequence[UOp]) -> list[UOp]:
-    """Those that fit into the memory for constants, the smallest first."""
-    room = settings.constants_megabytes << 20
-    found = []
-    for node in sorted(nodes, key=bytes_of):
-        room -= bytes_of(node)
-        if room >= 0:
-            found.append(node)
-    return found
 
 
 def _lasting(

@@ -262,7 +262,7 @@ class Subject:
                 reference.complete = False
                 result = compared(reference, interpreted(short[1]))
                 if isinstance(result, Difference):
-                    what = "the stages after 'arrange loops' changed what a kernel computes"
+                    what = "the stages after 'schedule loops' changed what a kernel computes"
                     raise self._error(what, result)
         except TooLarge:  # with shorter loops, too
             return []
@@ -291,15 +291,15 @@ class Subject:
         assert self.kernel is not None
         actions = self.actions
         if actions is None:
-            loops = pipeline.to_loops(self.kernel, self.target, arrange=False)
+            loops = pipeline.unscheduled_kernel(self.kernel, self.target)
             actions = heuristic.choose_actions(loops, self.target)
         kernel = shortened(self.kernel, lambda k: self._takes(k, actions))
-        return kernel, pipeline.to_lines(kernel, self.target, actions=actions)
+        return kernel, pipeline.lower_kernel(kernel, self.target, actions=actions)
 
     def _takes(self, kernel: UOp, actions: Sequence[Action]) -> bool:
         """Whether actions can be done with the loops of a kernel."""
         try:
-            loops = pipeline.to_loops(kernel, self.target, arrange=False)
+            loops = pipeline.unscheduled_kernel(kernel, self.target)
             apply_all(loops, actions, self.target)
         except ActionError:
             return False

@@ -1,0 +1,110 @@
+"""Constant subgraphs: values that depend on constant buffers alone, and so are computed once.
+
+    x * (scale / sqrt(variance + eps))        x * c, where c is computed before the first call
+
+A constant is a buffer that nobody writes. Movement ops of constants stay in the graph, since they
+cost nothing. So does a value that needs more memory than the constants below it: it is broadcast,
+or wider than what is stored, and computing it where it is read is cheaper than reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from porism.base.dtypes import index
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.ir.ops import Group
+from porism.ir.traversal import substitute, toposort
+from porism.schedule.rangeify.placement_cost import elements
+
+MAX_GROWN_BYTES: Final = 1 << 16
+"""Bytes of a value that may be larger than the constants below it; chosen by hand."""
+
+MAX_GROWTH: Final = 4
+"""How many times larger than the constants below it such a value may be; chosen by hand."""
+
+NOT_CONSTANT: Final = frozenset(
+    {ops.VARIABLE, ops.BIND, ops.BUFFER, ops.PARAM, ops.ASSIGN, ops.SINK}
+)
+"""Ops whose value differs between calls, or that have effects."""
+
+
+def precompute_constants(
+    roots: Sequence[UOp],
+    constants: Collection[UOp],
+    max_bytes: int,
+    new_buffer: Callable[[UOp], UOp],
+) -> tuple[tuple[UOp, ...], dict[UOp, UOp]]:
+    """Replace the constant subgraphs below some roots by new buffers.
+
+    Returns the new roots, and the buffer of each subgraph. The buffers take `max_bytes` at most
+    together: the smallest are taken first.
+    """
+    buffers: dict[UOp, UOp] = {}
+    for node in sorted(constant_subgraphs(roots, constants), key=bytes_of):
+        max_bytes -= bytes_of(node)
+        if max_bytes >= 0:
+            buffers[node] = new_buffer(node)
+    return substitute(ops.SINK(*roots), buffers).src, buffers
+
+
+def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list[UOp]:
+    """Return the nodes below some roots to compute once, where these BUFFERs are constants.
+
+    >>> from porism.base.dtypes import f32, index
+    >>> from porism.ir.buffer_node import new_buffer
+    >>> x, scale = (new_buffer(f32, (UOp.const(index, 4),), "cpu") for _ in range(2))
+    >>> nodes = constant_subgraphs([x * ops.SQRT(scale + 1)], {scale})
+    >>> [node.op.name for node in nodes]
+    ['SQRT']
+    """
+    if not constants:
+        return []
+    order = toposort(*roots)
+    constant: set[UOp] = set()
+    on_memory: set[UOp] = set()  # constant nodes that depend on a buffer, not on literals alone
+    for node in order:
+        if node in constants:
+            constant.add(node)
+            on_memory.add(node)
+        elif node.op not in NOT_CONSTANT and all(s in constant for s in node.src):
+            constant.add(node)
+            if any(s in on_memory for s in node.src):
+                on_memory.add(node)
+    selected: set[UOp] = set()
+    waiting = [s for node in order if node not in constant for s in node.src if s in on_memory]
+    seen = set(waiting)
+    while waiting:
+        node = _moved_value(waiting.pop())
+        if node.op is ops.BUFFER or node in selected:
+            continue
+        if _is_worth_storing(node, constants):
+            selected.add(node)
+            continue
+        below = [s for s in node.src if s in on_memory and s not in seen]
+        seen.update(below)
+        waiting += below
+    return [node for node in order if node in selected]
+
+
+def _moved_value(node: UOp) -> UOp:
+    """Return the value below a chain of movement ops."""
+    while node.op.group is Group.MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
+    """Return whether a value can be in memory, and needs no more of it than its constants."""
+    if node.dtype is index:  # it has no width; what it was converted from has
+        return False
+    size = bytes_of(node)
+    below = sum(bytes_of(n) for n in toposort(node) if n in constants)
+    return size <= below or size <= min(MAX_GROWN_BYTES, MAX_GROWTH * below)
+
+
+def bytes_of(node: UOp) -> int:
+    """Return the bytes of memory that a value takes."""
+    return elements(node) * node.dtype.numpy.itemsize
