@@ -20,7 +20,7 @@ from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, REDUCTIONS
 from porism.rules.rule_sets import SYMBOLIC
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive
-from porism.tensor.api.prefix_scan import scan_last
+from porism.tensor.api.cumulative import scan_last
 from porism.tensor.primitive import Dim
 
 RULES = REDUCTIONS + SYMBOLIC

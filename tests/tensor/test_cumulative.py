@@ -13,7 +13,7 @@ from porism.base.errors import ShapeError
 from porism.ir import ops
 from porism.ir.traversal import toposort
 from porism.optimize.actions.scan_loop import Scan
-from porism.tensor.api.prefix_scan import PART, ROWS, SHORT
+from porism.tensor.api.cumulative import ENOUGH_ROWS, MAX_DIRECT, MIN_CHUNK
 from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, wide
 
 NUMPY: dict[str, Callable[..., Any]] = {
@@ -24,7 +24,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, SHORT, SHORT + 1, 200, 2100])
+@pytest.mark.parametrize("size", [0, 1, 2, MAX_DIRECT, MAX_DIRECT + 1, 200, 2100])
 @pytest.mark.parametrize("function", NUMPY)
 def test_lengths(function: str, size: int) -> None:
     x = draw("int64", (2, size))
@@ -83,8 +83,8 @@ SCANS: dict[str, Callable[[], porism.Tensor]] = {
     "backwards": lambda: porism.cumsum(some(64, 100)[:, ::-1], axis=1)[:, ::-1],
     "a part": lambda: porism.cumprod(some(64, 200)[:, 50:150], axis=1),
     "one row": lambda: porism.cumsum(some(100), axis=0),
-    "few rows": lambda: porism.cumsum(some(2, ROWS * PART), axis=1),
-    "rows of columns": lambda: porism.cumsum(some(ROWS * PART, 2), axis=0),
+    "few rows": lambda: porism.cumsum(some(2, ENOUGH_ROWS * MIN_CHUNK), axis=1),
+    "rows of columns": lambda: porism.cumsum(some(ENOUGH_ROWS * MIN_CHUNK, 2), axis=0),
     "reshaped": lambda: porism.cumsum(some(10, 64, 10).permute_dims((1, 0, 2)).reshape(64, 100), 1),
     "repeated": lambda: porism.cumsum(porism.broadcast_to(some(64, 1, 100), (64, 3, 100)), axis=2),
     "computed": lambda: porism.cumsum(porism.exp(some(64, 100)) * 2, axis=1) + 1,
@@ -110,10 +110,10 @@ def test_rows_are_read_once() -> None:
 
 
 def test_a_row_in_parts_is_read_twice() -> None:
-    x = some(ROWS * PART)
+    x = some(ENOUGH_ROWS * MIN_CHUNK)
     *before, last = porism.kernels(porism.cumsum(x, axis=0))
     assert sum(kernel.bytes_written for kernel in before) < last.bytes_written / 100
-    agree(porism.cumsum(x, axis=0), np.arange(1, ROWS * PART + 1, dtype=np.float32))
+    agree(porism.cumsum(x, axis=0), np.arange(1, ENOUGH_ROWS * MIN_CHUNK + 1, dtype=np.float32))
 
 
 def test_what_is_computed_is_computed_once() -> None:

@@ -142,11 +142,16 @@ def test_bools_have_no_sum_of_products() -> None:
 def test_half_of_a_symmetric_product(
     rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 2), ("LANES", 2)):
+    for limit, value in (
+        ("MIN_MULTIPLIES", 1),
+        ("MIN_K", 1),
+        ("MIN_BLOCK_ROWS", 2),
+        ("BLOCK_MULTIPLE", 2),
+    ):
         monkeypatch.setattr(symmetric_product, limit, value)
-    cut = symmetric_product.blocks_for(rows, 5)
-    assert cut is not None
-    assert cut.work < rows * rows, "the test is about nothing"
+    grid = symmetric_product.choose_block_grid(rows, 5)
+    assert grid is not None
+    assert grid.computed_elements < rows * rows, "the test is about nothing"
     x = np.random.default_rng(rows).integers(-9, 9, (rows, 5)).astype(dtype)
     t = porism.asarray(x)
     assert any(node.op is ops.GATHER for node in toposort((t @ t.T).node))
@@ -158,8 +163,13 @@ def test_half_of_a_symmetric_product(
 
 def test_other_products_are_computed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     x = porism.asarray(np.ones((64, 8)))
-    assert symmetric_product.blocks_for(64, 8) is None
-    for limit, value in (("LEAST_WORK", 1), ("LEAST_TERMS", 1), ("LEAST_BLOCK", 8), ("LANES", 8)):
+    assert symmetric_product.choose_block_grid(64, 8) is None
+    for limit, value in (
+        ("MIN_MULTIPLIES", 1),
+        ("MIN_K", 1),
+        ("MIN_BLOCK_ROWS", 8),
+        ("BLOCK_MULTIPLE", 8),
+    ):
         monkeypatch.setattr(symmetric_product, limit, value)
     for product in (x @ (x + 1).T, x @ porism.ones(8, 64), x[None] @ x.T):
         assert not any(node.op is ops.GATHER for node in toposort(product.node))

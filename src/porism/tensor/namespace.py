@@ -22,10 +22,13 @@ MODULES: Final[dict[str, str]] = {
         "asarray full zeros ones empty full_like zeros_like ones_like empty_like arange"
         " linspace eye tril triu one_hot"
     ),
-    "api.elementwise": (
+    "api.arithmetic": (
         "astype add subtract multiply divide floor_divide remainder pow negative positive abs"
         " maximum minimum square reciprocal sign sqrt rsqrt lerp floor ceil trunc round"
-        " less less_equal greater greater_equal equal not_equal isnan isinf isfinite"
+        " copysign signbit nextafter"
+    ),
+    "api.comparison": (
+        "less less_equal greater greater_equal equal not_equal isnan isinf isfinite"
         " bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift bitwise_invert"
         " logical_and logical_or logical_xor logical_not where clip"
     ),
@@ -34,7 +37,6 @@ MODULES: Final[dict[str, str]] = {
     ),
     "api.trigonometry": "sin cos tan asin acos atan atan2 hypot",
     "network.activations": "erf relu leaky_relu sigmoid silu softplus gelu",
-    "api.float_bits": "copysign signbit nextafter",
     "movement.reshape": (
         "reshape flatten unflatten expand_dims unsqueeze squeeze permute_dims permute transpose"
         " swapaxes moveaxis matrix_transpose flip broadcast_to expand broadcast_arrays"

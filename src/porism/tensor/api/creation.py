@@ -61,7 +61,7 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
         return as_tensor(found, wanted)
     array = to_array(obj, wanted)
     if copy is False:
-        return _shared(obj, array, wanted)
+        return _share_memory(obj, array, wanted)
     return from_copy(array, wanted)
 
 
@@ -69,10 +69,10 @@ def _is_data(obj: Any) -> bool:
     return isinstance(obj, np.generic) or not isinstance(obj, (bool, int, float, UOp))
 
 
-def _shared(obj: Any, array: Any, wanted: DType | None) -> Tensor:
+def _share_memory(obj: Any, array: Any, wanted: DType | None) -> Tensor:
     reasons = {
         "its bytes are in another order": not getattr(obj, "dtype", array.dtype).isnative,
-        "it is no array and no buffer": not np.may_share_memory(array, _memory(obj)),
+        "it is no array and no buffer": not np.may_share_memory(array, _memory_of(obj)),
         "its type would change": wanted is not None and as_dtype(array.dtype) is not wanted,
     }
     for why, holds in reasons.items():
@@ -81,7 +81,7 @@ def _shared(obj: Any, array: Any, wanted: DType | None) -> Tensor:
     return shared(obj, array)
 
 
-def _memory(obj: Any) -> Any:
+def _memory_of(obj: Any) -> Any:
     if isinstance(obj, np.ndarray):
         return obj
     try:
@@ -170,7 +170,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
         exact = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
         steps = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
         count = max(int(steps), 0)
-    return Tensor(_stepped(count, start, step, found))
+    return Tensor(_arithmetic_sequence(count, start, step, found))
 
 
 def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
@@ -183,23 +183,23 @@ def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
     return stop - start if start != 0 else stop  # type: ignore[no-any-return]
 
 
-def _stepped(count: Dim, start: Any, step: Any, dtype: DType) -> UOp:
+def _arithmetic_sequence(count: Dim, start: Any, step: Any, dtype: DType) -> UOp:
     """start + k*step for k from 0 on; floats in f64 if they are f64, else at least in f32."""
     place = primitive.iota((count,), 0)
     if not dtype.is_float:
         if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
-            return primitive.cast(_affine(place, start, step), dtype)
-        return primitive.cast(_stepped(count, start, step, dtypes.f64), dtype)
+            return primitive.cast(_linear_sequence(place, start, step), dtype)
+        return primitive.cast(_arithmetic_sequence(count, start, step, dtypes.f64), dtype)
     wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
-        return primitive.cast(_affine(place, start, step), dtype)
+        return primitive.cast(_linear_sequence(place, start, step), dtype)
     number = primitive.cast(place, wide)
     return primitive.cast(
         ops.MULACC(number, constant(wide, float(step)), constant(wide, float(start))), dtype
     )
 
 
-def _affine(place: UOp, start: Any, step: Any) -> UOp:
+def _linear_sequence(place: UOp, start: Any, step: Any) -> UOp:
     scaled = place if step == 1 else place * int(step)
     if isinstance(start, UOp):
         return scaled + start
@@ -273,13 +273,13 @@ def _triangle(x: Any, k: int, what: str, *, lower: bool) -> Tensor:
 @method
 def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tensor:
     """For each integer an axis that is 1 at its place and 0 elsewhere; 0 everywhere if outside."""
-    tensor_ = as_tensor(x)
-    need(tensor_.dtype, INTEGERS, "one_hot", "convert it first, with astype")
-    place = normal_axis(axis, tensor_.ndim + 1)
-    sizes = list(tensor_.shape)
+    labels = as_tensor(x)
+    need(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
+    place = normal_axis(axis, labels.ndim + 1)
+    sizes = list(labels.shape)
     classes = as_sizes(num_classes)[0]
-    whole = [*sizes[:place], classes, *sizes[place:]]
-    lone = primitive.reshape(tensor_.node, [*sizes[:place], 1, *sizes[place:]])
-    chosen = primitive.place(primitive.expand(lone, whole), classes)
-    hit = chosen.eq(primitive.iota(whole, place))
-    return Tensor(primitive.cast(hit, DEFAULT_INT if dtype is None else as_dtype(dtype)))
+    result_sizes = [*sizes[:place], classes, *sizes[place:]]
+    column = primitive.reshape(labels.node, [*sizes[:place], 1, *sizes[place:]])
+    chosen = primitive.place(primitive.expand(column, result_sizes), classes)
+    matches = chosen.eq(primitive.iota(result_sizes, place))
+    return Tensor(primitive.cast(matches, DEFAULT_INT if dtype is None else as_dtype(dtype)))

@@ -1,20 +1,133 @@
-"""Scans: running sums, products and extremes along an axis; `scan` says what they cost."""
+"""Cumulative reductions: sums, products and extremes of all prefixes of an axis (scans).
+
+A scan is built as a reduction of each element and those before it, with a triangular mask. A kernel
+that does nothing else along the axis computes it in one loop with a loop-carried accumulator
+(`porism.optimize.actions.scan_loop`), so n elements take n operations. Its input is materialized
+first unless it is a strided view.
+
+Where there are too few rows to occupy all cores, each row is cut into chunks: the totals of the
+chunks are scanned in the same way and give the value before each chunk, so elements are read twice.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
+from porism.ir.facts.reduction_identity import identity
+from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.prefix_scan import scan_last
-from porism.tensor.api.reductions import summed_type, wide
+from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
 from porism.tensor.known_sizes import known
+from porism.tensor.movement.pad import pad_with_value
+from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
+MAX_DIRECT: Final = 16
+"""Elements that are reduced at once, at most: nothing needs to be stored for that."""
 
-def _scanned(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
+ENOUGH_ROWS: Final = 64
+"""Rows that are enough for all cores."""
+
+MIN_CHUNK: Final = 2048
+"""Elements of a part of a row, at least."""
+
+
+def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
+    """The reductions of the first 1, 2, … n elements along the last axis, whose size is known.
+
+    What is kept on the way has that axis at `place`, where it is in memory; if not given, last.
+    """
+    dims = shape(x)
+    place = len(dims) - 1 if place is None else place
+    size = dims[-1].arg
+    if op is ops.ADD and _is_broadcast_constant(x):
+        return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
+    if size <= MAX_DIRECT:
+        return _masked_prefixes(x, op)
+    x = x if _is_strided_view(x) else _materialize(x, place, 1)
+    chunks = _chunk_count(size, dims[:-1])
+    if chunks == 1:
+        return _materialize(_masked_prefixes(x, op), place, 1)
+    chunked = primitive.reshape(x, [*dims[:-1], chunks, size // chunks])
+    totals = primitive.reshape(primitive.reduce(chunked, op, (len(dims),)), [*dims[:-1], chunks])
+    scanned = scan_last(_materialize(totals, place, 1), op, place)
+    before = primitive.reshape(
+        _exclusive(_materialize(scanned, place, 1), op), [*dims[:-1], chunks, 1]
+    )
+    combined = op(primitive.expand(before, shape(chunked)), _masked_prefixes(chunked, op))
+    return _materialize(primitive.reshape(combined, dims), place, 1)
+
+
+def _chunk_count(size: int, others: Sequence[UOp]) -> int:
+    """Into how many parts of equal size rows are cut; 1 if there are rows enough, or no such."""
+    rows = 1
+    for dim in others:
+        rows *= int(min(dim.vmax, ENOUGH_ROWS))
+    for chunks in range(-(-ENOUGH_ROWS // max(rows, 1)), size // MIN_CHUNK + 1):
+        if size % chunks == 0:
+            return chunks
+    return 1
+
+
+def _materialize(x: UOp, place: int, count: int) -> UOp:
+    """A value in memory, with its last axes at a place before others."""
+    rank = len(shape(x))
+    rest = rank - count
+    order = [*range(place), *range(rest, rank), *range(place, rest)]
+    back = [order.index(k) for k in range(rank)]
+    return primitive.permute(primitive.contiguous(primitive.permute(x, order)), back)
+
+
+def _is_broadcast_constant(x: UOp) -> bool:
+    """Whether all elements are the same number, repeated."""
+    while x.op in (ops.RESHAPE, ops.PERMUTE, ops.EXPAND):
+        x = x.src[0]
+    return x.op is ops.CONST
+
+
+def _is_strided_view(x: UOp) -> bool:
+    """Whether elements are read from memory by indices in which no axis is divided."""
+    while x.op in (ops.PERMUTE, ops.EXPAND, ops.SHRINK, ops.FLIP, ops.CAST):
+        x = x.src[0]
+    while x.op is ops.RESHAPE:
+        x = x.src[0]
+    return x.op in (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
+
+
+def _identity(x: UOp, op: Op) -> UOp:
+    value = identity(op, x.dtype)
+    assert value is not None
+    return UOp.const(x.dtype, value)
+
+
+def _masked_prefixes(x: UOp, op: Op) -> UOp:
+    """By a mask: n² operations for n elements."""
+    dims = list[Dim](shape(x))
+    size = dims[-1]
+    rows = primitive.reshape(x, [*dims[:-1], 1, size])
+    square = [*dims, size]
+    rank = len(square)
+    in_prefix = primitive.iota(square, rank - 1) <= primitive.iota(square, rank - 2)
+    masked = ops.WHERE(in_prefix, primitive.expand(rows, square), _identity(x, op))
+    return primitive.reshape(primitive.reduce(masked, op, (rank - 1,)), dims)
+
+
+def _exclusive(x: UOp, op: Op) -> UOp:
+    """One place later, with the start in the first place: what came before."""
+    *others, size = shape(x)
+    moved = pad_with_value(x, [*[(0, 0)] * len(others), (1, 0)], _identity(x, op).arg)
+    return primitive.shrink(moved, [*[(0, n) for n in others], (0, size)])
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     """The scan in x's type; axis None is possible if there is one axis, as in the Array API."""
     if axis is None and x.ndim != 1:
         raise shapes.refuse(
@@ -26,19 +139,19 @@ def _scanned(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     known(x.shape[place], what)
     order = [*(k for k in range(x.ndim) if k != place), place]
     back = [order.index(k) for k in range(x.ndim)]
-    node = primitive.permute(primitive.cast(x.node, wide(x.dtype)), order)
+    node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.dtype)), order)
     result = primitive.permute(scan_last(node, op, place), back)
     return Tensor(primitive.cast(result, x.dtype))
 
 
-def _total_type(x: Any, dtype: Any) -> Tensor:
+def _sum_operand(x: Any, dtype: Any) -> Tensor:
     """As in `sum`: integers are added in 64 bits."""
     tensor = as_tensor(x)
-    wanted = summed_type(tensor.dtype) if dtype is None else promotion.as_dtype(dtype)
+    wanted = sum_dtype(tensor.dtype) if dtype is None else promotion.as_dtype(dtype)
     return Tensor(primitive.cast(tensor.node, wanted))
 
 
-def _with_start(x: Tensor, value: int, axis: int | None) -> Tensor:
+def _prepend_initial(x: Tensor, value: int, axis: int | None) -> Tensor:
     """The scan with the value of no elements in front."""
     place = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
     node = primitive.pad(x.node, [(int(k == place), 0) for k in range(x.ndim)])
@@ -53,8 +166,8 @@ def cumulative_sum(
     x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """The sums of the first 1, 2, … n elements along an axis; from 0 elements on if asked for."""
-    result = _scanned(_total_type(x, dtype), ops.ADD, axis, "cumulative_sum")
-    return _with_start(result, 0, axis) if include_initial else result
+    result = _scan_axis(_sum_operand(x, dtype), ops.ADD, axis, "cumulative_sum")
+    return _prepend_initial(result, 0, axis) if include_initial else result
 
 
 @method
@@ -62,29 +175,29 @@ def cumulative_prod(
     x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """The products of the first 1, 2, … n elements along an axis; from 0 elements on if asked."""
-    result = _scanned(_total_type(x, dtype), ops.MUL, axis, "cumulative_prod")
-    return _with_start(result, 1, axis) if include_initial else result
+    result = _scan_axis(_sum_operand(x, dtype), ops.MUL, axis, "cumulative_prod")
+    return _prepend_initial(result, 1, axis) if include_initial else result
 
 
 @method
 def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """The sums of the first 1, 2, … n elements along an axis."""
-    return _scanned(_total_type(x, dtype), ops.ADD, axis, "cumsum")
+    return _scan_axis(_sum_operand(x, dtype), ops.ADD, axis, "cumsum")
 
 
 @method
 def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """The products of the first 1, 2, … n elements along an axis."""
-    return _scanned(_total_type(x, dtype), ops.MUL, axis, "cumprod")
+    return _scan_axis(_sum_operand(x, dtype), ops.MUL, axis, "cumprod")
 
 
 @method
 def cummax(x: Any, axis: int | None = None) -> Tensor:
     """The largest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
-    return _scanned(as_tensor(x), ops.MAX, axis, "cummax")
+    return _scan_axis(as_tensor(x), ops.MAX, axis, "cummax")
 
 
 @method
 def cummin(x: Any, axis: int | None = None) -> Tensor:
     """The smallest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
-    return _scanned(as_tensor(x), ops.MIN, axis, "cummin")
+    return _scan_axis(as_tensor(x), ops.MIN, axis, "cummin")

@@ -17,8 +17,8 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api import einsum_subscripts
-from porism.tensor.api.linear_algebra import operands
-from porism.tensor.api.reductions import summed_product, wide, without
+from porism.tensor.api.operands import promoted_operands
+from porism.tensor.api.reductions import accumulation_dtype, drop_axes, sum_of_products
 from porism.tensor.movement.reshape import diagonal
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor
@@ -46,25 +46,27 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
             "it takes a text, then a tensor for each of its terms",
             "write it as einsum('ij,jk->ik', a, b)",
         )
-    factors = operands("einsum", *tensors)
-    asked = einsum_subscripts.read(equation, [x.ndim for x in factors])
-    sizes = _sizes(equation, asked, factors)
+    factors = promoted_operands("einsum", *tensors)
+    subscripts = einsum_subscripts.parse(equation, [x.ndim for x in factors])
+    sizes = _sizes(equation, subscripts, factors)
     common = factors[0].dtype
     parts = [
-        _single(Factor(primitive.cast(x.node, wide(common)), term.labels), sizes)
-        for x, term in zip(factors, asked.inputs, strict=True)
+        _take_diagonals(
+            Factor(primitive.cast(x.node, accumulation_dtype(common)), term.labels), sizes
+        )
+        for x, term in zip(factors, subscripts.inputs, strict=True)
     ]
-    result = _contracted(parts, asked.output, sizes)
-    order = [result.labels.index(label) for label in asked.output]
+    result = _contract(parts, subscripts.output, sizes)
+    order = [result.labels.index(label) for label in subscripts.output]
     return Tensor(primitive.cast(primitive.permute(result.node, order), common))
 
 
 def _sizes(
-    equation: str, asked: einsum_subscripts.Subscripts, factors: Sequence[Tensor]
+    equation: str, subscripts: einsum_subscripts.Subscripts, factors: Sequence[Tensor]
 ) -> dict[str, Dim]:
     """The size of each label; axes of size 1 are repeated to it."""
     sizes: dict[str, Dim] = {}
-    for term, x in zip(asked.inputs, factors, strict=True):
+    for term, x in zip(subscripts.inputs, factors, strict=True):
         for axis, size in zip(term.axes, x.shape, strict=True):
             known = sizes.setdefault(axis.label, size)
             if shapes.is_one(known):
@@ -75,7 +77,7 @@ def _sizes(
                     if axis.label.startswith(einsum_subscripts.ELLIPSIS)
                     else repr(axis.label)
                 )
-                einsum_subscripts.refuse(
+                einsum_subscripts.fail_at(
                     equation,
                     axis.offset,
                     f"the axis {name} of an einsum has the size {shapes.size_text(size)} here, "
@@ -86,7 +88,7 @@ def _sizes(
     return sizes
 
 
-def _single(factor: Factor, sizes: dict[str, Dim]) -> Factor:
+def _take_diagonals(factor: Factor, sizes: dict[str, Dim]) -> Factor:
     """Axes of one label become their diagonal; axes of size 1 whose label is longer go away."""
     node, labels = factor.node, list(factor.labels)
     while len(set(labels)) < len(labels):
@@ -102,19 +104,22 @@ def _single(factor: Factor, sizes: dict[str, Dim]) -> Factor:
     return Factor(node, tuple(labels))
 
 
-def _contracted(parts: Sequence[Factor], output: Labels, sizes: dict[str, Dim]) -> Factor:
+def _contract(parts: Sequence[Factor], output: Labels, sizes: dict[str, Dim]) -> Factor:
     left = list(parts)
     while len(left) > 1:
         i, j = min(
             itertools.combinations(range(len(left)), 2),
-            key=lambda pair: _size(_kept(left, pair, output), sizes),
+            key=lambda pair: _element_count(_labels_still_needed(left, pair, output), sizes),
         )
         others = [part for k, part in enumerate(left) if k not in (i, j)]
-        left = [*others, _multiplied(left[i], left[j], _kept(left, (i, j), output), sizes)]
-    return _summed(left[0], output, sizes)
+        left = [
+            *others,
+            _multiply(left[i], left[j], _labels_still_needed(left, (i, j), output), sizes),
+        ]
+    return _sum_labels(left[0], output, sizes)
 
 
-def _kept(parts: Sequence[Factor], pair: tuple[int, int], output: Labels) -> Labels:
+def _labels_still_needed(parts: Sequence[Factor], pair: tuple[int, int], output: Labels) -> Labels:
     """The labels of a pair that something else still needs."""
     needed = set(output)
     for k, part in enumerate(parts):
@@ -124,7 +129,7 @@ def _kept(parts: Sequence[Factor], pair: tuple[int, int], output: Labels) -> Lab
     return tuple(label for label in both if label in needed)
 
 
-def _size(labels: Labels, sizes: dict[str, Dim]) -> float:
+def _element_count(labels: Labels, sizes: dict[str, Dim]) -> float:
     """The number of elements; a symbolic size counts as its largest value."""
     return math.prod(
         float(size if isinstance(size, int) else size.vmax)
@@ -132,17 +137,17 @@ def _size(labels: Labels, sizes: dict[str, Dim]) -> float:
     )
 
 
-def _multiplied(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
+def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
     # What only one of them has and nothing else needs is summed before the product.
-    a = _summed(a, (*kept, *b.labels), sizes)
-    b = _summed(b, (*kept, *a.labels), sizes)
+    a = _sum_labels(a, (*kept, *b.labels), sizes)
+    b = _sum_labels(b, (*kept, *a.labels), sizes)
     summed = tuple(label for label in a.labels if label in b.labels and label not in kept)
     whole = (*kept, *summed)
-    left, right = (_spread(part, whole, sizes) for part in (a, b))
-    return Factor(summed_product(left, right, range(len(kept), len(whole))), kept)
+    left, right = (_broadcast_to_labels(part, whole, sizes) for part in (a, b))
+    return Factor(sum_of_products(left, right, range(len(kept), len(whole))), kept)
 
 
-def _spread(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
+def _broadcast_to_labels(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
     """The axes in the order of labels, repeated where the label is another factor's."""
     present = [label for label in labels if label in part.labels]
     node = primitive.permute(part.node, [part.labels.index(label) for label in present])
@@ -151,8 +156,8 @@ def _spread(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
     return primitive.expand(node, [sizes[label] for label in labels])
 
 
-def _summed(part: Factor, needed: Labels, sizes: dict[str, Dim]) -> Factor:
-    gone = [k for k, label in enumerate(part.labels) if label not in needed]
+def _sum_labels(part: Factor, needed: Labels, sizes: dict[str, Dim]) -> Factor:
+    summed_axes = [k for k, label in enumerate(part.labels) if label not in needed]
     node = primitive.expand(part.node, [sizes[label] for label in part.labels])
-    node = without(primitive.reduce(node, ops.ADD, gone), gone)
+    node = drop_axes(primitive.reduce(node, ops.ADD, summed_axes), summed_axes)
     return Factor(node, tuple(label for label in part.labels if label in needed))

@@ -51,7 +51,7 @@ class Subscripts:
     output: tuple[str, ...]
 
 
-def refuse(text: str, offset: int, what: str, *, why: str, fix: str) -> NoReturn:
+def fail_at(text: str, offset: int, what: str, *, why: str, fix: str) -> NoReturn:
     """Raise the error at a place of the text, which it shows below the user's line."""
     error = ParseError(what, text=text, offset=offset, why=why, fix=fix)
     line = users_line()
@@ -60,18 +60,18 @@ def refuse(text: str, offset: int, what: str, *, why: str, fix: str) -> NoReturn
     raise error
 
 
-def read(text: str, ranks: Sequence[int]) -> Subscripts:
+def parse(text: str, ranks: Sequence[int]) -> Subscripts:
     """The labels of operands with so many axes.
 
-    >>> [term.labels for term in read("ij,jk", (2, 2)).inputs], read("ij,jk", (2, 2)).output
+    >>> [term.labels for term in parse("ij,jk", (2, 2)).inputs], parse("ij,jk", (2, 2)).output
     ([('i', 'j'), ('j', 'k')], ('i', 'k'))
-    >>> read("...i->...", (3,)).inputs[0].labels
+    >>> parse("...i->...", (3,)).inputs[0].labels
     ('...1', '...0', 'i')
     """
     left, arrow, _ = text.partition(ARROW)
-    terms = _terms(text, left)
+    terms = _parse_terms(text, left)
     if len(terms) != len(ranks):
-        refuse(
+        fail_at(
             text,
             terms[-1].end if len(terms) < len(ranks) else terms[len(ranks)].start,
             f"einsum of {len(ranks)} operands with subscripts for {len(terms)}",
@@ -79,63 +79,63 @@ def read(text: str, ranks: Sequence[int]) -> Subscripts:
             fix="separate the terms with commas, and give one for each operand",
         )
     inputs = tuple(
-        _numbered(text, k, term, rank)
+        _expand_ellipsis(text, k, term, rank)
         for k, (term, rank) in enumerate(zip(terms, ranks, strict=True))
     )
     if arrow:
-        return Subscripts(inputs, _output(text, len(left) + len(ARROW), inputs))
-    return Subscripts(inputs, _implied(inputs))
+        return Subscripts(inputs, _explicit_output(text, len(left) + len(ARROW), inputs))
+    return Subscripts(inputs, _implicit_output(inputs))
 
 
-def _terms(text: str, left: str) -> list[Term]:
+def _parse_terms(text: str, left: str) -> list[Term]:
     terms: list[Term] = []
     start = 0
     for part in left.split(","):
-        terms.append(_term(text, start, start + len(part)))
+        terms.append(_parse_term(text, start, start + len(part)))
         start += len(part) + 1
     return terms
 
 
-def _term(text: str, start: int, end: int) -> Term:
+def _parse_term(text: str, start: int, end: int) -> Term:
     axes: list[Axis] = []
-    at = start
-    while at < end:
-        found = text[at]
-        if text.startswith(ELLIPSIS, at):
+    position = start
+    while position < end:
+        found = text[position]
+        if text.startswith(ELLIPSIS, position):
             if any(axis.label == ELLIPSIS for axis in axes):
-                refuse(
+                fail_at(
                     text,
-                    at,
+                    position,
                     "a second '...' in one term",
                     why="'...' stands for all axes that have no letter, so there is one at most",
                     fix="give the other axes letters",
                 )
-            axes.append(Axis(ELLIPSIS, at))
-            at += len(ELLIPSIS)
+            axes.append(Axis(ELLIPSIS, position))
+            position += len(ELLIPSIS)
             continue
         if found.isascii() and found.isalpha():
-            axes.append(Axis(found, at))
+            axes.append(Axis(found, position))
         elif not found.isspace():
-            refuse(
+            fail_at(
                 text,
-                at,
+                position,
                 f"{found!r} in the subscripts of an einsum",
                 why="an axis is a letter from a to z or A to Z; '...' stands for further axes",
                 fix="write them such as 'ij,jk->ik'",
             )
-        at += 1
+        position += 1
     return Term(tuple(axes), start, end)
 
 
-def _numbered(text: str, number: int, term: Term, rank: int) -> Term:
+def _expand_ellipsis(text: str, number: int, term: Term, rank: int) -> Term:
     """A term with a label for every axis that its '...' stands for."""
     letters = [axis for axis in term.axes if axis.label != ELLIPSIS]
     open_ended = len(letters) < len(term.axes)
     if len(letters) > rank or (len(letters) < rank and not open_ended):
-        at = letters[rank].offset if len(letters) > rank else term.end
-        refuse(
+        position = letters[rank].offset if len(letters) > rank else term.end
+        fail_at(
             text,
-            at,
+            position,
             f"operand {number} of an einsum has {rank} axes, and subscripts for {len(letters)}",
             why="each axis has a letter, or is meant by '...'",
             fix="add or remove letters, or write '...' for the axes that need no name",
@@ -151,26 +151,28 @@ def _numbered(text: str, number: int, term: Term, rank: int) -> Term:
 
 
 def _ellipsis_labels(inputs: Sequence[Term]) -> tuple[str, ...]:
-    hidden = {label for term in inputs for label in term.labels if label.startswith(ELLIPSIS)}
-    return tuple(f"{ELLIPSIS}{k}" for k in range(len(hidden) - 1, -1, -1))
+    ellipsis_labels = {
+        label for term in inputs for label in term.labels if label.startswith(ELLIPSIS)
+    }
+    return tuple(f"{ELLIPSIS}{k}" for k in range(len(ellipsis_labels) - 1, -1, -1))
 
 
-def _implied(inputs: Sequence[Term]) -> tuple[str, ...]:
+def _implicit_output(inputs: Sequence[Term]) -> tuple[str, ...]:
     times = Counter(label for term in inputs for label in term.labels)
     letters = sorted(k for k, n in times.items() if n == 1 and not k.startswith(ELLIPSIS))
     return (*_ellipsis_labels(inputs), *letters)
 
 
-def _output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
-    term = _term(text, start, len(text))
-    known = {label for one in inputs for label in one.labels}
+def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
+    term = _parse_term(text, start, len(text))
+    known = {label for operand in inputs for label in operand.labels}
     found: list[str] = []
     for axis in term.axes:
         if axis.label == ELLIPSIS:
             found.extend(_ellipsis_labels(inputs))
             continue
         if axis.label not in known:
-            refuse(
+            fail_at(
                 text,
                 axis.offset,
                 f"the result of an einsum has the axis {axis.label!r}, and no operand does",
@@ -178,7 +180,7 @@ def _output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
                 fix=f"remove {axis.label!r} after the arrow, or name it in a term before",
             )
         if axis.label in found:
-            refuse(
+            fail_at(
                 text,
                 axis.offset,
                 f"the axis {axis.label!r} comes twice in the result of an einsum",
@@ -186,10 +188,10 @@ def _output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
                 fix="name it once; multiply with an identity matrix to fill a diagonal",
             )
         found.append(axis.label)
-    hidden = _ellipsis_labels(inputs)
-    if hidden and hidden[0] not in found:
+    ellipsis_labels = _ellipsis_labels(inputs)
+    if ellipsis_labels and ellipsis_labels[0] not in found:
         # NumPy refuses this too: it is nearly always a slip.
-        refuse(
+        fail_at(
             text,
             len(text),
             "the operands of an einsum have axes under '...', and the result has no '...'",

@@ -13,7 +13,7 @@ import numpy as np
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.tensor.api.elementwise import float_node, float_pair
+from porism.tensor.api.operands import float_node, float_pair
 from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
 from porism.tensor.tensor import Tensor, method
 
@@ -70,7 +70,7 @@ def expm1_node(x: UOp) -> UOp:
     return ops.EXPM1(x)
 
 
-def odd(x: UOp, value: UOp) -> UOp:
+def odd_function(x: UOp, value: UOp) -> UOp:
     """A function with f(-x) = -f(x), of its value for |x|; at 0 it is x, since its slope is 1.
 
     Said with choices, so that it has a derivative, which the bit of a sign has not.
@@ -116,7 +116,7 @@ def _asinh(x: UOp) -> UOp:
     safe = large.where(1.0, size)
     squared = safe * safe
     near = log1p_node(safe + squared / (ops.SQRT(squared + 1.0) + 1.0))
-    return odd(x, large.where(log_node(size) + LN_2, near))
+    return odd_function(x, large.where(log_node(size) + LN_2, near))
 
 
 _LARGE: Final = {32: 2.0**13, 64: 2.0**28}
@@ -134,7 +134,7 @@ def _acosh(x: UOp) -> UOp:
 def _atanh(x: UOp) -> UOp:
     """Within 6 ulp; NaN beyond ±1, infinite there."""
     size = magnitude(x)
-    return odd(x, log1p_node(size * 2.0 / (x.lift(1.0) - size)) * 0.5)
+    return odd_function(x, log1p_node(size * 2.0 / (x.lift(1.0) - size)) * 0.5)
 
 
 def _logaddexp(a: UOp, b: UOp) -> UOp:

@@ -11,24 +11,17 @@ from typing import Any
 
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.elementwise import add, multiply
-from porism.tensor.api.reductions import sum, summed_product, without
-from porism.tensor.api.symmetric_product import blocks_for, symmetric_product
+from porism.tensor import primitive, shapes
+from porism.tensor.api.arithmetic import add, multiply
+from porism.tensor.api.operands import promoted_operands
+from porism.tensor.api.reductions import drop_axes, sum, sum_of_products
+from porism.tensor.api.symmetric_product import choose_block_grid, symmetric_product
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import diagonal
 from porism.tensor.tensor import Tensor, method, operator
 
 
-def operands(what: str, *values: Any) -> tuple[Tensor, ...]:
-    """Tensors of one type, which has a product and a sum."""
-    tensors = [as_tensor(value) for value in values]
-    common = promotion.result_type(*tensors)
-    promotion.need(common, promotion.NUMBERS, what, "convert them first, with astype")
-    return tuple(Tensor(primitive.cast(x.node, common)) for x in tensors)
-
-
-def _need_axes(x: Tensor, least: int, what: str) -> None:
+def _require_rank(x: Tensor, least: int, what: str) -> None:
     if x.ndim < least:
         raise shapes.refuse(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -37,7 +30,7 @@ def _need_axes(x: Tensor, least: int, what: str) -> None:
         )
 
 
-def _need_equal(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
+def _require_equal_sizes(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
     if not shapes.same(a.shape[i], b.shape[j]):
         raise shapes.refuse(
             f"{what} of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)}",
@@ -58,38 +51,38 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     A tensor of one axis is a row on the left and a column on the right, and that axis goes away;
     further axes are broadcast.
     """
-    a, b = operands("matmul", x1, x2)
-    _need_axes(a, 1, "matmul")
-    _need_axes(b, 1, "matmul")
-    _need_equal("matmul", a, -1, b, -2 if b.ndim > 1 else -1)
+    a, b = promoted_operands("matmul", x1, x2)
+    _require_rank(a, 1, "matmul")
+    _require_rank(b, 1, "matmul")
+    _require_equal_sizes("matmul", a, -1, b, -2 if b.ndim > 1 else -1)
     left = a.node if a.ndim > 1 else primitive.reshape(a.node, [1, *a.shape])
     right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
     rows, inner = shapes.sizes_of(left)[-2:]
     columns = shapes.sizes_of(right)[-1]
-    if left is _transposed(right) and len(shape(left)) == 2:
-        cut = blocks_for(rows, inner)
-        if cut is not None:
-            return Tensor(primitive.cast(symmetric_product(left, cut), a.dtype))
+    if left is _transpose_last(right) and len(shape(left)) == 2:
+        grid = choose_block_grid(rows, inner)
+        if grid is not None:
+            return Tensor(primitive.cast(symmetric_product(left, grid), a.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
     whole = [*batch, rows, columns, inner]
-    result = summed_product(
-        primitive.broadcast(_new_axis(left, -2), whole),
-        primitive.broadcast(_new_axis(_transposed(right), -3), whole),
+    result = sum_of_products(
+        primitive.broadcast(_insert_axis(left, -2), whole),
+        primitive.broadcast(_insert_axis(_transpose_last(right), -3), whole),
         [len(whole) - 1],
     )
-    gone = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
-    result = without(result, [len(whole) - 1 + axis for axis in gone])
+    dropped = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
+    result = drop_axes(result, [len(whole) - 1 + axis for axis in dropped])
     return Tensor(primitive.cast(result, a.dtype))
 
 
-def _new_axis(x: UOp, place: int) -> UOp:
+def _insert_axis(x: UOp, axis_from_end: int) -> UOp:
     """An axis of size 1, at a place counted from the end of the result."""
     sizes = list(shapes.sizes_of(x))
-    sizes.insert(len(sizes) + 1 + place, 1)
+    sizes.insert(len(sizes) + 1 + axis_from_end, 1)
     return primitive.reshape(x, sizes)
 
 
-def _transposed(x: UOp) -> UOp:
+def _transpose_last(x: UOp) -> UOp:
     rank = len(shape(x))
     return primitive.permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
@@ -97,29 +90,29 @@ def _transposed(x: UOp) -> UOp:
 @method
 def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
     """The sum of the products along one axis; the others are broadcast."""
-    a, b = operands("vecdot", x1, x2)
-    _need_axes(a, 1, "vecdot")
-    _need_axes(b, 1, "vecdot")
-    place = shapes.as_int(axis, "axis")
+    a, b = promoted_operands("vecdot", x1, x2)
+    _require_rank(a, 1, "vecdot")
+    _require_rank(b, 1, "vecdot")
+    axis_from_end = shapes.as_int(axis, "axis")
     least = min(a.ndim, b.ndim)
-    if not -least <= place < 0:
+    if not -least <= axis_from_end < 0:
         raise shapes.refuse(
             f"vecdot of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)} "
-            f"along axis {place}",
+            f"along axis {axis_from_end}",
             f"the axis is counted from the end, from -{least} to -1, since shapes are broadcast",
             "pass a negative axis that both tensors have",
         )
-    _need_equal("vecdot", a, place, b, place)
+    _require_equal_sizes("vecdot", a, axis_from_end, b, axis_from_end)
     whole = shapes.broadcast_shapes(a.shape, b.shape)
     left, right = primitive.broadcast(a.node, whole), primitive.broadcast(b.node, whole)
-    result = summed_product(left, right, [len(whole) + place])
+    result = sum_of_products(left, right, [len(whole) + axis_from_end])
     return Tensor(primitive.cast(result, a.dtype))
 
 
 @method
 def dot(x1: Any, x2: Any) -> Tensor:
     """As NumPy's: a product with a scalar, or the sum over x1's last and x2's last but one axis."""
-    a, b = operands("dot", x1, x2)
+    a, b = promoted_operands("dot", x1, x2)
     if not a.ndim or not b.ndim:
         return multiply(a, b)
     return tensordot(a, b, axes=([a.ndim - 1], [max(b.ndim - 2, 0)]))
@@ -128,7 +121,7 @@ def dot(x1: Any, x2: Any) -> Tensor:
 @method
 def outer(x1: Any, x2: Any) -> Tensor:
     """The product of every element of one with every element of the other."""
-    a, b = operands("outer", x1, x2)
+    a, b = promoted_operands("outer", x1, x2)
     sizes = (shapes.product(a.shape), shapes.product(b.shape))
     left = primitive.expand(primitive.reshape(a.node, [sizes[0], 1]), sizes)
     right = primitive.expand(primitive.reshape(b.node, [1, sizes[1]]), sizes)
@@ -138,10 +131,10 @@ def outer(x1: Any, x2: Any) -> Tensor:
 @method
 def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
     """The products summed over pairs of axes: the last n and the first n, or two lists of axes."""
-    a, b = operands("tensordot", x1, x2)
-    left, right = _paired_axes(a, b, axes)
+    a, b = promoted_operands("tensordot", x1, x2)
+    left, right = _contracted_axes(a, b, axes)
     for i, j in zip(left, right, strict=True):
-        _need_equal("tensordot", a, i, b, j)
+        _require_equal_sizes("tensordot", a, i, b, j)
     kept_a = [k for k in range(a.ndim) if k not in left]
     kept_b = [k for k in range(b.ndim) if k not in right]
     summed = [a.shape[k] for k in left]
@@ -150,7 +143,7 @@ def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
     first = primitive.permute(a.node, [*kept_a, *left])
     first = primitive.reshape(first, [*sizes_a, *[1] * len(sizes_b), *summed])
     second = primitive.permute(b.node, [*kept_b, *right])
-    result = summed_product(
+    result = sum_of_products(
         primitive.expand(first, whole),
         primitive.broadcast(second, whole),
         range(len(sizes_a) + len(sizes_b), len(whole)),
@@ -158,7 +151,7 @@ def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
     return Tensor(primitive.cast(result, a.dtype))
 
 
-def _paired_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not isinstance(axes, (tuple, list)):
         count = shapes.as_int(axes, "axes")
         if not 0 <= count <= min(a.ndim, b.ndim):

@@ -21,15 +21,16 @@ from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.arithmetic import multiply
+from porism.tensor.api.comparison import where
 from porism.tensor.api.cumulative import cumsum
-from porism.tensor.api.elementwise import multiply, where
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.tracing import Supply, current
 from porism.tensor.known_sizes import known
 from porism.tensor.movement.sorting import argsort, topk
 from porism.tensor.tensor import Tensor, method
 
-WORD: Final = 1 << 32
+TWO_TO_32: Final = 1 << 32
 _lock = held_while_forking(threading.Lock())
 _key = 0
 _counter = 0
@@ -49,11 +50,11 @@ def seed(n: int) -> None:
         _key, _counter = number % (1 << 64), 0
 
 
-def _bits(sizes: shapes.Sizes) -> UOp:
+def _random_bits(sizes: shapes.Sizes) -> UOp:
     """64 random bits for each element."""
     count = shapes.product(known(size, "random numbers") for size in sizes)
     assert isinstance(count, int)
-    words, before = _words(count)
+    words, before = _key_and_counter(count)
     key, start = (
         primitive.broadcast(primitive.shrink(words, [(k, k + 1)]), [count]) for k in range(2)
     )
@@ -63,22 +64,22 @@ def _bits(sizes: shapes.Sizes) -> UOp:
     return primitive.reshape(ops.THREEFRY(counter, key), sizes)
 
 
-def _words(count: int) -> tuple[UOp, int]:
+def _key_and_counter(count: int) -> tuple[UOp, int]:
     """The key and the counter in memory, and what was drawn since the counter was there."""
     trace = current.get()
     if trace is None:
-        return new_buffer(dtypes.u64, (2,), _take(count)), 0
+        return new_buffer(dtypes.u64, (2,), _advance_counter(count)), 0
     # In a jitted function each call takes the state, and goes on by all that the function draws.
     supply = trace.supplies.get("random")
     if supply is None:
         words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
-        supply = trace.supplies["random"] = Supply(words, _take)
+        supply = trace.supplies["random"] = Supply(words, _advance_counter)
     before = supply.amount
     supply.amount += count
     return supply.placeholder, before
 
 
-def _take(count: int) -> Array:
+def _advance_counter(count: int) -> Array:
     """The key and the counter, which goes on."""
     global _counter
     with _lock:
@@ -87,55 +88,55 @@ def _take(count: int) -> Array:
     return state
 
 
-def _low(bits: UOp) -> UOp:
+def _low_word(bits: UOp) -> UOp:
     return primitive.cast(bits, dtypes.u32)
 
 
-def _high(bits: UOp) -> UOp:
-    return primitive.cast(bits // WORD, dtypes.u32)
+def _high_word(bits: UOp) -> UOp:
+    return primitive.cast(bits // TWO_TO_32, dtypes.u32)
 
 
-def _uniform(sizes: shapes.Sizes, dtype: DType) -> UOp:
+def _uniform_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
     """Multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
-    bits = _bits(sizes)
-    word, width = (bits, 64) if dtype.precision > 32 else (_low(bits), 32)
+    bits = _random_bits(sizes)
+    word, width = (bits, 64) if dtype.precision > 32 else (_low_word(bits), 32)
     whole = word // (1 << (width - dtype.precision))
     exact = dtypes.f64 if width == 64 else dtypes.f32
     return primitive.cast(primitive.cast(whole, exact) * 2.0**-dtype.precision, dtype)
 
 
-def _normal(sizes: shapes.Sizes, dtype: DType) -> UOp:
+def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
     """By Box and Muller: a radius from one word, and a direction from the other."""
-    bits = _bits(sizes)
-    own = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
+    bits = _random_bits(sizes)
+    compute_dtype = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     # In (0, 1], so that its logarithm is finite.
-    first = (primitive.cast(_low(bits), own) + 1.0) * (1 / WORD)
-    second = primitive.cast(_high(bits) // 256, own) * 2.0**-24
+    first = (primitive.cast(_low_word(bits), compute_dtype) + 1.0) * (1 / TWO_TO_32)
+    second = primitive.cast(_high_word(bits) // 256, compute_dtype) * 2.0**-24
     radius = ops.SQRT(ops.LOG2(first) * (-2 * math.log(2)))
     return primitive.cast(radius * ops.SIN(second * (2 * math.pi)), dtype)
 
 
-def _float_type(dtype: Any, what: str) -> DType:
-    found = promotion.DEFAULT_FLOAT if dtype is None else promotion.as_dtype(dtype)
-    promotion.need(found, promotion.FLOATS, what, "pass a float type, or use randint")
-    return found
+def _float_dtype(dtype: Any, what: str) -> DType:
+    wanted_dtype = promotion.DEFAULT_FLOAT if dtype is None else promotion.as_dtype(dtype)
+    promotion.need(wanted_dtype, promotion.FLOATS, what, "pass a float type, or use randint")
+    return wanted_dtype
 
 
 def rand(*shape: Any, dtype: Any = None) -> Tensor:
     """Uniform in [0, 1)."""
-    return Tensor(_uniform(shapes.as_sizes(shape), _float_type(dtype, "rand")))
+    return Tensor(_uniform_node(shapes.as_sizes(shape), _float_dtype(dtype, "rand")))
 
 
 def randn(*shape: Any, dtype: Any = None) -> Tensor:
     """Normal, with mean 0 and variance 1."""
-    return Tensor(_normal(shapes.as_sizes(shape), _float_type(dtype, "randn")))
+    return Tensor(_normal_node(shapes.as_sizes(shape), _float_dtype(dtype, "randn")))
 
 
 def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
     """Uniform from low to high; high itself comes up only by rounding."""
-    found = _float_type(dtype, "uniform")
+    wanted_dtype = _float_dtype(dtype, "uniform")
     first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
-    node = _uniform(shapes.as_sizes(shape), found)
+    node = _uniform_node(shapes.as_sizes(shape), wanted_dtype)
     return Tensor(node * (last - first) + first)
 
 
@@ -146,8 +147,8 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
         raise shapes.refuse(
             f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
         )
-    found = _float_type(dtype, "normal")
-    return Tensor(_normal(shapes.as_sizes(shape), found) * std + middle)
+    wanted_dtype = _float_dtype(dtype, "normal")
+    return Tensor(_normal_node(shapes.as_sizes(shape), wanted_dtype) * std + middle)
 
 
 def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
@@ -157,21 +158,23 @@ def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = 
     """
     first, last = (0, low) if high is None else (low, high)
     first, last = shapes.as_int(first, "low"), shapes.as_int(last, "high")
-    found = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
-    promotion.need(found, promotion.INTEGERS, "randint", "pass an integer type, or use uniform")
-    if not found.min <= first < last <= found.max + 1:
+    wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
+    promotion.need(
+        wanted_dtype, promotion.INTEGERS, "randint", "pass an integer type, or use uniform"
+    )
+    if not wanted_dtype.min <= first < last <= wanted_dtype.max + 1:
         raise shapes.refuse(
-            f"randint from {first} to {last} in {promotion.name_of(found)}",
+            f"randint from {first} to {last} in {promotion.name_of(wanted_dtype)}",
             "there is no such number" if first >= last else "the type does not hold all of them",
             "pass a high above low, or a wider dtype",
         )
     count = last - first
-    bits = _bits(shapes.as_sizes(shape))
-    if count <= WORD:
-        number = primitive.cast(_low(bits), dtypes.u64) * count // WORD
+    bits = _random_bits(shapes.as_sizes(shape))
+    if count <= TWO_TO_32:
+        number = primitive.cast(_low_word(bits), dtypes.u64) * count // TWO_TO_32
     else:
         number = bits if count == 1 << 64 else bits % count
-    return Tensor(primitive.cast(number, found) + first)
+    return Tensor(primitive.cast(number, wanted_dtype) + first)
 
 
 def permutation(x: int, *, dtype: Any = None) -> Tensor:
@@ -181,9 +184,9 @@ def permutation(x: int, *, dtype: Any = None) -> Tensor:
         raise shapes.refuse(
             f"a permutation of {size} numbers", "a size is not negative", "pass 0 or more"
         )
-    found = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
-    order = argsort(Tensor(primitive.contiguous(_low(_bits((size,))))))
-    return Tensor(primitive.cast(order.node, found))
+    wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
+    order = argsort(Tensor(primitive.contiguous(_low_word(_random_bits((size,))))))
+    return Tensor(primitive.cast(order.node, wanted_dtype))
 
 
 @method
@@ -214,7 +217,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
         return Tensor(tensor.node)
     if p == 1:
         return Tensor(primitive.full(tensor.dtype, 0, tensor.shape))
-    kept = Tensor(_uniform(tensor.shape, dtypes.f32) >= p)
+    kept = Tensor(_uniform_node(tensor.shape, dtypes.f32) >= p)
     return where(kept, multiply(tensor, 1 / (1 - p)), 0.0)
 
 
@@ -245,7 +248,7 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
     if current.get() is None:
         _check_weights(tensor)
     weights = primitive.cast(tensor.node, dtypes.f32)
-    drawn = _drawn(weights, batch, classes, count, replacement)
+    drawn = _sample_classes(weights, batch, classes, count, replacement)
     usable = (weights >= 0.0) & (weights < math.inf)
     whole = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
     some = primitive.reduce(primitive.cast(weights > 0.0, dtypes.i64), ops.MAX, [len(batch)])
@@ -270,10 +273,12 @@ def _check_weights(tensor: Tensor) -> None:
             )
 
 
-def _drawn(weights: UOp, batch: list[int], classes: int, count: int, replacement: bool) -> UOp:
+def _sample_classes(
+    weights: UOp, batch: list[int], classes: int, count: int, replacement: bool
+) -> UOp:
     """Numbers of classes for each row of weights."""
     if not replacement:
-        noise = _uniform((*batch, classes), dtypes.f32) + 2.0**-25
+        noise = _uniform_node((*batch, classes), dtypes.f32) + 2.0**-25
         noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # neither 0 nor 1: both logarithms finite
         scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
         return topk(Tensor(primitive.contiguous(scores)), count).indices.node
@@ -283,7 +288,7 @@ def _drawn(weights: UOp, batch: list[int], classes: int, count: int, replacement
     rank = len(whole)
     steps = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), whole)
     total = primitive.shrink(sums, [*[(0, n) for n in batch], (classes - 1, classes)])
-    draws = _uniform((*batch, count), dtypes.f32)
+    draws = _uniform_node((*batch, count), dtypes.f32)
     draws = draws * primitive.expand(total, [*batch, count])
     level = primitive.expand(primitive.reshape(draws, [*batch, count, 1]), whole)
     passed = primitive.cast(steps <= level, promotion.DEFAULT_INT)

@@ -12,44 +12,44 @@ from typing import Final
 
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
-from porism.tensor.api.reductions import summed_product
+from porism.tensor.api.reductions import sum_of_products
 from porism.tensor.primitive import Dim
 
-LEAST_WORK: Final = 1 << 24
+MIN_MULTIPLIES: Final = 1 << 24
 """Products of elements from which on it pays to have two kernels instead of one."""
 
-LEAST_TERMS: Final = 256
+MIN_K: Final = 256
 """Of each sum; with fewer, moving the results takes longer than computing them."""
 
-MOST_WORK: Final = 0.8
+MAX_COMPUTED_FRACTION: Final = 0.8
 """The share of the result that may be computed, the margin of the last blocks included."""
 
-LEAST_BLOCK: Final = 64
+MIN_BLOCK_ROWS: Final = 64
 """Rows of a block: with fewer, its elements are not used often enough."""
 
-MOST_BLOCKS: Final = 32
+MAX_BLOCKS: Final = 32
 """In a row; with more, little is left to gain."""
 
-LANES: Final = 32
+BLOCK_MULTIPLE: Final = 32
 """Blocks are multiples of this, so that no vector is used in part."""
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockGrid:
     """How a matrix of some rows is cut."""
 
     count: int
     size: int
 
     @property
-    def steps(self) -> int:
+    def blocks_per_row(self) -> int:
         """Blocks that are computed in each row of blocks."""
         return self.count // 2 + 1
 
     @property
-    def work(self) -> int:
+    def computed_elements(self) -> int:
         """Elements of the result that are computed."""
-        return self.rows * self.steps * self.size
+        return self.rows * self.blocks_per_row * self.size
 
     @property
     def rows(self) -> int:
@@ -57,58 +57,62 @@ class Blocks:
         return self.count * self.size
 
 
-def blocks_for(rows: Dim, terms: Dim) -> Blocks | None:
+def choose_block_grid(rows: Dim, k: Dim) -> BlockGrid | None:
     """How to cut the product of a matrix with itself transposed, if that pays.
 
-    >>> blocks_for(512, 2048)
-    Blocks(count=8, size=64)
-    >>> blocks_for(64, 4096) is None
+    >>> choose_block_grid(512, 2048)
+    BlockGrid(count=8, size=64)
+    >>> choose_block_grid(64, 4096) is None
     True
     """
-    if not isinstance(rows, int) or not isinstance(terms, int):
+    if not isinstance(rows, int) or not isinstance(k, int):
         return None
-    if terms < LEAST_TERMS or rows * rows * terms < LEAST_WORK:
+    if k < MIN_K or rows * rows * k < MIN_MULTIPLIES:
         return None
-    counts = range(2, min(-(-rows // LEAST_BLOCK), MOST_BLOCKS) + 1)
-    cuts = [Blocks(n, -(-rows // (n * LANES)) * LANES) for n in counts]
-    best = min(cuts, key=lambda cut: cut.work, default=None)
-    return None if best is None or best.work > MOST_WORK * rows * rows else best
+    counts = range(2, min(-(-rows // MIN_BLOCK_ROWS), MAX_BLOCKS) + 1)
+    grids = [BlockGrid(n, -(-rows // (n * BLOCK_MULTIPLE)) * BLOCK_MULTIPLE) for n in counts]
+    best = min(grids, key=lambda grid: grid.computed_elements, default=None)
+    return (
+        None
+        if best is None or best.computed_elements > MAX_COMPUTED_FRACTION * rows * rows
+        else best
+    )
 
 
-def symmetric_product(x: UOp, cut: Blocks) -> UOp:
+def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
     """x times x transposed, in the wide type of x."""
     rows = shapes.sizes_of(x)[0]
     assert isinstance(rows, int)
-    if rows < cut.rows:
-        x = primitive.contiguous(primitive.pad(x, [(0, cut.rows - rows), (0, 0)]))
-    computed = primitive.contiguous(_computed(x, cut))
-    whole = (cut.count, cut.size, cut.count, cut.size)
+    if rows < grid.rows:
+        x = primitive.contiguous(primitive.pad(x, [(0, grid.rows - rows), (0, 0)]))
+    computed = primitive.contiguous(_compute_blocks(x, grid))
+    whole = (grid.count, grid.size, grid.count, grid.size)
     own, inside, other, beside = (primitive.iota(whole, axis) for axis in range(4))
-    step = (other - own) % cut.count
-    here = primitive.gather(computed, [own, step.minimum(cut.steps - 1), inside, beside])
-    back = ((own - other) % cut.count).minimum(cut.steps - 1)
+    step = (other - own) % grid.count
+    here = primitive.gather(computed, [own, step.minimum(grid.blocks_per_row - 1), inside, beside])
+    back = ((own - other) % grid.count).minimum(grid.blocks_per_row - 1)
     across = primitive.gather(computed, [other, back, beside, inside])
-    found = primitive.reshape((step < cut.steps).where(here, across), [cut.rows, cut.rows])
-    return primitive.shrink(found, [(0, rows), (0, rows)])
-
-
-def _computed(x: UOp, cut: Blocks) -> UOp:
-    """The blocks that are computed: each with itself, and with those behind it."""
-    terms = shapes.sizes_of(x)[1]
-    count, steps, size = cut.count, cut.steps, cut.size
-    whole = [count, steps, size, size, terms]
-    parts = primitive.reshape(x, [count, size, terms])
-    left = primitive.reshape(parts, [count, 1, size, 1, terms])
-    # Rows of count + 1 blocks out of the blocks over and over: each begins one block later.
-    length = steps * (count + 1)
-    again = -(-length // count)
-    over = primitive.expand(
-        primitive.reshape(parts, [1, count, size, terms]), [again, count, size, terms]
+    whole_result = primitive.reshape(
+        (step < grid.blocks_per_row).where(here, across), [grid.rows, grid.rows]
     )
-    over = primitive.reshape(over, [again * count, size, terms])
-    over = primitive.shrink(over, [(0, length), (0, size), (0, terms)])
-    over = primitive.reshape(over, [steps, count + 1, size, terms])
-    over = primitive.shrink(over, [(0, steps), (0, count), (0, size), (0, terms)])
+    return primitive.shrink(whole_result, [(0, rows), (0, rows)])
+
+
+def _compute_blocks(x: UOp, grid: BlockGrid) -> UOp:
+    """The blocks that are computed: each with itself, and with those behind it."""
+    k = shapes.sizes_of(x)[1]
+    count, blocks_per_row, size = grid.count, grid.blocks_per_row, grid.size
+    whole = [count, blocks_per_row, size, size, k]
+    parts = primitive.reshape(x, [count, size, k])
+    left = primitive.reshape(parts, [count, 1, size, 1, k])
+    # Rows of count + 1 blocks out of the blocks over and over: each begins one block later.
+    length = blocks_per_row * (count + 1)
+    again = -(-length // count)
+    over = primitive.expand(primitive.reshape(parts, [1, count, size, k]), [again, count, size, k])
+    over = primitive.reshape(over, [again * count, size, k])
+    over = primitive.shrink(over, [(0, length), (0, size), (0, k)])
+    over = primitive.reshape(over, [blocks_per_row, count + 1, size, k])
+    over = primitive.shrink(over, [(0, blocks_per_row), (0, count), (0, size), (0, k)])
     behind = primitive.permute(over, [1, 0, 2, 3])
-    right = primitive.reshape(behind, [count, steps, 1, size, terms])
-    return summed_product(primitive.expand(left, whole), primitive.expand(right, whole), [4])
+    right = primitive.reshape(behind, [count, blocks_per_row, 1, size, k])
+    return sum_of_products(primitive.expand(left, whole), primitive.expand(right, whole), [4])

@@ -12,8 +12,8 @@ import numpy as np
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.tensor.api.elementwise import float_node, float_pair
-from porism.tensor.api.exponentials import odd
+from porism.tensor.api.exponentials import odd_function
+from porism.tensor.api.operands import float_node, float_pair
 from porism.tensor.float_formulas import (
     choose,
     is_infinite,
@@ -90,7 +90,7 @@ def atan_node(x: UOp) -> UOp:
     squared = small * small
     angle = ops.MULACC(small * squared, polynomial(squared, _ATAN[x.dtype.bits]), small)
     angle = steep.where(angle + math.pi / 4, angle)
-    return odd(x, inverse.where(x.lift(math.pi / 2) - angle, angle))
+    return odd_function(x, inverse.where(x.lift(math.pi / 2) - angle, angle))
 
 
 def _asin(x: UOp) -> UOp:

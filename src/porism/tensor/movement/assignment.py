@@ -24,9 +24,9 @@ from porism.tensor import primitive
 from porism.tensor.conversion import broadcast, from_array, node_of
 from porism.tensor.jit.tracing import current
 from porism.tensor.known_sizes import known
-from porism.tensor.movement.index_keys import Mask, Part, read, read_with_masks
-from porism.tensor.movement.indexing import Layout, counted, layout, sliced
-from porism.tensor.movement.inplace_update import overwrite
+from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
+from porism.tensor.movement.indexing import GatherLayout, gather_layout, index_node, slice_axes
+from porism.tensor.movement.inplace_update import try_overwrite
 from porism.tensor.movement.reshape import broadcast_to
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import name_of, refuse
@@ -39,7 +39,7 @@ from porism.tensor.user_line import users_line
 @method
 def assign(x: Tensor, value: Any) -> Tensor:
     """Give x another value of its shape and type; gives x."""
-    node = _converted(x, value)
+    node = _cast_value(x, value)
     x.node = broadcast_to(Tensor(node), x.shape).node
     return x
 
@@ -47,9 +47,9 @@ def assign(x: Tensor, value: Any) -> Tensor:
 @operator("setitem")
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value: the value is broadcast to the shape of x[key]."""
-    _put(x, key, value)
+    _assign_part(x, key, value)
     trace = current.get()
-    if sys.getrefcount(x) <= _UNSEEN + (trace is not None and id(x) in trace.made):
+    if sys.getrefcount(x) <= _UNNAMED_REFERENCES + (trace is not None and id(x) in trace.made):
         raise PorismError(
             "an assignment to a part of a tensor that nothing refers to, as x[0][1] = value",
             where=users_line(),
@@ -58,41 +58,41 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         )
 
 
-def _put(x: Tensor, key: Any, value: Any) -> None:
-    node = _converted(x, value)
-    masks = [part for part in read_with_masks(key, x.shape) if isinstance(part, Mask)]
+def _assign_part(x: Tensor, key: Any, value: Any) -> None:
+    node = _cast_value(x, value)
+    masks = [part for part in parse_key_with_masks(key, x.shape) if isinstance(part, Mask)]
     if masks:
-        x.node = _masked(x.node, key, masks, node)
+        x.node = _assign_masked(x.node, key, masks, node)
         return
-    parts = read(key, x.shape)
+    parts = parse_key(key, x.shape)
     if any(part.index is not None for part in parts):
-        x.node = _by_arrays(x.node, parts, node)
-    elif not _overwritten(x, parts, node):
-        x.node = _by_slices(x.node, parts, node)
+        x.node = _assign_by_arrays(x.node, parts, node)
+    elif not _try_in_place(x, parts, node):
+        x.node = _assign_slices(x.node, parts, node)
 
 
-class _Counted:
+class _RefcountProbe:
     """Says how many references to it there are while something is assigned to a part of it."""
 
     seen = 0
 
     def __setitem__(self, key: int, value: int) -> None:
-        _Counted.seen = sys.getrefcount(self)
+        _RefcountProbe.seen = sys.getrefcount(self)
 
 
-def _unseen() -> int:
+def _probe_refcount() -> int:
     """The references to what only the assignment to it refers to; 0 if that cannot be told."""
-    named = _Counted()
+    named = _RefcountProbe()
     named[0] = 0
-    of_named = _Counted.seen
-    _Counted()[0] = 0
-    return _Counted.seen if _Counted.seen < of_named else 0
+    of_named = _RefcountProbe.seen
+    _RefcountProbe()[0] = 0
+    return _RefcountProbe.seen if _RefcountProbe.seen < of_named else 0
 
 
-_UNSEEN: Final = _unseen()
+_UNNAMED_REFERENCES: Final = _probe_refcount()
 
 
-def _converted(x: Tensor, value: Any) -> UOp:
+def _cast_value(x: Tensor, value: Any) -> UOp:
     """The value in the type of x, if it promotes to that."""
     node = node_of(value, None if _has_type(value) else x.dtype)
     if node.dtype.is_float and not x.dtype.is_float:
@@ -108,7 +108,7 @@ def _has_type(value: Any) -> bool:
     return isinstance(value, (Tensor, np.ndarray, np.generic, list, tuple))
 
 
-def _spread(value: UOp, sizes: Sizes) -> UOp:
+def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
     """The value in the shape of what it is assigned to."""
     own = sizes_of(value)
     # As in NumPy, axes of size 1 in front of the value are too many, and do no harm.
@@ -128,24 +128,24 @@ def _spread(value: UOp, sizes: Sizes) -> UOp:
 # -- ints and slices -------------------------------------------------------------------------------
 
 
-def _overwritten(x: Tensor, parts: Sequence[Part], value: UOp) -> bool:
+def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
     own = [part for part in parts if not part.new]
-    result = _result_sizes(parts, sizes_of(sliced(x.node, own)))
-    _spread(value, result)  # which refuses what does not fit
-    return overwrite(x, own, result, value)
+    result = _result_sizes(parts, sizes_of(slice_axes(x.node, own)))
+    _broadcast_value(value, result)  # which refuses what does not fit
+    return try_overwrite(x, own, result, value)
 
 
-def _by_slices(x: UOp, parts: Sequence[Part], value: UOp) -> UOp:
+def _assign_slices(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     own = [part for part in parts if not part.new]
-    chosen = sizes_of(sliced(x, own))
+    chosen = sizes_of(slice_axes(x, own))
     result = _result_sizes(parts, chosen)
-    value = primitive.reshape(_spread(value, result), chosen)
+    value = primitive.reshape(_broadcast_value(value, result), chosen)
     mask = primitive.full(dtypes.boolean, True, chosen)
-    placed, inside = (_unsliced(n, own, sizes_of(x)) for n in (value, mask))
+    placed, inside = (_place_slices(n, own, sizes_of(x)) for n in (value, mask))
     return placed if inside is mask else inside.where(placed, x)
 
 
-def _result_sizes(parts: Sequence[Part], chosen: Sizes) -> Sizes:
+def _result_sizes(parts: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
     own = iter(chosen)
     sizes: list[Dim] = []
     for part in parts:
@@ -155,7 +155,7 @@ def _result_sizes(parts: Sequence[Part], chosen: Sizes) -> Sizes:
     return tuple(sizes)
 
 
-def _unsliced(value: UOp, parts: Sequence[Part], sizes: Sizes) -> UOp:
+def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
     """A value of the shape of the parts, where they are in the whole; 0 elsewhere."""
     counts = sizes_of(value)
     steps = [part.step for part in parts]
@@ -165,7 +165,7 @@ def _unsliced(value: UOp, parts: Sequence[Part], sizes: Sizes) -> UOp:
         value = primitive.pad(value, [p for step in steps for p in ((0, 0), (0, step - 1))])
         value = primitive.reshape(value, [c * s for c, s in zip(counts, steps, strict=True)])
         value = primitive.shrink(value, [(0, length) for length in lengths])
-    value = primitive.flip(value, [k for k, part in enumerate(parts) if part.backwards])
+    value = primitive.flip(value, [k for k, part in enumerate(parts) if part.reversed])
     symbolic = [k for k, length in enumerate(lengths) if not isinstance(length, int)]
     symbolic += [k for k, part in enumerate(parts) if not isinstance(part.begin, int)]
     ends: list[tuple[Dim, Dim]] = [
@@ -185,7 +185,7 @@ def _unsliced(value: UOp, parts: Sequence[Part], sizes: Sizes) -> UOp:
 # -- masks -----------------------------------------------------------------------------------------
 
 
-def _masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
+def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
     """x[mask] = value: the value goes with the axes behind those of the mask."""
     mask = masks[0].tensor
     if isinstance(key, tuple) and [k for k in key if k is not Ellipsis] != [mask]:
@@ -195,57 +195,57 @@ def _masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
             "use porism.where, or index with mask.numpy()",
         )
     sizes = sizes_of(x)
-    behind = sizes[mask.ndim :]
+    trailing = sizes[mask.ndim :]
     own = sizes_of(value)
-    if len(own) > len(behind) and not (len(own) == len(behind) + 1 and own[0] == 1):
+    if len(own) > len(trailing) and not (len(own) == len(trailing) + 1 and own[0] == 1):
         raise refuse_shape(
             f"a value of shape {to_text(own)} for x[mask]",
             "how many elements the mask chooses depends on its values, and shapes do not",
             "give a scalar or one value for all places, or use porism.where",
         )
-    whole = primitive.broadcast(_spread(value, behind), sizes)
-    inside = primitive.reshape(mask.node, (*mask.shape, *[1] * len(behind)))
+    whole = primitive.broadcast(_broadcast_value(value, trailing), sizes)
+    inside = primitive.reshape(mask.node, (*mask.shape, *[1] * len(trailing)))
     return primitive.expand(inside, sizes).where(whole, x)
 
 
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _by_arrays(x: UOp, parts: Sequence[Part], value: UOp) -> UOp:
+def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     """Each element takes the value of the last index that means it.
 
     The axes with arrays become one, of which a flat index names the elements; the part is changed
     there, and put back into x.
     """
     own = [part for part in parts if not part.new]
-    part = sliced(x, own)
+    part = slice_axes(x, own)
     sizes = sizes_of(part)
-    arrays = [k for k, one in enumerate(own) if one.is_array]
+    arrays = [k for k, axis_index in enumerate(own) if axis_index.is_array]
     rest = [k for k in range(len(own)) if k not in arrays]
     order, length = (*arrays, *rest), product(sizes[k] for k in arrays)
     remaining = [sizes[k] for k in rest]
     flat = primitive.reshape(primitive.permute(part, order), (length, *remaining))
 
-    plan = layout(parts)
-    last = _last_meant(own, sizes, plan.common, known(length, "an assignment by arrays"))
-    new = _arranged(value, parts, sizes, plan)
+    plan = gather_layout(parts)
+    last_write = _last_writer(own, sizes, plan.common, known(length, "an assignment by arrays"))
+    new = _flatten_value(value, parts, sizes, plan)
     whole = (length, *remaining)
-    lone = primitive.expand(primitive.reshape(last, (length, *[1] * len(rest))), whole)
+    lone = primitive.expand(primitive.reshape(last_write, (length, *[1] * len(rest))), whole)
     places = [lone - 1, *(primitive.iota(whole, k) for k in range(1, len(whole)))]
     flat = (lone > 0).where(primitive.gather(new, places), flat)
 
     back = primitive.reshape(flat, [sizes[k] for k in order])
     back = primitive.permute(back, [order.index(k) for k in range(len(order))])
-    dropped_too = [replace(one, dropped=False) for one in own]
-    return _by_slices(x, dropped_too, back)
+    dropped_too = [replace(axis_index, dropped=False) for axis_index in own]
+    return _assign_slices(x, dropped_too, back)
 
 
-def _arranged(value: UOp, parts: Sequence[Part], sizes: Sizes, plan: Layout) -> UOp:
+def _flatten_value(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes, plan: GatherLayout) -> UOp:
     """The value with one axis for the elements of the arrays in front, and no new axes."""
     own = iter(sizes)
     full = [1 if part.new else next(own) for part in parts]
     outer, inner = ([full[k] for k in group] for group in (plan.outer, plan.inner))
-    value = _spread(value, (*outer, *plan.common, *inner))
+    value = _broadcast_value(value, (*outer, *plan.common, *inner))
     first, count = len(outer), len(plan.common)
     places = range(len(outer) + count + len(inner))
     middle = [k for k in places if first <= k < first + count]
@@ -254,7 +254,7 @@ def _arranged(value: UOp, parts: Sequence[Part], sizes: Sizes, plan: Layout) -> 
     return primitive.reshape(value, (product(plan.common), *kept))
 
 
-def _last_meant(own: Sequence[Part], sizes: Sizes, common: Sizes, length: int) -> UOp:
+def _last_writer(own: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: int) -> UOp:
     """For each element of the flat axis the last index that means it, from 1; 0 where none does."""
     shape = tuple(known(size, "an assignment by arrays") for size in common)
     count, stride = math.prod(shape), length
@@ -267,7 +267,7 @@ def _last_meant(own: Sequence[Part], sizes: Sizes, common: Sizes, length: int) -
         if isinstance(part.index, np.ndarray):
             known_places += part.index * stride
         elif part.index is not None:
-            place = counted(part.index, size)
+            place = index_node(part.index, size)
             inside = (place >= 0) & (place < size)
             # an index that is outside makes the sum negative, which is no place
             step = inside.where(place.maximum(0).minimum(size - 1) * stride, -length)
@@ -276,18 +276,18 @@ def _last_meant(own: Sequence[Part], sizes: Sizes, common: Sizes, length: int) -
         found = np.zeros(length, np.int64)
         flat = known_places.reshape(-1)
         np.maximum.at(found, flat, np.arange(1, count + 1))
-        return _within(from_array(found).node, count)
+        return _clamp_index(from_array(found).node, count)
     if known_places.any():
-        node = _within(from_array(np.ascontiguousarray(known_places)).node, length)
+        node = _clamp_index(from_array(np.ascontiguousarray(known_places)).node, length)
         places = ops.ADD(*broadcast(places, node))
     flat_places = primitive.reshape(primitive.broadcast(places, common), (1, count))
     grid = (length, count)
-    meant = primitive.expand(flat_places, grid).eq(primitive.iota(grid, 0))
+    hits = primitive.expand(flat_places, grid).eq(primitive.iota(grid, 0))
     number = primitive.cast(primitive.iota(grid, 1) + 1, dtypes.i64)
-    latest = primitive.reduce(meant.where(number, number.lift(0)), ops.MAX, [1])
-    return _within(primitive.reshape(latest, (length,)), count)
+    last_hit = primitive.reduce(hits.where(number, number.lift(0)), ops.MAX, [1])
+    return _clamp_index(primitive.reshape(last_hit, (length,)), count)
 
 
-def _within(node: UOp, most: int) -> UOp:
+def _clamp_index(node: UOp, most: int) -> UOp:
     """Integers that are known to be 0 … most, as indices that say so."""
     return primitive.cast(node, dtypes.index).maximum(0).minimum(most)

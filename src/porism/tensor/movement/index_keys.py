@@ -25,7 +25,7 @@ from porism.tensor.user_line import users_line
 
 
 @dataclass(frozen=True)
-class Part:
+class AxisIndex:
     """An axis of x from begin to end, backwards or not, every `step`-th element.
 
     A part with an `index` is a whole axis whose elements are chosen by an array. A part that is
@@ -35,7 +35,7 @@ class Part:
     begin: Dim = 0
     end: Dim = 1
     step: int = 1
-    backwards: bool = False
+    reversed: bool = False
     dropped: bool = False
     new: bool = False
     index: Array | Tensor | None = None
@@ -53,19 +53,19 @@ class Mask:
     tensor: Tensor
 
 
-def read(key: Any, sizes: Sizes) -> list[Part]:
+def parse_key(key: Any, sizes: Sizes) -> list[AxisIndex]:
     """The parts of a key, in order; a mask that is not known is refused."""
-    parts: list[Part] = []
-    for part in read_with_masks(key, sizes):
+    parts: list[AxisIndex] = []
+    for part in parse_key_with_masks(key, sizes):
         if isinstance(part, Mask):
-            raise _unknown_shape(part.tensor)
+            raise _data_dependent_shape(part.tensor)
         parts.append(part)
     return parts
 
 
-def read_with_masks(key: Any, sizes: Sizes) -> list[Part | Mask]:
+def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
     """The parts of a key; a boolean tensor stands for as many axes as it has."""
-    items = _without_known_masks(list(key) if isinstance(key, tuple) else [key])
+    items = _masks_to_indices(list(key) if isinstance(key, tuple) else [key])
     used = sum(_axes_used(item) for item in items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -83,14 +83,16 @@ def read_with_masks(key: Any, sizes: Sizes) -> list[Part | Mask]:
         )
     place = dots[0] if dots else len(items)
     items[place : place + len(dots)] = [slice(None)] * (len(sizes) - used)
-    parts: list[Part | Mask] = []
+    parts: list[AxisIndex | Mask] = []
     axis = 0
     for item in items:
         if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL:
             _check_mask(item.shape, sizes[axis : axis + item.ndim], axis)
             parts.append(Mask(item))
         else:
-            parts.append(Part(new=True) if item is None else _part(item, sizes[axis], axis))
+            parts.append(
+                AxisIndex(new=True) if item is None else _parse_item(item, sizes[axis], axis)
+            )
         axis += _axes_used(item)
     return parts
 
@@ -103,11 +105,11 @@ def _axes_used(item: Any) -> int:
     return 1
 
 
-def _without_known_masks(items: list[Any]) -> list[Any]:
+def _masks_to_indices(items: list[Any]) -> list[Any]:
     """Lists as arrays, and boolean arrays as the places where they hold."""
     found: list[Any] = []
     for item in items:
-        if isinstance(item, (bool, np.bool_)) or (_is_mask(item) and not np.ndim(item)):
+        if isinstance(item, (bool, np.bool_)) or (_is_bool_array(item) and not np.ndim(item)):
             raise refuse(
                 f"the index {item!r}",
                 "a single bool neither is a place nor has an axis",
@@ -116,19 +118,19 @@ def _without_known_masks(items: list[Any]) -> list[Any]:
         if isinstance(item, (list, tuple, range)):
             item = np.asarray(item)
             item = item.astype(np.int64) if item.size == 0 else item
-        if _is_mask(item):
-            found += [_Places(where, item.shape, k) for k, where in enumerate(np.nonzero(item))]
+        if _is_bool_array(item):
+            found += [_MaskIndex(where, item.shape, k) for k, where in enumerate(np.nonzero(item))]
         else:
             found.append(item)
     return found
 
 
-def _is_mask(item: Any) -> bool:
+def _is_bool_array(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype == np.bool_
 
 
 @dataclass(frozen=True)
-class _Places:
+class _MaskIndex:
     """Where a known mask holds, along one of its axes."""
 
     index: Array
@@ -136,45 +138,45 @@ class _Places:
     axis: int
 
 
-def _part(item: Any, size: Dim, axis: int) -> Part:
-    if isinstance(item, _Places):
+def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
+    if isinstance(item, _MaskIndex):
         _check_mask((item.mask[item.axis],), (size,), axis)
-        return Part(0, size, index=item.index)
+        return AxisIndex(0, size, index=item.index)
     if isinstance(item, slice):
-        return _slice(item, size)
+        return _parse_slice(item, size)
     if isinstance(item, UOp) and not isinstance(plain(item), int):
-        return _symbolic_int(item, size, axis)
+        return _parse_symbolic_int(item, size, axis)
     item = plain(item)
     if isinstance(item, Tensor):
         if not item.dtype.is_integer:
-            raise _no_index(name_of(item.dtype))
-        return Part(0, size, index=item)
+            raise _not_an_index(name_of(item.dtype))
+        return AxisIndex(0, size, index=item)
     if isinstance(item, np.ndarray) and item.ndim:
-        return _array(item, size, axis)
+        return _parse_array(item, size, axis)
     try:
         number = item.__index__()
     except (AttributeError, TypeError):
-        raise _no_index(type(item).__name__) from None
+        raise _not_an_index(type(item).__name__) from None
     length = known(size, "an int as index") if number < 0 or isinstance(size, int) else None
     if length is not None and not -length <= number < length:
-        raise _outside(number, length, axis)
+        raise _out_of_range(number, length, axis)
     begin = number % length if length is not None else number
-    return Part(begin, begin + 1, dropped=True)
+    return AxisIndex(begin, begin + 1, dropped=True)
 
 
-def _array(item: Array, size: Dim, axis: int) -> Part:
+def _parse_array(item: Array, size: Dim, axis: int) -> AxisIndex:
     """An index array whose values are known: checked here, and counted from the front."""
     if item.dtype.kind not in "iu":
-        raise _no_index(f"array of {item.dtype}")
+        raise _not_an_index(f"array of {item.dtype}")
     length = known(size, "an index array")
     outside = item[(item < -length) | (item >= length)]
     if outside.size:
-        raise _outside(int(outside.reshape(-1)[0]), length, axis)
+        raise _out_of_range(int(outside.reshape(-1)[0]), length, axis)
     wide = item.astype(np.int64)
-    return Part(0, size, index=np.where(wide < 0, wide + length, wide))
+    return AxisIndex(0, size, index=np.where(wide < 0, wide + length, wide))
 
 
-def _symbolic_int(item: UOp, size: Dim, axis: int) -> Part:
+def _parse_symbolic_int(item: UOp, size: Dim, axis: int) -> AxisIndex:
     if not isinstance(size, int) or not 0 <= item.vmin <= item.vmax < size:
         raise OutOfRange(
             f"the index {size_text(item)} of axis {axis}, which has {size_text(size)} elements",
@@ -182,13 +184,13 @@ def _symbolic_int(item: UOp, size: Dim, axis: int) -> Part:
             why=f"its value may be from {item.vmin} to {item.vmax}",
             fix="declare the variable with bounds inside of the axis",
         )
-    return Part(item, item + 1, dropped=True)
+    return AxisIndex(item, item + 1, dropped=True)
 
 
-def _slice(item: slice, size: Dim) -> Part:
+def _parse_slice(item: slice, size: Dim) -> AxisIndex:
     item = slice(*map(plain, (item.start, item.stop, item.step)))
     if any(isinstance(end, UOp) for end in (item.start, item.stop)) or not isinstance(size, int):
-        return _symbolic_slice(item, size)
+        return _parse_symbolic_slice(item, size)
     try:
         begin, end, step = item.indices(size)
     except (TypeError, ValueError) as error:
@@ -198,26 +200,26 @@ def _slice(item: slice, size: Dim) -> Part:
             "use ints, and a step that is not 0",
         ) from None
     if step > 0:
-        return Part(begin, max(begin, end), step)
+        return AxisIndex(begin, max(begin, end), step)
     # Backwards from `begin` down to above `end`: the same elements forwards, then flipped.
     last = min(begin + 1, size)
     first = min(end + 1, last)
-    return Part(first, last, -step, backwards=True)
+    return AxisIndex(first, last, -step, reversed=True)
 
 
-def _symbolic_slice(item: slice, size: Dim) -> Part:
+def _parse_symbolic_slice(item: slice, size: Dim) -> AxisIndex:
     if item.step not in (None, 1):
         raise refuse(
             "a slice with a step of a symbolic part",
             "the number of its elements is not known",
             "slice first with numbers, or without a step",
         )
-    begin = 0 if item.start is None else _symbolic_end(item.start, size)
-    end = size if item.stop is None else _symbolic_end(item.stop, size)
-    return Part(begin, end)
+    begin = 0 if item.start is None else _check_symbolic_bound(item.start, size)
+    end = size if item.stop is None else _check_symbolic_bound(item.stop, size)
+    return AxisIndex(begin, end)
 
 
-def _symbolic_end(end: Any, size: Dim) -> Dim:
+def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
     """An end of a slice; it must lie inside for every value that it may have."""
     low, high = (end, end) if isinstance(end, int) else (end.vmin, end.vmax)
     # What depends on the size itself, like n - 1 or n, is compared with it as a whole.
@@ -247,7 +249,7 @@ def _check_mask(own: Sizes, sizes: Sizes, axis: int) -> None:
         )
 
 
-def _unknown_shape(mask: Tensor) -> PorismError:
+def _data_dependent_shape(mask: Tensor) -> PorismError:
     return refuse(
         f"an index by a boolean tensor of shape {to_text(mask.shape)}",
         "how many elements it chooses depends on its values, and shapes do not",
@@ -255,7 +257,7 @@ def _unknown_shape(mask: Tensor) -> PorismError:
     )
 
 
-def _no_index(what: str) -> TypeMismatch:
+def _not_an_index(what: str) -> TypeMismatch:
     return TypeMismatch(
         f"an index of type {what}",
         where=users_line(),
@@ -264,7 +266,7 @@ def _no_index(what: str) -> TypeMismatch:
     )
 
 
-def _outside(number: int, size: int, axis: int) -> OutOfRange:
+def _out_of_range(number: int, size: int, axis: int) -> OutOfRange:
     return OutOfRange(
         f"the index {number} of axis {axis}, which has {size} elements",
         where=users_line(),

@@ -19,7 +19,7 @@ from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_array
 from porism.tensor.known_sizes import known
-from porism.tensor.movement.index_keys import Part, read
+from porism.tensor.movement.index_keys import AxisIndex, parse_key
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import INTEGERS, need
@@ -43,8 +43,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     >>> arange(6)[4:0:-2].tolist(), arange(6)[[0, 5]].tolist()
     ([4, 2], [0, 5])
     """
-    parts = read(key, x.shape)
-    node = sliced(x.node, [part for part in parts if not part.new])
+    parts = parse_key(key, x.shape)
+    node = slice_axes(x.node, [part for part in parts if not part.new])
     sizes = sizes_of(node)
     if all(part.index is None for part in parts):
         own = iter(sizes)
@@ -54,40 +54,42 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             if not part.dropped:
                 kept.append(size)
         return Tensor(primitive.reshape(node, kept))
-    return Tensor(gathered(node, parts))
+    return Tensor(gather_by_arrays(node, parts))
 
 
 # -- ints and slices -------------------------------------------------------------------------------
 
 
-def sliced(x: UOp, parts: Sequence[Part]) -> UOp:
+def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     """The parts of the axes of x; none is dropped."""
-    x = _cut(x, parts)
-    x = primitive.flip(x, [k for k, part in enumerate(parts) if part.backwards])
+    x = _shrink_axes(x, parts)
+    x = primitive.flip(x, [k for k, part in enumerate(parts) if part.reversed])
     steps = [part.step for part in parts]
     if max(steps, default=1) == 1:
         return x
     # Pieces of `step` elements, of which the first is kept.
     sizes = sizes_of(x)
-    counts = [pieces(size, step) for size, step in zip(sizes, steps, strict=True)]
-    x = primitive.pad(x, [(0, missing(*one)) for one in zip(sizes, counts, steps, strict=True)])
+    counts = [block_count(size, step) for size, step in zip(sizes, steps, strict=True)]
+    x = primitive.pad(
+        x, [(0, padding_to_multiple(*one)) for one in zip(sizes, counts, steps, strict=True)]
+    )
     split = [n for pair in zip(counts, steps, strict=True) for n in pair]
     x = primitive.reshape(x, split)
     x = primitive.shrink(x, [p for n in counts for p in ((0, n), (0, 1))])
     return primitive.reshape(x, counts)
 
 
-def pieces(size: Dim, step: int) -> Dim:
+def block_count(size: Dim, step: int) -> Dim:
     """How many pieces of `step` elements a size has, the last perhaps shorter."""
     return size if step == 1 else -(-known(size, "a slice with a step") // step)
 
 
-def missing(size: Dim, count: Dim, step: int) -> Dim:
+def padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
     """What the last piece lacks."""
     return 0 if step == 1 else count * step - size
 
 
-def _cut(x: UOp, parts: Sequence[Part]) -> UOp:
+def _shrink_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     # A part of one element at a symbolic place: cut in two steps, so that its size is known.
     early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in parts]
     sizes = sizes_of(x)
@@ -102,7 +104,7 @@ def _cut(x: UOp, parts: Sequence[Part]) -> UOp:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GatherLayout:
     """Where the axes of index arrays go: where the arrays are, or in front if they are apart."""
 
     outer: list[int]
@@ -113,19 +115,19 @@ class Layout:
     """The shape of the arrays together."""
 
 
-def layout(parts: Sequence[Part]) -> Layout:
+def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
     """Ints among the arrays count as arrays, as in NumPy."""
     arrays = [k for k, part in enumerate(parts) if part.is_array]
     kept = [k for k in range(len(parts)) if k not in arrays]
     together = arrays == list(range(arrays[0], arrays[-1] + 1))
     front = sum(k < arrays[0] for k in kept) if together else 0
     shapes = [as_sizes(part.index.shape) for part in parts if part.index is not None]
-    return Layout(kept[:front], kept[front:], broadcast_shapes(*shapes))
+    return GatherLayout(kept[:front], kept[front:], broadcast_shapes(*shapes))
 
 
-def gathered(x: UOp, parts: Sequence[Part]) -> UOp:
+def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     """Elements of x by the index arrays of the parts; `x` is sliced already."""
-    plan = layout(parts)
+    plan = gather_layout(parts)
     own = iter(sizes_of(x))
     sizes = [1 if part.new else next(own) for part in parts]
     outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
@@ -136,7 +138,7 @@ def gathered(x: UOp, parts: Sequence[Part]) -> UOp:
     chosen: list[UOp] = []
     for k, part in enumerate(parts):
         if part.index is not None:
-            index = counted(part.index, sizes[k])
+            index = index_node(part.index, sizes[k])
             index = primitive.reshape(index, (*sizes_of(index), *[1] * len(inner)))
             chosen.append(primitive.broadcast(index, whole))
         elif part.dropped:
@@ -146,16 +148,16 @@ def gathered(x: UOp, parts: Sequence[Part]) -> UOp:
     return primitive.reshape(primitive.gather(x, chosen), (*outer, *plan.common, *inner))
 
 
-def counted(index: Array | Tensor, size: Dim) -> UOp:
+def index_node(index: Array | Tensor, size: Dim) -> UOp:
     """An index array as a node that counts from the front."""
     if isinstance(index, Tensor):
-        return from_front(index.node, size)
+        return wrap_negative(index.node, size)
     most = int(index.max(initial=0))
     place = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
     return place.maximum(0).minimum(most)
 
 
-def from_front(index: UOp, size: Dim) -> UOp:
+def wrap_negative(index: UOp, size: Dim) -> UOp:
     """An index tensor as `index`; those below 0 count from the end."""
     if index.dtype.kind is Kind.UNSIGNED:
         return primitive.place(index, size)
@@ -216,12 +218,12 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
             "give indices with as many axes as the tensor",
         )
     sizes, own = list(tensor.shape), list(index.shape)
-    common = list(broadcast_shapes(_without(sizes, place), _without(own, place)))
+    common = list(broadcast_shapes(_remove_axis(sizes, place), _remove_axis(own, place)))
     common.insert(place, own[place])
     spread = list(common)
     spread[place] = sizes[place]
     return Tensor(
-        along(
+        gather_along(
             primitive.broadcast(tensor.node, spread),
             primitive.broadcast(index.node, common),
             place,
@@ -229,15 +231,15 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     )
 
 
-def _without(sizes: Sequence[Dim], axis: int) -> list[Dim]:
+def _remove_axis(sizes: Sequence[Dim], axis: int) -> list[Dim]:
     return [size for k, size in enumerate(sizes) if k != axis]
 
 
-def along(x: UOp, index: UOp, axis: int) -> UOp:
+def gather_along(x: UOp, index: UOp, axis: int) -> UOp:
     """Elements of x by one index along an axis; the other axes count for themselves."""
     sizes = sizes_of(index)
     places = [
-        from_front(index, sizes_of(x)[axis]) if k == axis else primitive.iota(sizes, k)
+        wrap_negative(index, sizes_of(x)[axis]) if k == axis else primitive.iota(sizes, k)
         for k in range(len(sizes))
     ]
     return primitive.gather(x, places)
@@ -258,11 +260,11 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
             f"along all axes but {place}, the index is not longer than the tensor",
             "slice the index, or broadcast the tensor first",
         )
-    return Tensor(along(tensor.node, chosen.node, place))
+    return Tensor(gather_along(tensor.node, chosen.node, place))
 
 
 @operator("iter")
-def _iterated(x: Tensor) -> Iterator[Tensor]:
+def _iter(x: Tensor) -> Iterator[Tensor]:
     """The parts along the first axis."""
     if not x.ndim:
         raise refuse("iteration over a scalar", "a scalar has no axes", "use .item()")

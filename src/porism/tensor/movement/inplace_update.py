@@ -19,63 +19,63 @@ from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor.jit.tracing import current
-from porism.tensor.movement.index_keys import Part
+from porism.tensor.movement.index_keys import AxisIndex
 from porism.tensor.shapes import Sizes, sizes_of
 from porism.tensor.tensor import Tensor
 
-_ALONE: Final = 2
+_SOLE_REFERENCE: Final = 2
 """References to what one object holds, while the call that counts them has one too."""
 
 
-def overwrite(x: Tensor, parts: Sequence[Part], result: Sizes, value: UOp) -> bool:
+def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: UOp) -> bool:
     """Write a value over parts of the axes of x, if nobody can tell; whether it was written.
 
     The value is broadcast to the sizes `result`, those of the parts but for axes of size 1.
     """
-    whole = _own(x)
+    whole = _exclusive_memory(x)
     bounds = [end for part in parts for end in (part.begin, part.end)]
-    asked = (*sizes_of(value), *bounds, *result)
-    if whole is None or len(_numbers(asked)) < len(asked):
+    needed_sizes = (*sizes_of(value), *bounds, *result)
+    if whole is None or len(_int_sizes(needed_sizes)) < len(needed_sizes):
         return False  # or a size is symbolic
-    new = _array(value).reshape(_numbers(sizes_of(value)))
-    view = whole.reshape(_numbers(x.shape))
+    new = _as_array(value).reshape(_int_sizes(sizes_of(value)))
+    view = whole.reshape(_int_sizes(x.shape))
     for axis, part in enumerate(parts):
         before = (slice(None),) * axis
-        step = -part.step if part.backwards else part.step
+        step = -part.step if part.reversed else part.step
         view = view[*before, part.begin : part.end][*before, ::step]
     while new.ndim > len(result):
         new = new[0]
-    spread = np.broadcast_to(new, _numbers(result)).reshape(view.shape)
+    broadcast = np.broadcast_to(new, _int_sizes(result)).reshape(view.shape)
     with np.errstate(all="ignore"):  # a number that is too large is infinite
-        np.copyto(view, spread, casting="unsafe")
+        np.copyto(view, broadcast, casting="unsafe")
     array, address = held(x._node)
     x._node = hold(x._node.dtype, x._node.src, array, address)  # whose number says: a new value
     return True
 
 
-def _numbers(sizes: Sizes) -> list[int]:
+def _int_sizes(sizes: Sizes) -> list[int]:
     return [size for size in sizes if isinstance(size, int)]
 
 
-def _own(x: Tensor) -> Array | None:
+def _exclusive_memory(x: Tensor) -> Array | None:
     """The memory of a tensor, if nothing else refers to it."""
     if current.get() is not None or x._node.op is not ops.BUFFER:
         return None
-    if sys.getrefcount(x._node) > _ALONE or held_if_any(x._node) is None:
+    if sys.getrefcount(x._node) > _SOLE_REFERENCE or held_if_any(x._node) is None:
         return None
-    if sys.getrefcount(held_if_any(x._node)) > _ALONE:
+    if sys.getrefcount(held_if_any(x._node)) > _SOLE_REFERENCE:
         return None  # it is read at this moment
-    if sys.getrefcount(array_of(x._node)) > _ALONE:
+    if sys.getrefcount(array_of(x._node)) > _SOLE_REFERENCE:
         return None
     array = array_of(x._node)
     return array if array_allocator.is_own(array) else None
 
 
-def _array(value: UOp) -> Array:
+def _as_array(value: UOp) -> Array:
     """A value in memory, computed if need be; a number needs no kernel."""
     number = value
     while number.op in (ops.RESHAPE, ops.EXPAND) and realized(number) is None:
         number = number.src[0]
     if number.op is ops.CONST:
-        return np.broadcast_to(np.asarray(number.arg), _numbers(sizes_of(value)))
+        return np.broadcast_to(np.asarray(number.arg), _int_sizes(sizes_of(value)))
     return array_of(Tensor(value)._buffer())

@@ -15,7 +15,7 @@ from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.jit.tracing import current
 from porism.tensor.known_sizes import known
-from porism.tensor.movement.reshape import cut, expand_dims, flatten
+from porism.tensor.movement.reshape import expand_dims, flatten, slice_axis
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import result_type
 from porism.tensor.shapes import (
@@ -31,28 +31,28 @@ from porism.tensor.shapes import (
 )
 from porism.tensor.tensor import Tensor, method
 
-MOST_IN_ONE: Final = 16
+MAX_FUSED: Final = 16
 """More tensors than these are joined in groups, each of which is computed first.
 
 Every element of the result looks at each part of its group, so the work stays near the size.
 """
 
 
-MANY: Final = 64
+MAX_SCHEDULED: Final = 64
 """More tensors than these, whose values are in memory, are copied at once: to schedule so many
 reads takes longer than to copy what is small, and what is large takes as long in a kernel."""
 
 
-def joined(nodes: Sequence[UOp], axis: int) -> UOp:
+def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
     """Nodes of one type one after the other along an axis; the other sizes are equal."""
     parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
-    while len(parts) > MOST_IN_ONE:
-        groups = [parts[k : k + MOST_IN_ONE] for k in range(0, len(parts), MOST_IN_ONE)]
-        parts = [primitive.contiguous(_beside(group, axis)) for group in groups]
-    return _beside(parts, axis)
+    while len(parts) > MAX_FUSED:
+        groups = [parts[k : k + MAX_FUSED] for k in range(0, len(parts), MAX_FUSED)]
+        parts = [primitive.contiguous(_pad_and_select(group, axis)) for group in groups]
+    return _pad_and_select(parts, axis)
 
 
-def _beside(parts: Sequence[UOp], axis: int) -> UOp:
+def _pad_and_select(parts: Sequence[UOp], axis: int) -> UOp:
     """Each part where it belongs in the whole, and a choice among them by the position."""
     ends: list[Dim] = []
     for part in parts:
@@ -60,21 +60,21 @@ def _beside(parts: Sequence[UOp], axis: int) -> UOp:
         ends.append(ends[-1] + size if ends else size)
     if len(parts) == 1:
         return parts[0]
-    placed = []
+    padded = []
     for part, end in zip(parts, ends, strict=True):
         pairs: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes_of(part))
         pairs[axis] = (end - sizes_of(part)[axis], ends[-1] - end)
-        placed.append(primitive.pad(part, pairs))
-    return _chosen(placed, ends, primitive.iota(sizes_of(placed[0]), axis))
+        padded.append(primitive.pad(part, pairs))
+    return _select_by_position(padded, ends, primitive.iota(sizes_of(padded[0]), axis))
 
 
-def _chosen(placed: Sequence[UOp], ends: Sequence[Dim], position: UOp) -> UOp:
+def _select_by_position(padded: Sequence[UOp], ends: Sequence[Dim], position: UOp) -> UOp:
     """As a balanced tree, so that no element passes more than a few choices."""
-    if len(placed) == 1:
-        return placed[0]
-    half = len(placed) // 2
+    if len(padded) == 1:
+        return padded[0]
+    half = len(padded) // 2
     first, second = (
-        _chosen(placed[part], ends[part], position)
+        _select_by_position(padded[part], ends[part], position)
         for part in (slice(None, half), slice(half, None))
     )
     return (position < primitive.as_dim(ends[half - 1])).where(first, second)
@@ -86,7 +86,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     >>> concat([[1, 2], [3]])
     Tensor((3,), int64)
     """
-    tensors = _several(arrays, axis, "concat")
+    tensors = _tensor_list(arrays, axis, "concat")
     if axis is None:
         tensors, axis = [flatten(x) for x in tensors], 0
     first = tensors[0].shape
@@ -94,15 +94,15 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     for k, other in enumerate(tensors[1:], 1):
         _check_fits(first, other.shape, place, k)
     dtype = result_type(*tensors)
-    values = _in_memory(tensors, dtype)
+    values = _realized_arrays(tensors, dtype)
     if values:
         return from_copy(np.concatenate(values, place))
-    return Tensor(joined([primitive.cast(x.node, dtype) for x in tensors], place))
+    return Tensor(concat_nodes([primitive.cast(x.node, dtype) for x in tensors], place))
 
 
-def _in_memory(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
+def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
     """The values of many tensors of a type, if all are in memory; else none."""
-    if len(tensors) <= MANY or current.get() is not None:
+    if len(tensors) <= MAX_SCHEDULED or current.get() is not None:
         return []
     found = []
     for tensor in tensors:
@@ -114,7 +114,7 @@ def _in_memory(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
     return found
 
 
-def _several(arrays: Any, axis: Any, what: str) -> list[Tensor]:
+def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
     """The tensors in a sequence, of which there is one at least."""
     if isinstance(axis, (Tensor, np.ndarray, list, tuple)):
         raise refuse(
@@ -150,7 +150,7 @@ def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
 
 def stack(arrays: Any, axis: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis."""
-    tensors = _several(arrays, axis, "stack")
+    tensors = _tensor_list(arrays, axis, "stack")
     place = normal_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
         if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):
@@ -160,7 +160,7 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
                 f"the tensors 0 and {k} differ in shape",
                 "give tensors of one shape, or use concat",
             )
-    values = _in_memory(tensors, result_type(*tensors))
+    values = _realized_arrays(tensors, result_type(*tensors))
     if values:
         return from_copy(np.stack(values, place))
     return concat([expand_dims(x, place) for x in tensors], place)
@@ -192,15 +192,15 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
         if each < 1:
             raise refuse(f"split into parts of {each}", "a part has an element", "give 1 or more")
         parts = [min(each, whole - k) for k in range(0, whole, each)] or [0]
-    return _parts(tensor, parts, place)
+    return _slices(tensor, parts, place)
 
 
-def _parts(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
+def _slices(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
     begin: Dim = 0
     found = []
     for part in parts:
         end = begin + part
-        found.append(Tensor(cut(tensor.node, axis, begin, end)))
+        found.append(Tensor(slice_axis(tensor.node, axis, begin, end)))
         begin = end
     return found
 
@@ -223,7 +223,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     place = normal_axis(axis, tensor.ndim)
     size = known(tensor.shape[place], "split")
     rest = [s for k, s in enumerate(tensor.shape) if k != place]
-    parts = [cut(tensor.node, place, k, k + 1) for k in range(size)]
+    parts = [slice_axis(tensor.node, place, k, k + 1) for k in range(size)]
     return tuple(Tensor(primitive.reshape(part, rest)) for part in parts)
 
 
@@ -249,8 +249,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
         size = known(sizes_of(node)[place], "roll")
         by = as_int(amount, "shift") % size if size else 0
         if by:
-            node = joined(
-                [cut(node, place, size - by, size), cut(node, place, 0, size - by)], place
+            node = concat_nodes(
+                [slice_axis(node, place, size - by, size), slice_axis(node, place, 0, size - by)],
+                place,
             )
     return Tensor(node)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from porism.base.dtypes import Scalar, boolean
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
 from porism.tensor.known_sizes import known
-from porism.tensor.movement.joining import joined
-from porism.tensor.movement.pad_value import filled
-from porism.tensor.movement.reshape import cut
+from porism.tensor.movement.joining import concat_nodes
+from porism.tensor.movement.reshape import slice_axis
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import constant
 from porism.tensor.shapes import as_size, refuse, size_text, sizes_of, to_text
@@ -32,13 +33,13 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
     [2, 1, 2, 3, 2, 1]
     """
     node = as_tensor(x).node
-    pairs = _pairs(pad_width, len(sizes_of(node)))
-    node = _cropped(node, pairs)
-    pairs = [(_not_below(before), _not_below(after)) for before, after in pairs]
+    pairs = _parse_pad_width(pad_width, len(sizes_of(node)))
+    node = _crop(node, pairs)
+    pairs = [(_clamp_to_zero(before), _clamp_to_zero(after)) for before, after in pairs]
     if mode == "constant":
-        return Tensor(filled(node, pairs, constant(node.dtype, value).arg))
-    border = _MODES.get(mode)
-    if border is None:
+        return Tensor(pad_with_value(node, pairs, constant(node.dtype, value).arg))
+    border_of_mode = _MODES.get(mode)
+    if border_of_mode is None:
         raise refuse(
             f"pad with mode {mode!r}",
             "the modes are constant, " + ", ".join(_MODES),
@@ -46,15 +47,17 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
         )
     for axis, (before, after) in enumerate(pairs):
         if before or after:
-            node = _bordered(node, axis, known(before, "pad"), known(after, "pad"), border, mode)
+            node = _pad_axis(
+                node, axis, known(before, "pad"), known(after, "pad"), border_of_mode, mode
+            )
     return Tensor(node)
 
 
-def _not_below(number: Dim) -> Dim:
+def _clamp_to_zero(number: Dim) -> Dim:
     return max(number, 0) if isinstance(number, int) else number
 
 
-def _pairs(given: Any, rank: int) -> Pairs:
+def _parse_pad_width(given: Any, rank: int) -> Pairs:
     """A pair for each axis, from any of the three ways to say it."""
     if not isinstance(given, (tuple, list)):
         return [(as_size(given, "pad_width"),) * 2] * rank
@@ -74,72 +77,74 @@ def _pairs(given: Any, rank: int) -> Pairs:
     )
 
 
-def _cropped(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
+def _crop(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
     """Without what negative numbers take away."""
     for axis, (before, after) in enumerate(pairs):
-        less = [-n if isinstance(n, int) and n < 0 else 0 for n in (before, after)]
-        if any(less):
+        removed = [-n if isinstance(n, int) and n < 0 else 0 for n in (before, after)]
+        if any(removed):
             size = sizes_of(x)[axis]
-            if isinstance(size, int) and sum(less) > size:
+            if isinstance(size, int) and sum(removed) > size:
                 raise refuse(
                     f"pad of axis {axis}, of size {size}, by {before} and {after}",
                     "more is taken away than there is",
                     "take away fewer elements",
                 )
-            x = cut(x, axis, less[0], size - less[1])
+            x = slice_axis(x, axis, removed[0], size - removed[1])
     return x
 
 
-Border = Callable[[UOp, int, int, int, int], tuple[UOp, UOp]]
+BorderFunction = Callable[[UOp, int, int, int, int], tuple[UOp, UOp]]
 """(x, axis, its size, before, after): what comes before and after."""
 
 
-def _bordered(x: UOp, axis: int, before: int, after: int, border: Border, mode: str) -> UOp:
+def _pad_axis(
+    x: UOp, axis: int, before: int, after: int, border_of_mode: BorderFunction, mode: str
+) -> UOp:
     sizes = sizes_of(x)
     size = known(sizes[axis], f"pad with mode {mode}")
-    most = {"reflect": size - 1}.get(mode, size)
-    if mode in _REPEATS:
-        most = max(before, after) if size else 0
-    if max(before, after) > most:
+    limit = {"reflect": size - 1}.get(mode, size)
+    if mode in _REPLICATING:
+        limit = max(before, after) if size else 0
+    if max(before, after) > limit:
         raise refuse(
             f"pad with mode {mode!r} of axis {axis}, of size {size_text(size)}, by {before} and "
             f"{after}",
-            f"at most {most} elements can be copied from a tensor of shape {to_text(sizes)}",
+            f"at most {limit} elements can be copied from a tensor of shape {to_text(sizes)}",
             "pad by less, or several times",
         )
-    first, last = border(x, axis, size, before, after)
-    return joined([first, x, last], axis)
+    first, last = border_of_mode(x, axis, size, before, after)
+    return concat_nodes([first, x, last], axis)
 
 
-def _flipped(x: UOp, axis: int, begin: int, end: int) -> UOp:
-    return primitive.flip(cut(x, axis, begin, end), [axis])
+def _reversed_slice(x: UOp, axis: int, begin: int, end: int) -> UOp:
+    return primitive.flip(slice_axis(x, axis, begin, end), [axis])
 
 
 def _reflect(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
     last = size - 1
-    return _flipped(x, axis, 1, 1 + before), _flipped(x, axis, last - after, last)
+    return _reversed_slice(x, axis, 1, 1 + before), _reversed_slice(x, axis, last - after, last)
 
 
 def _symmetric(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
-    return _flipped(x, axis, 0, before), _flipped(x, axis, size - after, size)
+    return _reversed_slice(x, axis, 0, before), _reversed_slice(x, axis, size - after, size)
 
 
 def _circular(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
-    return cut(x, axis, size - before, size), cut(x, axis, 0, after)
+    return slice_axis(x, axis, size - before, size), slice_axis(x, axis, 0, after)
 
 
 def _replicate(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
     sizes = list(sizes_of(x))
     ends = []
-    for place, times in ((0, before), (size - 1, after)):
-        sizes[axis] = times
-        ends.append(primitive.expand(cut(x, axis, place, place + 1), sizes))
+    for position, count in ((0, before), (size - 1, after)):
+        sizes[axis] = count
+        ends.append(primitive.expand(slice_axis(x, axis, position, position + 1), sizes))
     return ends[0], ends[1]
 
 
-_REPEATS: Final = ("replicate", "edge")
+_REPLICATING: Final = ("replicate", "edge")
 
-_MODES: Final[dict[str, Border]] = {
+_MODES: Final[dict[str, BorderFunction]] = {
     "reflect": _reflect,
     "symmetric": _symmetric,
     "replicate": _replicate,
@@ -147,3 +152,22 @@ _MODES: Final[dict[str, Border]] = {
     "circular": _circular,
     "wrap": _circular,
 }
+
+
+# -- constant padding of nodes ---------------------------------------------------------------------
+
+
+def pad_with_value(x: UOp, pairs: Sequence[tuple[Dim, Dim]], value: Scalar) -> UOp:
+    """`value` before and after, for each axis."""
+    padded = primitive.pad(x, pairs)
+    if padded is x or value == 0:
+        return padded
+    inside = primitive.pad(primitive.full(boolean, True, shape(x)), pairs)
+    return inside.where(padded, x.lift(value))
+
+
+def pad_end(x: UOp, axis: int, size: int, value: Scalar) -> UOp:
+    """An axis of a known size, made longer at its end."""
+    dims = shape(x)
+    more = size - dims[axis].arg
+    return pad_with_value(x, [(0, more if k == axis else 0) for k in range(len(dims))], value)

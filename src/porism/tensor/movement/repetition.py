@@ -11,7 +11,7 @@ from porism.tensor.conversion import as_tensor
 from porism.tensor.known_sizes import known, several
 from porism.tensor.movement.indexing import getitem
 from porism.tensor.movement.reshape import flatten
-from porism.tensor.network.sliding_windows import count, windows
+from porism.tensor.network.sliding_windows import sliding_windows, window_count
 from porism.tensor.shapes import as_int, as_sizes, normal_axis, product, refuse, to_text
 from porism.tensor.tensor import Tensor, method
 
@@ -92,7 +92,7 @@ def unfold(
     taps, steps = several(kernel_size, rank, "kernel_size", 1), several(stride, rank, "stride", 1)
     gaps, edges = several(dilation, rank, "dilation", 1), several(padding, rank, "padding", 0)
     sizes = [known(size, "unfold") + 2 * p for size, p in zip(places, edges, strict=True)]
-    counts = [count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
+    counts = [window_count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
     if min(counts) < 1:
         raise refuse(
             f"unfold of places {to_text(sizes)} with windows of {to_text(taps)}",
@@ -100,6 +100,6 @@ def unfold(
             "use a smaller kernel_size or dilation, or more padding",
         )
     node = primitive.pad(tensor.node, [(0, 0), (0, 0), *((p, p) for p in edges)])
-    node = windows(node, range(2, 2 + rank), taps, steps, gaps)
+    node = sliding_windows(node, range(2, 2 + rank), taps, steps, gaps)
     node = primitive.permute(node, (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     return Tensor(primitive.reshape(node, (n, c * product(taps), product(counts))))

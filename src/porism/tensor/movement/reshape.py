@@ -37,10 +37,10 @@ def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
     Tensor((2, 2), int64)
     """
     node = as_tensor(x).node
-    return Tensor(primitive.reshape(node, _filled(sizes_of(node), as_sizes(shape, allow=-1))))
+    return Tensor(primitive.reshape(node, _infer_size(sizes_of(node), as_sizes(shape, allow=-1))))
 
 
-def _filled(old: Sizes, new: Sizes) -> Sizes:
+def _infer_size(old: Sizes, new: Sizes) -> Sizes:
     """The new sizes with the number for -1, checked against the old ones."""
     unknown = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
     before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
@@ -60,20 +60,22 @@ def _filled(old: Sizes, new: Sizes) -> Sizes:
         )
     if not unknown:
         if known and have != want:
-            raise _other_count(old, new, f"they have {product(old)} and {product(new)} elements")
+            raise _element_count_mismatch(
+                old, new, f"they have {product(old)} and {product(new)} elements"
+            )
         return new
     if known and (want == 0 or have % want):
         reason = f"{product(old)} elements do not divide by {product(after)}"
-        raise _other_count(old, new, reason if want else "any size goes with 0 elements")
-    left: Dim = have // want if known else _quotient(have, want)
+        raise _element_count_mismatch(old, new, reason if want else "any size goes with 0 elements")
+    left: Dim = have // want if known else _divide_sizes(have, want)
     return tuple(left if k in unknown else size for k, size in enumerate(new))
 
 
-def _quotient(have: Dim, want: Dim) -> Dim:
+def _divide_sizes(have: Dim, want: Dim) -> Dim:
     return have if is_one(want) else have // want
 
 
-def _other_count(old: Sizes, new: Sizes, why: str) -> Exception:
+def _element_count_mismatch(old: Sizes, new: Sizes, why: str) -> Exception:
     return refuse(
         f"cannot reshape {to_text(old)} to {to_text(new)}",
         why,
@@ -106,7 +108,7 @@ def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
     tensor = as_tensor(x)
     place = normal_axis(axis, tensor.ndim)
     own = tensor.shape
-    parts = _filled((own[place],), as_sizes(sizes, allow=-1))
+    parts = _infer_size((own[place],), as_sizes(sizes, allow=-1))
     return Tensor(primitive.reshape(tensor.node, (*own[:place], *parts, *own[place + 1 :])))
 
 
@@ -197,16 +199,16 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """Axes to other places; the others keep their order."""
     tensor = as_tensor(x)
-    taken = normal_axes(source, tensor.ndim, "source")
+    moved = normal_axes(source, tensor.ndim, "source")
     places = normal_axes(destination, tensor.ndim, "destination")
-    if len(taken) != len(places):
+    if len(moved) != len(places):
         raise refuse(
-            f"moveaxis of {len(taken)} axes to {len(places)} places",
+            f"moveaxis of {len(moved)} axes to {len(places)} places",
             "each axis that moves has one place",
             "name as many places as axes",
         )
-    rest = iter([k for k in range(tensor.ndim) if k not in taken])
-    target = dict(zip(places, taken, strict=True))
+    rest = iter([k for k in range(tensor.ndim) if k not in moved])
+    target = dict(zip(places, moved, strict=True))
     order = [target[k] if k in target else next(rest) for k in range(tensor.ndim)]
     return Tensor(primitive.permute(tensor.node, order))
 
@@ -287,7 +289,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
     first_row, first_column = max(-offset, 0), max(offset, 0)
     length = max(min(n - first_row, m - first_column), 0)
     if not length:
-        return Tensor(cut(primitive.reshape(node, (*outer, n * m)), len(outer), 0, 0))
+        return Tensor(slice_axis(primitive.reshape(node, (*outer, n * m)), len(outer), 0, 0))
     part = [(first_row, first_row + length), (first_column, first_column + length)]
     node = primitive.shrink(node, [*((0, size) for size in outer), *part])
     # Rows that are longer by one: each begins one element later, so its first is on the diagonal.
@@ -302,7 +304,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
 def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
     """Channels to places: (…, c·r², h, w) becomes (…, c, h·r, w·r)."""
     tensor, r = as_tensor(x), as_int(upscale_factor, "upscale_factor")
-    outer, (channels, height, width) = _image(tensor, "pixel_shuffle")
+    outer, (channels, height, width) = _image_sizes(tensor, "pixel_shuffle")
     if r < 1 or (isinstance(channels, int) and channels % (r * r)):
         raise refuse(
             f"pixel_shuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
@@ -320,7 +322,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
     """Places to channels: (…, c, h·r, w·r) becomes (…, c·r², h, w)."""
     tensor, r = as_tensor(x), as_int(downscale_factor, "downscale_factor")
-    outer, (channels, height, width) = _image(tensor, "pixel_unshuffle")
+    outer, (channels, height, width) = _image_sizes(tensor, "pixel_unshuffle")
     if r < 1 or any(isinstance(size, int) and size % r for size in (height, width)):
         raise refuse(
             f"pixel_unshuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
@@ -334,7 +336,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
     return Tensor(primitive.reshape(node, (*outer, channels * (r * r), h, w)))
 
 
-def _image(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
+def _image_sizes(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
     if tensor.ndim < 3:
         raise refuse(
             f"{what} of a tensor of shape {to_text(tensor.shape)}",
@@ -344,7 +346,7 @@ def _image(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
     return tensor.shape[:-3], tensor.shape[-3:]
 
 
-def cut(x: UOp, axis: int, begin: Dim, end: Dim) -> UOp:
+def slice_axis(x: UOp, axis: int, begin: Dim, end: Dim) -> UOp:
     """A part of one axis of a node."""
     pairs: list[tuple[Dim, Dim]] = [(0, size) for size in sizes_of(x)]
     pairs[axis] = (begin, end)

@@ -19,10 +19,10 @@ from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.reductions import summed_type, wide, without
+from porism.tensor.api.reductions import accumulation_dtype, drop_axes, sum_dtype
 from porism.tensor.conversion import as_tensor
-from porism.tensor.movement.indexing import from_front
-from porism.tensor.movement.pad_value import filled
+from porism.tensor.movement.indexing import wrap_negative
+from porism.tensor.movement.pad import pad_with_value
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
@@ -34,39 +34,39 @@ REDUCTIONS: Final[dict[str, Op]] = {
 }
 
 
-def _need_integers(index: Tensor, what: str) -> None:
+def _require_integers(index: Tensor, what: str) -> None:
     promotion.need(index.dtype, promotion.INTEGERS, what, "convert the indices, with astype")
 
 
-def _named(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
+def _index_hits(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
     """Whether an index (along axis + 1) names an element (along axis)."""
-    place = from_front(index, size) if from_end else primitive.cast(index, dtypes.i64)
-    place = _beside(place, axis, size)
-    element = primitive.iota(shapes.sizes_of(place), axis)
-    return place.eq(primitive.cast(element, place.dtype))
+    target_axis = wrap_negative(index, size) if from_end else primitive.cast(index, dtypes.i64)
+    target_axis = _repeat_per_element(target_axis, axis, size)
+    element = primitive.iota(shapes.sizes_of(target_axis), axis)
+    return target_axis.eq(primitive.cast(element, target_axis.dtype))
 
 
-def _beside(x: UOp, axis: int, size: Dim) -> UOp:
+def _repeat_per_element(x: UOp, axis: int, size: Dim) -> UOp:
     """A tensor shaped as the indices, repeated for every element of the result."""
     before, after = shapes.sizes_of(x)[:axis], shapes.sizes_of(x)[axis:]
     return primitive.expand(primitive.reshape(x, [*before, 1, *after]), [*before, size, *after])
 
 
-def _merged(named: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
+def _reduce_hits(hits: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
     """What the indices bring to each element, and the start of the reduction where none does."""
     start = identity(op, source.dtype)
     assert start is not None
-    chosen = named.where(_beside(source, axis, size), source.lift(start))
-    return without(primitive.reduce(chosen, op, [axis + 1]), [axis + 1])
+    chosen = hits.where(_repeat_per_element(source, axis, size), source.lift(start))
+    return drop_axes(primitive.reduce(chosen, op, [axis + 1]), [axis + 1])
 
 
-def _last_named(index: UOp, axis: int, size: Dim) -> UOp:
+def _last_hit(index: UOp, axis: int, size: Dim) -> UOp:
     """The last index that names each element, counted from 1; 0 where none does."""
-    named = _named(index, axis, size)
-    whole = shapes.sizes_of(named)
+    hits = _index_hits(index, axis, size)
+    whole = shapes.sizes_of(hits)
     number = primitive.cast(primitive.iota(whole, axis + 1) + 1, dtypes.i64)
-    last = primitive.reduce(named.where(number, number.lift(0)), ops.MAX, [axis + 1])
-    return without(last, [axis + 1])
+    last = primitive.reduce(hits.where(number, number.lift(0)), ops.MAX, [axis + 1])
+    return drop_axes(last, [axis + 1])
 
 
 def _operands(
@@ -74,8 +74,8 @@ def _operands(
 ) -> tuple[Tensor, int, Tensor, UOp]:
     """The target, the axis, the indices, and the source in the target's type and their shape."""
     target, indices = as_tensor(x), as_tensor(index)
-    place = shapes.normal_axis(axis, target.ndim)
-    _need_integers(indices, name)
+    target_axis = shapes.normal_axis(axis, target.ndim)
+    _require_integers(indices, name)
     source = as_tensor(src, None if isinstance(src, Tensor) else target.dtype)
     if source.dtype is not target.dtype:
         raise promotion.refuse(
@@ -88,7 +88,7 @@ def _operands(
         source = Tensor(primitive.broadcast(source.node, indices.shape))
     same_rank = target.ndim == indices.ndim == source.ndim
     fits = same_rank and all(
-        _within(n, s) and (k == place or _within(n, t))
+        _fits(n, s) and (k == target_axis or _fits(n, t))
         for k, (n, s, t) in enumerate(zip(indices.shape, source.shape, target.shape, strict=True))
     )
     if not fits:
@@ -97,22 +97,24 @@ def _operands(
             f"{name} into shape {shown[0]} with indices of shape {shown[1]} and values of shape "
             f"{shown[2]}",
             f"all have the same number of axes; the indices are not longer than the values, nor, "
-            f"besides axis {place}, than the tensor",
+            f"besides axis {target_axis}, than the tensor",
             "reshape, broadcast or slice the indices and the values",
         )
     part = primitive.shrink(source.node, [(0, n) for n in indices.shape])
-    return target, place, indices, part
+    return target, target_axis, indices, part
 
 
-def _within(a: Dim, b: Dim) -> bool:
+def _fits(a: Dim, b: Dim) -> bool:
     return a <= b if isinstance(a, int) and isinstance(b, int) else shapes.same(a, b)
 
 
-def _whole(part: UOp, target: Tensor, value: Any) -> UOp:
+def _pad_to_target(part: UOp, target: Tensor, value: Any) -> UOp:
     """What the indices bring, with `value` where they are shorter than the tensor."""
-    own = shapes.sizes_of(part)
-    pairs: list[tuple[Dim, Dim]] = [(0, t - n) for n, t in zip(own, target.shape, strict=True)]
-    return filled(part, pairs, value)
+    accumulator = shapes.sizes_of(part)
+    pairs: list[tuple[Dim, Dim]] = [
+        (0, t - n) for n, t in zip(accumulator, target.shape, strict=True)
+    ]
+    return pad_with_value(part, pairs, value)
 
 
 @method
@@ -128,28 +130,32 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
             "the ways to merge are " + ", ".join(REDUCTIONS),
             "pass one of them, or None for the last value to win",
         )
-    target, place, indices, source = _operands("scatter", x, axis, index, src)
+    target, target_axis, indices, source = _operands("scatter", x, axis, index, src)
     if reduce is not None:
-        return _scatter_merged(target, place, indices, source, REDUCTIONS[reduce])
-    size = target.shape[place]
-    last = _last_named(indices.node, place, size)
+        return _scatter_reduce(target, target_axis, indices, source, REDUCTIONS[reduce])
+    size = target.shape[target_axis]
+    last = _last_hit(indices.node, target_axis, size)
     number = primitive.cast(last - 1, dtypes.index)
     sizes = shapes.sizes_of(last)
-    where = [number if k == place else primitive.iota(sizes, k) for k in range(len(sizes))]
-    values = primitive.gather(source, where)
-    wholes = _whole(last, target, 0), _whole(values, target, 0)
+    gather_indices = [
+        number if k == target_axis else primitive.iota(sizes, k) for k in range(len(sizes))
+    ]
+    values = primitive.gather(source, gather_indices)
+    wholes = _pad_to_target(last, target, 0), _pad_to_target(values, target, 0)
     return Tensor((wholes[0] > 0).where(wholes[1], target.node))
 
 
-def _scatter_merged(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
+def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
     if target.dtype is dtypes.boolean:
         promotion.need(target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype")
-    own = wide(target.dtype)
+    accumulator = accumulation_dtype(target.dtype)
     size = target.shape[axis]
-    named = _named(indices.node, axis, size)
-    brought = _merged(named, primitive.cast(source, own), axis, size, op)
-    brought = _whole(brought, target, identity(op, own))
-    return Tensor(primitive.cast(op(primitive.cast(target.node, own), brought), target.dtype))
+    hits = _index_hits(indices.node, axis, size)
+    contribution = _reduce_hits(hits, primitive.cast(source, accumulator), axis, size, op)
+    contribution = _pad_to_target(contribution, target, identity(op, accumulator))
+    return Tensor(
+        primitive.cast(op(primitive.cast(target.node, accumulator), contribution), target.dtype)
+    )
 
 
 @method
@@ -174,24 +180,24 @@ def scatter_max(x: Any, axis: int, index: Any, src: Any) -> Tensor:
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
     """x plus slices of source: slice i along the axis is added at index[i], times alpha."""
     target, indices, values = as_tensor(x), as_tensor(index), as_tensor(source)
-    place = shapes.normal_axis(axis, target.ndim)
-    _need_integers(indices, "index_add")
+    target_axis = shapes.normal_axis(axis, target.ndim)
+    _require_integers(indices, "index_add")
     wanted = list(target.shape)
     if indices.ndim == 1:
-        wanted[place] = indices.shape[0]
+        wanted[target_axis] = indices.shape[0]
     if indices.ndim != 1 or not shapes.same_shape(values.shape, wanted):
         raise shapes.refuse(
             f"index_add into shape {shapes.to_text(target.shape)} with indices of shape "
             f"{shapes.to_text(indices.shape)} and values of shape {shapes.to_text(values.shape)}",
-            f"there is one index for each slice along axis {place}, and the other sizes are those "
-            "of the tensor",
+            f"there is one index for each slice along axis {target_axis}, and the other sizes are "
+            "those of the tensor",
             f"use indices of one axis, and values of shape {shapes.to_text(wanted)}",
         )
-    line: list[Dim] = [1] * target.ndim
-    line[place] = indices.shape[0]
-    spread = primitive.expand(primitive.reshape(indices.node, line), values.shape)
+    broadcast_sizes: list[Dim] = [1] * target.ndim
+    broadcast_sizes[target_axis] = indices.shape[0]
+    expanded = primitive.expand(primitive.reshape(indices.node, broadcast_sizes), values.shape)
     scaled = values.node if alpha == 1 else values.node * alpha
-    return scatter(target, place, Tensor(spread), Tensor(scaled), reduce="add")
+    return scatter(target, target_axis, Tensor(expanded), Tensor(scaled), reduce="add")
 
 
 @method
@@ -202,7 +208,7 @@ def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
     outside are not counted.
     """
     tensor = as_tensor(x)
-    _need_integers(tensor, "bincount")
+    _require_integers(tensor, "bincount")
     size = shapes.as_int(length, "length")
     if tensor.ndim != 1 or size < 0:
         raise shapes.refuse(
@@ -221,7 +227,9 @@ def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
                 "there is one weight for each number",
                 "use weights of the same shape",
             )
-        values = primitive.cast(given.node, summed_type(given.dtype))
-    named = _named(tensor.node, 0, size, from_end=False)
-    total = _merged(named, primitive.cast(values, wide(values.dtype)), 0, size, ops.ADD)
+        values = primitive.cast(given.node, sum_dtype(given.dtype))
+    hits = _index_hits(tensor.node, 0, size, from_end=False)
+    total = _reduce_hits(
+        hits, primitive.cast(values, accumulation_dtype(values.dtype)), 0, size, ops.ADD
+    )
     return Tensor(primitive.cast(total, values.dtype))

@@ -14,12 +14,18 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.elementwise import add, multiply
+from porism.tensor.api.arithmetic import add, multiply
 from porism.tensor.conversion import as_tensor
 from porism.tensor.known_sizes import known
-from porism.tensor.movement import sorting_network
-from porism.tensor.movement.reshape import cut
-from porism.tensor.movement.top_k import pays, smallest, taken
+from porism.tensor.movement.reshape import slice_axis
+from porism.tensor.movement.sorting_network import (
+    argsort_keys,
+    merge_zeros,
+    sort_key,
+    sort_last_axis,
+    value_of_key,
+)
+from porism.tensor.movement.top_k import gather_last, is_cheaper_than_sorting, smallest_indices
 from porism.tensor.tensor import Tensor, method
 
 
@@ -30,7 +36,7 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def _last_axis(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
+def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
     """The node with an axis at the end, and the order that puts it back."""
     place = shapes.normal_axis(axis, x.ndim)
     known(x.shape[place], what)
@@ -38,14 +44,14 @@ def _last_axis(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
     return primitive.permute(x.node, order), [order.index(k) for k in range(x.ndim)]
 
 
-def _keys(x: UOp, descending: bool) -> UOp:
-    keys = sorting_network.key(x)
+def _sort_keys(x: UOp, descending: bool) -> UOp:
+    keys = sort_key(x)
     return ops.NOT(keys) if descending else keys
 
 
 def _sorted_indices(x: UOp, descending: bool) -> UOp:
     """The places of the elements in their order along the last axis; equal ones stay in theirs."""
-    return sorting_network.sorted_places(_keys(sorting_network.one_zero(x), descending))
+    return argsort_keys(_sort_keys(merge_zeros(x), descending))
 
 
 @method
@@ -56,16 +62,16 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
     values is stable in any case.
     """
     tensor = as_tensor(x)
-    node, back = _last_axis(tensor, axis, "sort")
-    keys = sorting_network.sort_last([_keys(node, descending)])[0]
-    values = sorting_network.value(ops.NOT(keys) if descending else keys, tensor.dtype)
+    node, back = _move_axis_last(tensor, axis, "sort")
+    keys = sort_last_axis([_sort_keys(node, descending)])[0]
+    values = value_of_key(ops.NOT(keys) if descending else keys, tensor.dtype)
     return Tensor(primitive.permute(values, back))
 
 
 @method
 def argsort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """Where the values in order come from, along an axis; equal ones stay in their order."""
-    node, back = _last_axis(as_tensor(x), axis, "argsort")
+    node, back = _move_axis_last(as_tensor(x), axis, "argsort")
     return Tensor(primitive.permute(_sorted_indices(node, descending), back))
 
 
@@ -77,7 +83,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
     cannot have one of them; otherwise the whole axis is sorted.
     """
     tensor = as_tensor(x)
-    node, back = _last_axis(tensor, axis, "topk")
+    node, back = _move_axis_last(tensor, axis, "topk")
     *others, size = shapes.sizes_of(node)
     count = shapes.as_int(k, "k")
     if not 0 <= count <= known(size, "topk"):
@@ -86,13 +92,13 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
             "there are not that many" if count > 0 else "a number of values is not negative",
             f"pass a k from 0 to {size}",
         )
-    if count and pays(known(size, "topk"), count):
-        found = smallest(_keys(sorting_network.one_zero(node), largest), count)
+    if count and is_cheaper_than_sorting(known(size, "topk"), count):
+        found = smallest_indices(_sort_keys(merge_zeros(node), largest), count)
         places = primitive.cast(found, dtypes.i64)
     else:
-        places = cut(_sorted_indices(node, largest), len(others), 0, count)
+        places = slice_axis(_sorted_indices(node, largest), len(others), 0, count)
         places = primitive.contiguous(places) if count else places
-    values = taken(node, places)
+    values = gather_last(node, places)
     return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(places, back)))
 
 
@@ -119,9 +125,9 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     common = promotion.result_type(table, wanted)
     node = primitive.cast(table.node, common)
     if sorter is not None:
-        node = taken(node, as_tensor(sorter).node)
-    rows = sorting_network.key(sorting_network.one_zero(node))
-    keys = sorting_network.key(sorting_network.one_zero(primitive.cast(wanted.node, common)))
+        node = gather_last(node, as_tensor(sorter).node)
+    rows = sort_key(merge_zeros(node))
+    keys = sort_key(merge_zeros(primitive.cast(wanted.node, common)))
     found = primitive.full(dtypes.index, 0, wanted.shape)
     step = 1 << size.bit_length() >> 1
     while step:
@@ -154,7 +160,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
         tensor = Tensor(primitive.reshape(tensor.node, [shapes.product(tensor.shape)]))
         axis = 0
     floats = Tensor(primitive.cast(tensor.node, promotion.float_type(tensor.dtype)))
-    node, back = _last_axis(floats, axis, "quantile")
+    node, back = _move_axis_last(floats, axis, "quantile")
     *others, length = shapes.sizes_of(node)
     size = known(length, "quantile")
     if not size:
@@ -163,13 +169,13 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
             "the axis has no elements",
             "check the size first",
         )
-    keys = sorting_network.sort_last([sorting_network.key(node)])[0]
-    values = sorting_network.value(keys, node.dtype)
+    keys = sort_last_axis([sort_key(node)])[0]
+    values = value_of_key(keys, node.dtype)
     low = min(int(q * (size - 1)), size - 1)
     high = min(low + 1, size - 1)
     share = q * (size - 1) - low
     last = len(others)
-    below, above, top = (Tensor(cut(values, last, k, k + 1)) for k in (low, high, size - 1))
+    below, above, top = (Tensor(slice_axis(values, last, k, k + 1)) for k in (low, high, size - 1))
     between = add(multiply(below, 1 - share), multiply(above, share)) if share else below
     result = top.node.ne(top.node).where(top.node, between.node)
     result = primitive.permute(result, back)

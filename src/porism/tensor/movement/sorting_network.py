@@ -18,7 +18,7 @@ from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.movement.pad_value import filled_end
+from porism.tensor.movement.pad import pad_end
 from porism.tensor.primitive import Dim
 
 _BITS = {8: dtypes.i8, 16: dtypes.i16, 32: dtypes.i32, 64: dtypes.i64}
@@ -31,7 +31,7 @@ def key_type(dtype: DType) -> DType:
     return _BITS[dtype.bits] if dtype.is_float else dtype
 
 
-def key(x: UOp) -> UOp:
+def sort_key(x: UOp) -> UOp:
     """An integer for each value, in the values' order; 0 and -0 have two, -0 the smaller."""
     wanted = key_type(x.dtype)
     if not x.dtype.is_float:
@@ -42,54 +42,54 @@ def key(x: UOp) -> UOp:
     return ops.WHERE(x.ne(x), positive, ordered)
 
 
-def value(keys: UOp, dtype: DType) -> UOp:
+def value_of_key(keys: UOp, dtype: DType) -> UOp:
     """The values that have these keys."""
     if not dtype.is_float:
         return primitive.cast(keys, dtype)
     return ops.BITCAST(ops.WHERE(keys < 0, keys ^ int(keys.dtype.max), keys), dtype=dtype)
 
 
-def one_zero(x: UOp) -> UOp:
+def merge_zeros(x: UOp) -> UOp:
     """The values with 0 for -0, which are equal and so must have the same key in a stable sort."""
     return ops.WHERE(x.eq(0), UOp.const(x.dtype, 0), x) if x.dtype.is_float else x
 
 
-def sorted_places(keys: UOp) -> UOp:
+def argsort_keys(keys: UOp) -> UOp:
     """The places of keys in their order along the last axis, as i64; equal ones stay in theirs."""
     sizes = shape(keys)
     places = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
-        return sort_last([keys, primitive.cast(places, dtypes.i64)])[1]
+        return sort_last_axis([keys, primitive.cast(places, dtypes.i64)])[1]
     # key·2³² + place: both are found in one word, by minimum and maximum alone.
     word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
     words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(places, word)
-    return primitive.cast(sort_last([words])[0] & 0xFFFFFFFF, dtypes.i64)
+    return primitive.cast(sort_last_axis([words])[0] & 0xFFFFFFFF, dtypes.i64)
 
 
-def sort_last(words: Sequence[UOp]) -> list[UOp]:
+def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
     """Sort along the last axis; what is compared are the first words, then the second ones."""
     size = shape(words[0])[-1].arg
     width = 1 << (size - 1).bit_length() if size else 0
     last = len(shape(words[0])) - 1
     # The largest values come after the end, and stay there.
-    whole = [filled_end(word, last, width, word.dtype.max) for word in words]
+    whole = [pad_end(word, last, width, word.dtype.max) for word in words]
     block = 2
     while block <= width:
-        whole = _exchange(whole, block, mirrored=True)
+        whole = _compare_exchange(whole, block, mirrored=True)
         part = block // 2
         while part > 1:
-            whole = _exchange(whole, part, mirrored=False)
+            whole = _compare_exchange(whole, part, mirrored=False)
             part //= 2
         block *= 2
-    return [_shortened(word, size) for word in whole]
+    return [_truncate(word, size) for word in whole]
 
 
-def _shortened(word: UOp, size: int) -> UOp:
+def _truncate(word: UOp, size: int) -> UOp:
     dims = shape(word)
     return primitive.shrink(word, [*[(0, d) for d in dims[:-1]], (0, size)])
 
 
-def _exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> list[UOp]:
+def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> list[UOp]:
     """In each block, compare the halves: element by element, or the second one backwards."""
     dims = shape(words[0])
     halves: list[Dim] = [*dims[:-1], dims[-1].arg // block, 2, block // 2]
@@ -103,13 +103,13 @@ def _exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> list[UOp]:
         high = ops.MAX(mine[0], others[0])
         chosen = [ops.WHERE(first_half, low, high)]
     else:
-        keep = _less(mine, others).eq(first_half)
+        keep = _lexicographic_less(mine, others).eq(first_half)
         chosen = [ops.WHERE(keep, a, b) for a, b in zip(mine, others, strict=True)]
     # Kept in halves, so that the loops that compute it are those over blocks and halves.
     return [primitive.reshape(primitive.contiguous(word), dims) for word in chosen]
 
 
-def _less(mine: Sequence[UOp], others: Sequence[UOp]) -> UOp:
+def _lexicographic_less(mine: Sequence[UOp], others: Sequence[UOp]) -> UOp:
     """Whether words come before others: at the first word that differs."""
     result = mine[-1] < others[-1]
     for a, b in zip(reversed(mine[:-1]), reversed(others[:-1]), strict=True):

@@ -20,52 +20,56 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.movement import sorting_network
-from porism.tensor.movement.pad_value import filled_end
-from porism.tensor.movement.reshape import cut
+from porism.tensor.movement.pad import pad_end
+from porism.tensor.movement.reshape import slice_axis
 from porism.tensor.primitive import Dim
 
-FEW: Final = 32
+MAX_RANKED: Final = 32
 """Keys of a row that are ranked."""
 
-RANKED: Final = 64
+MAX_QUADRATIC: Final = 64
 """Keys that are better ranked than sorted."""
 
-FRACTION: Final = 8
+MIN_KEYS_PER_RESULT: Final = 8
 """Keys for each one that is wanted, from which on blocks are chosen first."""
 
 
-def pays(size: int, count: int) -> bool:
+def is_cheaper_than_sorting(size: int, count: int) -> bool:
     """Whether finding some of the smallest is less work than sorting all."""
-    return size <= RANKED or FRACTION * count <= size <= dtypes.i32.max
+    return size <= MAX_QUADRATIC or MIN_KEYS_PER_RESULT * count <= size <= dtypes.i32.max
 
 
-def smallest(keys: UOp, count: int) -> UOp:
+def smallest_indices(keys: UOp, count: int) -> UOp:
     """The places along the last axis of the smallest keys, in order, as i32."""
     *others, length = shape(keys)
     size, last = int(length.arg), len(others)
-    if size <= FEW or FRACTION * count > size <= RANKED:
-        return primitive.contiguous(_at_ranks(_ranks(keys), _places(keys), count))
-    if not pays(size, count):
-        places = primitive.cast(sorting_network.sorted_places(keys), dtypes.i32)
-        return primitive.contiguous(cut(places, last, 0, count))
-    block = _block(size, count)
+    if size <= MAX_RANKED or MIN_KEYS_PER_RESULT * count > size <= MAX_QUADRATIC:
+        return primitive.contiguous(_select_by_rank(_ranks(keys), _positions(keys), count))
+    if not is_cheaper_than_sorting(size, count):
+        places = primitive.cast(sorting_network.argsort_keys(keys), dtypes.i32)
+        return primitive.contiguous(slice_axis(places, last, 0, count))
+    block = _block_size(size, count)
     blocks = -(-size // block)
-    whole = filled_end(keys, last, blocks * block, keys.dtype.max)
-    least = primitive.reduce(
+    whole = pad_end(keys, last, blocks * block, keys.dtype.max)
+    block_minima = primitive.reduce(
         primitive.reshape(whole, (*others, blocks, block)), ops.MIN, (last + 1,)
     )
-    least = primitive.contiguous(primitive.reshape(least, (*others, blocks)))
-    chosen = _ascending(smallest(least, count))
+    block_minima = primitive.contiguous(primitive.reshape(block_minima, (*others, blocks)))
+    chosen = _sort_few(smallest_indices(block_minima, count))
     sizes: tuple[Dim, ...] = (*others, count, block)
     starts = primitive.expand(primitive.reshape(chosen, (*others, count, 1)), sizes) * block
     places = starts + primitive.cast(primitive.iota(sizes, last + 1), dtypes.i32)
     places = primitive.reshape(places, (*others, count * block))
-    left = ops.WHERE(places < size, taken(keys, places), UOp.const(keys.dtype, keys.dtype.max))
-    found = smallest(primitive.contiguous(left), count)
-    return primitive.contiguous(taken(chosen, found // block) * block + found % block)
+    candidates = ops.WHERE(
+        places < size, gather_last(keys, places), UOp.const(keys.dtype, keys.dtype.max)
+    )
+    chosen_candidates = smallest_indices(primitive.contiguous(candidates), count)
+    return primitive.contiguous(
+        gather_last(chosen, chosen_candidates // block) * block + chosen_candidates % block
+    )
 
 
-def taken(x: UOp, places: UOp) -> UOp:
+def gather_last(x: UOp, places: UOp) -> UOp:
     """The elements at places along the last axis."""
     sizes = shape(places)
     last = len(sizes) - 1
@@ -73,20 +77,20 @@ def taken(x: UOp, places: UOp) -> UOp:
     return primitive.gather(x, [*indices, primitive.place(places, shape(x)[last])])
 
 
-def _block(size: int, count: int) -> int:
+def _block_size(size: int, count: int) -> int:
     """Keys of a block: a power of two that leaves about as many blocks as keys."""
     return 1 << (size // max(count, 1)).bit_length() // 2
 
 
-def _ascending(numbers: UOp) -> UOp:
+def _sort_few(numbers: UOp) -> UOp:
     """Different numbers along the last axis in order."""
     count = int(shape(numbers)[-1].arg)
-    if count > RANKED:
-        return sorting_network.sort_last([numbers])[0]
-    return primitive.contiguous(_at_ranks(_ranks(numbers), numbers, count))
+    if count > MAX_QUADRATIC:
+        return sorting_network.sort_last_axis([numbers])[0]
+    return primitive.contiguous(_select_by_rank(_ranks(numbers), numbers, count))
 
 
-def _places(keys: UOp) -> UOp:
+def _positions(keys: UOp) -> UOp:
     sizes = shape(keys)
     return primitive.cast(primitive.iota(sizes, len(sizes) - 1), dtypes.i32)
 
@@ -104,7 +108,7 @@ def _ranks(keys: UOp) -> UOp:
     return primitive.contiguous(primitive.reshape(total, (*others, size)))
 
 
-def _at_ranks(ranks: UOp, values: UOp, count: int) -> UOp:
+def _select_by_rank(ranks: UOp, values: UOp, count: int) -> UOp:
     """The values whose ranks are 0, 1, … along the last axis."""
     *others, size = shape(ranks)
     last = len(others)

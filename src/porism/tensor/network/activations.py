@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.tensor.api.elementwise import float_node
 from porism.tensor.api.exponentials import exp_node, sigmoid_node, softplus_node, tanh_node
+from porism.tensor.api.operands import float_node
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
 from porism.tensor.promotion import NUMBERS, need, refuse

@@ -12,8 +12,8 @@ from typing import Any
 from porism.base.dtypes import Kind
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.linear_algebra import operands
-from porism.tensor.api.reductions import summed_product
+from porism.tensor.api.operands import promoted_operands
+from porism.tensor.api.reductions import sum_of_products
 from porism.tensor.conversion import as_tensor
 from porism.tensor.network.normalization import softmax_node
 from porism.tensor.primitive import Dim
@@ -35,15 +35,15 @@ def scaled_dot_product_attention(
     keys that come later than the query. The scale is 1/√features unless it is given. Where the
     query has more heads than key and value, each of theirs serves as many of the query's.
     """
-    q, k, v = operands("scaled_dot_product_attention", query, key, value)
+    q, k, v = promoted_operands("scaled_dot_product_attention", query, key, value)
     promotion.need(
         q.dtype, promotion.FLOATS, "scaled_dot_product_attention", "convert them, with astype"
     )
     _check(q, k, v)
-    repeats = _repeats(q, k, v)
+    repeats = _queries_per_key_head(q, k, v)
     if repeats > 1:
-        k, v = _repeated(k, repeats), _repeated(v, repeats)
-    return _attended(q, k, v, _mask(q, k, mask), causal, scale)
+        k, v = _repeat_heads(k, repeats), _repeat_heads(v, repeats)
+    return _attend(q, k, v, _check_mask(q, k, mask), causal, scale)
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -60,25 +60,30 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
         )
 
 
-def _repeats(q: Tensor, k: Tensor, v: Tensor) -> int:
+def _queries_per_key_head(q: Tensor, k: Tensor, v: Tensor) -> int:
     """How many heads of the query each head of key and value serves."""
     if min(q.ndim, k.ndim, v.ndim) < 3:
         return 1
-    many, few, others = q.shape[-3], k.shape[-3], v.shape[-3]
-    if shapes.same(few, others):
-        if shapes.same(many, few) or shapes.is_one(few):
+    query_heads, key_heads, value_heads = q.shape[-3], k.shape[-3], v.shape[-3]
+    if shapes.same(key_heads, value_heads):
+        if shapes.same(query_heads, key_heads) or shapes.is_one(key_heads):
             return 1
-        if isinstance(many, int) and isinstance(few, int) and few and not many % few:
-            return many // few
+        if (
+            isinstance(query_heads, int)
+            and isinstance(key_heads, int)
+            and key_heads
+            and not query_heads % key_heads
+        ):
+            return query_heads // key_heads
     raise shapes.refuse(
-        f"attention with {shapes.size_text(many)} heads of queries, {shapes.size_text(few)} of "
-        f"keys and {shapes.size_text(others)} of values",
+        f"attention with {shapes.size_text(query_heads)} heads of queries, "
+        f"{shapes.size_text(key_heads)} of keys and {shapes.size_text(value_heads)} of values",
         "key and value have equal heads, and the heads of the query are a multiple of them",
         "repeat the heads of key and value, or project to another number",
     )
 
 
-def _repeated(x: Tensor, times: int) -> Tensor:
+def _repeat_heads(x: Tensor, times: int) -> Tensor:
     """Each head several times in a row; nothing is copied."""
     *batch, heads, length, features = x.shape
     node = primitive.reshape(x.node, [*batch, heads, 1, length, features])
@@ -86,26 +91,26 @@ def _repeated(x: Tensor, times: int) -> Tensor:
     return Tensor(primitive.reshape(node, [*batch, heads * times, length, features]))
 
 
-def _mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
+def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
     if mask is None:
         return None
-    found = as_tensor(mask)
-    if found.dtype.kind is not Kind.BOOL and not found.dtype.is_float:
+    mask_tensor = as_tensor(mask)
+    if mask_tensor.dtype.kind is not Kind.BOOL and not mask_tensor.dtype.is_float:
         raise promotion.refuse(
-            f"an attention mask of {promotion.name_of(found.dtype)}",
+            f"an attention mask of {promotion.name_of(mask_tensor.dtype)}",
             "a bool mask says which keys are seen, a float mask is added to the scores; integers "
             "could mean either",
             "convert it with astype",
         )
     batch = shapes.broadcast_shapes(q.shape[:-2], [1] * (k.ndim - 2))
     whole = (*batch, q.shape[-2], k.shape[-2])
-    if found.ndim < 2:
-        found = Tensor(primitive.broadcast(found.node, whole[-2:]))
-    shapes.broadcast_shapes(found.shape, whole)  # refuses what does not fit
-    return found
+    if mask_tensor.ndim < 2:
+        mask_tensor = Tensor(primitive.broadcast(mask_tensor.node, whole[-2:]))
+    shapes.broadcast_shapes(mask_tensor.shape, whole)  # refuses what does not fit
+    return mask_tensor
 
 
-def _attended(
+def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
     length, features = q.shape[-2:]
@@ -116,14 +121,14 @@ def _attended(
     batch = shapes.broadcast_shapes(*batches)
     rank = len(batch)
     whole = [*batch, length, keys, features]
-    scores = summed_product(
-        primitive.broadcast(_axis_before(q.node, 1), whole),
-        primitive.broadcast(_axis_before(k.node, 2), whole),
+    scores = sum_of_products(
+        primitive.broadcast(_insert_axis(q.node, 1), whole),
+        primitive.broadcast(_insert_axis(k.node, 2), whole),
         [rank + 2],
     )
     scores = scores * _scale(features, scale)
     if mask is not None:
-        scores = _masked(scores, mask)
+        scores = _apply_mask(scores, mask)
     if causal:
         sizes = [*batch, length, keys]
         seen = primitive.iota(sizes, rank + 1) <= primitive.iota(sizes, rank)
@@ -132,15 +137,15 @@ def _attended(
     order = [*range(v.ndim - 2), v.ndim - 1, v.ndim - 2]
     columns = primitive.permute(v.node, order)
     whole = [*batch, length, values, keys]
-    result = summed_product(
-        primitive.broadcast(_axis_before(weights, 1), whole),
-        primitive.broadcast(_axis_before(columns, 2), whole),
+    result = sum_of_products(
+        primitive.broadcast(_insert_axis(weights, 1), whole),
+        primitive.broadcast(_insert_axis(columns, 2), whole),
         [rank + 2],
     )
     return Tensor(primitive.cast(result, v.dtype))
 
 
-def _axis_before(x: UOp, count: int) -> UOp:
+def _insert_axis(x: UOp, count: int) -> UOp:
     """A new axis of size 1 before the last `count` ones."""
     sizes = shapes.sizes_of(x)
     return primitive.reshape(x, [*sizes[:-count], 1, *sizes[-count:]])
@@ -158,7 +163,7 @@ def _scale(features: Dim, scale: float | None) -> float:
     return 1 / math.sqrt(features) if features else 1.0
 
 
-def _masked(scores: UOp, mask: Tensor) -> UOp:
+def _apply_mask(scores: UOp, mask: Tensor) -> UOp:
     whole = shapes.sizes_of(scores)
     node = primitive.broadcast(mask.node, whole)
     if mask.dtype.kind is Kind.BOOL:

@@ -13,9 +13,9 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.elementwise import float_pair
 from porism.tensor.api.exponentials import exp_node, log1p_node, log_node
-from porism.tensor.api.reductions import as_floats, mean_of, spread, wide, without
+from porism.tensor.api.operands import float_node, float_pair
+from porism.tensor.api.reductions import accumulation_dtype, drop_axes, expand_like, mean_node
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import magnitude, widely
 from porism.tensor.known_sizes import known
@@ -23,7 +23,7 @@ from porism.tensor.network.normalization import log_softmax_node
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
-LEAST_LOGARITHM: Final = -100.0
+MIN_LOG: Final = -100.0
 """The logarithm of a probability of 0 counts as this, so that a loss stays finite."""
 
 
@@ -36,13 +36,13 @@ def _check_reduction(reduction: str, what: str) -> None:
         )
 
 
-def _reduced(losses: UOp, reduction: str) -> UOp:
+def _reduce_losses(losses: UOp, reduction: str) -> UOp:
     axes = range(len(shapes.sizes_of(losses)))
     if reduction == "none":
         return losses
     if reduction == "mean":
-        return without(mean_of(losses, axes), axes)
-    return without(primitive.reduce(losses, ops.ADD, axes), axes)
+        return drop_axes(mean_node(losses, axes), axes)
+    return drop_axes(primitive.reduce(losses, ops.ADD, axes), axes)
 
 
 # -- classes ---------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
             f"use weights of shape ({shapes.size_text(classes)},)",
         )
     sizes = [classes if k == axis else 1 for k in range(len(shapes.sizes_of(x)))]
-    return spread(primitive.reshape(primitive.cast(given.node, x.dtype), sizes), x)
+    return expand_like(primitive.reshape(primitive.cast(given.node, x.dtype), sizes), x)
 
 
 def _as_i64(size: Dim) -> UOp:
@@ -107,26 +107,26 @@ def _label_loss(
     line = [1 if k == axis else n for k, n in enumerate(sizes)]
     labels = primitive.reshape(primitive.cast(target.node, dtypes.i64), line)
     counted = labels.ne(ignore_index)
-    chosen = spread(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
+    chosen = expand_like(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
     zero = logs.lift(0)
     weighted = logs if weights is None else logs * weights
     loss = -primitive.reduce(chosen.where(weighted, zero), ops.ADD, [axis])
     if smoothing:
-        even = -mean_of(weighted, [axis])
+        even = -mean_node(weighted, [axis])
         loss = loss * (1 - smoothing) + even * smoothing
     # No error can be raised for a label that names no class, but it must not go unseen.
     inside = (labels >= 0) & (labels < _as_i64(sizes[axis]))
     loss = counted.where(inside.where(loss, logs.lift(math.nan)), zero)
     if reduction != "mean":
-        return _reduced(without(loss, [axis]), reduction)
+        return _reduce_losses(drop_axes(loss, [axis]), reduction)
     if weights is None:
-        share = primitive.cast(counted, logs.dtype)
+        label_weight = primitive.cast(counted, logs.dtype)
     else:
-        share = primitive.reduce(chosen.where(weights, zero), ops.ADD, [axis])
-        share = counted.where(share, zero)
+        label_weight = primitive.reduce(chosen.where(weights, zero), ops.ADD, [axis])
+        label_weight = counted.where(label_weight, zero)
     axes = range(len(sizes))
-    total = primitive.reduce(loss, ops.ADD, axes) / primitive.reduce(share, ops.ADD, axes)
-    return without(total, axes)
+    total = primitive.reduce(loss, ops.ADD, axes) / primitive.reduce(label_weight, ops.ADD, axes)
+    return drop_axes(total, axes)
 
 
 def _probability_loss(
@@ -138,7 +138,7 @@ def _probability_loss(
         shares = shares * (1 - smoothing) + smoothing / classes
     weighted = logs if weights is None else logs * weights
     loss = -primitive.reduce(shares * weighted, ops.ADD, [axis])
-    return _reduced(without(loss, [axis]), reduction)
+    return _reduce_losses(drop_axes(loss, [axis]), reduction)
 
 
 @method
@@ -185,7 +185,7 @@ def cross_entropy(
             )
         return _probability_loss(logs, expected, axis, weights, reduction, label_smoothing)
 
-    return Tensor(widely(formula, as_floats(tensor)))
+    return Tensor(widely(formula, float_node(tensor)))
 
 
 @method
@@ -205,13 +205,13 @@ def nll_loss(
         weights = _class_weights(weight, node, axis, "nll_loss")
         return _label_loss(node, expected, axis, weights, ignore_index, reduction, 0.0)
 
-    return Tensor(widely(formula, as_floats(tensor)))
+    return Tensor(widely(formula, float_node(tensor)))
 
 
 # -- element by element ----------------------------------------------------------------------------
 
 
-def _pairwise(
+def _elementwise_loss(
     what: str, x: Any, target: Any, reduction: str, formula: Callable[[UOp, UOp], UOp]
 ) -> Tensor:
     _check_reduction(reduction, what)
@@ -223,19 +223,19 @@ def _pairwise(
             "reshape one of them, or use broadcast_to",
         )
     pair = float_pair(tensor, expected)
-    return Tensor(widely(lambda a, b: _reduced(formula(a, b), reduction), *pair))
+    return Tensor(widely(lambda a, b: _reduce_losses(formula(a, b), reduction), *pair))
 
 
 @method
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The square of the difference."""
-    return _pairwise("mse_loss", x, target, reduction, lambda a, b: (a - b) * (a - b))
+    return _elementwise_loss("mse_loss", x, target, reduction, lambda a, b: (a - b) * (a - b))
 
 
 @method
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """The size of the difference."""
-    return _pairwise("l1_loss", x, target, reduction, lambda a, b: magnitude(a - b))
+    return _elementwise_loss("l1_loss", x, target, reduction, lambda a, b: magnitude(a - b))
 
 
 @method
@@ -246,13 +246,13 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
         size = magnitude(a - b)
         return (size <= delta).where(size * size * 0.5, (size - 0.5 * delta) * delta)
 
-    return _pairwise("huber_loss", x, target, reduction, formula)
+    return _elementwise_loss("huber_loss", x, target, reduction, formula)
 
 
-def _weighted(loss: UOp, weight: Any) -> UOp:
+def _apply_weight(loss: UOp, weight: Any) -> UOp:
     if weight is None:
         return loss
-    node = primitive.cast(as_tensor(weight).node, wide(loss.dtype))
+    node = primitive.cast(as_tensor(weight).node, accumulation_dtype(loss.dtype))
     return loss * primitive.broadcast(node, shapes.sizes_of(loss))
 
 
@@ -263,11 +263,11 @@ def binary_cross_entropy(
     """The loss of probabilities for targets from 0 to 1; logarithms are at least -100."""
 
     def formula(p: UOp, y: UOp) -> UOp:
-        least = p.lift(LEAST_LOGARITHM)
+        least = p.lift(MIN_LOG)
         yes, no = ops.MAX(log_node(p), least), ops.MAX(log1p_node(-p), least)
-        return _weighted(-(y * yes + (1.0 - y) * no), weight)
+        return _apply_weight(-(y * yes + (1.0 - y) * no), weight)
 
-    return _pairwise("binary_cross_entropy", x, target, reduction, formula)
+    return _elementwise_loss("binary_cross_entropy", x, target, reduction, formula)
 
 
 @method
@@ -281,7 +281,7 @@ def binary_cross_entropy_with_logits(
         no = ops.MAX(x, x.lift(0)) + tail  # -log(1 - sigmoid(x))
         yes = no - x  # -log(sigmoid(x))
         if pos_weight is not None:
-            yes = _weighted(yes, pos_weight)
-        return _weighted(y * yes + (1.0 - y) * no, weight)
+            yes = _apply_weight(yes, pos_weight)
+        return _apply_weight(y * yes + (1.0 - y) * no, weight)
 
-    return _pairwise("binary_cross_entropy_with_logits", x, target, reduction, formula)
+    return _elementwise_loss("binary_cross_entropy_with_logits", x, target, reduction, formula)

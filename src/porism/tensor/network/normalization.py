@@ -14,7 +14,14 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
 from porism.tensor.api.exponentials import LN_2, LOG2_E
-from porism.tensor.api.reductions import Axes, as_floats, mean_of, spread, variance_of, wide
+from porism.tensor.api.operands import float_node
+from porism.tensor.api.reductions import (
+    Axes,
+    accumulation_dtype,
+    expand_like,
+    mean_node,
+    variance_node,
+)
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import widely
 from porism.tensor.primitive import Dim
@@ -25,24 +32,24 @@ from porism.tensor.tensor import Tensor, method
 
 def softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
     """exp(x - max), each times one over their sum; in x's own type."""
-    powers = _powers(x, axes)
+    powers = _shifted_exp(x, axes)
     total = primitive.reduce(powers, ops.ADD, axes)
-    return powers * spread(ops.RECIPROCAL(total), x)
+    return powers * expand_like(ops.RECIPROCAL(total), x)
 
 
-def _below_top(x: UOp, axes: Sequence[int]) -> UOp:
+def _subtract_max(x: UOp, axes: Sequence[int]) -> UOp:
     """The distance from the largest value, so that no power overflows."""
-    return x - spread(primitive.reduce(x, ops.MAX, axes), x)
+    return x - expand_like(primitive.reduce(x, ops.MAX, axes), x)
 
 
-def _powers(x: UOp, axes: Sequence[int]) -> UOp:
-    return ops.EXP2(_below_top(x, axes) * LOG2_E)
+def _shifted_exp(x: UOp, axes: Sequence[int]) -> UOp:
+    return ops.EXP2(_subtract_max(x, axes) * LOG2_E)
 
 
 def log_softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
     """The logarithm of softmax, without taking one of zero."""
-    total = primitive.reduce(_powers(x, axes), ops.ADD, axes)
-    return _below_top(x, axes) - spread(ops.LOG2(total) * LN_2, x)
+    total = primitive.reduce(_shifted_exp(x, axes), ops.ADD, axes)
+    return _subtract_max(x, axes) - expand_like(ops.LOG2(total) * LN_2, x)
 
 
 @method
@@ -50,7 +57,7 @@ def softmax(x: Any, axis: Axes = -1) -> Tensor:
     """exp(x) over the sum of exp(x) along axes; NaN if all values are -inf."""
     tensor = as_tensor(x)
     axes = shapes.normal_axes(axis, tensor.ndim)
-    return Tensor(widely(lambda node: softmax_node(node, axes), as_floats(tensor)))
+    return Tensor(widely(lambda node: softmax_node(node, axes), float_node(tensor)))
 
 
 @method
@@ -58,29 +65,29 @@ def log_softmax(x: Any, axis: Axes = -1) -> Tensor:
     """The logarithm of `softmax`."""
     tensor = as_tensor(x)
     axes = shapes.normal_axes(axis, tensor.ndim)
-    return Tensor(widely(lambda node: log_softmax_node(node, axes), as_floats(tensor)))
+    return Tensor(widely(lambda node: log_softmax_node(node, axes), float_node(tensor)))
 
 
 # -- norms -----------------------------------------------------------------------------------------
 
 
-def _one_over_root(variance: UOp, eps: float) -> UOp:
+def _inverse_std(variance: UOp, eps: float) -> UOp:
     return ops.RECIPROCAL(ops.SQRT(variance + eps))
 
 
-def _standardized(x: UOp, axes: Sequence[int], eps: float) -> UOp:
-    scale = _one_over_root(variance_of(x, axes), eps)
-    return (x - spread(mean_of(x, axes), x)) * spread(scale, x)
+def _standardize(x: UOp, axes: Sequence[int], eps: float) -> UOp:
+    scale = _inverse_std(variance_node(x, axes), eps)
+    return (x - expand_like(mean_node(x, axes), x)) * expand_like(scale, x)
 
 
-def _affine(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
+def _scale_and_shift(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
     """Times a weight, plus a bias; both have axes for those of x, of size 1 where they repeat."""
     if weight is not None:
-        x = x * spread(weight, x)
-    return x if bias is None else x + spread(bias, x)
+        x = x * expand_like(weight, x)
+    return x if bias is None else x + expand_like(bias, x)
 
 
-def _parameter(
+def _expand_parameter(
     given: Any, what: str, x: UOp, sizes: Sequence[Dim], axes: Sequence[int]
 ) -> UOp | None:
     """A weight or bias with sizes for some axes of x, in its wide type; size 1 elsewhere."""
@@ -97,10 +104,10 @@ def _parameter(
     placed: list[Dim] = [1] * len(shape(x))
     for axis, size in zip(axes, sizes, strict=True):
         placed[axis] = size
-    return primitive.reshape(primitive.cast(tensor.node, wide(x.dtype)), placed)
+    return primitive.reshape(primitive.cast(tensor.node, accumulation_dtype(x.dtype)), placed)
 
 
-def _last_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:
+def _normalized_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:
     """The axes that are normalized: those given, or as many last ones as the weight has."""
     if axis is not None:
         return tuple(sorted(shapes.normal_axes(axis, x.ndim)))
@@ -120,31 +127,35 @@ def layer_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 over the last axes, as many as the weight has; or over `axis`."""
     tensor = as_tensor(x)
-    axes = _last_axes(tensor, axis, bias if weight is None else weight, "layer_norm")
-    node = as_floats(tensor)
+    axes = _normalized_axes(tensor, axis, bias if weight is None else weight, "layer_norm")
+    node = float_node(tensor)
     sizes = [tensor.shape[k] for k in axes]
-    scale = _parameter(weight, "the weight of layer_norm", node, sizes, axes)
-    offset = _parameter(bias, "the bias of layer_norm", node, sizes, axes)
-    return Tensor(widely(lambda n: _affine(_standardized(n, axes, eps), scale, offset), node))
+    scale = _expand_parameter(weight, "the weight of layer_norm", node, sizes, axes)
+    offset = _expand_parameter(bias, "the bias of layer_norm", node, sizes, axes)
+    return Tensor(
+        widely(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
+    )
 
 
 @method
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None) -> Tensor:
     """Mean square 1 over the last axes, as many as the weight has; or over `axis`."""
     tensor = as_tensor(x)
-    axes = _last_axes(tensor, axis, weight, "rms_norm")
-    node = as_floats(tensor)
-    scale = _parameter(
+    axes = _normalized_axes(tensor, axis, weight, "rms_norm")
+    node = float_node(tensor)
+    scale = _expand_parameter(
         weight, "the weight of rms_norm", node, [tensor.shape[k] for k in axes], axes
     )
 
     def formula(n: UOp) -> UOp:
-        return _affine(n * spread(_one_over_root(mean_of(n * n, axes), eps), n), scale, None)
+        return _scale_and_shift(
+            n * expand_like(_inverse_std(mean_node(n * n, axes), eps), n), scale, None
+        )
 
     return Tensor(widely(formula, node))
 
 
-def _need_channels(x: Tensor, what: str) -> Dim:
+def _channel_count(x: Tensor, what: str) -> Dim:
     if x.ndim < 2:
         raise shapes.refuse(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -169,8 +180,8 @@ def batch_norm(
     Nothing is updated: `batch_statistics` gives the running statistics after a batch.
     """
     tensor = as_tensor(x)
-    channels = [_need_channels(tensor, "batch_norm")]
-    node = as_floats(tensor)
+    channels = [_channel_count(tensor, "batch_norm")]
+    node = float_node(tensor)
     own = training or running_mean is None or running_var is None
     if own and not training:
         raise shapes.refuse(
@@ -185,17 +196,18 @@ def batch_norm(
         ("running_var", running_var),
     )
     scale, offset, mean, variance = (
-        _parameter(value, f"{name} of batch_norm", node, channels, [1]) for name, value in given
+        _expand_parameter(value, f"{name} of batch_norm", node, channels, [1])
+        for name, value in given
     )
     axes = [k for k in range(tensor.ndim) if k != 1]
 
     def formula(n: UOp) -> UOp:
         if training:
-            return _affine(_standardized(n, axes, eps), scale, offset)
+            return _scale_and_shift(_standardize(n, axes, eps), scale, offset)
         assert mean is not None
         assert variance is not None
-        factor = _one_over_root(variance, eps)
-        return _affine((n - spread(mean, n)) * spread(factor, n), scale, offset)
+        factor = _inverse_std(variance, eps)
+        return _scale_and_shift((n - expand_like(mean, n)) * expand_like(factor, n), scale, offset)
 
     return Tensor(widely(formula, node))
 
@@ -208,16 +220,16 @@ def batch_statistics(
     As in training elsewhere, the variance that is remembered is over n - 1.
     """
     tensor = as_tensor(x)
-    channels = [_need_channels(tensor, "batch_statistics")]
+    channels = [_channel_count(tensor, "batch_statistics")]
     axes = [k for k in range(tensor.ndim) if k != 1]
-    node = as_floats(tensor)
-    batch = primitive.cast(node, wide(node.dtype))
+    node = float_node(tensor)
+    batch = primitive.cast(node, accumulation_dtype(node.dtype))
     results = []
     for name, old, new in (
-        ("running_mean", running_mean, mean_of(batch, axes)),
-        ("running_var", running_var, variance_of(batch, axes, correction=1)),
+        ("running_mean", running_mean, mean_node(batch, axes)),
+        ("running_var", running_var, variance_node(batch, axes, correction=1)),
     ):
-        before = _parameter(old, f"{name} of batch_statistics", node, channels, [1])
+        before = _expand_parameter(old, f"{name} of batch_statistics", node, channels, [1])
         if before is None:
             raise shapes.refuse(
                 f"batch_statistics without {name}",
@@ -236,7 +248,7 @@ def group_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 over groups of channels (axis 1) and all axes behind them."""
     tensor = as_tensor(x)
-    channels = _need_channels(tensor, "group_norm")
+    channels = _channel_count(tensor, "group_norm")
     groups = shapes.as_int(num_groups, "num_groups")
     if groups < 1 or (isinstance(channels, int) and channels % groups):
         raise shapes.refuse(
@@ -245,21 +257,21 @@ def group_norm(
             "choose a number of groups that divides the channels",
         )
     batch, _, *rest = tensor.shape
-    node = as_floats(tensor)
+    node = float_node(tensor)
     whole = [batch, groups, channels // groups, *rest]
     columns: list[Dim] = [1, groups, channels // groups, *[1] * len(rest)]
     scale, offset = (
-        None if found is None else primitive.reshape(found, columns)
-        for found in (
-            _parameter(weight, "the weight of group_norm", node, [channels], [1]),
-            _parameter(bias, "the bias of group_norm", node, [channels], [1]),
+        None if parameter is None else primitive.reshape(parameter, columns)
+        for parameter in (
+            _expand_parameter(weight, "the weight of group_norm", node, [channels], [1]),
+            _expand_parameter(bias, "the bias of group_norm", node, [channels], [1]),
         )
     )
 
     def formula(n: UOp) -> UOp:
         # Weight and bias are split too, so that one loop over groups does everything.
         split = primitive.reshape(n, whole)
-        result = _affine(_standardized(split, range(2, len(whole)), eps), scale, offset)
+        result = _scale_and_shift(_standardize(split, range(2, len(whole)), eps), scale, offset)
         return primitive.reshape(result, tensor.shape)
 
     return Tensor(widely(formula, node))
@@ -269,9 +281,11 @@ def group_norm(
 def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Mean 0 and variance 1 of each channel (axis 1) of each example, over the axes behind."""
     tensor = as_tensor(x)
-    channels = [_need_channels(tensor, "instance_norm")]
-    node = as_floats(tensor)
-    scale = _parameter(weight, "the weight of instance_norm", node, channels, [1])
-    offset = _parameter(bias, "the bias of instance_norm", node, channels, [1])
+    channels = [_channel_count(tensor, "instance_norm")]
+    node = float_node(tensor)
+    scale = _expand_parameter(weight, "the weight of instance_norm", node, channels, [1])
+    offset = _expand_parameter(bias, "the bias of instance_norm", node, channels, [1])
     axes = range(2, tensor.ndim)
-    return Tensor(widely(lambda n: _affine(_standardized(n, axes, eps), scale, offset), node))
+    return Tensor(
+        widely(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
+    )

@@ -15,19 +15,20 @@ from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes
-from porism.tensor.api.reductions import as_floats, number_of, quotient, without
+from porism.tensor.api.operands import float_node
+from porism.tensor.api.reductions import divide_by_count, drop_axes, reduced_count
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import widely
 from porism.tensor.known_sizes import known, several
-from porism.tensor.movement.pad_value import filled
-from porism.tensor.network.sliding_windows import count, windows
+from porism.tensor.movement.pad import pad_with_value
+from porism.tensor.network.sliding_windows import sliding_windows, window_count
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
 Numbers = int | Sequence[int]
 
 
-def _need_rank(name: str, spatial: int, x: Tensor) -> None:
+def _require_rank(name: str, spatial: int, x: Tensor) -> None:
     if x.ndim not in (spatial + 1, spatial + 2):
         raise shapes.refuse(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -38,7 +39,7 @@ def _need_rank(name: str, spatial: int, x: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class WindowAxis:
     """The windows along one axis."""
 
     axis: int
@@ -47,16 +48,16 @@ class Line:
     stride: int
     padding: int
     dilation: int
-    number: int  # of windows
+    count: int  # of windows
 
     @property
-    def missing(self) -> int:
+    def overhang(self) -> int:
         """Elements that the last window needs beyond the padded input."""
-        last = (self.number - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        last = (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
         return max(last - self.size - 2 * self.padding, 0)
 
 
-def _line(
+def _window_axis(
     name: str,
     axis: int,
     size: Dim,
@@ -65,7 +66,7 @@ def _line(
     padding: int,
     dilation: int,
     ceil_mode: bool,
-) -> Line:
+) -> WindowAxis:
     length = known(size, name)
     if 2 * padding > taps:
         raise shapes.refuse(
@@ -75,19 +76,19 @@ def _line(
         )
     padded = length + 2 * padding
     extra = stride - 1 if ceil_mode else 0
-    number = count(padded + extra, taps, stride, dilation) if padded else 0
-    if ceil_mode and (number - 1) * stride >= length + padding:
-        number -= 1  # it would begin behind the input
-    if number < 1:
+    count = window_count(padded + extra, taps, stride, dilation) if padded else 0
+    if ceil_mode and (count - 1) * stride >= length + padding:
+        count -= 1  # it would begin behind the input
+    if count < 1:
         raise shapes.refuse(
             f"{name} with a window of {(taps - 1) * dilation + 1} over an axis of {padded}",
             "the window is longer than the padded input",
             "use a smaller window, or pad more",
         )
-    return Line(axis, length, taps, stride, padding, dilation, number)
+    return WindowAxis(axis, length, taps, stride, padding, dilation, count)
 
 
-def _lines(
+def _window_axes(
     name: str,
     spatial: int,
     x: Tensor,
@@ -96,44 +97,51 @@ def _lines(
     padding: Numbers,
     dilation: Numbers,
     ceil_mode: bool,
-) -> list[Line]:
-    _need_rank(name, spatial, x)
+) -> list[WindowAxis]:
+    _require_rank(name, spatial, x)
     taps = several(kernel_size, spatial, "kernel_size", 1)
-    steps = taps if stride is None else several(stride, spatial, "stride", 1)
-    around = several(padding, spatial, "padding", 0)
-    apart = several(dilation, spatial, "dilation", 1)
+    strides = taps if stride is None else several(stride, spatial, "stride", 1)
+    paddings = several(padding, spatial, "padding", 0)
+    dilations = several(dilation, spatial, "dilation", 1)
     first = x.ndim - spatial
     return [
-        _line(
-            name, first + k, x.shape[first + k], taps[k], steps[k], around[k], apart[k], ceil_mode
+        _window_axis(
+            name,
+            first + k,
+            x.shape[first + k],
+            taps[k],
+            strides[k],
+            paddings[k],
+            dilations[k],
+            ceil_mode,
         )
         for k in range(spatial)
     ]
 
 
-def _windows(x: UOp, lines: Sequence[Line], value: float) -> UOp:
+def _windows(x: UOp, axes: Sequence[WindowAxis], value: float) -> UOp:
     """The windows, with `value` outside of the input."""
-    pads: list[tuple[Dim, Dim]] = [(0, 0)] * (len(shapes.sizes_of(x)) - len(lines))
-    pads += [(line.padding, line.padding + line.missing) for line in lines]
-    whole = filled(x, pads, value)
+    pads: list[tuple[Dim, Dim]] = [(0, 0)] * (len(shapes.sizes_of(x)) - len(axes))
+    pads += [(axis.padding, axis.padding + axis.overhang) for axis in axes]
+    whole = pad_with_value(x, pads, value)
     if shapes.same(shapes.product(shapes.sizes_of(x)), 0):
-        outer = shapes.sizes_of(x)[: -len(lines)]
-        view = [*outer, *(line.number for line in lines), *(line.taps for line in lines)]
+        outer = shapes.sizes_of(x)[: -len(axes)]
+        view = [*outer, *(axis.count for axis in axes), *(axis.taps for axis in axes)]
         return primitive.full(x.dtype, value, view)
-    return windows(
+    return sliding_windows(
         whole,
-        [line.axis for line in lines],
-        [line.taps for line in lines],
-        [line.stride for line in lines],
-        [line.dilation for line in lines],
+        [axis.axis for axis in axes],
+        [axis.taps for axis in axes],
+        [axis.stride for axis in axes],
+        [axis.dilation for axis in axes],
     )
 
 
-def _reduced(view: UOp, op: Op, count: int) -> UOp:
+def _reduce_taps(view: UOp, op: Op, tap_axes: int) -> UOp:
     """Reduced over the last axes, which go away."""
     rank = len(shapes.sizes_of(view))
-    axes = range(rank - count, rank)
-    return without(primitive.reduce(view, op, axes), axes)
+    axes = range(rank - tap_axes, rank)
+    return drop_axes(primitive.reduce(view, op, axes), axes)
 
 
 # -- the largest value -----------------------------------------------------------------------------
@@ -150,10 +158,10 @@ def _max_pool(
 ) -> Tensor:
     tensor = as_tensor(x)
     name = f"max_pool{spatial}d"
-    lines = _lines(name, spatial, tensor, kernel_size, stride, padding, dilation, ceil_mode)
+    axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, dilation, ceil_mode)
     lowest = identity(ops.MAX, tensor.dtype)
     assert lowest is not None
-    return Tensor(_reduced(_windows(tensor.node, lines, lowest), ops.MAX, spatial))
+    return Tensor(_reduce_taps(_windows(tensor.node, axes, lowest), ops.MAX, spatial))
 
 
 @method
@@ -209,27 +217,27 @@ def _avg_pool(
 ) -> Tensor:
     tensor = as_tensor(x)
     name = f"avg_pool{spatial}d"
-    lines = _lines(name, spatial, tensor, kernel_size, stride, padding, 1, ceil_mode)
+    axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, 1, ceil_mode)
 
     def formula(node: UOp) -> UOp:
-        total = _reduced(_windows(node, lines, 0), ops.ADD, spatial)
-        return ops.FDIV(total, _counts(total, lines, count_include_pad))
+        total = _reduce_taps(_windows(node, axes, 0), ops.ADD, spatial)
+        return ops.FDIV(total, _window_sizes(total, axes, count_include_pad))
 
-    return Tensor(widely(formula, as_floats(tensor)))
+    return Tensor(widely(formula, float_node(tensor)))
 
 
-def _counts(like: UOp, lines: Sequence[Line], with_padding: bool) -> UOp:
+def _window_sizes(like: UOp, axes: Sequence[WindowAxis], with_padding: bool) -> UOp:
     """How many elements each window has, as a float; a constant where all have the same."""
     result = like.lift(1)
-    for line in lines:
-        if not line.missing and (with_padding or not line.padding):
-            result = result * like.lift(line.taps)
+    for axis in axes:
+        if not axis.overhang and (with_padding or not axis.padding):
+            result = result * like.lift(axis.taps)
             continue
         sizes = shapes.sizes_of(like)
-        begin = primitive.iota(sizes, line.axis) * line.stride
-        whole = line.size + 2 * line.padding
-        low, high = (0, whole) if with_padding else (line.padding, whole - line.padding)
-        end = ops.MIN(begin + line.taps, begin.lift(high))
+        begin = primitive.iota(sizes, axis.axis) * axis.stride
+        whole = axis.size + 2 * axis.padding
+        low, high = (0, whole) if with_padding else (axis.padding, whole - axis.padding)
+        end = ops.MIN(begin + axis.taps, begin.lift(high))
         inside = end - ops.MAX(begin, begin.lift(low))
         result = result * primitive.cast(inside, like.dtype)
     return result
@@ -278,14 +286,14 @@ def avg_pool3d(
 
 
 @dataclass(frozen=True)
-class Bins:
+class BinElements:
     """Which elements of an axis are in a window, and how many; None where all are."""
 
     mask: UOp | None
     count: UOp | None
 
 
-Pool = Callable[[UOp, Bins, int], UOp]
+Pool = Callable[[UOp, BinElements, int], UOp]
 """Reduce one axis of a node, the elements of bins."""
 
 
@@ -297,7 +305,7 @@ def _adaptive(
     Where the result's size divides the axis, the windows are pieces of it. Elsewhere each window
     looks at the whole axis with a mask: n·m operations for m windows over n elements.
     """
-    _need_rank(name, spatial, x)
+    _require_rank(name, spatial, x)
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
     first = x.ndim - spatial
     sizes = [known(size, name) for size in x.shape[first:]]
@@ -311,98 +319,98 @@ def _adaptive(
         )
 
     def formula(node: UOp) -> UOp:
-        for axis, number in enumerate(wanted, first):
-            node = _binned(node, axis, number, pool)
+        for axis, count in enumerate(wanted, first):
+            node = _pool_axis(node, axis, count, pool)
         return node
 
     return formula
 
 
-def _binned(node: UOp, axis: int, number: int, pool: Pool) -> UOp:
+def _pool_axis(node: UOp, axis: int, count: int, pool: Pool) -> UOp:
     sizes = list(shapes.sizes_of(node))
     size = sizes[axis]
     assert isinstance(size, int)
-    if size == number:
+    if size == count:
         return node
     before, after = sizes[:axis], sizes[axis + 1 :]
-    if size % number == 0:
-        pieces = primitive.reshape(node, [*before, number, size // number, *after])
-        return without(pool(pieces, Bins(None, None), axis + 1), [axis + 1])
-    whole = [*before, number, size, *after]
+    if size % count == 0:
+        pieces = primitive.reshape(node, [*before, count, size // count, *after])
+        return drop_axes(pool(pieces, BinElements(None, None), axis + 1), [axis + 1])
+    whole = [*before, count, size, *after]
     view = primitive.expand(primitive.reshape(node, [*before, 1, size, *after]), whole)
-    begin, end = _edges(primitive.iota(whole, axis), size, number)
+    begin, end = _bin_bounds(primitive.iota(whole, axis), size, count)
     place = primitive.iota(whole, axis + 1)
-    single = [*before, number, 1, *after]
-    first, last = _edges(primitive.iota(single, axis), size, number)
-    bins = Bins((begin <= place) & (place < end), last - first)
-    return without(pool(view, bins, axis + 1), [axis + 1])
+    single = [*before, count, 1, *after]
+    first, last = _bin_bounds(primitive.iota(single, axis), size, count)
+    bins = BinElements((begin <= place) & (place < end), last - first)
+    return drop_axes(pool(view, bins, axis + 1), [axis + 1])
 
 
-def _edges(window: UOp, size: int, number: int) -> tuple[UOp, UOp]:
+def _bin_bounds(window: UOp, size: int, count: int) -> tuple[UOp, UOp]:
     """Window i has the elements from floor(i·n/m) to ceil((i+1)·n/m)."""
-    return window * size // number, ((window + 1) * size + (number - 1)) // number
+    return window * size // count, ((window + 1) * size + (count - 1)) // count
 
 
-def _largest(node: UOp, bins: Bins, axis: int) -> UOp:
+def _bin_max(node: UOp, bins: BinElements, axis: int) -> UOp:
     lowest = identity(ops.MAX, node.dtype)
     chosen = node if bins.mask is None else bins.mask.where(node, node.lift(lowest))
     return primitive.reduce(chosen, ops.MAX, [axis])
 
 
-def _mean(node: UOp, bins: Bins, axis: int) -> UOp:
+def _bin_mean(node: UOp, bins: BinElements, axis: int) -> UOp:
     if bins.mask is None or bins.count is None:
-        return quotient(primitive.reduce(node, ops.ADD, [axis]), number_of(node, [axis]))
+        return divide_by_count(primitive.reduce(node, ops.ADD, [axis]), reduced_count(node, [axis]))
     total = primitive.reduce(bins.mask.where(node, node.lift(0)), ops.ADD, [axis])
     return total / primitive.cast(bins.count, node.dtype)
 
 
-def _adaptive_max(spatial: int, x: Any, output_size: Any) -> Tensor:
+def _adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
     tensor = as_tensor(x)
     name = f"adaptive_max_pool{spatial}d"
-    return Tensor(_adaptive(name, spatial, tensor, output_size, _largest)(tensor.node))
+    return Tensor(_adaptive(name, spatial, tensor, output_size, _bin_max)(tensor.node))
 
 
-def _adaptive_mean(spatial: int, x: Any, output_size: Any) -> Tensor:
+def _adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
     tensor = as_tensor(x)
     promotion.need(
         tensor.dtype, promotion.NUMBERS, f"adaptive_avg_pool{spatial}d", "convert it, with astype"
     )
     name = f"adaptive_avg_pool{spatial}d"
-    formula = _adaptive(name, spatial, tensor, output_size, _mean)
-    return Tensor(widely(formula, as_floats(tensor)))
+    formula = _adaptive(name, spatial, tensor, output_size, _bin_mean)
+    return Tensor(widely(formula, float_node(tensor)))
 
 
 @method
 def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:
     """The means of so many windows that cover the last axis."""
-    return _adaptive_mean(1, x, output_size)
+    return _adaptive_avg_pool(1, x, output_size)
 
 
 @method
 def adaptive_avg_pool2d(x: Any, output_size: Any) -> Tensor:
     """The means of so many windows that cover the last two axes; None keeps an axis."""
-    return _adaptive_mean(2, x, output_size)
+    return _adaptive_avg_pool(2, x, output_size)
 
 
 @method
 def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
     """The means of so many windows that cover the last three axes; None keeps an axis."""
-    return _adaptive_mean(3, x, output_size)
+    return _adaptive_avg_pool(3, x, output_size)
 
 
 @method
 def adaptive_max_pool1d(x: Any, output_size: Any) -> Tensor:
     """The largest values of so many windows that cover the last axis."""
-    return _adaptive_max(1, x, output_size)
+    return _adaptive_max_pool(1, x, output_size)
 
 
 @method
 def adaptive_max_pool2d(x: Any, output_size: Any) -> Tensor:
     """The largest values of so many windows that cover the last two axes; None keeps an axis."""
-    return _adaptive_max(2, x, output_size)
+    return _adaptive_max_pool(2, x, output_size)
 
 
 @method
 def adaptive_max_pool3d(x: Any, output_size: Any) -> Tensor:
     """The largest values of so many windows that cover the last three axes; None keeps an axis."""
-    return _adaptive_max(3, x, output_size)
+    return _adaptive_max_pool(3, x, output_size)

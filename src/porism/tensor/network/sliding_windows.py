@@ -20,17 +20,17 @@ from porism.tensor import primitive
 from porism.tensor.primitive import Dim
 
 
-def count(size: int, taps: int, stride: int = 1, dilation: int = 1) -> int:
+def window_count(size: int, taps: int, stride: int = 1, dilation: int = 1) -> int:
     """How many windows fit on an axis; none where it is too short for one.
 
-    >>> count(7, 3), count(7, 3, stride=2), count(7, 3, dilation=3), count(7, 3, dilation=4)
-    (5, 3, 1, 0)
+    >>> window_count(7, 3), window_count(7, 3, stride=2), window_count(7, 3, dilation=4)
+    (5, 3, 0)
     """
     reach = (taps - 1) * dilation + 1
     return (size - reach) // stride + 1 if size >= reach else 0
 
 
-def windows(
+def sliding_windows(
     x: UOp,
     axes: Sequence[int],
     taps: Sequence[int],
@@ -46,50 +46,50 @@ def windows(
     rank = len(shape(x))
     ends: list[int] = []
     for k in order:
-        x = _along(x, axes[k], taps[k], stride[k], dilation[k])
-        x = _to_end(x, axes[k] + 1)
+        x = _split_axis(x, axes[k], taps[k], stride[k], dilation[k])
+        x = _move_to_end(x, axes[k] + 1)
         ends.append(k)
     tails = [rank + ends.index(k) for k in range(len(axes))]
     return primitive.permute(x, [*range(rank), *tails])
 
 
-def _to_end(x: UOp, axis: int) -> UOp:
+def _move_to_end(x: UOp, axis: int) -> UOp:
     others = [k for k in range(len(shape(x))) if k != axis]
     return primitive.permute(x, [*others, axis])
 
 
-def _along(x: UOp, axis: int, taps: int, stride: int, dilation: int) -> UOp:
+def _split_axis(x: UOp, axis: int, taps: int, stride: int, dilation: int) -> UOp:
     """The axis as two: the number of the window, and the tap."""
     dims = list[Dim](shape(x))
     size = shape(x)[axis].arg
-    number = count(size, taps, stride, dilation)
+    number = window_count(size, taps, stride, dilation)
     assert number > 0, "the axis is too short for a window"
     if number == 1:
         stride = taps * dilation
     row = dims[axis + 1 :]
     if taps * dilation <= stride:
-        x = _resized(x, axis, number * stride)
+        x = _resize_axis(x, axis, number * stride)
         x = primitive.reshape(x, [*dims[:axis], number, stride, *row])
-        x = _resized(x, axis + 1, taps * dilation)
+        x = _resize_axis(x, axis + 1, taps * dilation)
         x = primitive.reshape(x, [*dims[:axis], number, taps, dilation, *row])
-        return _first(x, axis + 2)
+        return _take_first(x, axis + 2)
     span = (number - 1) * stride + (taps - 1) * dilation + 1
     width = span + dilation
     copies = -(-taps * width // span)
-    x = _resized(x, axis, span)
+    x = _resize_axis(x, axis, span)
     x = primitive.reshape(x, [*dims[:axis], 1, span, *row])
     x = primitive.expand(x, [*dims[:axis], copies, span, *row])
     x = primitive.reshape(x, [*dims[:axis], copies * span, *row])
-    x = _resized(x, axis, taps * width)
+    x = _resize_axis(x, axis, taps * width)
     x = primitive.reshape(x, [*dims[:axis], taps, width, *row])
-    x = _resized(x, axis + 1, number * stride)
+    x = _resize_axis(x, axis + 1, number * stride)
     x = primitive.reshape(x, [*dims[:axis], taps, number, stride, *row])
-    x = _first(x, axis + 2)
+    x = _take_first(x, axis + 2)
     rank = len(dims) + 1
     return primitive.permute(x, [*range(axis), axis + 1, axis, *range(axis + 2, rank)])
 
 
-def _resized(x: UOp, axis: int, size: int) -> UOp:
+def _resize_axis(x: UOp, axis: int, size: int) -> UOp:
     """An axis cut, or filled up with zeros, to a size."""
     dims = shape(x)
     old = dims[axis].arg
@@ -98,7 +98,7 @@ def _resized(x: UOp, axis: int, size: int) -> UOp:
     return primitive.shrink(x, [(0, size if k == axis else d) for k, d in enumerate(dims)])
 
 
-def _first(x: UOp, axis: int) -> UOp:
+def _take_first(x: UOp, axis: int) -> UOp:
     """The first element along an axis, which goes away."""
-    dims = list[Dim](shape(_resized(x, axis, 1)))
-    return primitive.reshape(_resized(x, axis, 1), dims[:axis] + dims[axis + 1 :])
+    dims = list[Dim](shape(_resize_axis(x, axis, 1)))
+    return primitive.reshape(_resize_axis(x, axis, 1), dims[:axis] + dims[axis + 1 :])
