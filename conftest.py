@@ -4,7 +4,9 @@ They neither read nor fill the user's cache, unless they ask to.
 """
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("PORISM_CACHE", "0")
@@ -12,3 +14,11 @@ os.environ.setdefault("PORISM_CHECK", "1")
 
 settings.register_profile("porism", deadline=None)  # how long an example takes proves nothing
 settings.load_profile("porism")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _examples_know_porism(doctest_namespace: dict[str, Any]) -> None:
+    """Let the examples in docstrings say `porism.add(…)` without importing it."""
+    import porism  # after the settings above
+
+    doctest_namespace["porism"] = porism

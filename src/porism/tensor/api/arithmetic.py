@@ -1,7 +1,7 @@
 """Arithmetic: sums, products, quotients, powers and rounding, element by element.
 
-All functions broadcast their operands and promote them to a common type. Integers wrap on
-overflow; NaN operands give NaN.
+All functions broadcast their operands and promote them to a common type. Integers wrap on overflow;
+NaN operands give NaN.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from porism.tensor.tensor import Tensor, method, operator
 
 @method
 def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
-    """The values in another type. Floats go to integers towards zero and saturate; NaN gives 0."""
+    """Return the values converted to another type.
+
+    Floats become integers by truncation and saturate at the limits of the type; NaN becomes 0.
+    `copy` is accepted for the Array API; a tensor is immutable, so it changes nothing.
+
+    >>> porism.astype([1.9, -1.9, 300.0], "int8").tolist()
+    [1, -1, 127]
+    """
     return Tensor(primitive.cast(as_tensor(x).node, as_dtype(dtype)))
 
 
@@ -44,21 +51,33 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
 @operator("add", reflected=True)
 @method
 def add(x1: Any, x2: Any) -> Tensor:
-    """x1 + x2."""
+    """Return x1 + x2 (the operator `+`).
+
+    >>> porism.add([1, 2], 10).tolist()
+    [11, 12]
+    """
     return Tensor(ops.ADD(*operand_pair(x1, x2, NUMBERS, "add")))
 
 
 @operator("sub", reflected=True)
 @method
 def subtract(x1: Any, x2: Any) -> Tensor:
-    """x1 - x2."""
+    """Return x1 - x2 (the operator `-`).
+
+    >>> porism.subtract([1, 2], 10).tolist()
+    [-9, -8]
+    """
     return Tensor(ops.SUB(*operand_pair(x1, x2, NUMBERS, "subtract")))
 
 
 @operator("mul", reflected=True)
 @method
 def multiply(x1: Any, x2: Any) -> Tensor:
-    """x1 * x2; of bools, whether both hold."""
+    """Return x1 * x2 (the operator `*`); of two bools, their logical and.
+
+    >>> porism.multiply([1, 2], 10).tolist()
+    [10, 20]
+    """
     a, b = together(x1, x2)
     return Tensor((ops.AND if a.dtype.kind is Kind.BOOL else ops.MUL)(a, b))
 
@@ -66,19 +85,30 @@ def multiply(x1: Any, x2: Any) -> Tensor:
 @operator("truediv", reflected=True)
 @method
 def divide(x1: Any, x2: Any) -> Tensor:
-    """x1 / x2, as floats."""
+    """Return x1 / x2 (the operator `/`) in floats, also of two integers.
+
+    >>> porism.divide([1, 3], 2).tolist()
+    [0.5, 1.5]
+    """
     return Tensor(ops.FDIV(*float_pair(x1, x2)))
 
 
 @operator("floordiv", reflected=True)
 @method
 def floor_divide(x1: Any, x2: Any) -> Tensor:
-    """The quotient, rounded down. Of integers, 0 where the divisor is 0; NaN of an infinity."""
+    """Return the quotient rounded towards minus infinity (the operator `//`).
+
+    Integer division by 0 gives 0; an infinite float dividend gives NaN.
+
+    >>> porism.floor_divide([7, -7], 2).tolist()
+    [3, -4]
+    """
     a, b = operand_pair(x1, x2, NUMBERS, "floor_divide")
     return Tensor(widely(_floor_quotient, a, b) if a.dtype.is_float else ops.IDIV(a, b))
 
 
 def _floor_quotient(a: UOp, b: UOp) -> UOp:
+    """Return floor(a / b) of floats, corrected where the division rounded up to an integer."""
     ratio = a / b
     down = ops.FLOOR(ratio)
     # The division may have rounded up to a whole number; then too much was taken.
@@ -96,16 +126,21 @@ def _floor_quotient(a: UOp, b: UOp) -> UOp:
 @operator("mod", reflected=True)
 @method
 def remainder(x1: Any, x2: Any) -> Tensor:
-    """What floor division by x2 leaves of x1, with the sign of x2.
+    """Return x1 - floor(x1 / x2) * x2 (the operator `%`), which has the sign of x2.
 
-    Of integers, 0 where the divisor is 0. Of floats, exact while the quotient has at most twice
-    the digits of the type; beyond, 0, and NaN where the quotient overflows.
+    The remainder of an integer division by 0 is 0. Of floats the result is exact while the quotient
+    has at most twice as many bits as the significand; beyond, it is 0, or NaN if the quotient
+    overflows.
+
+    >>> porism.remainder([7, -7], 3).tolist()
+    [1, 2]
     """
     a, b = operand_pair(x1, x2, NUMBERS, "remainder")
     return Tensor(widely(_float_remainder, a, b) if a.dtype.is_float else ops.MOD(a, b))
 
 
 def _float_remainder(a: UOp, b: UOp) -> UOp:
+    """Return the floored remainder of floats, by two steps of truncated division."""
     left = a
     for _ in range(2):  # the second time for what the rounding of the first quotient left
         left = ops.MULACC(-ops.TRUNC(left / b), b, left)
@@ -117,7 +152,7 @@ def _float_remainder(a: UOp, b: UOp) -> UOp:
 
 
 def _power_by_products(x: UOp, exponent: float) -> UOp | None:
-    """A power that one or two multiplications or a division give as precisely."""
+    """Return x**exponent by one or two multiplications or a division; None if that is inexact."""
     if exponent == 2:
         return x * x
     if not x.dtype.is_float:
@@ -130,7 +165,13 @@ def _power_by_products(x: UOp, exponent: float) -> UOp | None:
 @operator("pow", reflected=True)
 @method
 def pow(x1: Any, x2: Any) -> Tensor:
-    """x1 to the power x2; of integers exact and wrapping, a negative exponent towards zero."""
+    """Return x1 to the power x2 (the operator `**`).
+
+    Integer powers are exact and wrap; a negative integer exponent truncates towards zero.
+
+    >>> porism.pow([1, 2, 3], 2).tolist()
+    [1, 4, 9]
+    """
     base, exponent = operand_pair(x1, x2, NUMBERS, "pow")
     if isinstance(x2, (int, float)) and (product := _power_by_products(base, x2)) is not None:
         return Tensor(product)
@@ -140,51 +181,83 @@ def pow(x1: Any, x2: Any) -> Tensor:
 @operator("neg")
 @method
 def negative(x: Any) -> Tensor:
-    """-x; integers wrap."""
+    """Return -x (the unary operator `-`); integers wrap.
+
+    >>> porism.negative([1, -2]).tolist()
+    [-1, 2]
+    """
     return Tensor(ops.NEG(operand(x, NUMBERS, "negative")))
 
 
 @operator("pos")
 @method
 def positive(x: Any) -> Tensor:
-    """x."""
+    """Return x unchanged (the unary operator `+`).
+
+    >>> porism.positive([1, -2]).tolist()
+    [1, -2]
+    """
     return Tensor(operand(x, NUMBERS, "positive"))
 
 
 @operator("abs")
 @method
 def abs(x: Any) -> Tensor:
-    """The value without its sign."""
+    """Return the absolute value of x.
+
+    >>> porism.abs([1, -2]).tolist()
+    [1, 2]
+    """
     return Tensor(magnitude(operand(x, NUMBERS, "abs")))
 
 
 @method
 def maximum(x1: Any, x2: Any) -> Tensor:
-    """The larger; NaN if either is."""
+    """Return the larger of x1 and x2; NaN if either is NaN.
+
+    >>> porism.maximum([1, 5], 3).tolist()
+    [3, 5]
+    """
     return Tensor(ops.MAX(*together(x1, x2)))
 
 
 @method
 def minimum(x1: Any, x2: Any) -> Tensor:
-    """The smaller; NaN if either is."""
+    """Return the smaller of x1 and x2; NaN if either is NaN.
+
+    >>> porism.minimum([1, 5], 3).tolist()
+    [1, 3]
+    """
     return Tensor(ops.MIN(*together(x1, x2)))
 
 
 @method
 def square(x: Any) -> Tensor:
-    """x * x."""
+    """Return x * x.
+
+    >>> porism.square([2, -3]).tolist()
+    [4, 9]
+    """
     return multiply(x, x)
 
 
 @method
 def reciprocal(x: Any) -> Tensor:
-    """1 / x."""
+    """Return 1 / x, in floats.
+
+    >>> porism.reciprocal([2.0, -4.0]).tolist()
+    [0.5, -0.25]
+    """
     return Tensor(ops.RECIPROCAL(float_node(x)))
 
 
 @method
 def sign(x: Any) -> Tensor:
-    """-1, 0 or 1; NaN of NaN."""
+    """Return -1, 0 or 1 by the sign of x; NaN of NaN.
+
+    >>> porism.sign([-7, 0, 3]).tolist()
+    [-1, 0, 1]
+    """
     node = operand(x, NUMBERS, "sign")
     rest = node.ne(node).where(node, node.lift(0)) if node.dtype.is_float else node.lift(0)
     if node.dtype.kind is not Kind.UNSIGNED:
@@ -194,19 +267,31 @@ def sign(x: Any) -> Tensor:
 
 @method
 def sqrt(x: Any) -> Tensor:
-    """The square root; NaN below 0."""
+    """Return the square root of x; NaN where x is negative.
+
+    >>> porism.sqrt([4.0, 9.0]).tolist()
+    [2.0, 3.0]
+    """
     return Tensor(ops.SQRT(float_node(x)))
 
 
 @method
 def rsqrt(x: Any) -> Tensor:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x).
+
+    >>> porism.rsqrt([4.0, 16.0]).tolist()
+    [0.5, 0.25]
+    """
     return Tensor(widely(lambda node: ops.RECIPROCAL(ops.SQRT(node)), float_node(x)))
 
 
 @method
 def lerp(x: Any, end: Any, weight: Any) -> Tensor:
-    """From x to end: x + weight * (end - x), and exactly `end` where the weight is 1."""
+    """Return the linear interpolation x + weight * (end - x); exactly `end` where the weight is 1.
+
+    >>> porism.lerp([0.0, 10.0], [4.0, 20.0], 0.5).tolist()
+    [2.0, 15.0]
+    """
     common = float_type(result_type(*map(weak_or_tensor, (x, end, weight))))
     start, stop, share = together(x, end, weight, dtype=common)
     near = ops.MULACC(share, stop - start, start)
@@ -218,31 +303,48 @@ def lerp(x: Any, end: Any, weight: Any) -> Tensor:
 
 
 def _apply_rounding(op: Op, x: Any) -> Tensor:
+    """Return x rounded by an op to integral values; integers are returned unchanged."""
     node = operand(x, NUMBERS, op.name.lower())
     return Tensor(op(node) if node.dtype.is_float else node)
 
 
 @method
 def floor(x: Any) -> Tensor:
-    """To the next whole number below."""
+    """Return the largest integral value that is not above x, in the type of x.
+
+    >>> porism.floor([1.5, -1.5]).tolist()
+    [1.0, -2.0]
+    """
     return _apply_rounding(ops.FLOOR, x)
 
 
 @method
 def ceil(x: Any) -> Tensor:
-    """To the next whole number above."""
+    """Return the smallest integral value that is not below x, in the type of x.
+
+    >>> porism.ceil([1.5, -1.5]).tolist()
+    [2.0, -1.0]
+    """
     return _apply_rounding(ops.CEIL, x)
 
 
 @method
 def trunc(x: Any) -> Tensor:
-    """To the next whole number towards zero."""
+    """Return x rounded towards zero to an integral value, in the type of x.
+
+    >>> porism.trunc([1.5, -1.5]).tolist()
+    [1.0, -1.0]
+    """
     return _apply_rounding(ops.TRUNC, x)
 
 
 @method
 def round(x: Any) -> Tensor:
-    """To the nearest whole number, ties to even."""
+    """Return x rounded to the nearest integral value, ties to even, in the type of x.
+
+    >>> porism.round([0.5, 1.5, 2.6]).tolist()
+    [0.0, 2.0, 3.0]
+    """
     return _apply_rounding(ops.ROUND, x)
 
 
@@ -251,25 +353,38 @@ def round(x: Any) -> Tensor:
 
 @method
 def copysign(x1: Any, x2: Any) -> Tensor:
-    """The magnitude of x1 with the sign of x2, also of zeros and NaNs."""
+    """Return the magnitude of x1 with the sign of x2; signs of zeros and NaNs count.
+
+    >>> porism.copysign([1.0, -2.0], [-0.0, 3.0]).tolist()
+    [-1.0, 2.0]
+    """
     a, b = float_pair(x1, x2)
     return Tensor(with_sign(a, b))
 
 
 @method
 def signbit(x: Any) -> Tensor:
-    """Whether the sign is minus, also of zeros and NaNs."""
+    """Return whether the sign bit of x is set, also of zeros and NaNs.
+
+    >>> porism.signbit([1.0, -2.0, -0.0]).tolist()
+    [False, True, True]
+    """
     return Tensor(sign_bits(float_node(x)).ne(0))
 
 
 @method
 def nextafter(x1: Any, x2: Any) -> Tensor:
-    """The next number of the type from x1 towards x2."""
+    """Return the next representable number from x1 towards x2.
+
+    >>> porism.nextafter(1.0, 2.0).item() - 1 == porism.finfo("float32").eps
+    True
+    """
     a, b = float_pair(x1, x2)
     return Tensor(_next_float(a, b))
 
 
 def _next_float(a: UOp, b: UOp) -> UOp:
+    """Return the float adjacent to a in the direction of b."""
     kind = BITS_OF[a.dtype]
     bits = a.bitcast(kind)
     one = UOp.const(kind, 1)

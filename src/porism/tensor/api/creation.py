@@ -1,4 +1,4 @@
-"""Creation: tensors of data, and tensors that are counted out and take no memory."""
+"""Creation: tensors from data, and tensors computed from their indices, which take no memory."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from porism.tensor.tensor import Tensor, method
 
 
 def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor of numbers, nested lists, NumPy arrays, buffers, or what speaks DLPack.
+    """Return a tensor of numbers, nested lists, a NumPy array, a buffer, or an object with DLPack.
 
-    The data is copied, so that it can change without the tensor doing so. With `copy=False` the
-    tensor shares the memory of an array that is laid out row by row; what cannot be shared is
-    refused.
+    The data is copied by default, so that later changes to it do not affect the tensor. With
+    `copy=False` the tensor shares the memory of a C-contiguous array, and raises an error if it
+    cannot. Python floats become float32 and Python ints int64, unless `dtype` is given.
 
-    >>> asarray([[1, 2], [3, 4]], dtype="float32")
+    >>> porism.asarray([[1, 2], [3, 4]], dtype="float32")
     Tensor((2, 2), float32, realized)
     """
     wanted = None if dtype is None else as_dtype(dtype)
@@ -66,10 +66,12 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
 
 
 def _is_data(obj: Any) -> bool:
+    """Return whether an object holds its values in memory, unlike Python numbers and sizes."""
     return isinstance(obj, np.generic) or not isinstance(obj, (bool, int, float, UOp))
 
 
 def _share_memory(obj: Any, array: Any, wanted: DType | None) -> Tensor:
+    """Return a tensor on the memory of an array, or raise the reason why that is impossible."""
     reasons = {
         "its bytes are in another order": not getattr(obj, "dtype", array.dtype).isnative,
         "it is no array and no buffer": not np.may_share_memory(array, _memory_of(obj)),
@@ -82,6 +84,7 @@ def _share_memory(obj: Any, array: Any, wanted: DType | None) -> Tensor:
 
 
 def _memory_of(obj: Any) -> Any:
+    """Return the memory of an object as an array; an empty array if it has none."""
     if isinstance(obj, np.ndarray):
         return obj
     try:
@@ -94,7 +97,11 @@ def _memory_of(obj: Any) -> Any:
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
-    """One number in every element."""
+    """Return a tensor of a shape whose elements all are `fill_value`, a number.
+
+    >>> porism.full((2, 2), 7).tolist()
+    [[7, 7], [7, 7]]
+    """
     sizes = as_sizes(shape)
     if not _is_data(fill_value) or isinstance(fill_value, np.generic):
         dims: Any = ()
@@ -111,42 +118,70 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
 
 
 def zeros(*shape: Any, dtype: Any = None) -> Tensor:
-    """0 in every element."""
+    """Return a tensor of zeros, float32 by default; the shape is a tuple or separate ints.
+
+    >>> porism.zeros(2, 3).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return full(shape, 0, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 def ones(*shape: Any, dtype: Any = None) -> Tensor:
-    """1 in every element."""
+    """Return a tensor of ones, float32 by default; the shape is a tuple or separate ints.
+
+    >>> porism.ones(2, 3, dtype="int64").tolist()
+    [[1, 1, 1], [1, 1, 1]]
+    """
     return full(shape, 1, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 def empty(*shape: Any, dtype: Any = None) -> Tensor:
-    """Elements of any value: here 0, which costs nothing."""
+    """Return a tensor of unspecified values, which are zeros here; float32 by default.
+
+    >>> porism.empty(2, 3)
+    Tensor((2, 3), float32)
+    """
     return zeros(*shape, dtype=dtype)
 
 
 @method
 def full_like(x: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
-    """One number in a tensor of the shape and type of x."""
+    """Return a tensor of the shape (and by default the type) of x with all elements `fill_value`.
+
+    >>> porism.full_like([1, 2], 7).tolist()
+    [7, 7]
+    """
     like = as_tensor(x)
     return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype)
 
 
 @method
 def zeros_like(x: Any, *, dtype: Any = None) -> Tensor:
-    """0 in a tensor of the shape and type of x."""
+    """Return a tensor of zeros of the shape of x; the type is x's by default.
+
+    >>> porism.zeros_like([1, 2]).tolist()
+    [0, 0]
+    """
     return full_like(x, 0, dtype=dtype)
 
 
 @method
 def ones_like(x: Any, *, dtype: Any = None) -> Tensor:
-    """1 in a tensor of the shape and type of x."""
+    """Return a tensor of ones of the shape of x; the type is x's by default.
+
+    >>> porism.ones_like([1, 2]).tolist()
+    [1, 1]
+    """
     return full_like(x, 1, dtype=dtype)
 
 
 @method
 def empty_like(x: Any, *, dtype: Any = None) -> Tensor:
-    """Any values in a tensor of the shape and type of x."""
+    """Return a tensor of unspecified values of the shape of x; the type is x's by default.
+
+    >>> porism.empty_like([1, 2])
+    Tensor((2,), int64)
+    """
     return full_like(x, 0, dtype=dtype)
 
 
@@ -154,7 +189,11 @@ def empty_like(x: Any, *, dtype: Any = None) -> Tensor:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Tensor:
-    """start, start + step, … below stop; of one argument, 0 … below it."""
+    """Return start, start + step, … up to but without stop; `arange(stop)` starts at 0.
+
+    >>> porism.arange(3).tolist(), porism.arange(2, 8, 2).tolist()
+    ([0, 1, 2], [2, 4, 6])
+    """
     start, stop, step = plain(start), plain(stop), plain(step)
     if stop is None:
         start, stop = 0, start
@@ -174,6 +213,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
 
 
 def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
+    """Return the number of elements of a range with symbolic ends, which must have the step 1."""
     if step != 1:
         raise refuse_shape(
             "arange with a symbolic end and a step",
@@ -184,7 +224,7 @@ def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
 
 
 def _arithmetic_sequence(count: Dim, start: Any, step: Any, dtype: DType) -> UOp:
-    """start + k*step for k from 0 on; floats in f64 if they are f64, else at least in f32."""
+    """Return start + k * step for k = 0 … count - 1; narrow floats are computed in f32."""
     place = primitive.iota((count,), 0)
     if not dtype.is_float:
         if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
@@ -200,6 +240,7 @@ def _arithmetic_sequence(count: Dim, start: Any, step: Any, dtype: DType) -> UOp
 
 
 def _linear_sequence(place: UOp, start: Any, step: Any) -> UOp:
+    """Return start + index * step in integer arithmetic."""
     scaled = place if step == 1 else place * int(step)
     if isinstance(start, UOp):
         return scaled + start
@@ -209,9 +250,13 @@ def _linear_sequence(place: UOp, start: Any, step: Any) -> UOp:
 def linspace(
     start: Any, stop: Any, num: int = 50, *, dtype: Any = None, endpoint: bool = True
 ) -> Tensor:
-    """Numbers at equal distances from start to stop, which is the last one.
+    """Return `num` evenly spaced numbers from start to stop; `endpoint` includes stop.
 
-    They are NumPy's to the last bit: computed in f64, then rounded; of integers, rounded down.
+    They equal NumPy's bit for bit: computed in f64, then rounded to the type (float32 by default);
+    integer types round down.
+
+    >>> porism.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     count = as_int(num, "num")
     if count < 0:
@@ -235,7 +280,13 @@ def linspace(
 
 
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None) -> Tensor:
-    """1 on a diagonal, k places above the main one, and 0 elsewhere."""
+    """Return a matrix with ones on the k-th diagonal above the main one and zeros elsewhere.
+
+    `n_cols` is `n_rows` by default, the type float32; a negative k is below the main diagonal.
+
+    >>> porism.eye(2, 3, k=1, dtype="int64").tolist()
+    [[0, 1, 0], [0, 0, 1]]
+    """
     sizes = as_sizes((n_rows, n_rows if n_cols is None else n_cols))
     found = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     row, column = primitive.iota(sizes, 0), primitive.iota(sizes, 1)
@@ -244,17 +295,26 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None
 
 @method
 def tril(x: Any, k: int = 0) -> Tensor:
-    """The lower triangle of matrices, up to k places above the main diagonal; 0 above it."""
+    """Return the lower triangle of the last two axes: zeros above the k-th diagonal.
+
+    >>> porism.tril([[1, 2], [3, 4]]).tolist()
+    [[1, 0], [3, 4]]
+    """
     return _triangle(x, k, "tril", lower=True)
 
 
 @method
 def triu(x: Any, k: int = 0) -> Tensor:
-    """The upper triangle of matrices, from k places above the main diagonal on; 0 below it."""
+    """Return the upper triangle of the last two axes: zeros below the k-th diagonal.
+
+    >>> porism.triu([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [0, 4]]
+    """
     return _triangle(x, k, "triu", lower=False)
 
 
 def _triangle(x: Any, k: int, what: str, *, lower: bool) -> Tensor:
+    """Return the lower or upper triangle of the last two axes of x."""
     node = as_tensor(x).node
     sizes = sizes_of(node)
     if len(sizes) < 2:
@@ -272,7 +332,14 @@ def _triangle(x: Any, k: int, what: str, *, lower: bool) -> Tensor:
 
 @method
 def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tensor:
-    """For each integer an axis that is 1 at its place and 0 elsewhere; 0 everywhere if outside."""
+    """Return a new axis of `num_classes` elements with a 1 at each label's index and 0 elsewhere.
+
+    A label outside of 0 … num_classes - 1 gives zeros only. The new axis is inserted at `axis` of
+    the result, and the type is int64 by default.
+
+    >>> porism.one_hot([0, 2], 3).tolist()
+    [[1, 0, 0], [0, 0, 1]]
+    """
     labels = as_tensor(x)
     need(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
     place = normal_axis(axis, labels.ndim + 1)

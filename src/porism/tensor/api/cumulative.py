@@ -38,9 +38,10 @@ MIN_CHUNK: Final = 2048
 
 
 def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
-    """The reductions of the first 1, 2, … n elements along the last axis, whose size is known.
+    """Return the reductions of the first 1, 2, … n elements along the last axis, of known size.
 
-    What is kept on the way has that axis at `place`, where it is in memory; if not given, last.
+    Intermediate values are materialized with that axis at position `place`, where it is in memory;
+    last by default.
     """
     dims = shape(x)
     place = len(dims) - 1 if place is None else place
@@ -64,7 +65,7 @@ def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
 
 
 def _chunk_count(size: int, others: Sequence[UOp]) -> int:
-    """Into how many parts of equal size rows are cut; 1 if there are rows enough, or no such."""
+    """Return into how many equal chunks a row is cut; 1 if there are enough rows."""
     rows = 1
     for dim in others:
         rows *= int(min(dim.vmax, ENOUGH_ROWS))
@@ -75,7 +76,7 @@ def _chunk_count(size: int, others: Sequence[UOp]) -> int:
 
 
 def _materialize(x: UOp, place: int, count: int) -> UOp:
-    """A value in memory, with its last axes at a place before others."""
+    """Return x materialized in memory with its last `count` axes moved to position `place`."""
     rank = len(shape(x))
     rest = rank - count
     order = [*range(place), *range(rest, rank), *range(place, rest)]
@@ -84,14 +85,14 @@ def _materialize(x: UOp, place: int, count: int) -> UOp:
 
 
 def _is_broadcast_constant(x: UOp) -> bool:
-    """Whether all elements are the same number, repeated."""
+    """Return whether all elements are one constant."""
     while x.op in (ops.RESHAPE, ops.PERMUTE, ops.EXPAND):
         x = x.src[0]
     return x.op is ops.CONST
 
 
 def _is_strided_view(x: UOp) -> bool:
-    """Whether elements are read from memory by indices in which no axis is divided."""
+    """Return whether elements are read from memory at indices that are linear in the axes."""
     while x.op in (ops.PERMUTE, ops.EXPAND, ops.SHRINK, ops.FLIP, ops.CAST):
         x = x.src[0]
     while x.op is ops.RESHAPE:
@@ -100,13 +101,14 @@ def _is_strided_view(x: UOp) -> bool:
 
 
 def _identity(x: UOp, op: Op) -> UOp:
+    """Return the identity of a reduction as a constant of x's type."""
     value = identity(op, x.dtype)
     assert value is not None
     return UOp.const(x.dtype, value)
 
 
 def _masked_prefixes(x: UOp, op: Op) -> UOp:
-    """By a mask: n² operations for n elements."""
+    """Return all prefix reductions by a triangular mask: n² operations as written."""
     dims = list[Dim](shape(x))
     size = dims[-1]
     rows = primitive.reshape(x, [*dims[:-1], 1, size])
@@ -118,7 +120,7 @@ def _masked_prefixes(x: UOp, op: Op) -> UOp:
 
 
 def _exclusive(x: UOp, op: Op) -> UOp:
-    """One place later, with the start in the first place: what came before."""
+    """Return the exclusive scan of an inclusive one: shifted by one, with the identity first."""
     *others, size = shape(x)
     moved = pad_with_value(x, [*[(0, 0)] * len(others), (1, 0)], _identity(x, op).arg)
     return primitive.shrink(moved, [*[(0, n) for n in others], (0, size)])
@@ -128,7 +130,7 @@ def _exclusive(x: UOp, op: Op) -> UOp:
 
 
 def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
-    """The scan in x's type; axis None is possible if there is one axis, as in the Array API."""
+    """Return the scan along an axis in x's type; axis None needs a tensor of one axis."""
     if axis is None and x.ndim != 1:
         raise shapes.refuse(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)} without an axis",
@@ -145,14 +147,14 @@ def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
 
 
 def _sum_operand(x: Any, dtype: Any) -> Tensor:
-    """As in `sum`: integers are added in 64 bits."""
+    """Return x in the type in which `sum` adds: integers in 64 bits, unless `dtype` is given."""
     tensor = as_tensor(x)
     wanted = sum_dtype(tensor.dtype) if dtype is None else promotion.as_dtype(dtype)
     return Tensor(primitive.cast(tensor.node, wanted))
 
 
 def _prepend_initial(x: Tensor, value: int, axis: int | None) -> Tensor:
-    """The scan with the value of no elements in front."""
+    """Return a scan with the value of the empty prefix in front."""
     place = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
     node = primitive.pad(x.node, [(int(k == place), 0) for k in range(x.ndim)])
     if value:
@@ -165,7 +167,15 @@ def _prepend_initial(x: Tensor, value: int, axis: int | None) -> Tensor:
 def cumulative_sum(
     x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
-    """The sums of the first 1, 2, … n elements along an axis; from 0 elements on if asked for."""
+    """Return the sums of the first 1, 2, … n elements along an axis, as in the Array API.
+
+    The axis can be left out if there is only one. With `include_initial` the result starts with 0,
+    the sum of no elements, and is longer by one. Integers are added in 64 bits unless `dtype` is
+    given.
+
+    >>> porism.cumulative_sum([1, 2, 3], include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
     result = _scan_axis(_sum_operand(x, dtype), ops.ADD, axis, "cumulative_sum")
     return _prepend_initial(result, 0, axis) if include_initial else result
 
@@ -174,30 +184,56 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
-    """The products of the first 1, 2, … n elements along an axis; from 0 elements on if asked."""
+    """Return the products of the first 1, 2, … n elements along an axis, as in the Array API.
+
+    The axis can be left out if there is only one. With `include_initial` the result starts with 1,
+    the product of no elements, and is longer by one.
+
+    >>> porism.cumulative_prod([1, 2, 3], include_initial=True).tolist()
+    [1, 1, 2, 6]
+    """
     result = _scan_axis(_sum_operand(x, dtype), ops.MUL, axis, "cumulative_prod")
     return _prepend_initial(result, 1, axis) if include_initial else result
 
 
 @method
 def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
-    """The sums of the first 1, 2, … n elements along an axis."""
+    """Return the sums of the first 1, 2, … n elements along an axis.
+
+    The axis can be left out if there is only one. Integers are added in 64 bits unless `dtype` is
+    given.
+
+    >>> porism.cumsum([[1, 2], [3, 4]], axis=1).tolist()
+    [[1, 3], [3, 7]]
+    """
     return _scan_axis(_sum_operand(x, dtype), ops.ADD, axis, "cumsum")
 
 
 @method
 def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
-    """The products of the first 1, 2, … n elements along an axis."""
+    """Return the products of the first 1, 2, … n elements along an axis.
+
+    >>> porism.cumprod([[1, 2], [3, 4]], axis=1).tolist()
+    [[1, 2], [3, 12]]
+    """
     return _scan_axis(_sum_operand(x, dtype), ops.MUL, axis, "cumprod")
 
 
 @method
 def cummax(x: Any, axis: int | None = None) -> Tensor:
-    """The largest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
+    """Return the largest of the first 1, 2, … n elements along an axis; NaN from the first NaN on.
+
+    >>> porism.cummax([1, 3, 2, 5]).tolist()
+    [1, 3, 3, 5]
+    """
     return _scan_axis(as_tensor(x), ops.MAX, axis, "cummax")
 
 
 @method
 def cummin(x: Any, axis: int | None = None) -> Tensor:
-    """The smallest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
+    """Return the smallest of the first 1, 2, … n elements along an axis; NaN from the first NaN on.
+
+    >>> porism.cummin([4, 3, 5, 1]).tolist()
+    [4, 3, 3, 1]
+    """
     return _scan_axis(as_tensor(x), ops.MIN, axis, "cummin")

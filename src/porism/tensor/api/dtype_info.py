@@ -1,4 +1,4 @@
-"""Limits: what the Array API tells about types: `finfo`, `iinfo`, `isdtype`."""
+"""Data type information: `finfo`, `iinfo` and `isdtype` of the Array API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from porism.tensor.promotion import (
 
 @dataclass(frozen=True)
 class FloatLimits:
-    """The limits of a float type; `eps` is the distance of 1 to the next number."""
+    """The limits of a float type; `eps` is the distance from 1 to the next larger number."""
 
     dtype: DType
     bits: int
@@ -44,9 +44,9 @@ class IntegerLimits:
 
 
 def finfo(type: Any) -> FloatLimits:
-    """The limits of a float type, or of a tensor's.
+    """Return the limits of a float type, or of the type of a tensor: `bits`, `eps`, `max`, `min` …
 
-    >>> finfo("float16").max
+    >>> porism.finfo("float16").max
     65504.0
     """
     dtype = result_type(type)
@@ -63,9 +63,9 @@ def finfo(type: Any) -> FloatLimits:
 
 
 def iinfo(type: Any) -> IntegerLimits:
-    """The limits of an integer type, or of a tensor's.
+    """Return the limits of an integer type, or of the type of a tensor: `bits`, `max`, `min`.
 
-    >>> iinfo("int8").min
+    >>> porism.iinfo("int8").min
     -128
     """
     dtype = result_type(type)
@@ -85,9 +85,12 @@ _KINDS: Final[dict[str, tuple[DType, ...]]] = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a type is of a kind, of one of several kinds, or another type.
+    """Return whether a type is of a kind, is a given type, or matches one of a tuple of these.
 
-    >>> isdtype("int8", "integral"), isdtype("int8", ("bool", "real floating"))
+    The kinds are 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating',
+    'complex floating' and 'numeric'.
+
+    >>> porism.isdtype("int8", "integral"), porism.isdtype("int8", ("bool", "real floating"))
     (True, False)
     """
     own = as_dtype(dtype)

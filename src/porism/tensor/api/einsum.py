@@ -1,8 +1,8 @@
-"""Einsum: sums of products of tensors, with the axes named by letters.
+"""Einsum: sums of products of tensors whose axes are named by letters.
 
-Operands are contracted in pairs, at each step the pair with the smallest result; an axis is summed
-as soon as no other operand and not the result needs it. Floats narrower than 32 bits stay in f32
-from the first product to the result.
+Operands are contracted in pairs, greedily the pair with the smallest result first; an axis is
+summed as soon as neither another operand nor the result needs it. Floats narrower than 32 bits stay
+in f32 from the first product to the result.
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Factor:
-    """A tensor with a label for each axis, none twice."""
+    """A tensor with one label for each axis; all labels differ."""
 
     node: UOp
     labels: Labels
 
 
 def einsum(equation: str, *tensors: Any) -> Tensor:
-    """The sum of products that a text such as `"ij,jk->ik"` describes.
+    """Return the sum of products that an equation such as `"ij,jk->ik"` describes.
 
-    A letter that comes twice in a term takes a diagonal, a letter that is not in the result is
-    summed, `...` stands for axes that are broadcast.
+    A letter that occurs twice in a term takes the diagonal of these axes, a letter that is not in
+    the result is summed over, and `...` stands for axes that are broadcast.
+
+    >>> porism.einsum("ij,jk->ik", [[1, 2], [3, 4]], [[1], [10]]).tolist()
+    [[21], [43]]
     """
     if not isinstance(equation, str) or not tensors:
         raise promotion.refuse(
@@ -64,7 +67,7 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
 def _sizes(
     equation: str, subscripts: einsum_subscripts.Subscripts, factors: Sequence[Tensor]
 ) -> dict[str, Dim]:
-    """The size of each label; axes of size 1 are repeated to it."""
+    """Return the size of each label; axes of size 1 are broadcast to it."""
     sizes: dict[str, Dim] = {}
     for term, x in zip(subscripts.inputs, factors, strict=True):
         for axis, size in zip(term.axes, x.shape, strict=True):
@@ -89,7 +92,7 @@ def _sizes(
 
 
 def _take_diagonals(factor: Factor, sizes: dict[str, Dim]) -> Factor:
-    """Axes of one label become their diagonal; axes of size 1 whose label is longer go away."""
+    """Return a factor without repeated labels: axes of one label become their diagonal."""
     node, labels = factor.node, list(factor.labels)
     while len(set(labels)) < len(labels):
         twice = next(label for k, label in enumerate(labels) if label in labels[:k])
@@ -105,6 +108,7 @@ def _take_diagonals(factor: Factor, sizes: dict[str, Dim]) -> Factor:
 
 
 def _contract(parts: Sequence[Factor], output: Labels, sizes: dict[str, Dim]) -> Factor:
+    """Return the product of all factors, summed over the labels that are not in the output."""
     left = list(parts)
     while len(left) > 1:
         i, j = min(
@@ -120,7 +124,7 @@ def _contract(parts: Sequence[Factor], output: Labels, sizes: dict[str, Dim]) ->
 
 
 def _labels_still_needed(parts: Sequence[Factor], pair: tuple[int, int], output: Labels) -> Labels:
-    """The labels of a pair that something else still needs."""
+    """Return the labels of a pair of factors that another factor or the output needs."""
     needed = set(output)
     for k, part in enumerate(parts):
         if k not in pair:
@@ -130,7 +134,7 @@ def _labels_still_needed(parts: Sequence[Factor], pair: tuple[int, int], output:
 
 
 def _element_count(labels: Labels, sizes: dict[str, Dim]) -> float:
-    """The number of elements; a symbolic size counts as its largest value."""
+    """Return the number of elements; a symbolic size counts as its largest value."""
     return math.prod(
         float(size if isinstance(size, int) else size.vmax)
         for size in (sizes[label] for label in labels)
@@ -139,6 +143,7 @@ def _element_count(labels: Labels, sizes: dict[str, Dim]) -> float:
 
 def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
     # What only one of them has and nothing else needs is summed before the product.
+    """Return the product of two factors, summed over the labels that are not kept."""
     a = _sum_labels(a, (*kept, *b.labels), sizes)
     b = _sum_labels(b, (*kept, *a.labels), sizes)
     summed = tuple(label for label in a.labels if label in b.labels and label not in kept)
@@ -148,7 +153,7 @@ def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Fact
 
 
 def _broadcast_to_labels(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
-    """The axes in the order of labels, repeated where the label is another factor's."""
+    """Return a factor with its axes in the order of labels, expanded along labels it lacks."""
     present = [label for label in labels if label in part.labels]
     node = primitive.permute(part.node, [part.labels.index(label) for label in present])
     own = dict(zip(present, shapes.sizes_of(node), strict=True))
@@ -157,6 +162,7 @@ def _broadcast_to_labels(part: Factor, labels: Labels, sizes: dict[str, Dim]) ->
 
 
 def _sum_labels(part: Factor, needed: Labels, sizes: dict[str, Dim]) -> Factor:
+    """Return a factor summed over the labels that are not needed."""
     summed_axes = [k for k, label in enumerate(part.labels) if label not in needed]
     node = primitive.expand(part.node, [sizes[label] for label in part.labels])
     node = drop_axes(primitive.reduce(node, ops.ADD, summed_axes), summed_axes)

@@ -1,11 +1,11 @@
-"""Subscripts: the text of an `einsum`, read into one label for each axis of each operand.
+"""Einsum subscripts: the parser of an equation, to one label for each axis of each operand.
 
-    text      term ("," term)* ["->" term]          blanks mean nothing
+    text      term ("," term)* ["->" term]          whitespace is ignored
     term      letters, and at most one "..."
 
-The axes under `...` get labels of their own, numbered from the last one, so that they line up as in
+The axes of `...` get labels that are numbered from the last axis, so that they align as in
 broadcasting. Without `->` the result has the axes of `...`, then the letters that occur once, in
-the order of the alphabet.
+alphabetical order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARROW: Final = "->"
 
 @dataclass(frozen=True)
 class Axis:
-    """A label, and where it stands in the text."""
+    """A label and its offset in the text, in characters."""
 
     label: str
     offset: int
@@ -32,7 +32,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Term:
-    """The labels of one operand."""
+    """The labels of one operand, and where its term starts and ends in the text."""
 
     axes: tuple[Axis, ...]
     start: int
@@ -40,19 +40,20 @@ class Term:
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """The labels of the operand's axes, in order."""
         return tuple(axis.label for axis in self.axes)
 
 
 @dataclass(frozen=True)
 class Subscripts:
-    """What an `einsum` is asked to do."""
+    """The labels of all operands and of the result."""
 
     inputs: tuple[Term, ...]
     output: tuple[str, ...]
 
 
 def fail_at(text: str, offset: int, what: str, *, why: str, fix: str) -> NoReturn:
-    """Raise the error at a place of the text, which it shows below the user's line."""
+    """Raise a ParseError that points at an offset of the text, below the user's line."""
     error = ParseError(what, text=text, offset=offset, why=why, fix=fix)
     line = users_line()
     if line is not None:
@@ -61,7 +62,7 @@ def fail_at(text: str, offset: int, what: str, *, why: str, fix: str) -> NoRetur
 
 
 def parse(text: str, ranks: Sequence[int]) -> Subscripts:
-    """The labels of operands with so many axes.
+    """Return the labels of operands with the given numbers of axes.
 
     >>> [term.labels for term in parse("ij,jk", (2, 2)).inputs], parse("ij,jk", (2, 2)).output
     ([('i', 'j'), ('j', 'k')], ('i', 'k'))
@@ -88,6 +89,7 @@ def parse(text: str, ranks: Sequence[int]) -> Subscripts:
 
 
 def _parse_terms(text: str, left: str) -> list[Term]:
+    """Return the terms left of the arrow."""
     terms: list[Term] = []
     start = 0
     for part in left.split(","):
@@ -97,6 +99,7 @@ def _parse_terms(text: str, left: str) -> list[Term]:
 
 
 def _parse_term(text: str, start: int, end: int) -> Term:
+    """Return the term between two offsets of the text."""
     axes: list[Axis] = []
     position = start
     while position < end:
@@ -128,7 +131,7 @@ def _parse_term(text: str, start: int, end: int) -> Term:
 
 
 def _expand_ellipsis(text: str, number: int, term: Term, rank: int) -> Term:
-    """A term with a label for every axis that its '...' stands for."""
+    """Return a term in which `...` is replaced by one label for each axis it stands for."""
     letters = [axis for axis in term.axes if axis.label != ELLIPSIS]
     open_ended = len(letters) < len(term.axes)
     if len(letters) > rank or (len(letters) < rank and not open_ended):
@@ -151,6 +154,7 @@ def _expand_ellipsis(text: str, number: int, term: Term, rank: int) -> Term:
 
 
 def _ellipsis_labels(inputs: Sequence[Term]) -> tuple[str, ...]:
+    """Return the labels that `...` stands for in the result."""
     ellipsis_labels = {
         label for term in inputs for label in term.labels if label.startswith(ELLIPSIS)
     }
@@ -158,12 +162,14 @@ def _ellipsis_labels(inputs: Sequence[Term]) -> tuple[str, ...]:
 
 
 def _implicit_output(inputs: Sequence[Term]) -> tuple[str, ...]:
+    """Return the labels of the result of an equation without an arrow."""
     times = Counter(label for term in inputs for label in term.labels)
     letters = sorted(k for k, n in times.items() if n == 1 and not k.startswith(ELLIPSIS))
     return (*_ellipsis_labels(inputs), *letters)
 
 
 def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
+    """Return the labels of the result, which are right of the arrow."""
     term = _parse_term(text, start, len(text))
     known = {label for operand in inputs for label in operand.labels}
     found: list[str] = []

@@ -1,7 +1,8 @@
-"""Exponentials and logarithms, and what is made of them.
+"""Exponentials and logarithms: exp, log, their variants, and hyperbolic functions.
 
-The ops are EXP, EXP2, EXPM1, TANH and LOG2. Errors are stated in units of the last place (ulp) of
-f32 and f64, for ops that are exact but for rounding; types narrower than f32 are rounded once.
+They are built on the ops EXP, EXP2, EXPM1, TANH and LOG2. Errors are stated in units in the last
+place (ulp) of f32 and f64, assuming correctly rounded ops; narrower types are computed in f32 and
+rounded once.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ LOG10_2: Final = math.log10(2)
 
 
 def exp_node(x: UOp) -> UOp:
-    """e^x within 2 ulp."""
+    """Return e^x, within 2 ulp."""
     return ops.EXP(x)
 
 
 def log_node(x: UOp) -> UOp:
-    """The natural logarithm within 2 ulp."""
+    """Return the natural logarithm, within 2 ulp."""
     return ops.LOG2(x) * LN_2
 
 
@@ -56,7 +57,7 @@ _LOG1P_SMALL: Final = (-0.3, 0.42)
 
 
 def log1p_node(x: UOp) -> UOp:
-    """log(1 + x) within 4 ulp."""
+    """Return log(1 + x), within 4 ulp."""
     low, high = _LOG1P_SMALL
     small = (x > low) & (x < high)
     part = x / (x + 2.0)
@@ -66,35 +67,35 @@ def log1p_node(x: UOp) -> UOp:
 
 
 def expm1_node(x: UOp) -> UOp:
-    """e^x - 1 within 3 ulp."""
+    """Return e^x - 1, within 3 ulp."""
     return ops.EXPM1(x)
 
 
 def odd_function(x: UOp, value: UOp) -> UOp:
-    """A function with f(-x) = -f(x), of its value for |x|; at 0 it is x, since its slope is 1.
+    """Return the value at x of an odd function with slope 1 at 0, from its value at |x|.
 
-    Said with choices, so that it has a derivative, which the bit of a sign has not.
+    It is built from selects and not from sign bits, so that it can be differentiated.
     """
     return choose(x.eq(0.0), x, x < 0.0, -value, value)
 
 
 def tanh_node(x: UOp) -> UOp:
-    """The hyperbolic tangent within 4 ulp."""
+    """Return the hyperbolic tangent, within 4 ulp."""
     return ops.TANH(x)
 
 
 def sigmoid_node(x: UOp) -> UOp:
-    """1 / (1 + e^-x) within 4 ulp."""
+    """Return 1 / (1 + e^-x), within 4 ulp."""
     return ops.RECIPROCAL(exp_node(-x) + 1.0)
 
 
 def softplus_node(x: UOp) -> UOp:
-    """log(1 + e^x), without overflow."""
+    """Return log(1 + e^x), without overflow."""
     return x.maximum(0.0) + log1p_node(exp_node(-magnitude(x)))
 
 
 def _sinh(x: UOp) -> UOp:
-    """Within 6 ulp; large values in two halves, so that nothing overflows too early."""
+    """Return the hyperbolic sine, within 6 ulp; large values by two factors e^(|x|/2)."""
     size = magnitude(x)
     below = expm1_node(x)
     near = (below + below / (below + 1.0)) * 0.5
@@ -104,13 +105,13 @@ def _sinh(x: UOp) -> UOp:
 
 
 def _cosh(x: UOp) -> UOp:
-    """Within 6 ulp."""
+    """Return the hyperbolic cosine, within 6 ulp."""
     half = exp_node(magnitude(x) * 0.5)
     return half * 0.5 * half + x.lift(0.5) / half / half
 
 
 def _asinh(x: UOp) -> UOp:
-    """Within 6 ulp."""
+    """Return the inverse hyperbolic sine, within 6 ulp."""
     size = magnitude(x)
     large = size > _LARGE[x.dtype.bits]
     safe = large.where(1.0, size)
@@ -124,7 +125,7 @@ _LARGE: Final = {32: 2.0**13, 64: 2.0**28}
 
 
 def _acosh(x: UOp) -> UOp:
-    """Within 6 ulp; NaN below 1."""
+    """Return the inverse hyperbolic cosine, within 6 ulp; NaN below 1."""
     large = x > _LARGE[x.dtype.bits]
     over = large.where(1.0, x - 1.0)
     near = log1p_node(over + ops.SQRT(over * 2.0 + over * over))
@@ -132,13 +133,13 @@ def _acosh(x: UOp) -> UOp:
 
 
 def _atanh(x: UOp) -> UOp:
-    """Within 6 ulp; NaN beyond ±1, infinite there."""
+    """Return the inverse hyperbolic tangent, within 6 ulp; infinite at ±1 and NaN beyond."""
     size = magnitude(x)
     return odd_function(x, log1p_node(size * 2.0 / (x.lift(1.0) - size)) * 0.5)
 
 
 def _logaddexp(a: UOp, b: UOp) -> UOp:
-    """log(e^a + e^b), without overflow."""
+    """Return log(e^a + e^b), without overflow."""
     tail = log1p_node(exp_node(-magnitude(a - b)))
     return a.eq(b).where(a + LN_2, a.maximum(b) + tail)
 
@@ -148,83 +149,139 @@ def _logaddexp(a: UOp, b: UOp) -> UOp:
 
 @method
 def exp(x: Any) -> Tensor:
-    """e to the power x."""
+    """Return e to the power x.
+
+    >>> porism.exp([0.0, 1.0]).tolist()
+    [1.0, 2.718281...]
+    """
     return Tensor(widely(exp_node, float_node(x)))
 
 
 @method
 def exp2(x: Any) -> Tensor:
-    """2 to the power x."""
+    """Return 2 to the power x.
+
+    >>> porism.exp2([0, 3, -1]).tolist()
+    [1.0, 8.0, 0.5]
+    """
     return Tensor(ops.EXP2(float_node(x)))
 
 
 @method
 def expm1(x: Any) -> Tensor:
-    """e^x - 1, exact to the last digits near 0 too."""
+    """Return e^x - 1, without loss of precision near 0.
+
+    >>> porism.expm1([0.0, 1.0]).tolist()
+    [0.0, 1.718281...]
+    """
     return Tensor(widely(expm1_node, float_node(x)))
 
 
 @method
 def log(x: Any) -> Tensor:
-    """The natural logarithm; -inf of 0, NaN below."""
+    """Return the natural logarithm of x; -inf of 0, NaN of negative numbers.
+
+    >>> porism.log([1.0, 0.0]).tolist()
+    [0.0, -inf]
+    """
     return Tensor(widely(log_node, float_node(x)))
 
 
 @method
 def log2(x: Any) -> Tensor:
-    """The logarithm to base 2."""
+    """Return the logarithm of x to base 2; -inf of 0, NaN of negative numbers.
+
+    >>> porism.log2([1, 8]).tolist()
+    [0.0, 3.0]
+    """
     return Tensor(ops.LOG2(float_node(x)))
 
 
 @method
 def log10(x: Any) -> Tensor:
-    """The logarithm to base 10."""
+    """Return the logarithm of x to base 10; -inf of 0, NaN of negative numbers.
+
+    >>> porism.log10([1.0, 1000.0]).tolist()
+    [0.0, 3.0]
+    """
     return Tensor(widely(lambda node: ops.LOG2(node) * LOG10_2, float_node(x)))
 
 
 @method
 def log1p(x: Any) -> Tensor:
-    """log(1 + x), exact to the last digits near 0 too."""
+    """Return log(1 + x), without loss of precision near 0.
+
+    >>> porism.log1p([0.0, 1.0]).tolist()
+    [0.0, 0.693147...]
+    """
     return Tensor(widely(log1p_node, float_node(x)))
 
 
 @method
 def logaddexp(x1: Any, x2: Any) -> Tensor:
-    """log(e^x1 + e^x2)."""
+    """Return log(e^x1 + e^x2), without overflow.
+
+    >>> porism.logaddexp(1000.0, 1000.0).item()
+    1000.693176...
+    """
     return Tensor(widely(_logaddexp, *float_pair(x1, x2)))
 
 
 @method
 def sinh(x: Any) -> Tensor:
-    """The hyperbolic sine."""
+    """Return the hyperbolic sine of x.
+
+    >>> porism.sinh([0.0, 1.0]).tolist()
+    [0.0, 1.175201...]
+    """
     return Tensor(widely(_sinh, float_node(x)))
 
 
 @method
 def cosh(x: Any) -> Tensor:
-    """The hyperbolic cosine."""
+    """Return the hyperbolic cosine of x.
+
+    >>> porism.cosh([0.0, 1.0]).tolist()
+    [1.0, 1.543080...]
+    """
     return Tensor(widely(_cosh, float_node(x)))
 
 
 @method
 def tanh(x: Any) -> Tensor:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent of x.
+
+    >>> porism.tanh([0.0, 1.0]).tolist()
+    [0.0, 0.761594...]
+    """
     return Tensor(widely(tanh_node, float_node(x)))
 
 
 @method
 def asinh(x: Any) -> Tensor:
-    """The inverse of `sinh`."""
+    """Return the inverse hyperbolic sine of x.
+
+    >>> porism.asinh([0.0, 1.0]).tolist()
+    [0.0, 0.881373...]
+    """
     return Tensor(widely(_asinh, float_node(x)))
 
 
 @method
 def acosh(x: Any) -> Tensor:
-    """The inverse of `cosh`; NaN below 1."""
+    """Return the inverse hyperbolic cosine of x; NaN below 1.
+
+    >>> porism.acosh([1.0, 2.0]).tolist()
+    [0.0, 1.316957...]
+    """
     return Tensor(widely(_acosh, float_node(x)))
 
 
 @method
 def atanh(x: Any) -> Tensor:
-    """The inverse of `tanh`; NaN beyond ±1."""
+    """Return the inverse hyperbolic tangent of x; infinite at ±1 and NaN beyond.
+
+    >>> porism.atanh([0.0, 0.5]).tolist()
+    [0.0, 0.549306...]
+    """
     return Tensor(widely(_atanh, float_node(x)))

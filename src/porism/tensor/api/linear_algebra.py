@@ -1,8 +1,8 @@
-"""Linear algebra: products of vectors and matrices, as products of elements that are summed.
+"""Linear algebra: products of vectors and matrices, built as sums of elementwise products.
 
-A matrix product repeats both operands to the shape (…, m, n, k), multiplies them, and sums over k;
-the scheduler makes a tiled loop of it, and nothing of that shape is ever in memory. Floats narrower
-than 32 bits are multiplied and summed in f32; integers in their own type, where they wrap.
+A matrix product broadcasts both operands to the shape (…, m, n, k), multiplies them and sums over
+k; the scheduler makes a tiled loop nest of it, and no tensor of that shape is materialized. Floats
+narrower than 32 bits are multiplied and summed in f32; integers in their own type, where they wrap.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from porism.tensor.tensor import Tensor, method, operator
 
 
 def _require_rank(x: Tensor, least: int, what: str) -> None:
+    """Refuse a tensor with fewer than `least` axes."""
     if x.ndim < least:
         raise shapes.refuse(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -31,6 +32,7 @@ def _require_rank(x: Tensor, least: int, what: str) -> None:
 
 
 def _require_equal_sizes(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
+    """Refuse operands whose contracted axes i and j have different sizes."""
     if not shapes.same(a.shape[i], b.shape[j]):
         raise shapes.refuse(
             f"{what} of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)}",
@@ -46,10 +48,13 @@ def _require_equal_sizes(what: str, a: Tensor, i: int, b: Tensor, j: int) -> Non
 @operator("matmul", reflected=True)
 @method
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """The matrix product over the last axis of x1 and the last but one of x2, as in NumPy.
+    """Return the matrix product (`@`) over the last axis of x1 and the last but one of x2.
 
-    A tensor of one axis is a row on the left and a column on the right, and that axis goes away;
-    further axes are broadcast.
+    As in NumPy, a tensor of one axis is a row vector on the left and a column vector on the right,
+    and that axis is dropped from the result; leading axes are broadcast.
+
+    >>> porism.matmul([[1, 2], [3, 4]], [10, 1]).tolist()
+    [12, 34]
     """
     a, b = promoted_operands("matmul", x1, x2)
     _require_rank(a, 1, "matmul")
@@ -76,20 +81,25 @@ def matmul(x1: Any, x2: Any) -> Tensor:
 
 
 def _insert_axis(x: UOp, axis_from_end: int) -> UOp:
-    """An axis of size 1, at a place counted from the end of the result."""
+    """Return x with a new axis of size 1 at a position counted from the end of the result."""
     sizes = list(shapes.sizes_of(x))
     sizes.insert(len(sizes) + 1 + axis_from_end, 1)
     return primitive.reshape(x, sizes)
 
 
 def _transpose_last(x: UOp) -> UOp:
+    """Return x with its last two axes swapped."""
     rank = len(shape(x))
     return primitive.permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
 @method
 def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
-    """The sum of the products along one axis; the others are broadcast."""
+    """Return the dot product along one axis, counted from the end; the other axes are broadcast.
+
+    >>> porism.vecdot([[1, 2], [3, 4]], [10, 1]).tolist()
+    [12, 34]
+    """
     a, b = promoted_operands("vecdot", x1, x2)
     _require_rank(a, 1, "vecdot")
     _require_rank(b, 1, "vecdot")
@@ -111,7 +121,11 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
 
 @method
 def dot(x1: Any, x2: Any) -> Tensor:
-    """As NumPy's: a product with a scalar, or the sum over x1's last and x2's last but one axis."""
+    """Return NumPy's dot: the sum over x1's last and x2's last but one axis, or a scalar product.
+
+    >>> porism.dot([1, 2, 3], [4, 5, 6]).item()
+    32
+    """
     a, b = promoted_operands("dot", x1, x2)
     if not a.ndim or not b.ndim:
         return multiply(a, b)
@@ -120,7 +134,11 @@ def dot(x1: Any, x2: Any) -> Tensor:
 
 @method
 def outer(x1: Any, x2: Any) -> Tensor:
-    """The product of every element of one with every element of the other."""
+    """Return the matrix of products of each element of x1 with each of x2, both flattened.
+
+    >>> porism.outer([1, 2], [3, 4]).tolist()
+    [[3, 4], [6, 8]]
+    """
     a, b = promoted_operands("outer", x1, x2)
     sizes = (shapes.product(a.shape), shapes.product(b.shape))
     left = primitive.expand(primitive.reshape(a.node, [sizes[0], 1]), sizes)
@@ -130,7 +148,14 @@ def outer(x1: Any, x2: Any) -> Tensor:
 
 @method
 def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
-    """The products summed over pairs of axes: the last n and the first n, or two lists of axes."""
+    """Return the sum of products over pairs of axes of x1 and x2.
+
+    `axes` is the number n of contracted axes (the last n of x1 with the first n of x2), or a pair
+    of lists of axes.
+
+    >>> porism.tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], axes=2).item()
+    5
+    """
     a, b = promoted_operands("tensordot", x1, x2)
     left, right = _contracted_axes(a, b, axes)
     for i, j in zip(left, right, strict=True):
@@ -152,6 +177,7 @@ def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
 
 
 def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the axes of each operand that are contracted, in pairs."""
     if not isinstance(axes, (tuple, list)):
         count = shapes.as_int(axes, "axes")
         if not 0 <= count <= min(a.ndim, b.ndim):
@@ -177,7 +203,11 @@ def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], 
 
 @method
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """x times the transposed weight, plus the bias: weight is (features out, features in)."""
+    """Return x times the transposed weight (features out, features in), plus the bias.
+
+    >>> porism.linear([1, 2], [[1, 0], [0, 1], [1, 1]], bias=[10, 20, 30]).tolist()
+    [11, 22, 33]
+    """
     matrix = as_tensor(weight)
     if matrix.ndim not in (1, 2):
         raise shapes.refuse(
@@ -192,5 +222,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
 
 @method
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """The sum of a diagonal of the last two axes."""
+    """Return the sum of the diagonal of the last two axes, `offset` above the main one.
+
+    >>> porism.trace([[1, 2], [3, 4]]).item()
+    5
+    """
     return sum(diagonal(x, offset), axis=-1, dtype=dtype)

@@ -1,4 +1,7 @@
-"""Operands: the arguments of a function, converted to nodes or tensors of one accepted type."""
+"""Operands: the arguments of a function, converted to nodes or tensors of one accepted type.
+
+A function that accepts only some types refuses the others here, with the fix `astype`.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,33 @@ USE_ASTYPE: Final = "convert it first, with astype"
 
 
 def operand_pair(x1: Any, x2: Any, accepted: tuple[DType, ...], what: str) -> tuple[UOp, UOp]:
+    """Return both operands, promoted to a common type, which must be accepted, and broadcast."""
     a, b = together(x1, x2)
     need(a.dtype, accepted, what, USE_ASTYPE)
     return a, b
 
 
 def operand(x: Any, accepted: tuple[DType, ...], what: str) -> UOp:
+    """Return the node of an operand, whose type must be accepted."""
     node = as_tensor(x).node
     need(node.dtype, accepted, what, USE_ASTYPE)
     return node
 
 
 def float_node(x: Any) -> UOp:
-    """An operand of a function of floats; integers and bools are converted."""
+    """Return the node of an operand as floats: integers and bools in the default float type."""
     node = as_tensor(x).node
     return primitive.cast(node, float_type(node.dtype))
 
 
 def float_pair(x1: Any, x2: Any) -> tuple[UOp, ...]:
-    """Two operands of a function of floats."""
+    """Return two operands, promoted to a common float type and broadcast."""
     common = float_type(result_type(weak_or_tensor(x1), weak_or_tensor(x2)))
     return together(x1, x2, dtype=common)
 
 
 def promoted_operands(what: str, *values: Any) -> tuple[Tensor, ...]:
-    """Tensors of one type, which has a product and a sum."""
+    """Return the operands as tensors of their common type, which must not be bool."""
     tensors = [as_tensor(value) for value in values]
     common = result_type(*tensors)
     need(common, NUMBERS, what, "convert them first, with astype")

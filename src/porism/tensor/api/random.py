@@ -1,8 +1,8 @@
-"""Random: numbers that follow from a seed and a counter, on every machine the same.
+"""Random numbers: a counter-based generator (Threefry), with the same numbers on every machine.
 
 Element i of a tensor is the Threefry hash of `counter + i` under the seed's key; the counter then
-goes on by the number of elements. Both are values in memory and not in the graph, so that a program
-that draws again has the same graph, and its kernels are found again.
+advances by the number of elements. Key and counter are values in memory and not in the graph, so
+that a program that draws again has the same graph and reuses its kernels.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ _counter = 0
 
 
 def seed(n: int) -> None:
-    """Begin again: what is drawn from here on depends on n alone."""
+    """Set the seed: all numbers drawn afterwards depend on n alone.
+
+    >>> porism.seed(7)
+    >>> first = porism.rand(2).tolist()
+    >>> porism.seed(7)
+    >>> porism.rand(2).tolist() == first
+    True
+    """
     global _key, _counter
     number = shapes.as_int(n, "the seed")
     if current.get() is not None:
@@ -51,7 +58,7 @@ def seed(n: int) -> None:
 
 
 def _random_bits(sizes: shapes.Sizes) -> UOp:
-    """64 random bits for each element."""
+    """Return 64 random bits for each element, as u64."""
     count = shapes.product(known(size, "random numbers") for size in sizes)
     assert isinstance(count, int)
     words, before = _key_and_counter(count)
@@ -65,7 +72,7 @@ def _random_bits(sizes: shapes.Sizes) -> UOp:
 
 
 def _key_and_counter(count: int) -> tuple[UOp, int]:
-    """The key and the counter in memory, and what was drawn since the counter was there."""
+    """Return a buffer of the key and the counter, and how many numbers were drawn since then."""
     trace = current.get()
     if trace is None:
         return new_buffer(dtypes.u64, (2,), _advance_counter(count)), 0
@@ -80,7 +87,7 @@ def _key_and_counter(count: int) -> tuple[UOp, int]:
 
 
 def _advance_counter(count: int) -> Array:
-    """The key and the counter, which goes on."""
+    """Return the key and the counter, and advance the counter by `count`."""
     global _counter
     with _lock:
         state = np.array([_key, _counter], np.uint64)
@@ -89,15 +96,17 @@ def _advance_counter(count: int) -> Array:
 
 
 def _low_word(bits: UOp) -> UOp:
+    """Return the low 32 bits."""
     return primitive.cast(bits, dtypes.u32)
 
 
 def _high_word(bits: UOp) -> UOp:
+    """Return the high 32 bits."""
     return primitive.cast(bits // TWO_TO_32, dtypes.u32)
 
 
 def _uniform_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
-    """Multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
+    """Return multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
     bits = _random_bits(sizes)
     word, width = (bits, 64) if dtype.precision > 32 else (_low_word(bits), 32)
     whole = word // (1 << (width - dtype.precision))
@@ -106,7 +115,7 @@ def _uniform_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
 
 
 def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
-    """By Box and Muller: a radius from one word, and a direction from the other."""
+    """Return standard normal numbers (Box-Muller): a radius and an angle from one word each."""
     bits = _random_bits(sizes)
     compute_dtype = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     # In (0, 1], so that its logarithm is finite.
@@ -117,23 +126,36 @@ def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
 
 
 def _float_dtype(dtype: Any, what: str) -> DType:
+    """Return the float type of random numbers, float32 if None is given."""
     wanted_dtype = promotion.DEFAULT_FLOAT if dtype is None else promotion.as_dtype(dtype)
     promotion.need(wanted_dtype, promotion.FLOATS, what, "pass a float type, or use randint")
     return wanted_dtype
 
 
 def rand(*shape: Any, dtype: Any = None) -> Tensor:
-    """Uniform in [0, 1)."""
+    """Return uniform random numbers in [0, 1), float32 by default.
+
+    >>> porism.rand(2, 3)
+    Tensor((2, 3), float32)
+    """
     return Tensor(_uniform_node(shapes.as_sizes(shape), _float_dtype(dtype, "rand")))
 
 
 def randn(*shape: Any, dtype: Any = None) -> Tensor:
-    """Normal, with mean 0 and variance 1."""
+    """Return standard normal random numbers (mean 0, variance 1), float32 by default.
+
+    >>> porism.randn(2, 3)
+    Tensor((2, 3), float32)
+    """
     return Tensor(_normal_node(shapes.as_sizes(shape), _float_dtype(dtype, "randn")))
 
 
 def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
-    """Uniform from low to high; high itself comes up only by rounding."""
+    """Return uniform random numbers in [low, high); `high` itself can occur by rounding.
+
+    >>> porism.uniform(-1, 1, (2, 3))
+    Tensor((2, 3), float32)
+    """
     wanted_dtype = _float_dtype(dtype, "uniform")
     first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
     node = _uniform_node(shapes.as_sizes(shape), wanted_dtype)
@@ -141,7 +163,11 @@ def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any 
 
 
 def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
-    """Normal, with a mean and a standard deviation."""
+    """Return random numbers of the normal distribution with a mean and a standard deviation.
+
+    >>> porism.normal(5, 2, (2, 3))
+    Tensor((2, 3), float32)
+    """
     middle = shapes.as_number(mean, "mean")
     if shapes.as_number(std, "std") < 0:
         raise shapes.refuse(
@@ -152,9 +178,12 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
 
 
 def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
-    """Integers from low to high - 1; from 0 to low - 1 if there is no high.
+    """Return uniform random integers from low to high - 1; from 0 to low - 1 if `high` is None.
 
-    Below 2^32 numbers, none is likelier than another by more than one in 2^32 / (high - low).
+    For up to 2^32 different numbers their probabilities differ by at most 2^-32.
+
+    >>> (porism.randint(6, shape=(100,)) < 6).all().item()
+    True
     """
     first, last = (0, low) if high is None else (low, high)
     first, last = shapes.as_int(first, "low"), shapes.as_int(last, "high")
@@ -178,7 +207,11 @@ def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = 
 
 
 def permutation(x: int, *, dtype: Any = None) -> Tensor:
-    """The numbers from 0 to x - 1 in a random order: that of random keys."""
+    """Return the integers from 0 to x - 1 in random order.
+
+    >>> porism.sort(porism.permutation(4)).tolist()
+    [0, 1, 2, 3]
+    """
     size = shapes.as_int(x, "the size of a permutation")
     if size < 0:
         raise shapes.refuse(
@@ -191,7 +224,11 @@ def permutation(x: int, *, dtype: Any = None) -> Tensor:
 
 @method
 def shuffle(x: Any, axis: int = 0) -> Tensor:
-    """The slices along an axis in a random order."""
+    """Return x with its slices along an axis in random order.
+
+    >>> porism.shuffle([1, 2, 3]).sum().item()
+    6
+    """
     tensor = as_tensor(x)
     place = shapes.normal_axis(axis, tensor.ndim)
     order = permutation(known(tensor.shape[place], "shuffle"))
@@ -208,7 +245,13 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
 
 @method
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
-    """In training, elements are 0 with probability p, and the others grow by 1 / (1 - p)."""
+    """Return x with elements set to 0 with probability p and the others scaled by 1 / (1 - p).
+
+    With `training=False` x is returned unchanged.
+
+    >>> porism.dropout([1.0, 2.0], p=0.5, training=False).tolist()
+    [1.0, 2.0]
+    """
     if not 0 <= p <= 1:
         raise shapes.refuse(f"dropout with p={p}", "a probability is from 0 to 1", "pass one")
     tensor = as_tensor(x)
@@ -223,12 +266,15 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
 
 @method
 def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
-    """Numbers of classes, drawn with probabilities in proportion to the last axis.
+    """Return class indices, drawn in proportion to the weights along the last axis.
 
-    With replacement each draw looks at all running sums. Without, the classes with the largest
-    log(p) plus Gumbel noise are taken, which is drawing one after the other; classes of
-    probability 0 come last. Weights are computed at once, so that those that are none are refused;
-    in a jitted function, where there are no values, such rows give -1.
+    With replacement, each draw is compared with all cumulative sums. Without, the classes with the
+    largest log(weight) plus Gumbel noise are taken, which equals successive draws; classes of
+    weight 0 come last. Weights are computed at once to refuse invalid ones; in a jitted function,
+    where their values are unknown, rows with invalid weights give -1.
+
+    >>> porism.multinomial([0.0, 1.0, 0.0], 1).tolist()
+    [1]
     """
     tensor = as_tensor(x)
     if tensor.ndim not in (1, 2):
@@ -257,7 +303,7 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
 
 
 def _check_weights(tensor: Tensor) -> None:
-    """Refuse weights that say nothing about how often a class is drawn."""
+    """Refuse weights that are negative, not finite, or all 0 in a row."""
     values = tensor.realize().numpy().astype(np.float32)
     reasons = {
         "one is negative": (values < 0).any(),
@@ -276,7 +322,7 @@ def _check_weights(tensor: Tensor) -> None:
 def _sample_classes(
     weights: UOp, batch: list[int], classes: int, count: int, replacement: bool
 ) -> UOp:
-    """Numbers of classes for each row of weights."""
+    """Return `count` class indices for each row of weights."""
     if not replacement:
         noise = _uniform_node((*batch, classes), dtypes.f32) + 2.0**-25
         noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # neither 0 nor 1: both logarithms finite

@@ -1,8 +1,8 @@
-"""Reductions: functions that make one value of all values along axes.
+"""Reductions: functions that combine all elements along axes to one.
 
-`axis` is an int, a tuple of ints, or None for all axes; with `keepdims` the axes stay with size 1.
-Small integers are summed and multiplied in 64 bits. Floats stay in their type, but those narrower
-than 32 bits are accumulated in f32 and rounded once. NaN comes through.
+`axis` is an int, a tuple of ints, or None for all axes; with `keepdims` the reduced axes stay with
+size 1. Sums and products of integers are computed in 64 bits. Floats narrower than 32 bits are
+accumulated in f32 and rounded once. NaN propagates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Axes = int | Sequence[int] | None
 
 
 def accumulation_dtype(dtype: DType) -> DType:
-    """The type in which values of a type are accumulated.
+    """Return the type in which values of a type are accumulated: f32 for narrower floats.
 
     >>> accumulation_dtype(dtypes.bf16), accumulation_dtype(dtypes.i8)
     (f32, i8)
@@ -40,42 +40,43 @@ def accumulation_dtype(dtype: DType) -> DType:
 
 
 def drop_axes(x: UOp, axes: Sequence[int]) -> UOp:
-    """The same elements without axes of size 1."""
+    """Return a node without some axes, which have size 1."""
     sizes = shapes.sizes_of(x)
     return primitive.reshape(x, [size for k, size in enumerate(sizes) if k not in axes])
 
 
 def _with_keepdims(x: UOp, axes: Sequence[int], keepdims: bool) -> Tensor:
-    """A tensor of a node whose reduced axes still have size 1."""
+    """Return the tensor of a reduced node; without `keepdims` its axes of size 1 are dropped."""
     return Tensor(x if keepdims else drop_axes(x, axes))
 
 
 def expand_like(x: UOp, like: UOp) -> UOp:
-    """What was reduced, repeated for every element it came from."""
+    """Return a reduced node, repeated along the axes of size 1 to the shape of another."""
     return primitive.expand(x, shape(like))
 
 
 def reduced_count(x: UOp, axes: Sequence[int]) -> Dim:
-    """How many elements are reduced to one."""
+    """Return how many elements are combined to one by a reduction over axes."""
     sizes = shapes.sizes_of(x)
     return shapes.product(sizes[axis] for axis in axes)
 
 
 def _accumulate(x: UOp, op: Op, axes: Sequence[int]) -> UOp:
-    """A reduction in the wide type, rounded once."""
+    """Return a reduction in the accumulation type, rounded once to the type of x."""
     return primitive.cast(
         primitive.reduce(primitive.cast(x, accumulation_dtype(x.dtype)), op, axes), x.dtype
     )
 
 
 def sum_dtype(dtype: DType) -> DType:
-    """Integers of any size are summed in the widest one of their sign."""
+    """Return the default type of a sum: 64 bits for integers and bools, unchanged for floats."""
     if dtype.kind is Kind.UNSIGNED:
         return dtypes.u64
     return dtype if dtype.is_float else promotion.DEFAULT_INT
 
 
 def _sum_or_prod(x: Any, op: Op, axis: Axes, dtype: Any, keepdims: bool) -> Tensor:
+    """Return the sum (ADD) or product (MUL) along axes."""
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     wanted = sum_dtype(x.dtype) if dtype is None else promotion.as_dtype(dtype)
@@ -83,7 +84,7 @@ def _sum_or_prod(x: Any, op: Op, axis: Axes, dtype: Any, keepdims: bool) -> Tens
 
 
 def _require_elements(x: Tensor, axes: Sequence[int], what: str) -> None:
-    """Refuse a reduction of no elements that has no value to begin with."""
+    """Refuse a reduction over no elements that has no identity."""
     empty = [axis for axis in axes if shapes.same(x.shape[axis], 0)]
     if empty:
         raise shapes.refuse(
@@ -94,7 +95,7 @@ def _require_elements(x: Tensor, axes: Sequence[int], what: str) -> None:
 
 
 def divide_by_count(x: UOp, count: Dim | float) -> UOp:
-    """Divided by a number, which may be symbolic; 0/0 is NaN."""
+    """Return x divided by a number, which may be symbolic; 0/0 is NaN."""
     if isinstance(count, UOp):
         return ops.FDIV(x, primitive.cast(count, x.dtype))
     return ops.FDIV(x, UOp.const(x.dtype, float(count)))
@@ -105,19 +106,36 @@ def divide_by_count(x: UOp, count: Dim | float) -> UOp:
 
 @method
 def sum(x: Any, axis: Axes = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum of the elements along axes; 0 if there are none."""
+    """Return the sum of the elements along axes; 0 of no elements.
+
+    `axis` is an int, a tuple, or None for all axes; integers are summed in 64 bits unless `dtype`
+    is given.
+
+    >>> porism.sum([[1, 2], [3, 4]], axis=0).tolist()
+    [4, 6]
+    """
     return _sum_or_prod(x, ops.ADD, axis, dtype, keepdims)
 
 
 @method
 def prod(x: Any, axis: Axes = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product of the elements along axes; 1 if there are none."""
+    """Return the product of the elements along axes; 1 of no elements.
+
+    Integers are multiplied in 64 bits unless `dtype` is given.
+
+    >>> porism.prod([[1, 2], [3, 4]], axis=1).tolist()
+    [2, 12]
+    """
     return _sum_or_prod(x, ops.MUL, axis, dtype, keepdims)
 
 
 @method
 def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements along axes are not zero."""
+    """Return how many elements along axes are not zero, as int64.
+
+    >>> porism.count_nonzero([[1, 0], [3, 4]], axis=1).tolist()
+    [1, 2]
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     ones = primitive.cast(primitive.cast(x.node, dtypes.boolean), promotion.DEFAULT_INT)
@@ -128,6 +146,7 @@ def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tenso
 
 
 def _max_or_min(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
+    """Return the largest (MAX) or smallest (MIN) element along axes."""
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     _require_elements(x, axes, "max" if op is ops.MAX else "min")
@@ -136,18 +155,26 @@ def _max_or_min(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
 
 @method
 def max(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The largest element along axes; NaN if one is."""
+    """Return the largest element along axes; NaN if one of them is NaN.
+
+    >>> porism.max([[1, 5], [3, 2]], axis=1).tolist()
+    [5, 3]
+    """
     return _max_or_min(x, ops.MAX, axis, keepdims)
 
 
 @method
 def min(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The smallest element along axes; NaN if one is."""
+    """Return the smallest element along axes; NaN if one of them is NaN.
+
+    >>> porism.min([[1, 5], [3, 2]], axis=1).tolist()
+    [1, 2]
+    """
     return _max_or_min(x, ops.MIN, axis, keepdims)
 
 
 def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tensor:
-    """The first place where the value is the extreme one, as the least of such positions."""
+    """Return the first index of an extreme element: the smallest index at which it occurs."""
     name = "argmax" if op is ops.MAX else "argmin"
     x = as_tensor(x)
     rank = x.ndim
@@ -173,13 +200,25 @@ def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tenso
 
 @method
 def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """Where the largest element is, the first of them; of all elements in row order by default."""
+    """Return the index of the first largest element along an axis, as int64.
+
+    With axis None it is the index into all elements in row-major order. NaN counts as the largest.
+
+    >>> porism.argmax([[1, 5], [3, 2]], axis=1).tolist()
+    [1, 0]
+    """
     return _argmax_or_argmin(x, ops.MAX, axis, keepdims)
 
 
 @method
 def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """Where the smallest element is, the first of them; of all elements in row order by default."""
+    """Return the index of the first smallest element along an axis, as int64.
+
+    With axis None it is the index into all elements in row-major order. NaN counts as the smallest.
+
+    >>> porism.argmin([[1, 5], [3, 2]], axis=1).tolist()
+    [0, 1]
+    """
     return _argmax_or_argmin(x, ops.MIN, axis, keepdims)
 
 
@@ -187,6 +226,7 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor
 
 
 def _any_or_all(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
+    """Return the disjunction (OR) or conjunction (AND) of the elements along axes."""
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     return _with_keepdims(
@@ -196,13 +236,21 @@ def _any_or_all(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
 
 @method
 def any(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether an element along axes is not zero."""
+    """Return whether an element along axes is not zero; false of no elements.
+
+    >>> porism.any([[0, 0], [0, 3]], axis=1).tolist()
+    [False, True]
+    """
     return _any_or_all(x, ops.OR, axis, keepdims)
 
 
 @method
 def all(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether no element along axes is zero."""
+    """Return whether all elements along axes are not zero; true of no elements.
+
+    >>> porism.all([[1, 2], [0, 3]], axis=1).tolist()
+    [True, False]
+    """
     return _any_or_all(x, ops.AND, axis, keepdims)
 
 
@@ -210,7 +258,7 @@ def all(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 
 def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
-    """The products of equal shapes, summed over axes, which go away; in the wide type."""
+    """Return the sum of a * b over axes, which are dropped, in the accumulation type."""
     # Widened before the product, which is then exact: what tensor cores compute.
     product = primitive.cast(a, accumulation_dtype(a.dtype)) * primitive.cast(
         b, accumulation_dtype(b.dtype)
@@ -219,12 +267,12 @@ def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
 
 
 def mean_node(x: UOp, axes: Sequence[int]) -> UOp:
-    """The mean in x's own type; the axes stay with size 1."""
+    """Return the mean over axes, which stay with size 1, in the type of x."""
     return divide_by_count(primitive.reduce(x, ops.ADD, axes), reduced_count(x, axes))
 
 
 def variance_node(x: UOp, axes: Sequence[int], correction: float = 0) -> UOp:
-    """The mean squared distance from the mean, in x's own type; the axes stay with size 1."""
+    """Return the sum of squared deviations over `n - correction`; reduced axes keep size 1."""
     distance = x - expand_like(mean_node(x, axes), x)
     squares = primitive.reduce(distance * distance, ops.ADD, axes)
     count = reduced_count(x, axes)
@@ -236,7 +284,11 @@ def variance_node(x: UOp, axes: Sequence[int], correction: float = 0) -> UOp:
 
 @method
 def mean(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The mean along axes, of integers in the default float type; NaN if there are no elements."""
+    """Return the mean of the elements along axes, of integers in float32; NaN of no elements.
+
+    >>> porism.mean([[1.0, 2.0], [3.0, 6.0]], axis=1).tolist()
+    [1.5, 4.5]
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     node = float_node(x)
@@ -246,7 +298,13 @@ def mean(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 @method
 def var(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """The variance along axes: squared distances from the mean, over `n - correction`."""
+    """Return the variance along axes: squared deviations from the mean over `n - correction`.
+
+    `correction=1` gives the unbiased estimate; the default is 0, as in NumPy.
+
+    >>> porism.var([1.0, 2.0, 3.0, 6.0]).item()
+    3.5
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     node = float_node(x)
@@ -257,7 +315,11 @@ def var(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
 
 @method
 def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """The standard deviation along axes: the root of `var`."""
+    """Return the standard deviation along axes: the square root of `var`.
+
+    >>> porism.std([2.0, 4.0, 6.0], correction=1).item()
+    2.0
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     node = float_node(x)
@@ -269,13 +331,17 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
 
 
 def _finite_or_zero(x: UOp) -> UOp:
-    """Infinities and NaN as 0, where they would make a difference NaN that should be infinite."""
+    """Return x with 0 for NaN and infinities: subtracting an infinite maximum would give NaN."""
     return ops.WHERE(is_finite(x), x, UOp.const(x.dtype, 0))
 
 
 @method
 def logsumexp(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) along axes, without overflow."""
+    """Return log(sum(exp(x))) along axes, without overflow.
+
+    >>> porism.logsumexp([1000.0, 1000.0]).item()
+    1000.693176...
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     _require_elements(x, axes, "logsumexp")
@@ -289,7 +355,13 @@ def logsumexp(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 @method
 def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The length of vectors along axes: of order 1, 2, inf, -inf, 0 (non-zero elements) or p."""
+    """Return the vector norm of order `ord` along axes: (sum |x|^ord)^(1/ord), 2 by default.
+
+    The orders inf and -inf give the largest and smallest |x|, and 0 the number of nonzero elements.
+
+    >>> porism.norm([3.0, 4.0]).item(), porism.norm([3.0, 4.0], porism.inf).item()
+    (5.0, 4.0)
+    """
     x = as_tensor(x)
     axes = shapes.normal_axes(axis, x.ndim)
     if not isinstance(ord, (int, float)):
@@ -321,5 +393,9 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
 
 @method
 def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """`norm` with the arguments of the Array API."""
+    """Return the vector norm of order `ord`: `norm` with the arguments of the Array API.
+
+    >>> porism.vector_norm([3.0, 4.0]).item()
+    5.0
+    """
     return norm(x, ord, axis, keepdims=keepdims)

@@ -1,8 +1,8 @@
-"""Symmetric products: a matrix times itself transposed, of which a half is computed.
+"""Symmetric products: X·Xᵀ, of which only about half is computed.
 
-The result is cut into n x n blocks. Of two blocks across the diagonal one is computed: block (I, J)
-where J is at most n/2 steps behind I, around the end. These are n rows of n//2 + 1 blocks, so all
-loops have fixed sizes. The others are read from across the diagonal; no sum is in another order.
+The result is cut into n × n blocks, of which one of each pair across the diagonal is computed:
+block (I, J) where J is at most n/2 steps after I, cyclically. These are n rows of n//2 + 1 blocks,
+so all loops have fixed extents. The other blocks are read transposed. No sum changes its order.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ BLOCK_MULTIPLE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class BlockGrid:
-    """How a matrix of some rows is cut."""
+    """How the n × n blocks of a symmetric product are cut: n and the rows of a block."""
 
     count: int
     size: int
 
     @property
     def blocks_per_row(self) -> int:
-        """Blocks that are computed in each row of blocks."""
+        """The number of blocks computed in each row of blocks."""
         return self.count // 2 + 1
 
     @property
     def computed_elements(self) -> int:
-        """Elements of the result that are computed."""
+        """The number of elements of the result that are computed."""
         return self.rows * self.blocks_per_row * self.size
 
     @property
     def rows(self) -> int:
-        """Those of the matrix, and what fills up the last block."""
+        """The rows of the matrix, padded to whole blocks."""
         return self.count * self.size
 
 
 def choose_block_grid(rows: Dim, k: Dim) -> BlockGrid | None:
-    """How to cut the product of a matrix with itself transposed, if that pays.
+    """Return the block grid for X·Xᵀ with X of `rows` × `k`, or None where one kernel is faster.
 
     >>> choose_block_grid(512, 2048)
     BlockGrid(count=8, size=64)
@@ -80,7 +80,7 @@ def choose_block_grid(rows: Dim, k: Dim) -> BlockGrid | None:
 
 
 def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
-    """x times x transposed, in the wide type of x."""
+    """Return x times x transposed, in the accumulation type of x."""
     rows = shapes.sizes_of(x)[0]
     assert isinstance(rows, int)
     if rows < grid.rows:
@@ -99,7 +99,7 @@ def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
 
 
 def _compute_blocks(x: UOp, grid: BlockGrid) -> UOp:
-    """The blocks that are computed: each with itself, and with those behind it."""
+    """Return the computed blocks: each block of rows times itself and its cyclic successors."""
     k = shapes.sizes_of(x)[1]
     count, blocks_per_row, size = grid.count, grid.blocks_per_row, grid.size
     whole = [count, blocks_per_row, size, size, k]

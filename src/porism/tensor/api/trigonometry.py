@@ -1,6 +1,7 @@
-"""Trigonometry: sines, tangents and angles. The op is SIN; the inverse functions are polynomials.
+"""Trigonometry: sine, cosine, tangent and their inverses; all angles are in radians.
 
-Errors are stated in ulp, as in `exponential`.
+They are built on the op SIN; the inverse functions are polynomials. Errors are stated in units in
+the last place (ulp), as in `porism.tensor.api.exponentials`.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ _ATAN: Final = {
 
 
 def cos_node(x: UOp) -> UOp:
-    """The cosine within 2 ulp, where |x| is at most 2^15 (2^30 in f64).
+    """Return the cosine, within 2 ulp where |x| is at most 2^15 (2^30 in f64).
 
-    It is ±sin(x - (n + 1/2)·pi) for the n that makes the angle small. Beyond, where the angle would
-    not be exact, it is 1 - 2·sin²(x/2): right to the last digits of 1.
+    It is ±sin(x - (n + 1/2)·pi) with the n that makes the angle small. Beyond that limit the
+    reduced angle would be inexact, and the result is 1 - 2·sin²(x/2), whose absolute error is a few
+    ulp of 1.
     """
     steps = ops.FLOOR(x * (1 / math.pi)) + 0.5
     angle = x
@@ -81,7 +83,7 @@ def cos_node(x: UOp) -> UOp:
 
 
 def atan_node(x: UOp) -> UOp:
-    """The angle whose tangent is x, within 3 ulp."""
+    """Return the angle whose tangent is x, within 3 ulp."""
     size = magnitude(x)
     inverse = size > 1.0
     part = inverse.where(ops.RECIPROCAL(size), size)
@@ -94,18 +96,18 @@ def atan_node(x: UOp) -> UOp:
 
 
 def _asin(x: UOp) -> UOp:
-    """Within 6 ulp; NaN beyond ±1."""
+    """Return the angle whose sine is x, within 6 ulp; NaN beyond ±1."""
     other = ops.SQRT((x.lift(1.0) - x) * (x + 1.0))
     return atan_node(x / (other + 1.0)) * 2.0
 
 
 def _acos(x: UOp) -> UOp:
-    """Within 6 ulp; NaN beyond ±1."""
+    """Return the angle whose cosine is x, within 6 ulp; NaN beyond ±1."""
     return atan_node(ops.SQRT((x.lift(1.0) - x) / (x + 1.0))) * 2.0
 
 
 def _atan2(y: UOp, x: UOp) -> UOp:
-    """The angle of a point, in all four quadrants, within 5 ulp."""
+    """Return the angle of the point (x, y) in all four quadrants, within 5 ulp."""
     a, b = magnitude(y), magnitude(x)
     both_infinite = is_infinite(a) & is_infinite(b)
     ratio = choose(both_infinite, a.lift(1.0), a.eq(0.0), a, a / b)
@@ -117,7 +119,7 @@ def _atan2(y: UOp, x: UOp) -> UOp:
 
 
 def _hypot(a: UOp, b: UOp) -> UOp:
-    """sqrt(a² + b²) within 3 ulp, without overflow; an infinity wins over NaN."""
+    """Return sqrt(a² + b²), within 3 ulp and without overflow; infinite if a or b is."""
     first, second = magnitude(a), magnitude(b)
     longer, shorter = first.maximum(second), first.minimum(second)
     ratio = shorter / longer
@@ -131,47 +133,79 @@ def _hypot(a: UOp, b: UOp) -> UOp:
 
 @method
 def sin(x: Any) -> Tensor:
-    """The sine of an angle in radians."""
+    """Return the sine of an angle in radians.
+
+    >>> porism.sin([0.0, porism.pi / 2]).tolist()
+    [0.0, 1.0]
+    """
     return Tensor(ops.SIN(float_node(x)))
 
 
 @method
 def cos(x: Any) -> Tensor:
-    """The cosine of an angle in radians."""
+    """Return the cosine of an angle in radians.
+
+    >>> porism.cos([0.0, porism.pi]).tolist()
+    [1.0, -1.0]
+    """
     return Tensor(widely(cos_node, float_node(x)))
 
 
 @method
 def tan(x: Any) -> Tensor:
-    """The tangent of an angle in radians."""
+    """Return the tangent of an angle in radians.
+
+    >>> porism.tan([0.0, 1.0]).tolist()
+    [0.0, 1.557407...]
+    """
     return Tensor(widely(lambda node: ops.SIN(node) / cos_node(node), float_node(x)))
 
 
 @method
 def asin(x: Any) -> Tensor:
-    """The angle with this sine; NaN beyond ±1."""
+    """Return the angle in radians, from -pi/2 to pi/2, whose sine is x; NaN beyond ±1.
+
+    >>> porism.asin([0.0, 0.5]).tolist()
+    [0.0, 0.523598...]
+    """
     return Tensor(widely(_asin, float_node(x)))
 
 
 @method
 def acos(x: Any) -> Tensor:
-    """The angle with this cosine; NaN beyond ±1."""
+    """Return the angle in radians, from 0 to pi, whose cosine is x; NaN beyond ±1.
+
+    >>> porism.acos([1.0, 0.5]).tolist()
+    [0.0, 1.047197...]
+    """
     return Tensor(widely(_acos, float_node(x)))
 
 
 @method
 def atan(x: Any) -> Tensor:
-    """The angle with this tangent."""
+    """Return the angle in radians, from -pi/2 to pi/2, whose tangent is x.
+
+    >>> porism.atan([0.0, 1.0]).tolist()
+    [0.0, 0.785398...]
+    """
     return Tensor(widely(atan_node, float_node(x)))
 
 
 @method
 def atan2(x1: Any, x2: Any) -> Tensor:
-    """The angle of the point with height x1 and width x2."""
+    """Return the angle in radians, from -pi to pi, of the point with ordinate x1 and abscissa x2.
+
+    >>> porism.atan2([1.0, 1.0], [1.0, -1.0]).tolist()
+    [0.785398..., 2.356194...]
+    """
     return Tensor(widely(_atan2, *float_pair(x1, x2)))
 
 
 @method
 def hypot(x1: Any, x2: Any) -> Tensor:
-    """sqrt(x1² + x2²), without overflow."""
+    """Return sqrt(x1² + x2²), without overflow.
+
+    >>> porism.hypot([3.0, 6.0], [4.0, 8.0]).tolist()
+    [5.0, 10.0]
+    """
     return Tensor(widely(_hypot, *float_pair(x1, x2)))

@@ -1,9 +1,10 @@
-"""Assignment: `x[key] = value` gives x a new value; tensors made of the old one keep it.
+"""Assignment: `x[key] = value` gives x a new value; tensors computed from the old one keep it.
 
-Where there are none, ints and slices are written over (`porism.tensor.movement.inplace_update`).
-Else they are undone by movement ops: the value is spread over the shape of x, beside a mask of
-where it goes. With index arrays each element takes the value of the last index that means it; the
-compiler finds that by going over the indices once (`porism.schedule.loops.scatter_stores`).
+Where nothing else needs the old values, ints and slices are written in place
+(`porism.tensor.movement.inplace_update`). Otherwise the value is padded to the shape of x by
+movement ops, and selected by a mask of where it goes. With index arrays each element takes the
+value of the last index that refers to it; the compiler turns that into stores at these indices
+(`porism.schedule.loops.scatter_stores`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from porism.tensor.user_line import users_line
 
 @method
 def assign(x: Tensor, value: Any) -> Tensor:
-    """Give x another value of its shape and type; gives x."""
+    """Give x another value, broadcast to its shape and converted to its type; return x."""
     node = _cast_value(x, value)
     x.node = broadcast_to(Tensor(node), x.shape).node
     return x
@@ -46,7 +47,7 @@ def assign(x: Tensor, value: Any) -> Tensor:
 
 @operator("setitem")
 def setitem(x: Tensor, key: Any, value: Any) -> None:
-    """x[key] = value: the value is broadcast to the shape of x[key]."""
+    """Perform x[key] = value: the value is broadcast to the shape of x[key]."""
     _assign_part(x, key, value)
     trace = current.get()
     if sys.getrefcount(x) <= _UNNAMED_REFERENCES + (trace is not None and id(x) in trace.made):
@@ -59,6 +60,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
 
 
 def _assign_part(x: Tensor, key: Any, value: Any) -> None:
+    """Give x the value that it has after x[key] = value."""
     node = _cast_value(x, value)
     masks = [part for part in parse_key_with_masks(key, x.shape) if isinstance(part, Mask)]
     if masks:
@@ -72,7 +74,7 @@ def _assign_part(x: Tensor, key: Any, value: Any) -> None:
 
 
 class _RefcountProbe:
-    """Says how many references to it there are while something is assigned to a part of it."""
+    """Records how many references to it there are while something is assigned to a part of it."""
 
     seen = 0
 
@@ -81,7 +83,7 @@ class _RefcountProbe:
 
 
 def _probe_refcount() -> int:
-    """The references to what only the assignment to it refers to; 0 if that cannot be told."""
+    """Return the reference count of an object that only its assignment refers to; 0 if unknown."""
     named = _RefcountProbe()
     named[0] = 0
     of_named = _RefcountProbe.seen
@@ -93,7 +95,7 @@ _UNNAMED_REFERENCES: Final = _probe_refcount()
 
 
 def _cast_value(x: Tensor, value: Any) -> UOp:
-    """The value in the type of x, if it promotes to that."""
+    """Return the value in the type of x; refuse floats for an integer tensor."""
     node = node_of(value, None if _has_type(value) else x.dtype)
     if node.dtype.is_float and not x.dtype.is_float:
         raise refuse(
@@ -105,11 +107,12 @@ def _cast_value(x: Tensor, value: Any) -> UOp:
 
 
 def _has_type(value: Any) -> bool:
+    """Return whether a value has a type of its own, unlike a Python number."""
     return isinstance(value, (Tensor, np.ndarray, np.generic, list, tuple))
 
 
 def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
-    """The value in the shape of what it is assigned to."""
+    """Return the value broadcast to the sizes of what it is assigned to."""
     own = sizes_of(value)
     # As in NumPy, axes of size 1 in front of the value are too many, and do no harm.
     while len(own) > len(sizes) and own[0] == 1:
@@ -129,6 +132,7 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
 
 
 def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
+    """Write the value in place if possible; return whether it was written."""
     own = [part for part in parts if not part.new]
     result = _result_sizes(parts, sizes_of(slice_axes(x.node, own)))
     _broadcast_value(value, result)  # which refuses what does not fit
@@ -136,6 +140,7 @@ def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
 
 
 def _assign_slices(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
+    """Return x with the value at the elements that ints and slices select."""
     own = [part for part in parts if not part.new]
     chosen = sizes_of(slice_axes(x, own))
     result = _result_sizes(parts, chosen)
@@ -146,6 +151,7 @@ def _assign_slices(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
 
 
 def _result_sizes(parts: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
+    """Return the sizes of x[key], from those of the selected part."""
     own = iter(chosen)
     sizes: list[Dim] = []
     for part in parts:
@@ -156,7 +162,7 @@ def _result_sizes(parts: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
 
 
 def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
-    """A value of the shape of the parts, where they are in the whole; 0 elsewhere."""
+    """Return a value of the selected part's shape at its position in the whole; 0 elsewhere."""
     counts = sizes_of(value)
     steps = [part.step for part in parts]
     lengths = [part.end - part.begin for part in parts]
@@ -186,7 +192,7 @@ def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
 
 
 def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
-    """x[mask] = value: the value goes with the axes behind those of the mask."""
+    """Return x with the value where a mask is true; the value has the axes after the mask's."""
     mask = masks[0].tensor
     if isinstance(key, tuple) and [k for k in key if k is not Ellipsis] != [mask]:
         raise refuse_shape(
@@ -212,10 +218,10 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
 
 
 def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
-    """Each element takes the value of the last index that means it.
+    """Return x in which each element has the value of the last index that refers to it.
 
-    The axes with arrays become one, of which a flat index names the elements; the part is changed
-    there, and put back into x.
+    The axes with arrays are merged to one, which a flat index addresses; the part is changed there,
+    and put back into x.
     """
     own = [part for part in parts if not part.new]
     part = slice_axes(x, own)
@@ -241,7 +247,7 @@ def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
 
 
 def _flatten_value(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes, plan: GatherLayout) -> UOp:
-    """The value with one axis for the elements of the arrays in front, and no new axes."""
+    """Return the value with one axis for the elements of the arrays first, and without new axes."""
     own = iter(sizes)
     full = [1 if part.new else next(own) for part in parts]
     outer, inner = ([full[k] for k in group] for group in (plan.outer, plan.inner))
@@ -255,7 +261,7 @@ def _flatten_value(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes, plan: G
 
 
 def _last_writer(own: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: int) -> UOp:
-    """For each element of the flat axis the last index that means it, from 1; 0 where none does."""
+    """Return the last index that refers to each element of the flat axis, from 1; 0 if none."""
     shape = tuple(known(size, "an assignment by arrays") for size in common)
     count, stride = math.prod(shape), length
     known_places = np.zeros(shape, np.int64)
@@ -289,5 +295,5 @@ def _last_writer(own: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: 
 
 
 def _clamp_index(node: UOp, most: int) -> UOp:
-    """Integers that are known to be 0 … most, as indices that say so."""
+    """Return integers known to be in 0 … most as index nodes whose bounds say so."""
     return primitive.cast(node, dtypes.index).maximum(0).minimum(most)

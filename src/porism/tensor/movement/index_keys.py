@@ -1,8 +1,8 @@
-"""Selection: what the key of `x[key]` says about each axis, with nothing computed yet.
+"""Index keys: the parser of the key of `x[key]`, to one `AxisIndex` for each axis.
 
-A key is read into one `Part` for each axis of x and for each new axis. Ints and slices become parts
-of an axis; index arrays stay for the gather that follows. Boolean arrays that are known become the
-places where they hold.
+There is one `AxisIndex` for each axis of x and for each new axis. Ints and slices become ranges of
+an axis; index arrays are kept for the gather that follows. Boolean arrays whose values are known
+become index arrays.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from porism.tensor.user_line import users_line
 
 @dataclass(frozen=True)
 class AxisIndex:
-    """An axis of x from begin to end, backwards or not, every `step`-th element.
+    """The elements of an axis from begin to end, every `step`-th one, in reverse order or not.
 
-    A part with an `index` is a whole axis whose elements are chosen by an array. A part that is
-    `new` is no axis of x; one that is `dropped` has size 1 and does not appear in the result.
+    One with an `index` is a whole axis whose elements are chosen by an array. A `new` one is no
+    axis of x; a `dropped` one has size 1 and does not appear in the result.
     """
 
     begin: Dim = 0
@@ -42,19 +42,19 @@ class AxisIndex:
 
     @property
     def is_array(self) -> bool:
-        """Whether the part counts as an index array when it is decided where their axes go."""
+        """Whether it counts as an index array when the position of the array axes is determined."""
         return self.index is not None or self.dropped
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A boolean tensor in a key: its values are not known, so neither is the shape of x[key]."""
+    """A boolean tensor in a key, whose values are unknown, and so the shape of x[key]."""
 
     tensor: Tensor
 
 
 def parse_key(key: Any, sizes: Sizes) -> list[AxisIndex]:
-    """The parts of a key, in order; a mask that is not known is refused."""
+    """Return what a key selects along each axis, in order; refuse boolean tensors."""
     parts: list[AxisIndex] = []
     for part in parse_key_with_masks(key, sizes):
         if isinstance(part, Mask):
@@ -64,7 +64,7 @@ def parse_key(key: Any, sizes: Sizes) -> list[AxisIndex]:
 
 
 def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
-    """The parts of a key; a boolean tensor stands for as many axes as it has."""
+    """Return what a key selects along each axis; a boolean tensor stands for all of its axes."""
     items = _masks_to_indices(list(key) if isinstance(key, tuple) else [key])
     used = sum(_axes_used(item) for item in items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
@@ -98,6 +98,7 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
 
 
 def _axes_used(item: Any) -> int:
+    """Return how many axes of x an item of a key consumes."""
     if item is None or item is Ellipsis:
         return 0
     if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL:
@@ -106,7 +107,7 @@ def _axes_used(item: Any) -> int:
 
 
 def _masks_to_indices(items: list[Any]) -> list[Any]:
-    """Lists as arrays, and boolean arrays as the places where they hold."""
+    """Return the items with lists as arrays, and boolean arrays as their true indices."""
     found: list[Any] = []
     for item in items:
         if isinstance(item, (bool, np.bool_)) or (_is_bool_array(item) and not np.ndim(item)):
@@ -126,12 +127,13 @@ def _masks_to_indices(items: list[Any]) -> list[Any]:
 
 
 def _is_bool_array(item: Any) -> bool:
+    """Return whether an item is a NumPy array of bools."""
     return isinstance(item, np.ndarray) and item.dtype == np.bool_
 
 
 @dataclass(frozen=True)
 class _MaskIndex:
-    """Where a known mask holds, along one of its axes."""
+    """The indices, along one axis, of the true elements of a boolean array."""
 
     index: Array
     mask: tuple[int, ...]
@@ -139,6 +141,7 @@ class _MaskIndex:
 
 
 def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
+    """Return what one item of a key selects along its axis."""
     if isinstance(item, _MaskIndex):
         _check_mask((item.mask[item.axis],), (size,), axis)
         return AxisIndex(0, size, index=item.index)
@@ -165,7 +168,7 @@ def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
 
 
 def _parse_array(item: Array, size: Dim, axis: int) -> AxisIndex:
-    """An index array whose values are known: checked here, and counted from the front."""
+    """Return the selection by an index array of known values, checked and made non-negative."""
     if item.dtype.kind not in "iu":
         raise _not_an_index(f"array of {item.dtype}")
     length = known(size, "an index array")
@@ -177,6 +180,7 @@ def _parse_array(item: Array, size: Dim, axis: int) -> AxisIndex:
 
 
 def _parse_symbolic_int(item: UOp, size: Dim, axis: int) -> AxisIndex:
+    """Return the selection of one element at a symbolic index, which must always be inside."""
     if not isinstance(size, int) or not 0 <= item.vmin <= item.vmax < size:
         raise OutOfRange(
             f"the index {size_text(item)} of axis {axis}, which has {size_text(size)} elements",
@@ -188,6 +192,7 @@ def _parse_symbolic_int(item: UOp, size: Dim, axis: int) -> AxisIndex:
 
 
 def _parse_slice(item: slice, size: Dim) -> AxisIndex:
+    """Return the selection by a slice."""
     item = slice(*map(plain, (item.start, item.stop, item.step)))
     if any(isinstance(end, UOp) for end in (item.start, item.stop)) or not isinstance(size, int):
         return _parse_symbolic_slice(item, size)
@@ -208,6 +213,7 @@ def _parse_slice(item: slice, size: Dim) -> AxisIndex:
 
 
 def _parse_symbolic_slice(item: slice, size: Dim) -> AxisIndex:
+    """Return the selection by a slice with a symbolic bound or size."""
     if item.step not in (None, 1):
         raise refuse(
             "a slice with a step of a symbolic part",
@@ -220,7 +226,7 @@ def _parse_symbolic_slice(item: slice, size: Dim) -> AxisIndex:
 
 
 def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
-    """An end of a slice; it must lie inside for every value that it may have."""
+    """Return a bound of a slice, which must be in the axis for all values of its variables."""
     low, high = (end, end) if isinstance(end, int) else (end.vmin, end.vmax)
     # What depends on the size itself, like n - 1 or n, is compared with it as a whole.
     room = size - end
@@ -241,6 +247,7 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
 
 
 def _check_mask(own: Sizes, sizes: Sizes, axis: int) -> None:
+    """Refuse a mask whose shape is not that of the axes it stands for."""
     if len(own) != len(sizes) or not all(map(same, own, sizes)):
         raise refuse(
             f"a mask of shape {to_text(own)} for axes of sizes {to_text(sizes)}",
@@ -250,6 +257,7 @@ def _check_mask(own: Sizes, sizes: Sizes, axis: int) -> None:
 
 
 def _data_dependent_shape(mask: Tensor) -> PorismError:
+    """Return the error for indexing by a boolean tensor."""
     return refuse(
         f"an index by a boolean tensor of shape {to_text(mask.shape)}",
         "how many elements it chooses depends on its values, and shapes do not",
@@ -258,6 +266,7 @@ def _data_dependent_shape(mask: Tensor) -> PorismError:
 
 
 def _not_an_index(what: str) -> TypeMismatch:
+    """Return the error for an index of a type that cannot index."""
     return TypeMismatch(
         f"an index of type {what}",
         where=users_line(),
@@ -267,6 +276,7 @@ def _not_an_index(what: str) -> TypeMismatch:
 
 
 def _out_of_range(number: int, size: int, axis: int) -> OutOfRange:
+    """Return the error for an index outside of its axis."""
     return OutOfRange(
         f"the index {number} of axis {axis}, which has {size} elements",
         where=users_line(),

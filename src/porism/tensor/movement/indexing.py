@@ -1,7 +1,7 @@
 """Indexing: `x[key]` as in NumPy, by movement ops for ints and slices, by GATHER for arrays.
 
-Index tensors are not looked at when the graph is built: an index that is outside gives 0. Those
-below 0 count from the end.
+The values of index tensors are unknown when the graph is built, so they are not checked: an index
+out of range gives 0. Negative indices count from the end.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ from porism.tensor.tensor import Tensor, method, operator
 
 @operator("getitem")
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Elements of x: by ints, slices, `...`, None, and arrays of integers.
+    """Return elements of x by ints, slices, `...`, None, and arrays of integers.
 
-    >>> from porism.tensor.api.creation import arange
-    >>> arange(6)[4:0:-2].tolist(), arange(6)[[0, 5]].tolist()
+    >>> porism.arange(6)[4:0:-2].tolist(), porism.arange(6)[[0, 5]].tolist()
     ([4, 2], [0, 5])
     """
     parts = parse_key(key, x.shape)
@@ -61,7 +60,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
-    """The parts of the axes of x; none is dropped."""
+    """Return the elements of x that ranges of its axes select; no axis is dropped."""
     x = _shrink_axes(x, parts)
     x = primitive.flip(x, [k for k, part in enumerate(parts) if part.reversed])
     steps = [part.step for part in parts]
@@ -80,17 +79,18 @@ def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
 
 
 def block_count(size: Dim, step: int) -> Dim:
-    """How many pieces of `step` elements a size has, the last perhaps shorter."""
+    """Return how many blocks of `step` elements a size has, the last perhaps partial."""
     return size if step == 1 else -(-known(size, "a slice with a step") // step)
 
 
 def padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
-    """What the last piece lacks."""
+    """Return how many elements the last block lacks."""
     return 0 if step == 1 else count * step - size
 
 
 def _shrink_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     # A part of one element at a symbolic place: cut in two steps, so that its size is known.
+    """Return x from begin to end of each axis, without steps and reversal."""
     early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in parts]
     sizes = sizes_of(x)
     x = primitive.shrink(x, list(zip(early, sizes, strict=True)))
@@ -105,7 +105,7 @@ def _shrink_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
 
 @dataclass(frozen=True)
 class GatherLayout:
-    """Where the axes of index arrays go: where the arrays are, or in front if they are apart."""
+    """Where the axes of index arrays go: to the arrays' position, or first if they are apart."""
 
     outer: list[int]
     """The parts whose axes come before those of the arrays."""
@@ -116,7 +116,7 @@ class GatherLayout:
 
 
 def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
-    """Ints among the arrays count as arrays, as in NumPy."""
+    """Return the order of the result's axes; ints among the arrays count as arrays, as in NumPy."""
     arrays = [k for k, part in enumerate(parts) if part.is_array]
     kept = [k for k in range(len(parts)) if k not in arrays]
     together = arrays == list(range(arrays[0], arrays[-1] + 1))
@@ -126,7 +126,7 @@ def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
 
 
 def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
-    """Elements of x by the index arrays of the parts; `x` is sliced already."""
+    """Return the elements of x, already sliced, that index arrays select."""
     plan = gather_layout(parts)
     own = iter(sizes_of(x))
     sizes = [1 if part.new else next(own) for part in parts]
@@ -149,7 +149,7 @@ def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
 
 
 def index_node(index: Array | Tensor, size: Dim) -> UOp:
-    """An index array as a node that counts from the front."""
+    """Return an index array as a node of non-negative indices."""
     if isinstance(index, Tensor):
         return wrap_negative(index.node, size)
     most = int(index.max(initial=0))
@@ -158,7 +158,7 @@ def index_node(index: Array | Tensor, size: Dim) -> UOp:
 
 
 def wrap_negative(index: UOp, size: Dim) -> UOp:
-    """An index tensor as `index`; those below 0 count from the end."""
+    """Return an index tensor in the type `index`, with negative indices counted from the end."""
     if index.dtype.kind is Kind.UNSIGNED:
         return primitive.place(index, size)
     place = primitive.cast(index, dtypes.i64)
@@ -170,6 +170,7 @@ def wrap_negative(index: UOp, size: Dim) -> UOp:
 
 
 def _index_tensor(indices: Any, what: str) -> Tensor:
+    """Return indices as a tensor, which must be of integers."""
     tensor = as_tensor(indices)
     need(tensor.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype")
     return tensor
@@ -177,9 +178,13 @@ def _index_tensor(indices: Any, what: str) -> Tensor:
 
 @method
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """Elements along an axis, by indices of any shape, which replaces the axis.
+    """Return the elements of x at indices along an axis, which the axes of `indices` replace.
 
-    With axis None, x has one axis, or is flattened as in NumPy.
+    With axis None x is flattened first, as in NumPy. An index out of range gives 0 if its value is
+    only known at run time, and an error otherwise.
+
+    >>> porism.take([10, 20, 30], [2, 0]).tolist()
+    [30, 10]
     """
     tensor = as_tensor(x)
     if axis is None:
@@ -192,7 +197,11 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @method
 def index_select(x: Any, axis: int, index: Any) -> Tensor:
-    """Elements along an axis, by a list of indices."""
+    """Return the slices of x along an axis at a list of indices.
+
+    >>> porism.index_select([[1, 2], [3, 4]], 0, [1, 0]).tolist()
+    [[3, 4], [1, 2]]
+    """
     chosen = index if isinstance(index, Tensor) else np.asarray(index)
     if chosen.ndim > 1:
         raise refuse(
@@ -205,9 +214,12 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
 
 @method
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
-    """For each element of `indices`, the element of x at that place along the axis.
+    """Return for each element of `indices` the element of x at that index along an axis.
 
-    The other axes of both are broadcast together.
+    `indices` has as many axes as x; the axes other than `axis` are broadcast together.
+
+    >>> porism.take_along_axis([[10, 20], [30, 40]], [[1], [0]], axis=1).tolist()
+    [[20], [30]]
     """
     tensor, index = as_tensor(x), _index_tensor(indices, "take_along_axis")
     place = normal_axis(axis, tensor.ndim)
@@ -232,11 +244,12 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
 
 
 def _remove_axis(sizes: Sequence[Dim], axis: int) -> list[Dim]:
+    """Return sizes without that of one axis."""
     return [size for k, size in enumerate(sizes) if k != axis]
 
 
 def gather_along(x: UOp, index: UOp, axis: int) -> UOp:
-    """Elements of x by one index along an axis; the other axes count for themselves."""
+    """Return elements of x by one index along an axis, at their own position along the others."""
     sizes = sizes_of(index)
     places = [
         wrap_negative(index, sizes_of(x)[axis]) if k == axis else primitive.iota(sizes, k)
@@ -247,7 +260,14 @@ def gather_along(x: UOp, index: UOp, axis: int) -> UOp:
 
 @method
 def gather(x: Any, axis: int, index: Any) -> Tensor:
-    """As in torch: like `take_along_axis`, but `index` may be smaller along the other axes."""
+    """Return x's elements at `index` along an axis, as PyTorch's gather.
+
+    It is `take_along_axis`, but `index` may be smaller than x along the other axes and is not
+    broadcast.
+
+    >>> porism.gather([[10, 20], [30, 40]], 1, [[1], [0]]).tolist()
+    [[20], [30]]
+    """
     tensor, chosen = as_tensor(x), _index_tensor(index, "gather")
     place = normal_axis(axis, tensor.ndim)
     fits = chosen.ndim == tensor.ndim and all(
@@ -265,7 +285,7 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
 
 @operator("iter")
 def _iter(x: Tensor) -> Iterator[Tensor]:
-    """The parts along the first axis."""
+    """Return an iterator over the slices along the first axis."""
     if not x.ndim:
         raise refuse("iteration over a scalar", "a scalar has no axes", "use .item()")
     return iter([x[k] for k in range(len(x))])

@@ -1,8 +1,8 @@
-"""In place: a part of a tensor overwritten in memory, where nobody can tell.
+"""In-place update: a part of a tensor overwritten in memory, where that cannot be observed.
 
-That is so where the values are in memory of our own, and nothing but the tensor refers to it: no
-other tensor, no graph that waits to be computed, no array of NumPy's. Reference counts say so, for
-nodes on memory go as soon as nobody uses them. Else `x[...] = value` makes a new value of all of x.
+This is possible where the values are in memory that Porism allocated and nothing but the tensor
+refers to it: no other tensor, no unrealized graph, no NumPy array. Reference counts tell, since
+buffer nodes are freed with their last user. Otherwise `x[...] = value` computes a new value of x.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _SOLE_REFERENCE: Final = 2
 
 
 def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: UOp) -> bool:
-    """Write a value over parts of the axes of x, if nobody can tell; whether it was written.
+    """Write a value over a part of x if that cannot be observed; return whether it was written.
 
-    The value is broadcast to the sizes `result`, those of the parts but for axes of size 1.
+    The value is broadcast to the sizes `result`, which are those of the part but for axes of size
+    1.
     """
     whole = _exclusive_memory(x)
     bounds = [end for part in parts for end in (part.begin, part.end)]
@@ -54,11 +55,12 @@ def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: U
 
 
 def _int_sizes(sizes: Sizes) -> list[int]:
+    """Return the sizes that are ints."""
     return [size for size in sizes if isinstance(size, int)]
 
 
 def _exclusive_memory(x: Tensor) -> Array | None:
-    """The memory of a tensor, if nothing else refers to it."""
+    """Return the memory of a tensor as an array if nothing else refers to it, else None."""
     if current.get() is not None or x._node.op is not ops.BUFFER:
         return None
     if sys.getrefcount(x._node) > _SOLE_REFERENCE or held_if_any(x._node) is None:
@@ -72,7 +74,7 @@ def _exclusive_memory(x: Tensor) -> Array | None:
 
 
 def _as_array(value: UOp) -> Array:
-    """A value in memory, computed if need be; a number needs no kernel."""
+    """Return a value as an array, computed if needed; a constant needs no kernel."""
     number = value
     while number.op in (ops.RESHAPE, ops.EXPAND) and realized(number) is None:
         number = number.src[0]

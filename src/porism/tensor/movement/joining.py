@@ -1,4 +1,4 @@
-"""Joining: several tensors as one, and one as several, along an axis."""
+"""Joining and splitting: several tensors as one along an axis, and one as several."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ reads takes longer than to copy what is small, and what is large takes as long i
 
 
 def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
-    """Nodes of one type one after the other along an axis; the other sizes are equal."""
+    """Return nodes of one type concatenated along an axis; their other sizes are equal."""
     parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
     while len(parts) > MAX_FUSED:
         groups = [parts[k : k + MAX_FUSED] for k in range(0, len(parts), MAX_FUSED)]
@@ -53,7 +53,7 @@ def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
 
 
 def _pad_and_select(parts: Sequence[UOp], axis: int) -> UOp:
-    """Each part where it belongs in the whole, and a choice among them by the position."""
+    """Return the concatenation of a few nodes: each padded to the result, selected by position."""
     ends: list[Dim] = []
     for part in parts:
         size = sizes_of(part)[axis]
@@ -69,7 +69,7 @@ def _pad_and_select(parts: Sequence[UOp], axis: int) -> UOp:
 
 
 def _select_by_position(padded: Sequence[UOp], ends: Sequence[Dim], position: UOp) -> UOp:
-    """As a balanced tree, so that no element passes more than a few choices."""
+    """Return the node to which each position belongs, by a balanced tree of selects."""
     if len(padded) == 1:
         return padded[0]
     half = len(padded) // 2
@@ -81,10 +81,10 @@ def _select_by_position(padded: Sequence[UOp], ends: Sequence[Dim], position: UO
 
 
 def concat(arrays: Any, axis: int | None = 0) -> Tensor:
-    """Tensors one after the other along an axis; with axis None, of all their elements.
+    """Return tensors concatenated along an axis; with axis None, of their flattened elements.
 
-    >>> concat([[1, 2], [3]])
-    Tensor((3,), int64)
+    >>> porism.concat([[1, 2], [3]]).tolist()
+    [1, 2, 3]
     """
     tensors = _tensor_list(arrays, axis, "concat")
     if axis is None:
@@ -101,7 +101,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
 
 
 def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
-    """The values of many tensors of a type, if all are in memory; else none."""
+    """Return the arrays of many tensors of one type, if all are in memory; else an empty list."""
     if len(tensors) <= MAX_SCHEDULED or current.get() is not None:
         return []
     found = []
@@ -115,7 +115,7 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
 
 
 def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
-    """The tensors in a sequence, of which there is one at least."""
+    """Return the tensors in a sequence; refuse an empty one and a misplaced axis."""
     if isinstance(axis, (Tensor, np.ndarray, list, tuple)):
         raise refuse(
             f"{what} with a {type(axis).__name__} as the axis",
@@ -137,6 +137,7 @@ def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
 
 
 def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
+    """Refuse tensors whose sizes differ along an axis that is not joined."""
     if len(first) != len(other) or not all(
         same(a, b) for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis
     ):
@@ -149,7 +150,11 @@ def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
 
 
 def stack(arrays: Any, axis: int = 0) -> Tensor:
-    """Tensors of one shape side by side along a new axis."""
+    """Return tensors of one shape joined along a new axis.
+
+    >>> porism.stack([[1, 2], [3, 4]], axis=1).tolist()
+    [[1, 3], [2, 4]]
+    """
     tensors = _tensor_list(arrays, axis, "stack")
     place = normal_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
@@ -171,7 +176,11 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
 
 @method
 def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """Parts of a size (the last may be smaller), or of the sizes in a list."""
+    """Return slices of a given size along an axis (the last may be smaller), or of a list of sizes.
+
+    >>> [x.tolist() for x in porism.split([1, 2, 3], 2)]
+    [[1, 2], [3]]
+    """
     tensor = as_tensor(x)
     place = normal_axis(axis, tensor.ndim)
     size = tensor.shape[place]
@@ -196,6 +205,7 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 
 def _slices(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
+    """Return consecutive slices of the given sizes along an axis."""
     begin: Dim = 0
     found = []
     for part in parts:
@@ -207,7 +217,11 @@ def _slices(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
 
 @method
 def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
-    """At most so many parts of equal size; the last may be smaller."""
+    """Return at most `chunks` slices of equal size along an axis; the last may be smaller.
+
+    >>> [x.tolist() for x in porism.chunk([1, 2, 3], 2)]
+    [[1, 2], [3]]
+    """
     tensor, count = as_tensor(x), as_int(chunks, "chunks")
     if count < 1:
         raise refuse(f"{count} chunks", "there is at least one part", "give 1 or more")
@@ -218,7 +232,11 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
 
 @method
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts along an axis, which goes away."""
+    """Return the slices along an axis, which is dropped, as a tuple.
+
+    >>> [x.tolist() for x in porism.unstack([[1, 2], [3, 4]])]
+    [[1, 2], [3, 4]]
+    """
     tensor = as_tensor(x)
     place = normal_axis(axis, tensor.ndim)
     size = known(tensor.shape[place], "split")
@@ -229,7 +247,13 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
 
 @method
 def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
-    """Elements moved along axes; what leaves at the end comes in at the beginning."""
+    """Return x with its elements shifted cyclically along axes, or in row-major order.
+
+    A positive shift moves elements to larger indices.
+
+    >>> porism.roll([1, 2, 3, 4], 1).tolist()
+    [4, 1, 2, 3]
+    """
     tensor = as_tensor(x)
     if axis is None:
         flat = flatten(tensor)
@@ -257,7 +281,13 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
-    """Coordinates of a grid: each 1-D tensor repeated along the axes of the others."""
+    """Return the coordinates of a grid: each 1-D tensor repeated along the axes of the others.
+
+    With `indexing='xy'` (the default) the first two axes are swapped, with 'ij' they are not.
+
+    >>> [x.tolist() for x in porism.meshgrid([1, 2], [10, 20, 30])]
+    [[[1, 2], [1, 2], [1, 2]], [[10, 10], [20, 20], [30, 30]]]
+    """
     if indexing not in ("xy", "ij"):
         raise refuse(
             f"meshgrid with indexing {indexing!r}",

@@ -1,4 +1,4 @@
-"""Borders: `pad`, with zeros, another value, or elements of the tensor itself."""
+"""Padding: elements added around a tensor: a constant, or elements of the tensor itself."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Pairs = list[tuple[Dim, Dim]]
 
 @method
 def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tensor:
-    """More elements before and after, along each axis; fewer where a number is negative.
+    """Return x with elements added before and after each axis; negative numbers remove elements.
 
-    `pad_width` is an int for all sides, NumPy's list of (before, after) for each axis, or torch's
-    flat list from the last axis on. The mode is `constant` (with `value`), `reflect`, `symmetric`,
-    `replicate` (or `edge`), or `circular` (or `wrap`).
+    `pad_width` is an int for all sides, NumPy's list of pairs (before, after) for each axis, or
+    PyTorch's flat list from the last axis on. `mode` is 'constant' (with `value`), 'reflect',
+    'symmetric', 'replicate' (or 'edge'), or 'circular' (or 'wrap').
 
-    >>> pad([1, 2, 3], (1, 2), "reflect").tolist()
+    >>> porism.pad([1, 2, 3], (1, 2), "reflect").tolist()
     [2, 1, 2, 3, 2, 1]
     """
     node = as_tensor(x).node
@@ -54,11 +54,12 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
 
 
 def _clamp_to_zero(number: Dim) -> Dim:
+    """Return a number, or 0 if it is negative."""
     return max(number, 0) if isinstance(number, int) else number
 
 
 def _parse_pad_width(given: Any, rank: int) -> Pairs:
-    """A pair for each axis, from any of the three ways to say it."""
+    """Return a pair (before, after) for each axis, from any of the three forms of `pad_width`."""
     if not isinstance(given, (tuple, list)):
         return [(as_size(given, "pad_width"),) * 2] * rank
     if given and isinstance(given[0], (tuple, list)):
@@ -78,7 +79,7 @@ def _parse_pad_width(given: Any, rank: int) -> Pairs:
 
 
 def _crop(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
-    """Without what negative numbers take away."""
+    """Return x without the elements that negative numbers remove."""
     for axis, (before, after) in enumerate(pairs):
         removed = [-n if isinstance(n, int) and n < 0 else 0 for n in (before, after)]
         if any(removed):
@@ -100,6 +101,7 @@ BorderFunction = Callable[[UOp, int, int, int, int], tuple[UOp, UOp]]
 def _pad_axis(
     x: UOp, axis: int, before: int, after: int, border_of_mode: BorderFunction, mode: str
 ) -> UOp:
+    """Return x with elements of its own added before and after one axis."""
     sizes = sizes_of(x)
     size = known(sizes[axis], f"pad with mode {mode}")
     limit = {"reflect": size - 1}.get(mode, size)
@@ -117,23 +119,28 @@ def _pad_axis(
 
 
 def _reversed_slice(x: UOp, axis: int, begin: int, end: int) -> UOp:
+    """Return a slice of one axis in reverse order."""
     return primitive.flip(slice_axis(x, axis, begin, end), [axis])
 
 
 def _reflect(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    """Return the borders mirrored at the outermost elements, which are not repeated."""
     last = size - 1
     return _reversed_slice(x, axis, 1, 1 + before), _reversed_slice(x, axis, last - after, last)
 
 
 def _symmetric(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    """Return the borders mirrored at the edges, so that the outermost elements are repeated."""
     return _reversed_slice(x, axis, 0, before), _reversed_slice(x, axis, size - after, size)
 
 
 def _circular(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    """Return the borders of a periodic continuation."""
     return slice_axis(x, axis, size - before, size), slice_axis(x, axis, 0, after)
 
 
 def _replicate(x: UOp, axis: int, size: int, before: int, after: int) -> tuple[UOp, UOp]:
+    """Return the borders that repeat the outermost elements."""
     sizes = list(sizes_of(x))
     ends = []
     for position, count in ((0, before), (size - 1, after)):
@@ -158,7 +165,7 @@ _MODES: Final[dict[str, BorderFunction]] = {
 
 
 def pad_with_value(x: UOp, pairs: Sequence[tuple[Dim, Dim]], value: Scalar) -> UOp:
-    """`value` before and after, for each axis."""
+    """Return a node with `value` before and after each axis."""
     padded = primitive.pad(x, pairs)
     if padded is x or value == 0:
         return padded
@@ -167,7 +174,7 @@ def pad_with_value(x: UOp, pairs: Sequence[tuple[Dim, Dim]], value: Scalar) -> U
 
 
 def pad_end(x: UOp, axis: int, size: int, value: Scalar) -> UOp:
-    """An axis of a known size, made longer at its end."""
+    """Return a node with one axis, of known size, extended at its end to `size` by `value`."""
     dims = shape(x)
     more = size - dims[axis].arg
     return pad_with_value(x, [(0, more if k == axis else 0) for k in range(len(dims))], value)

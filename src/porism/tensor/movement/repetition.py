@@ -1,4 +1,4 @@
-"""Repetition: elements and whole tensors several times, and windows that slide over axes."""
+"""Repetition: repeated elements and tensors, and sliding windows as columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from porism.tensor.tensor import Tensor, method
 
 @method
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element several times in a row along an axis; with axis None, of all elements.
+    """Return x with each element repeated along an axis; x is flattened if axis is None.
 
-    `repeats` is an int, or a list with an int for each element of the axis. A tensor of them is
-    computed at once, since the shape of the result depends on its values.
+    `repeats` is an int, or one int for each element of the axis. A tensor of them is computed at
+    once, since the shape of the result depends on its values.
 
-    >>> repeat([1, 2], 2).tolist(), repeat([1, 2], [0, 3]).tolist()
+    >>> porism.repeat([1, 2], 2).tolist(), porism.repeat([1, 2], [0, 3]).tolist()
     ([1, 1, 2, 2], [2, 2, 2])
     """
     tensor = as_tensor(x)
@@ -46,6 +46,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
+    """Return x with each element along an axis repeated a number of times of its own."""
     size = known(tensor.shape[axis], "repeat by a list")
     if repeats.size == 0:  # of no numbers NumPy says that they are floats
         repeats = repeats.astype(np.int64)
@@ -60,7 +61,11 @@ def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
 
 @method
 def tile(x: Any, repetitions: Any) -> Tensor:
-    """The whole tensor several times along each axis; new axes in front."""
+    """Return the whole tensor repeated along each axis; further repetitions add leading axes.
+
+    >>> porism.tile([1, 2], (2, 2)).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
     tensor = as_tensor(x)
     times = as_sizes(repetitions)
     times = (1,) * (tensor.ndim - len(times)) + times
@@ -76,9 +81,12 @@ def tile(x: Any, repetitions: Any) -> Tensor:
 def unfold(
     x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
 ) -> Tensor:
-    """The windows of images as columns: (n, c, h, w) becomes (n, c·taps, windows).
+    """Return windows as columns (im2col): (n, c, h, w) becomes (n, c·taps, windows).
 
-    Without arithmetic and without memory: each element is read where it is.
+    It is a view: nothing is computed or copied. The arguments are those of `conv2d`.
+
+    >>> porism.unfold([[[1, 2, 3]]], 2).tolist()
+    [[[1, 2], [2, 3]]]
     """
     tensor = as_tensor(x)
     if tensor.ndim < 3:

@@ -1,4 +1,4 @@
-"""Movement: the elements in other places, under other shapes; nothing is computed."""
+"""Reshaping: axes split, merged, permuted, reversed and broadcast; no element is computed."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ from porism.tensor.tensor import Tensor, method
 
 @method
 def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
-    """The elements in row order under another shape; one size may be -1, for what is left.
+    """Return the elements in row-major order under another shape; one size -1 is inferred.
 
-    >>> reshape([1, 2, 3, 4], 2, -1)
-    Tensor((2, 2), int64)
+    `copy` is accepted for the Array API and changes nothing.
+
+    >>> porism.reshape([1, 2, 3, 4], 2, -1).tolist()
+    [[1, 2], [3, 4]]
     """
     node = as_tensor(x).node
     return Tensor(primitive.reshape(node, _infer_size(sizes_of(node), as_sizes(shape, allow=-1))))
 
 
 def _infer_size(old: Sizes, new: Sizes) -> Sizes:
-    """The new sizes with the number for -1, checked against the old ones."""
+    """Return the new sizes with -1 replaced; refuse them if the numbers of elements differ."""
     unknown = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
     before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
     # Symbolic sizes on both sides are the same factor; what is left is mostly numbers.
@@ -72,10 +74,12 @@ def _infer_size(old: Sizes, new: Sizes) -> Sizes:
 
 
 def _divide_sizes(have: Dim, want: Dim) -> Dim:
+    """Return the quotient of two sizes, of which one may be symbolic."""
     return have if is_one(want) else have // want
 
 
 def _element_count_mismatch(old: Sizes, new: Sizes, why: str) -> Exception:
+    """Return the error for a shape with another number of elements."""
     return refuse(
         f"cannot reshape {to_text(old)} to {to_text(new)}",
         why,
@@ -85,7 +89,11 @@ def _element_count_mismatch(old: Sizes, new: Sizes, why: str) -> Exception:
 
 @method
 def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """The axes from one to another as a single one; of a scalar, one axis of size 1."""
+    """Return x with the axes from `start_axis` to `end_axis` merged to one; a scalar gets one axis.
+
+    >>> porism.flatten([[1, 2], [3, 4]]).tolist()
+    [1, 2, 3, 4]
+    """
     tensor = as_tensor(x)
     if not tensor.ndim:
         return reshape(tensor, 1)
@@ -104,7 +112,11 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 @method
 def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
-    """One axis as several, whose sizes multiply to its own; one may be -1."""
+    """Return x with one axis split into several of the given sizes, of which one may be -1.
+
+    >>> porism.unflatten([1, 2, 3, 4], 0, (2, -1)).tolist()
+    [[1, 2], [3, 4]]
+    """
     tensor = as_tensor(x)
     place = normal_axis(axis, tensor.ndim)
     own = tensor.shape
@@ -114,7 +126,11 @@ def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
 
 @method
 def expand_dims(x: Any, axis: Any = 0) -> Tensor:
-    """New axes of size 1, at the places that they have in the result."""
+    """Return x with new axes of size 1 at the given positions of the result.
+
+    >>> porism.expand_dims([1, 2], 1).tolist()
+    [[1], [2]]
+    """
     tensor = as_tensor(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     places = normal_axes(axis, tensor.ndim + count)
@@ -125,13 +141,21 @@ def expand_dims(x: Any, axis: Any = 0) -> Tensor:
 
 @method
 def unsqueeze(x: Any, axis: Any) -> Tensor:
-    """New axes of size 1: torch's name for `expand_dims`."""
+    """Return x with new axes of size 1: PyTorch's name for `expand_dims`.
+
+    >>> porism.unsqueeze([1, 2], 0).tolist()
+    [[1, 2]]
+    """
     return expand_dims(x, axis)
 
 
 @method
 def squeeze(x: Any, axis: Any = None) -> Tensor:
-    """Without axes of size 1: those named, or all."""
+    """Return x without the given axes, which have size 1; without all axes of size 1 by default.
+
+    >>> porism.squeeze([[1, 2]]).tolist()
+    [1, 2]
+    """
     tensor = as_tensor(x)
     sizes = tensor.shape
     if axis is None:
@@ -155,7 +179,11 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 @method
 def permute_dims(x: Any, *axes: Any) -> Tensor:
-    """The axes in another order: axis `axes[k]` becomes axis k."""
+    """Return x with its axes in another order: axis `axes[k]` becomes axis k.
+
+    >>> porism.permute_dims(porism.zeros(2, 3, 4), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     tensor = as_tensor(x)
     given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
     order = normal_axes(tuple(given), tensor.ndim)
@@ -170,13 +198,23 @@ def permute_dims(x: Any, *axes: Any) -> Tensor:
 
 @method
 def permute(x: Any, *axes: Any) -> Tensor:
-    """torch's name for `permute_dims`."""
+    """Return x with its axes in another order: PyTorch's name for `permute_dims`.
+
+    >>> porism.permute(porism.zeros(2, 3, 4), 2, 0, 1).shape
+    (4, 2, 3)
+    """
     return permute_dims(x, *axes)
 
 
 @method
 def transpose(x: Any, *axes: Any) -> Tensor:
-    """Two axes swapped, as in torch; a tuple is an order of all axes; without any, all reversed."""
+    """Return x with two axes swapped, as in PyTorch, or in an order of all axes, as in NumPy.
+
+    Two ints are swapped; a tuple is the order of all axes; without arguments the order is reversed.
+
+    >>> porism.transpose([[1, 2], [3, 4]]).tolist(), porism.zeros(2, 3, 4).transpose(0, 1).shape
+    ([[1, 3], [2, 4]], (3, 2, 4))
+    """
     tensor = as_tensor(x)
     if not axes:
         return permute_dims(tensor, tuple(range(tensor.ndim))[::-1])
@@ -187,7 +225,11 @@ def transpose(x: Any, *axes: Any) -> Tensor:
 
 @method
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
-    """Two axes swapped."""
+    """Return x with two axes swapped.
+
+    >>> porism.swapaxes(porism.zeros(2, 3, 4), 0, 2).shape
+    (4, 3, 2)
+    """
     tensor = as_tensor(x)
     a, b = normal_axis(axis1, tensor.ndim), normal_axis(axis2, tensor.ndim)
     order = list(range(tensor.ndim))
@@ -197,7 +239,11 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 
 @method
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
-    """Axes to other places; the others keep their order."""
+    """Return x with axes moved from positions `source` to `destination`; the rest keep their order.
+
+    >>> porism.moveaxis(porism.zeros(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
     tensor = as_tensor(x)
     moved = normal_axes(source, tensor.ndim, "source")
     places = normal_axes(destination, tensor.ndim, "destination")
@@ -215,7 +261,11 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
 
 @method
 def matrix_transpose(x: Any) -> Tensor:
-    """The last two axes swapped."""
+    """Return x with its last two axes swapped, as `x.mT`.
+
+    >>> porism.matrix_transpose([[1, 2], [3, 4]]).tolist()
+    [[1, 3], [2, 4]]
+    """
     tensor = as_tensor(x)
     if tensor.ndim < 2:
         raise refuse(
@@ -228,7 +278,11 @@ def matrix_transpose(x: Any) -> Tensor:
 
 @method
 def flip(x: Any, axis: Any = None) -> Tensor:
-    """Axes backwards: those named, or all."""
+    """Return x with the elements along the given axes in reverse order; along all axes by default.
+
+    >>> porism.flip([1, 2, 3]).tolist()
+    [3, 2, 1]
+    """
     tensor = as_tensor(x)
     return Tensor(primitive.flip(tensor.node, normal_axes(axis, tensor.ndim)))
 
@@ -238,7 +292,11 @@ def flip(x: Any, axis: Any = None) -> Tensor:
 
 @method
 def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """Axes of size 1 repeated, and new axes in front."""
+    """Return x repeated along axes of size 1 and new leading axes to a shape.
+
+    >>> porism.broadcast_to([1, 2], (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
     tensor = as_tensor(x)
     sizes = as_sizes(shape)
     whole = broadcast_shapes(tensor.shape, sizes)
@@ -253,7 +311,11 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 
 @method
 def expand(x: Any, *sizes: Any) -> Tensor:
-    """`broadcast_to`, where -1 leaves an axis as it is."""
+    """Return x broadcast to the given sizes, where -1 keeps the size of an axis.
+
+    >>> porism.expand([[1], [2]], -1, 2).tolist()
+    [[1, 1], [2, 2]]
+    """
     tensor = as_tensor(x)
     wanted = as_sizes(sizes, allow=-1)
     own = (None,) * (len(wanted) - tensor.ndim) + tensor.shape
@@ -272,7 +334,11 @@ def expand(x: Any, *sizes: Any) -> Tensor:
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
-    """All tensors in the shape that they have together."""
+    """Return all tensors broadcast to their common shape.
+
+    >>> [x.tolist() for x in porism.broadcast_arrays([1, 2], 3)]
+    [[1, 2], [3, 3]]
+    """
     tensors = [as_tensor(x) for x in arrays]
     whole = broadcast_shapes(*(t.shape for t in tensors))
     return [Tensor(primitive.broadcast(t.node, whole)) for t in tensors]
@@ -280,7 +346,11 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
 
 @method
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """The elements whose two indices differ by `offset`, as the last axis."""
+    """Return the elements whose column index is their row index plus `offset`, as the last axis.
+
+    >>> porism.diagonal([[1, 2], [3, 4]]).tolist(), porism.diagonal([[1, 2], [3, 4]], 1).tolist()
+    ([1, 4], [2])
+    """
     tensor = as_tensor(x)
     rows, columns = normal_axes((axis1, axis2), tensor.ndim)
     rest = [k for k in range(tensor.ndim) if k not in (rows, columns)]
@@ -302,7 +372,11 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
 
 @method
 def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
-    """Channels to places: (…, c·r², h, w) becomes (…, c, h·r, w·r)."""
+    """Return channels rearranged to pixels: (…, c·r², h, w) becomes (…, c, h·r, w·r).
+
+    >>> porism.pixel_shuffle([[[1]], [[2]], [[3]], [[4]]], 2).tolist()
+    [[[1, 2], [3, 4]]]
+    """
     tensor, r = as_tensor(x), as_int(upscale_factor, "upscale_factor")
     outer, (channels, height, width) = _image_sizes(tensor, "pixel_shuffle")
     if r < 1 or (isinstance(channels, int) and channels % (r * r)):
@@ -320,7 +394,11 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
 
 @method
 def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
-    """Places to channels: (…, c, h·r, w·r) becomes (…, c·r², h, w)."""
+    """Return pixels rearranged to channels: (…, c, h·r, w·r) becomes (…, c·r², h, w).
+
+    >>> porism.pixel_unshuffle([[[1, 2], [3, 4]]], 2).tolist()
+    [[[1]], [[2]], [[3]], [[4]]]
+    """
     tensor, r = as_tensor(x), as_int(downscale_factor, "downscale_factor")
     outer, (channels, height, width) = _image_sizes(tensor, "pixel_unshuffle")
     if r < 1 or any(isinstance(size, int) and size % r for size in (height, width)):
@@ -337,6 +415,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
 
 
 def _image_sizes(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
+    """Return the leading sizes and the last three (channels, height, width)."""
     if tensor.ndim < 3:
         raise refuse(
             f"{what} of a tensor of shape {to_text(tensor.shape)}",
@@ -347,7 +426,7 @@ def _image_sizes(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
 
 
 def slice_axis(x: UOp, axis: int, begin: Dim, end: Dim) -> UOp:
-    """A part of one axis of a node."""
+    """Return the elements of a node from `begin` up to `end` along one axis."""
     pairs: list[tuple[Dim, Dim]] = [(0, size) for size in sizes_of(x)]
     pairs[axis] = (begin, end)
     return primitive.shrink(x, pairs)

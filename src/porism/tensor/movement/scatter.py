@@ -1,12 +1,12 @@
-"""Scatter: values put, added or merged at places that a tensor of indices names.
+"""Scatter: values stored, added or combined at the positions that a tensor of indices gives.
 
-Along the axis each element of the result is a reduction over the indices that name it. Where the
-axis is short or the indices are few, that is what is computed: every element looks at every index,
-in vectors. Otherwise the compiler turns it round (`porism.schedule.loops.scatter_stores`): it goes
-over the indices, and stores at what they name. The result is the same to the last bit, in both ways
-and on any number of threads.
+Along the axis each element of the result is a reduction over the indices that refer to it. Where
+the axis is short or the indices are few, that is computed as it stands: every element is compared
+with every index, vectorized. Otherwise the compiler inverts it to a loop over the indices with
+stores at the elements they refer to (`porism.schedule.loops.scatter_stores`). Both give the same
+result bit for bit, on any number of threads.
 
-Indices below 0 count from the end; those outside of the axis are left out.
+Negative indices count from the end; those out of range are ignored.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ REDUCTIONS: Final[dict[str, Op]] = {
 
 
 def _require_integers(index: Tensor, what: str) -> None:
+    """Refuse indices that are not integers."""
     promotion.need(index.dtype, promotion.INTEGERS, what, "convert the indices, with astype")
 
 
 def _index_hits(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
-    """Whether an index (along axis + 1) names an element (along axis)."""
+    """Return whether each index (along axis + 1) refers to each element (along axis)."""
     target_axis = wrap_negative(index, size) if from_end else primitive.cast(index, dtypes.i64)
     target_axis = _repeat_per_element(target_axis, axis, size)
     element = primitive.iota(shapes.sizes_of(target_axis), axis)
@@ -47,13 +48,13 @@ def _index_hits(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
 
 
 def _repeat_per_element(x: UOp, axis: int, size: Dim) -> UOp:
-    """A tensor shaped as the indices, repeated for every element of the result."""
+    """Return a tensor of the indices' shape, repeated for every element of the result."""
     before, after = shapes.sizes_of(x)[:axis], shapes.sizes_of(x)[axis:]
     return primitive.expand(primitive.reshape(x, [*before, 1, *after]), [*before, size, *after])
 
 
 def _reduce_hits(hits: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
-    """What the indices bring to each element, and the start of the reduction where none does."""
+    """Return the reduction of the values of each element's indices; the identity of none."""
     start = identity(op, source.dtype)
     assert start is not None
     chosen = hits.where(_repeat_per_element(source, axis, size), source.lift(start))
@@ -61,7 +62,7 @@ def _reduce_hits(hits: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
 
 
 def _last_hit(index: UOp, axis: int, size: Dim) -> UOp:
-    """The last index that names each element, counted from 1; 0 where none does."""
+    """Return the last index that refers to each element, counted from 1; 0 where none does."""
     hits = _index_hits(index, axis, size)
     whole = shapes.sizes_of(hits)
     number = primitive.cast(primitive.iota(whole, axis + 1) + 1, dtypes.i64)
@@ -72,7 +73,7 @@ def _last_hit(index: UOp, axis: int, size: Dim) -> UOp:
 def _operands(
     name: str, x: Any, axis: int, index: Any, src: Any
 ) -> tuple[Tensor, int, Tensor, UOp]:
-    """The target, the axis, the indices, and the source in the target's type and their shape."""
+    """Return the target, the axis, the indices, and the source in the shape of the indices."""
     target, indices = as_tensor(x), as_tensor(index)
     target_axis = shapes.normal_axis(axis, target.ndim)
     _require_integers(indices, name)
@@ -105,11 +106,12 @@ def _operands(
 
 
 def _fits(a: Dim, b: Dim) -> bool:
+    """Return whether one size is known to be at most another."""
     return a <= b if isinstance(a, int) and isinstance(b, int) else shapes.same(a, b)
 
 
 def _pad_to_target(part: UOp, target: Tensor, value: Any) -> UOp:
-    """What the indices bring, with `value` where they are shorter than the tensor."""
+    """Return a node padded with `value` to the shape of the target."""
     accumulator = shapes.sizes_of(part)
     pairs: list[tuple[Dim, Dim]] = [
         (0, t - n) for n, t in zip(accumulator, target.shape, strict=True)
@@ -119,10 +121,14 @@ def _pad_to_target(part: UOp, target: Tensor, value: Any) -> UOp:
 
 @method
 def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = None) -> Tensor:
-    """x with the values of src at the places that index names along an axis.
+    """Return x with the values of src at the indices along an axis.
 
-    Where indices agree the last one wins; with `reduce` ('add', 'multiply', 'min' or 'max') they
-    are merged, with what was there.
+    Element src[i, j] goes to x[index[i, j], j] for axis 0, as in PyTorch. Of equal indices the last
+    one wins; with `reduce` ('add', 'multiply', 'min' or 'max') their values are combined with each
+    other and with x. Indices out of range are ignored.
+
+    >>> porism.scatter([1, 2, 3], 0, [2, 0], [30, 10]).tolist()
+    [10, 2, 30]
     """
     if reduce is not None and reduce not in REDUCTIONS:
         raise shapes.refuse(
@@ -146,6 +152,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
 
 
 def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
+    """Return the target combined with the source values by a reduction."""
     if target.dtype is dtypes.boolean:
         promotion.need(target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype")
     accumulator = accumulation_dtype(target.dtype)
@@ -160,25 +167,41 @@ def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op:
 
 @method
 def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Tensor:
-    """x plus the values of src at the places that index names along an axis."""
+    """Return x plus the values of src at the indices along an axis.
+
+    >>> porism.scatter_add([1, 2, 3], 0, [2, 2], [10, 10]).tolist()
+    [1, 2, 23]
+    """
     return scatter(x, axis, index, src, reduce="add")
 
 
 @method
 def scatter_min(x: Any, axis: int, index: Any, src: Any) -> Tensor:
-    """The smallest of x and the values of src at the places that index names along an axis."""
+    """Return the minimum of x and the values of src at the indices along an axis.
+
+    >>> porism.scatter_min([1, 2, 3], 0, [2, 2], [0, 10]).tolist()
+    [1, 2, 0]
+    """
     return scatter(x, axis, index, src, reduce="min")
 
 
 @method
 def scatter_max(x: Any, axis: int, index: Any, src: Any) -> Tensor:
-    """The largest of x and the values of src at the places that index names along an axis."""
+    """Return the maximum of x and the values of src at the indices along an axis.
+
+    >>> porism.scatter_max([1, 2, 3], 0, [2, 2], [0, 10]).tolist()
+    [1, 2, 10]
+    """
     return scatter(x, axis, index, src, reduce="max")
 
 
 @method
 def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
-    """x plus slices of source: slice i along the axis is added at index[i], times alpha."""
+    """Return x plus slices of source: slice i along the axis, times alpha, is added at index[i].
+
+    >>> porism.index_add([1, 2, 3], 0, [0, 0], [10, 20]).tolist()
+    [31, 2, 3]
+    """
     target, indices, values = as_tensor(x), as_tensor(index), as_tensor(source)
     target_axis = shapes.normal_axis(axis, target.ndim)
     _require_integers(indices, "index_add")
@@ -202,10 +225,13 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -
 
 @method
 def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
-    """How often each number from 0 to length - 1 occurs; or the sum of the weights there.
+    """Return how often each integer from 0 to length - 1 occurs in x, or the sum of its weights.
 
-    The length is given, since the shape of a tensor does not depend on its values; numbers
-    outside are not counted.
+    The length is an argument, since the shape of a tensor cannot depend on its values; integers out
+    of range are not counted.
+
+    >>> porism.bincount([0, 2, 2, 9], length=4).tolist()
+    [1, 0, 2, 0]
     """
     tensor = as_tensor(x)
     _require_integers(tensor, "bincount")

@@ -1,9 +1,9 @@
-"""Sorting: values in order, where they come from, the largest ones, and where a value would go.
+"""Sorting: sort, argsort, top-k, binary search and quantiles.
 
-`ordering` has the network, whose cost is n·log²(n) comparisons in log²(n)/2 steps, and the keys
-that put NaN last. Indices go along in the same word as a key of up to 32 bits, and in a second word
-beside a longer one; a sort with indices is therefore stable. `smallest` finds a few without sorting
-all.
+`porism.tensor.movement.sorting_network` has the network, of n·log²(n) comparisons in log²(n)/2
+steps, and the keys that put NaN last. An index is part of the same word as a key of up to 32 bits,
+and a second word beside a longer one, so sorts with indices are stable.
+`porism.tensor.movement.top_k` finds a few values without sorting all.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from porism.tensor.tensor import Tensor, method
 
 
 class TopK(NamedTuple):
-    """The largest or smallest values, and where they are."""
+    """The largest or smallest values along an axis, and their indices."""
 
     values: Tensor
     indices: Tensor
 
 
 def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
-    """The node with an axis at the end, and the order that puts it back."""
+    """Return the node with an axis moved to the end, and the permutation that moves it back."""
     place = shapes.normal_axis(axis, x.ndim)
     known(x.shape[place], what)
     order = [*(k for k in range(x.ndim) if k != place), place]
@@ -45,21 +45,24 @@ def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
 
 
 def _sort_keys(x: UOp, descending: bool) -> UOp:
+    """Return integer keys in the order of the values, or in reverse."""
     keys = sort_key(x)
     return ops.NOT(keys) if descending else keys
 
 
 def _sorted_indices(x: UOp, descending: bool) -> UOp:
-    """The places of the elements in their order along the last axis; equal ones stay in theirs."""
+    """Return the indices that sort the last axis, stably."""
     return argsort_keys(_sort_keys(merge_zeros(x), descending))
 
 
 @method
 def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The values in order along an axis; NaN is larger than everything.
+    """Return the values in ascending order along an axis; NaN is the largest.
 
-    -0 comes before 0. Values that cannot be told apart have no order among them, so a sort of
-    values is stable in any case.
+    -0 comes before 0. `stable` is accepted for the Array API: equal values cannot be told apart.
+
+    >>> porism.sort([3, 1, 2]).tolist(), porism.sort([3, 1, 2], descending=True).tolist()
+    ([1, 2, 3], [3, 2, 1])
     """
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "sort")
@@ -70,17 +73,25 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
 
 @method
 def argsort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """Where the values in order come from, along an axis; equal ones stay in their order."""
+    """Return the indices that sort x along an axis, stably; NaN is the largest.
+
+    >>> porism.argsort([3, 1, 2]).tolist()
+    [1, 2, 0]
+    """
     node, back = _move_axis_last(as_tensor(x), axis, "argsort")
     return Tensor(primitive.permute(_sorted_indices(node, descending), back))
 
 
 @method
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
-    """The k largest (or smallest) values along an axis in order, and their places; NaN is largest.
+    """Return the k largest (or smallest) values along an axis in order, and their indices.
 
-    Of equal values the first ones are taken. Where k is small, blocks of the axis are left out that
-    cannot have one of them; otherwise the whole axis is sorted.
+    NaN is the largest; of equal values the first ones are taken. For a small k, blocks of the axis
+    that cannot contain one of them are left out; otherwise the whole axis is sorted.
+
+    >>> values, indices = porism.topk([3, 1, 2], 2)
+    >>> values.tolist(), indices.tolist()
+    ([3, 2], [0, 2])
     """
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "topk")
@@ -104,9 +115,13 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
 
 @method
 def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where values would be put into a sorted tensor of one axis, before or after equal ones.
+    """Return the indices at which the values x2 would be inserted into the sorted tensor x1.
 
-    A binary search: log2(n) reads of the sorted tensor for each value.
+    `side` is 'left' for the position before equal elements, or 'right' for the one after; `sorter`
+    has the indices that sort x1. It is a binary search: log2(n) loads of x1 for each value.
+
+    >>> porism.searchsorted([10, 20, 30], [20, 25]).tolist()
+    [1, 2]
     """
     if side not in ("left", "right"):
         raise shapes.refuse(
@@ -145,9 +160,13 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
 
 @method
 def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """The value below which the fraction q of the elements lies, between two elements linearly.
+    """Return the value below which the fraction q (0 to 1) of the elements along an axis lies.
 
-    NaN if an element is.
+    It is interpolated linearly between two elements; with axis None, of all elements. NaN if an
+    element is NaN.
+
+    >>> porism.quantile([1.0, 2.0, 3.0, 4.0], 0.5).item()
+    2.5
     """
     tensor = as_tensor(x)
     promotion.need(tensor.dtype, promotion.NUMBERS, "quantile", "convert it, with astype")
@@ -188,5 +207,9 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
 
 @method
 def median(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """The value in the middle, or the mean of the two in the middle."""
+    """Return the median along an axis, the mean of the middle two elements if their number is even.
+
+    >>> porism.median([1.0, 9.0, 2.0]).item()
+    2.0
+    """
     return quantile(x, 0.5, axis, keepdims=keepdims)

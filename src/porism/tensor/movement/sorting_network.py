@@ -1,11 +1,11 @@
-"""Ordering: integers that are in the same order as values, and a network that sorts them.
+"""Sorting network: integer keys in the order of values, and a bitonic network that sorts them.
 
-Floats have no order that a comparison gives, since NaN compares with nothing; their bits do. The
-key of a value is an integer, the key of NaN is the largest one, so NaN comes last as in NumPy.
+Comparisons do not order floats, since NaN compares with nothing; their bits do. The sort key of a
+value is an integer; that of NaN is the largest one, so NaN comes last as in NumPy.
 
-The network is bitonic: for n = 2^p elements p(p+1)/2 stages, each of which compares every element
-with one partner, by movement ops. It sorts words from the first to the last: an index as the second
-word makes it stable. The values are materialised between the stages, which read them twice.
+For n = 2^p elements the bitonic network has p(p+1)/2 stages, each of which compares every element
+with one partner, by movement ops. It sorts tuples of words lexicographically: an index as the
+second word makes the sort stable. Values are materialized between stages, which read them twice.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BITS = {8: dtypes.i8, 16: dtypes.i16, 32: dtypes.i32, 64: dtypes.i64}
 
 
 def key_type(dtype: DType) -> DType:
-    """The type of the keys of values."""
+    """Return the integer type of the sort keys of a type."""
     if dtype.kind is Kind.BOOL:
         return dtypes.u8
     return _BITS[dtype.bits] if dtype.is_float else dtype
 
 
 def sort_key(x: UOp) -> UOp:
-    """An integer for each value, in the values' order; 0 and -0 have two, -0 the smaller."""
+    """Return an integer for each value, in the values' order; -0 is smaller than 0."""
     wanted = key_type(x.dtype)
     if not x.dtype.is_float:
         return primitive.cast(x, wanted)
@@ -43,19 +43,19 @@ def sort_key(x: UOp) -> UOp:
 
 
 def value_of_key(keys: UOp, dtype: DType) -> UOp:
-    """The values that have these keys."""
+    """Return the values that have these sort keys."""
     if not dtype.is_float:
         return primitive.cast(keys, dtype)
     return ops.BITCAST(ops.WHERE(keys < 0, keys ^ int(keys.dtype.max), keys), dtype=dtype)
 
 
 def merge_zeros(x: UOp) -> UOp:
-    """The values with 0 for -0, which are equal and so must have the same key in a stable sort."""
+    """Return the values with 0 for -0: equal values must have equal keys in a stable sort."""
     return ops.WHERE(x.eq(0), UOp.const(x.dtype, 0), x) if x.dtype.is_float else x
 
 
 def argsort_keys(keys: UOp) -> UOp:
-    """The places of keys in their order along the last axis, as i64; equal ones stay in theirs."""
+    """Return the indices that sort keys along the last axis, stably, as i64."""
     sizes = shape(keys)
     places = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
@@ -67,7 +67,7 @@ def argsort_keys(keys: UOp) -> UOp:
 
 
 def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
-    """Sort along the last axis; what is compared are the first words, then the second ones."""
+    """Return words sorted along the last axis, by the first word, then the second."""
     size = shape(words[0])[-1].arg
     width = 1 << (size - 1).bit_length() if size else 0
     last = len(shape(words[0])) - 1
@@ -85,12 +85,13 @@ def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
 
 
 def _truncate(word: UOp, size: int) -> UOp:
+    """Return the first `size` elements along the last axis."""
     dims = shape(word)
     return primitive.shrink(word, [*[(0, d) for d in dims[:-1]], (0, size)])
 
 
 def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> list[UOp]:
-    """In each block, compare the halves: element by element, or the second one backwards."""
+    """Return each block with its halves compared and exchanged, element by element or mirrored."""
     dims = shape(words[0])
     halves: list[Dim] = [*dims[:-1], dims[-1].arg // block, 2, block // 2]
     last = len(halves) - 1
@@ -110,7 +111,7 @@ def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> li
 
 
 def _lexicographic_less(mine: Sequence[UOp], others: Sequence[UOp]) -> UOp:
-    """Whether words come before others: at the first word that differs."""
+    """Return whether words are before others: at the first word that differs."""
     result = mine[-1] < others[-1]
     for a, b in zip(reversed(mine[:-1]), reversed(others[:-1]), strict=True):
         result = (a < b) | (a.eq(b) & result)

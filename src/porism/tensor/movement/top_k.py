@@ -1,13 +1,13 @@
-"""Smallest: where the smallest keys of an axis are, in order, without sorting all of them.
+"""Top-k selection: the indices of the k smallest keys of an axis, without sorting all of them.
 
-    keys    5 3 | 9 1 | 7 8 | 2 6        the two smallest
-    blocks    3     1     7     2        blocks 1 and 3 have the smallest keys of all blocks
-    left    9 1 | 2 6                    nothing else can be among the two
+    keys        5 3 | 9 1 | 7 8 | 2 6    the two smallest
+    minima        3     1     7     2    blocks 1 and 3 have the smallest minima
+    candidates  9 1 | 2 6                no other key can be among the two
 
-The k smallest keys are in the k blocks whose own smallest keys are the smallest. So blocks are
-chosen first, in the same way, and then keys of these blocks. Few keys are ranked by counting the
-keys before each of them. Of equal keys the first ones are taken: blocks and what is left are in the
-order of their places.
+The k smallest keys are in the k blocks with the smallest minima. So blocks are selected first, in
+the same way, and then keys of these blocks. A few keys are ranked by counting the keys that are
+before each of them. Of equal keys the first ones are taken: selected blocks and candidates stay in
+the order of their indices.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MIN_KEYS_PER_RESULT: Final = 8
 
 
 def is_cheaper_than_sorting(size: int, count: int) -> bool:
-    """Whether finding some of the smallest is less work than sorting all."""
+    """Return whether selecting `count` of `size` keys is less work than sorting them."""
     return size <= MAX_QUADRATIC or MIN_KEYS_PER_RESULT * count <= size <= dtypes.i32.max
 
 
 def smallest_indices(keys: UOp, count: int) -> UOp:
-    """The places along the last axis of the smallest keys, in order, as i32."""
+    """Return the indices along the last axis of the `count` smallest keys, in order, as i32."""
     *others, length = shape(keys)
     size, last = int(length.arg), len(others)
     if size <= MAX_RANKED or MIN_KEYS_PER_RESULT * count > size <= MAX_QUADRATIC:
@@ -70,7 +70,7 @@ def smallest_indices(keys: UOp, count: int) -> UOp:
 
 
 def gather_last(x: UOp, places: UOp) -> UOp:
-    """The elements at places along the last axis."""
+    """Return the elements at indices along the last axis."""
     sizes = shape(places)
     last = len(sizes) - 1
     indices = [primitive.iota(sizes, k) for k in range(last)]
@@ -78,12 +78,12 @@ def gather_last(x: UOp, places: UOp) -> UOp:
 
 
 def _block_size(size: int, count: int) -> int:
-    """Keys of a block: a power of two that leaves about as many blocks as keys."""
+    """Return the keys of a block: a power of two that balances blocks and candidates."""
     return 1 << (size // max(count, 1)).bit_length() // 2
 
 
 def _sort_few(numbers: UOp) -> UOp:
-    """Different numbers along the last axis in order."""
+    """Return distinct integers along the last axis in ascending order."""
     count = int(shape(numbers)[-1].arg)
     if count > MAX_QUADRATIC:
         return sorting_network.sort_last_axis([numbers])[0]
@@ -91,12 +91,13 @@ def _sort_few(numbers: UOp) -> UOp:
 
 
 def _positions(keys: UOp) -> UOp:
+    """Return the index of each key along the last axis, as i32."""
     sizes = shape(keys)
     return primitive.cast(primitive.iota(sizes, len(sizes) - 1), dtypes.i32)
 
 
 def _ranks(keys: UOp) -> UOp:
-    """How many keys come before each one along the last axis, of equal ones those in front."""
+    """Return how many keys are before each key along the last axis, stably."""
     *others, size = shape(keys)
     last = len(others)
     table: tuple[Dim, ...] = (*others, size, size)
@@ -109,7 +110,7 @@ def _ranks(keys: UOp) -> UOp:
 
 
 def _select_by_rank(ranks: UOp, values: UOp, count: int) -> UOp:
-    """The values whose ranks are 0, 1, … along the last axis."""
+    """Return the values whose ranks are 0, 1, … count - 1 along the last axis."""
     *others, size = shape(ranks)
     last = len(others)
     table: tuple[Dim, ...] = (*others, count, size)

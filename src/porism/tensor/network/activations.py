@@ -1,4 +1,4 @@
-"""Activations: erf and the functions between the layers of a network. NaN stays NaN in all."""
+"""Activations: erf and the nonlinear functions between the layers of a network; NaN propagates."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _ERF_END: Final = {32: 4.0, 64: 6.0}
 
 
 def erf_node(x: UOp) -> UOp:
-    """The error function within 2 ulp."""
+    """Return the error function, within 2 ulp."""
     bits = x.dtype.bits
     size = magnitude(x)
     near = ops.MULACC(x, polynomial(x * x, _ERF_SMALL[bits]), x)
@@ -122,7 +122,7 @@ _GELU_END: Final = 10.0
 
 
 def _gelu(x: UOp) -> UOp:
-    """x times what is below x of a normal distribution: x⁺ - |x|·(what is beyond |x|)."""
+    """Return x·Φ(x) as max(x, 0) - |x|·(1 - Φ(|x|)), with Φ the normal distribution function."""
     if x.dtype.bits > 32:
         return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
     size = magnitude(x)
@@ -132,6 +132,7 @@ def _gelu(x: UOp) -> UOp:
 
 
 def _gelu_tanh(x: UOp) -> UOp:
+    """Return the approximation of gelu by tanh."""
     inner = x * math.sqrt(2 / math.pi) * (x * x * 0.044715 + 1.0)
     return x * 0.5 * (tanh_node(inner) + 1.0)
 
@@ -141,13 +142,21 @@ def _gelu_tanh(x: UOp) -> UOp:
 
 @method
 def erf(x: Any) -> Tensor:
-    """The error function."""
+    """Return the error function of x: 2/sqrt(pi) times the integral of exp(-t²) from 0 to x.
+
+    >>> porism.erf([0.0, 1.0]).tolist()
+    [0.0, 0.842700...]
+    """
     return Tensor(widely(erf_node, float_node(x)))
 
 
 @method
 def relu(x: Any) -> Tensor:
-    """x, or 0 where it is below."""
+    """Return max(x, 0).
+
+    >>> porism.relu([-2, 0, 3]).tolist()
+    [0, 0, 3]
+    """
     node = as_tensor(x).node
     need(node.dtype, NUMBERS, "relu", "convert it first, with astype")
     return Tensor(node.maximum(0))
@@ -155,7 +164,11 @@ def relu(x: Any) -> Tensor:
 
 @method
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """x, or a part of it where it is below 0."""
+    """Return x where it is not negative, else x times `negative_slope`.
+
+    >>> porism.leaky_relu([-2.0, 3.0], 0.5).tolist()
+    [-1.0, 3.0]
+    """
     return Tensor(
         widely(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
     )
@@ -163,19 +176,31 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
 
 @method
 def sigmoid(x: Any) -> Tensor:
-    """1 / (1 + e^-x)."""
+    """Return the logistic function 1 / (1 + e^-x).
+
+    >>> porism.sigmoid([0.0, 100.0]).tolist()
+    [0.5, 1.0]
+    """
     return Tensor(widely(sigmoid_node, float_node(x)))
 
 
 @method
 def silu(x: Any) -> Tensor:
-    """x · sigmoid(x)."""
+    """Return x · sigmoid(x), also called swish.
+
+    >>> porism.silu([0.0, 1.0]).tolist()
+    [0.0, 0.731058...]
+    """
     return Tensor(widely(lambda node: node * sigmoid_node(node), float_node(x)))
 
 
 @method
 def softplus(x: Any, beta: float = 1.0) -> Tensor:
-    """log(1 + e^(beta·x)) / beta, without overflow."""
+    """Return log(1 + e^(beta·x)) / beta, without overflow.
+
+    >>> porism.softplus([0.0, 1000.0]).tolist()
+    [0.693147..., 1000.0]
+    """
     if beta == 1:
         return Tensor(widely(softplus_node, float_node(x)))
     return Tensor(widely(lambda node: softplus_node(node * beta) * (1 / beta), float_node(x)))
@@ -183,7 +208,13 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
 
 @method
 def gelu(x: Any, approximate: str = "none") -> Tensor:
-    """x times the chance that a normal variable is below x; with "tanh", nearly."""
+    """Return x·Φ(x), where Φ is the distribution function of the standard normal distribution.
+
+    `approximate` is 'none' for Φ by the error function, or 'tanh' for the approximation by tanh.
+
+    >>> porism.gelu([-1.0, 0.0, 1.0]).tolist()
+    [-0.158655..., 0.0, 0.841344...]
+    """
     if approximate not in ("none", "tanh"):
         raise refuse(
             f"gelu with approximate={approximate!r}",

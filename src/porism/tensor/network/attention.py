@@ -1,7 +1,7 @@
-"""Attention: each query takes the mean of all values, weighted by how well its key fits.
+"""Attention: for each query the mean of all values, weighted by a softmax of query-key products.
 
-Scores and weights are one graph of products, a softmax and a sum; floats narrower than 32 bits are
-scored in f32. The weights are rounded to the values' type, as matrix units take them.
+Scores and weights are one graph of products, a softmax and a sum. Floats narrower than 32 bits are
+scored in f32; the weights are then rounded to the values' type, which tensor cores take as input.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ def scaled_dot_product_attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """softmax(query · keyᵀ · scale + mask) · value, over (…, heads, length, features).
+    """Return softmax(query · keyᵀ · scale + mask) · value over axes (…, heads, length, features).
 
-    A bool mask says which keys are seen, a float mask is added to the scores; `causal` hides the
-    keys that come later than the query. The scale is 1/√features unless it is given. Where the
-    query has more heads than key and value, each of theirs serves as many of the query's.
+    `mask` is bool (true for the keys that a query attends to) or float (added to the scores);
+    `causal` hides the keys after the query's own position. `scale` is 1/sqrt(features) by default.
+    If the query has a multiple of the heads of key and value (grouped-query attention), each of
+    theirs is used for as many consecutive heads of the query.
+
+    >>> q = porism.ones(1, 2, 4)
+    >>> porism.scaled_dot_product_attention(q, q, porism.arange(6.0).reshape(1, 2, 3)).tolist()
+    [[[1.5, 2.5, 3.5], [1.5, 2.5, 3.5]]]
     """
     q, k, v = promoted_operands("scaled_dot_product_attention", query, key, value)
     promotion.need(
@@ -47,6 +52,7 @@ def scaled_dot_product_attention(
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Refuse operands whose features or lengths do not match."""
     fits = min(q.ndim, k.ndim, v.ndim) >= 2
     if not (
         fits and shapes.same(q.shape[-1], k.shape[-1]) and shapes.same(k.shape[-2], v.shape[-2])
@@ -61,7 +67,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _queries_per_key_head(q: Tensor, k: Tensor, v: Tensor) -> int:
-    """How many heads of the query each head of key and value serves."""
+    """Return how many heads of the query share one head of key and value."""
     if min(q.ndim, k.ndim, v.ndim) < 3:
         return 1
     query_heads, key_heads, value_heads = q.shape[-3], k.shape[-3], v.shape[-3]
@@ -84,7 +90,7 @@ def _queries_per_key_head(q: Tensor, k: Tensor, v: Tensor) -> int:
 
 
 def _repeat_heads(x: Tensor, times: int) -> Tensor:
-    """Each head several times in a row; nothing is copied."""
+    """Return a view in which each head occurs several times in a row."""
     *batch, heads, length, features = x.shape
     node = primitive.reshape(x.node, [*batch, heads, 1, length, features])
     node = primitive.expand(node, [*batch, heads, times, length, features])
@@ -92,6 +98,7 @@ def _repeat_heads(x: Tensor, times: int) -> Tensor:
 
 
 def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
+    """Return the mask as a tensor of at least two axes; refuse one that does not fit."""
     if mask is None:
         return None
     mask_tensor = as_tensor(mask)
@@ -113,6 +120,7 @@ def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
+    """Return the attention of operands that have equal heads."""
     length, features = q.shape[-2:]
     keys, values = k.shape[-2], v.shape[-1]
     batches = [x.shape[:-2] for x in (q, k, v)]
@@ -146,12 +154,13 @@ def _attend(
 
 
 def _insert_axis(x: UOp, count: int) -> UOp:
-    """A new axis of size 1 before the last `count` ones."""
+    """Return x with a new axis of size 1 before its last `count` axes."""
     sizes = shapes.sizes_of(x)
     return primitive.reshape(x, [*sizes[:-count], 1, *sizes[-count:]])
 
 
 def _scale(features: Dim, scale: float | None) -> float:
+    """Return the given scale, or 1/sqrt(features)."""
     if scale is not None:
         return scale
     if not isinstance(features, int):
@@ -164,6 +173,7 @@ def _scale(features: Dim, scale: float | None) -> float:
 
 
 def _apply_mask(scores: UOp, mask: Tensor) -> UOp:
+    """Return the scores with a bool mask as -inf where false, or a float mask added."""
     whole = shapes.sizes_of(scores)
     node = primitive.broadcast(mask.node, whole)
     if mask.dtype.kind is Kind.BOOL:

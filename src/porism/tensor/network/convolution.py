@@ -1,9 +1,12 @@
-"""Convolution: windows of the input, multiplied with a kernel and summed.
+"""Convolution: dot products of a kernel with sliding windows of the input.
 
 The input is (batch, channels, size…) or, without the batch, (channels, size…); the kernel is
-(channels out, channels in / groups, taps…). Windows come from movement ops, so nothing is copied.
-A transposed convolution with stride s is s convolutions (for each axis) with every s-th tap of the
-kernel, backwards: no zeros are put between the elements, and none are multiplied.
+(channels out, channels in / groups, taps…). Windows are views made of movement ops, so there is no
+im2col copy.
+
+A transposed convolution with stride s is computed as s convolutions for each axis (its phases) with
+every s-th tap of the reversed kernel: no zeros are inserted into the input, and none are
+multiplied.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ Padding = int | Sequence[int] | str
 
 @dataclass(frozen=True)
 class Operands:
-    """A convolution whose arguments fit: what the functions below work on."""
+    """The operands of a convolution, checked, with the input as (batch, channels in, size…)."""
 
     name: str
     x: UOp  # (batch, channels in, size…)
@@ -49,6 +52,7 @@ class Operands:
 def _check_operands(
     name: str, spatial: int, x: Any, weight: Any, groups: Any, transposed: bool
 ) -> Operands:
+    """Return the operands of a convolution over `spatial` axes; refuse shapes that do not fit."""
     image, kernel = promoted_operands(name, x, weight)
     if image.ndim not in (spatial + 1, spatial + 2) or kernel.ndim != spatial + 2:
         raise shapes.refuse(
@@ -85,7 +89,7 @@ def _check_operands(
 def _padding(
     given: Padding, taps: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Zeros before and after each axis."""
+    """Return the zeros before and after each axis, from numbers, 'same' or 'valid'."""
     if not isinstance(given, str):
         return [(n, n) for n in several(given, len(taps), "padding", 0)]
     if given == "valid":
@@ -111,7 +115,10 @@ def _convolve(
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> UOp:
-    """`kernel` is (channels out, channels in / groups, taps…); `pads` below 0 cut off."""
+    """Return the convolution with a kernel (out, in / groups, taps…), without bias.
+
+    Negative `pads` crop the input.
+    """
     groups, spatial = operands.groups, operands.spatial
     x = _pad_or_crop(operands.x, pads)
     batch, _, *sizes = shapes.sizes_of(x)
@@ -138,7 +145,7 @@ def _convolve(
 
 
 def _pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:
-    """Zeros around the axes of size…; elements off where a number is below 0."""
+    """Return x with zeros around its spatial axes; negative numbers remove elements."""
     whole = [(0, 0), (0, 0), *pads]
     x = primitive.pad(x, [(max(before, 0), max(after, 0)) for before, after in whole])
     sizes = shapes.sizes_of(x)
@@ -152,6 +159,7 @@ def _pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:
 def _window_counts(
     operands: Operands, sizes: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[int]:
+    """Return the number of windows along each axis; refuse a window longer than its axis."""
     counts = list(map(window_count, sizes, operands.taps, stride, dilation))
     if 0 in counts:
         axis = counts.index(0)
@@ -165,6 +173,7 @@ def _window_counts(
 
 
 def _add_bias(operands: Operands, result: UOp, bias: Any, channels: int) -> Tensor:
+    """Return the result in the input's type, without an added batch axis, plus the bias."""
     result = primitive.cast(result, operands.x.dtype)
     if not operands.batched:
         result = primitive.reshape(result, shapes.sizes_of(result)[1:])
@@ -191,6 +200,7 @@ def _conv(
     dilation: Numbers,
     groups: int,
 ) -> Tensor:
+    """Return the convolution over `spatial` axes: conv1d, conv2d or conv3d."""
     operands = _check_operands(f"conv{spatial}d", spatial, x, weight, groups, transposed=False)
     strides = several(stride, spatial, "stride", 1)
     dilations = several(dilation, spatial, "dilation", 1)
@@ -212,6 +222,7 @@ def _conv_transpose(
     groups: int,
     dilation: Numbers,
 ) -> Tensor:
+    """Return the transposed convolution over `spatial` axes: conv_transpose1d, 2d or 3d."""
     operands = _check_operands(
         f"conv_transpose{spatial}d", spatial, x, weight, groups, transposed=True
     )
@@ -248,11 +259,12 @@ def _conv_transpose(
 
 
 def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequence[int]) -> UOp:
-    """Each element times the kernel, `step` apart and added up: at least the whole result.
+    """Return the uncropped transposed convolution: each element times the kernel, `stride` apart.
 
-    Tap `u*step + phase` of element `i` goes to place `(i + u)*step + phase`. So the phases are
-    convolutions of the input with every step-th tap, and their results are channels until the end,
-    when they are put side by side. Where the step is 1 there is one phase, and taps may be apart.
+    Tap `u*stride + phase` of element `i` contributes to position `(i + u)*stride + phase`. So each
+    phase is a convolution of the input with every stride-th tap; phases are channels of one
+    convolution and are interleaved at the end. With stride 1 there is one phase, and its taps may
+    be dilated.
     """
     gaps = [d if s > 1 else 1 for s, d in zip(strides, dilations, strict=True)]
     dilation = [1 if s > 1 else d for s, d in zip(strides, dilations, strict=True)]
@@ -285,7 +297,7 @@ def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequ
 
 
 def _dilate(x: UOp, strides: Sequence[int]) -> UOp:
-    """`step - 1` zeros between the elements of the axes after the first two."""
+    """Return x with `step - 1` zeros between the elements of the axes after the first two."""
     for axis, step in enumerate(strides, 2):
         sizes = list(shapes.sizes_of(x))
         size = sizes[axis]
@@ -301,7 +313,7 @@ def _dilate(x: UOp, strides: Sequence[int]) -> UOp:
 
 
 def _transpose_kernel(operands: Operands) -> UOp:
-    """(in, out / groups, taps…) as (out, in / groups, taps…), with the taps backwards."""
+    """Return a kernel (in, out / groups, taps…) as (out, in / groups, reversed taps…)."""
     groups = operands.groups
     inner, out, *taps = shapes.sizes_of(operands.kernel)
     kernel = primitive.flip(operands.kernel, range(2, 2 + len(taps)))
@@ -323,7 +335,15 @@ def conv1d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows over one axis, times a kernel; `padding` may be 'same' or 'valid'."""
+    """Return the convolution of x (…, channels, length) with (out, channels / groups, taps).
+
+    `stride` and `dilation` are distances in elements between windows and between taps; `padding` is
+    a number of zeros on both sides, 'same' or 'valid'; `bias` has one number for each output
+    channel.
+
+    >>> porism.conv1d([[1, 2, 3, 4]], [[[1, 1]]]).tolist()
+    [[3, 5, 7]]
+    """
     return _conv(1, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -337,7 +357,15 @@ def conv2d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows over two axes, times a kernel; `padding` may be 'same' or 'valid'."""
+    """Return the convolution of x (…, channels, h, w) with (out, channels / groups, taps…).
+
+    `stride`, `padding` and `dilation` are an int or one for each axis: distances in elements
+    between windows, zeros on both sides ('same' and 'valid' are possible too), and distances
+    between taps. `bias` has one number for each output channel.
+
+    >>> porism.conv2d([[[1, 2], [3, 4]]], [[[[1, 1]]]]).tolist()
+    [[[3], [7]]]
+    """
     return _conv(2, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -351,7 +379,13 @@ def conv3d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows over three axes, times a kernel; `padding` may be 'same' or 'valid'."""
+    """Return the convolution of x (…, channels, d, h, w) with (out, channels / groups, taps…).
+
+    The arguments are those of `conv2d`, for three axes.
+
+    >>> porism.conv3d(porism.ones(1, 4, 4, 4), porism.ones(2, 1, 3, 3, 3)).shape
+    (2, 2, 2, 2)
+    """
     return _conv(3, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -366,7 +400,14 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """What `conv1d` with these arguments does to gradients: weight is (in, out / groups, taps)."""
+    """Return the transposed convolution of x with a weight (channels, out / groups, taps).
+
+    It is the gradient of `conv1d` with respect to its input: `padding` is the number of elements
+    cut off on both sides, and `output_padding` the number added at the end.
+
+    >>> porism.conv_transpose1d([[1, 2]], [[[1, 10, 100]]], stride=2).tolist()
+    [[1, 10, 102, 20, 200]]
+    """
     return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -381,7 +422,14 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """What `conv2d` with these arguments does to gradients: weight is (in, out / groups, taps)."""
+    """Return the transposed convolution of x with a weight (channels, out / groups, taps…).
+
+    It is the gradient of `conv2d` with respect to its input: `padding` is the number of elements
+    cut off on both sides, and `output_padding` the number added at the end, for each axis.
+
+    >>> porism.conv_transpose2d(porism.ones(8, 16, 16), porism.ones(8, 4, 2, 2), stride=2).shape
+    (4, 32, 32)
+    """
     return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -396,5 +444,11 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """What `conv3d` with these arguments does to gradients: weight is (in, out / groups, taps)."""
+    """Return the transposed convolution of x with a weight (channels, out / groups, taps…).
+
+    The arguments are those of `conv_transpose2d`, for three axes.
+
+    >>> porism.conv_transpose3d(porism.ones(8, 4, 4, 4), porism.ones(8, 4, 2, 2, 2), stride=2).shape
+    (4, 8, 8, 8)
+    """
     return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, groups, dilation)

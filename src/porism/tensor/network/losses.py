@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what was expected.
+"""Losses: how far predictions are from targets.
 
 `reduction` is 'mean', 'sum' or 'none'. Classes are along axis 1, or axis 0 where there is no batch.
 """
@@ -28,6 +28,7 @@ MIN_LOG: Final = -100.0
 
 
 def _check_reduction(reduction: str, what: str) -> None:
+    """Refuse a reduction other than 'mean', 'sum' and 'none'."""
     if reduction not in ("mean", "sum", "none"):
         raise shapes.refuse(
             f"{what} with reduction={reduction!r}",
@@ -37,6 +38,7 @@ def _check_reduction(reduction: str, what: str) -> None:
 
 
 def _reduce_losses(losses: UOp, reduction: str) -> UOp:
+    """Return the losses of all elements, reduced to a scalar as asked."""
     axes = range(len(shapes.sizes_of(losses)))
     if reduction == "none":
         return losses
@@ -49,6 +51,7 @@ def _reduce_losses(losses: UOp, reduction: str) -> UOp:
 
 
 def _class_axis(x: Tensor, what: str) -> int:
+    """Return the axis of the classes: 1, or 0 of a tensor without a batch."""
     if not x.ndim:
         raise shapes.refuse(
             f"{what} of a scalar",
@@ -59,6 +62,7 @@ def _class_axis(x: Tensor, what: str) -> int:
 
 
 def _check_target(x: Tensor, target: Tensor, axis: int, what: str) -> None:
+    """Refuse labels whose shape is not that of the input without its class axis."""
     wanted = [size for k, size in enumerate(x.shape) if k != axis]
     if not shapes.same_shape(target.shape, wanted):
         raise shapes.refuse(
@@ -71,7 +75,7 @@ def _check_target(x: Tensor, target: Tensor, axis: int, what: str) -> None:
 
 
 def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
-    """A weight for each class, along the axis of classes."""
+    """Return one weight for each class, expanded to the shape of x."""
     if weight is None:
         return None
     given = as_tensor(weight)
@@ -87,6 +91,7 @@ def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
 
 
 def _as_i64(size: Dim) -> UOp:
+    """Return a size as an i64 node."""
     return primitive.cast(primitive.as_dim(size), dtypes.i64)
 
 
@@ -99,9 +104,9 @@ def _label_loss(
     reduction: str,
     smoothing: float,
 ) -> UOp:
-    """The loss of log-probabilities for integer labels.
+    """Return the negative log-likelihood of integer labels.
 
-    A label chooses its class by comparing it with each, which fuses with the sum over the classes.
+    Each label is compared with all class indices, which fuses with the sum over the classes.
     """
     sizes = list(shapes.sizes_of(logs))
     line = [1 if k == axis else n for k, n in enumerate(sizes)]
@@ -132,6 +137,7 @@ def _label_loss(
 def _probability_loss(
     logs: UOp, target: Tensor, axis: int, weights: UOp | None, reduction: str, smoothing: float
 ) -> UOp:
+    """Return the cross entropy of log-probabilities with target probabilities."""
     shares = primitive.cast(target.node, logs.dtype)
     if smoothing:
         classes = known(shapes.sizes_of(logs)[axis], "cross_entropy")
@@ -150,11 +156,15 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The loss of logits for labels (integers) or for probabilities (floats of the same shape).
+    """Return the cross entropy of logits with integer labels, or with target probabilities.
 
-    `weight` counts classes differently, labels of `ignore_index` are left out, `label_smoothing`
-    gives that share of each label to all classes. The loss of a label that names no class is NaN,
-    and so is the mean of no labels.
+    The classes are along axis 1 (axis 0 without a batch). `weight` has one factor for each class;
+    labels equal to `ignore_index` are left out; `label_smoothing` is the fraction of each label
+    that is distributed over all classes; `reduction` is 'mean', 'sum' or 'none'. The loss of a
+    label that is no class is NaN, as is the mean of no labels.
+
+    >>> porism.cross_entropy([[0.0, 0.0], [0.0, 0.0]], [1, 0]).item()
+    0.693147...
     """
     _check_reduction(reduction, "cross_entropy")
     tensor, expected = as_tensor(x), as_tensor(target)
@@ -192,7 +202,13 @@ def cross_entropy(
 def nll_loss(
     x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """The loss of log-probabilities for integer labels."""
+    """Return the negative log-likelihood of integer labels, from log-probabilities.
+
+    The arguments are those of `cross_entropy`, which takes logits instead.
+
+    >>> porism.nll_loss([[-0.5, -1.0], [-2.0, -0.25]], [0, 1]).item()
+    0.375
+    """
     _check_reduction(reduction, "nll_loss")
     tensor, expected = as_tensor(x), as_tensor(target)
     axis = _class_axis(tensor, "nll_loss")
@@ -214,6 +230,7 @@ def nll_loss(
 def _elementwise_loss(
     what: str, x: Any, target: Any, reduction: str, formula: Callable[[UOp, UOp], UOp]
 ) -> Tensor:
+    """Return a loss of pairs of predictions and targets of one shape, reduced as asked."""
     _check_reduction(reduction, what)
     tensor, expected = as_tensor(x), as_tensor(target)
     if not shapes.same_shape(tensor.shape, expected.shape):
@@ -228,19 +245,33 @@ def _elementwise_loss(
 
 @method
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """The square of the difference."""
+    """Return the squared error (x - target)²; its mean unless `reduction` is 'sum' or 'none'.
+
+    >>> porism.mse_loss([1.0, 2.0], [0.0, 4.0]).item()
+    2.5
+    """
     return _elementwise_loss("mse_loss", x, target, reduction, lambda a, b: (a - b) * (a - b))
 
 
 @method
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """The size of the difference."""
+    """Return the absolute error |x - target|; its mean unless `reduction` is 'sum' or 'none'.
+
+    >>> porism.l1_loss([1.0, 2.0], [0.0, 4.0]).item()
+    1.5
+    """
     return _elementwise_loss("l1_loss", x, target, reduction, lambda a, b: magnitude(a - b))
 
 
 @method
 def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the square of a difference up to delta, and a straight line beyond."""
+    """Return half the squared error where the error is at most `delta`, and a linear loss beyond.
+
+    The linear part is delta·(|x - target| - delta/2), which continues the square smoothly.
+
+    >>> porism.huber_loss([1.0, 2.0], [0.0, 4.0], reduction="none").tolist()
+    [0.5, 1.5]
+    """
 
     def formula(a: UOp, b: UOp) -> UOp:
         size = magnitude(a - b)
@@ -250,6 +281,7 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
 
 
 def _apply_weight(loss: UOp, weight: Any) -> UOp:
+    """Return losses times a weight that is broadcast to them."""
     if weight is None:
         return loss
     node = primitive.cast(as_tensor(weight).node, accumulation_dtype(loss.dtype))
@@ -260,7 +292,14 @@ def _apply_weight(loss: UOp, weight: Any) -> UOp:
 def binary_cross_entropy(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """The loss of probabilities for targets from 0 to 1; logarithms are at least -100."""
+    """Return the cross entropy of probabilities with targets from 0 to 1.
+
+    Logarithms are limited to -100, so that the loss stays finite. `weight` is broadcast to the
+    losses; `reduction` is 'mean', 'sum' or 'none'.
+
+    >>> porism.binary_cross_entropy([0.5, 0.5], [1.0, 0.0]).item()
+    0.693147...
+    """
 
     def formula(p: UOp, y: UOp) -> UOp:
         least = p.lift(MIN_LOG)
@@ -274,7 +313,13 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Tensor:
-    """`binary_cross_entropy` of sigmoid(x), without overflow."""
+    """Return `binary_cross_entropy` of sigmoid(x), without overflow.
+
+    `pos_weight` multiplies the loss of positive targets.
+
+    >>> porism.binary_cross_entropy_with_logits([0.0, 200.0], [1.0, 1.0], reduction="none").tolist()
+    [0.693147..., 0.0]
+    """
 
     def formula(x: UOp, y: UOp) -> UOp:
         tail = log1p_node(exp_node(-magnitude(x)))  # log(1 + exp(-|x|))

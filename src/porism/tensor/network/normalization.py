@@ -1,7 +1,7 @@
-"""Normalization: softmax, and values brought to mean 0 and variance 1 in one way or another.
+"""Normalization: softmax, and values scaled to mean 0 and variance 1 over different axes.
 
-Each is written in the plain way, reductions first and then one formula for every element, so that
-the scheduler makes one kernel of it. Floats narrower than 32 bits are computed in f32.
+Each is a graph of reductions followed by one elementwise formula, of which the scheduler makes one
+kernel. Floats narrower than 32 bits are computed in f32.
 """
 
 from __future__ import annotations
@@ -31,30 +31,35 @@ from porism.tensor.tensor import Tensor, method
 
 
 def softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
-    """exp(x - max), each times one over their sum; in x's own type."""
+    """Return exp(x - max) over its sum along axes, in x's own type."""
     powers = _shifted_exp(x, axes)
     total = primitive.reduce(powers, ops.ADD, axes)
     return powers * expand_like(ops.RECIPROCAL(total), x)
 
 
 def _subtract_max(x: UOp, axes: Sequence[int]) -> UOp:
-    """The distance from the largest value, so that no power overflows."""
+    """Return x minus its maximum along axes, so that no exponential overflows."""
     return x - expand_like(primitive.reduce(x, ops.MAX, axes), x)
 
 
 def _shifted_exp(x: UOp, axes: Sequence[int]) -> UOp:
+    """Return exp(x - max)."""
     return ops.EXP2(_subtract_max(x, axes) * LOG2_E)
 
 
 def log_softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
-    """The logarithm of softmax, without taking one of zero."""
+    """Return the logarithm of softmax, without the logarithm of an underflowed 0."""
     total = primitive.reduce(_shifted_exp(x, axes), ops.ADD, axes)
     return _subtract_max(x, axes) - expand_like(ops.LOG2(total) * LN_2, x)
 
 
 @method
 def softmax(x: Any, axis: Axes = -1) -> Tensor:
-    """exp(x) over the sum of exp(x) along axes; NaN if all values are -inf."""
+    """Return exp(x) / sum(exp(x)) along axes, without overflow; NaN if all values are -inf.
+
+    >>> porism.softmax([0.0, 0.0, 1000.0, 1000.0]).tolist()
+    [0.0, 0.0, 0.5, 0.5]
+    """
     tensor = as_tensor(x)
     axes = shapes.normal_axes(axis, tensor.ndim)
     return Tensor(widely(lambda node: softmax_node(node, axes), float_node(tensor)))
@@ -62,7 +67,11 @@ def softmax(x: Any, axis: Axes = -1) -> Tensor:
 
 @method
 def log_softmax(x: Any, axis: Axes = -1) -> Tensor:
-    """The logarithm of `softmax`."""
+    """Return the logarithm of `softmax` along axes, also where softmax underflows to 0.
+
+    >>> porism.log_softmax([0.0, 1000.0]).tolist()
+    [-1000.0, 0.0]
+    """
     tensor = as_tensor(x)
     axes = shapes.normal_axes(axis, tensor.ndim)
     return Tensor(widely(lambda node: log_softmax_node(node, axes), float_node(tensor)))
@@ -72,16 +81,18 @@ def log_softmax(x: Any, axis: Axes = -1) -> Tensor:
 
 
 def _inverse_std(variance: UOp, eps: float) -> UOp:
+    """Return 1 / sqrt(variance + eps)."""
     return ops.RECIPROCAL(ops.SQRT(variance + eps))
 
 
 def _standardize(x: UOp, axes: Sequence[int], eps: float) -> UOp:
+    """Return x shifted and scaled to mean 0 and variance 1 over axes."""
     scale = _inverse_std(variance_node(x, axes), eps)
     return (x - expand_like(mean_node(x, axes), x)) * expand_like(scale, x)
 
 
 def _scale_and_shift(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
-    """Times a weight, plus a bias; both have axes for those of x, of size 1 where they repeat."""
+    """Return x times a weight plus a bias, which have size 1 along axes they repeat over."""
     if weight is not None:
         x = x * expand_like(weight, x)
     return x if bias is None else x + expand_like(bias, x)
@@ -90,7 +101,7 @@ def _scale_and_shift(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
 def _expand_parameter(
     given: Any, what: str, x: UOp, sizes: Sequence[Dim], axes: Sequence[int]
 ) -> UOp | None:
-    """A weight or bias with sizes for some axes of x, in its wide type; size 1 elsewhere."""
+    """Return a weight or bias reshaped to the axes of x it belongs to; size 1 along the others."""
     if given is None:
         return None
     tensor = as_tensor(given)
@@ -108,7 +119,7 @@ def _expand_parameter(
 
 
 def _normalized_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:
-    """The axes that are normalized: those given, or as many last ones as the weight has."""
+    """Return the axes to normalize: those given, or as many last ones as the weight has."""
     if axis is not None:
         return tuple(sorted(shapes.normal_axes(axis, x.ndim)))
     count = 1 if weight is None else as_tensor(weight).ndim
@@ -125,7 +136,14 @@ def _normalized_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int
 def layer_norm(
     x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *, axis: Axes = None
 ) -> Tensor:
-    """Mean 0 and variance 1 over the last axes, as many as the weight has; or over `axis`."""
+    """Return x scaled to mean 0 and variance 1 over its last axes, then times weight plus bias.
+
+    It normalizes as many last axes as the weight has (one without a weight), or those of `axis`;
+    `eps` is added to the variance.
+
+    >>> porism.layer_norm([[1.0, 3.0], [10.0, 30.0]], eps=0).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
+    """
     tensor = as_tensor(x)
     axes = _normalized_axes(tensor, axis, bias if weight is None else weight, "layer_norm")
     node = float_node(tensor)
@@ -139,7 +157,14 @@ def layer_norm(
 
 @method
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None) -> Tensor:
-    """Mean square 1 over the last axes, as many as the weight has; or over `axis`."""
+    """Return x divided by its root mean square over its last axes, then times weight.
+
+    It normalizes as many last axes as the weight has (one without a weight), or those of `axis`;
+    `eps` is added to the mean square.
+
+    >>> porism.rms_norm([3.0, 3.0, 3.0, 3.0], eps=0).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     tensor = as_tensor(x)
     axes = _normalized_axes(tensor, axis, weight, "rms_norm")
     node = float_node(tensor)
@@ -156,6 +181,7 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None
 
 
 def _channel_count(x: Tensor, what: str) -> Dim:
+    """Return the size of axis 1; refuse a tensor without it."""
     if x.ndim < 2:
         raise shapes.refuse(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -175,9 +201,13 @@ def batch_norm(
     training: bool = False,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel (axis 1) by given statistics, or in training by those of the batch itself.
+    """Return x with each channel (axis 1) normalized, then times weight plus bias.
 
-    Nothing is updated: `batch_statistics` gives the running statistics after a batch.
+    It uses `running_mean` and `running_var`, or with `training=True` the statistics of the batch
+    itself. It updates nothing: `batch_statistics` returns the running statistics after a batch.
+
+    >>> porism.batch_norm([[1.0, 10.0], [3.0, 30.0]], training=True, eps=0).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
     """
     tensor = as_tensor(x)
     channels = [_channel_count(tensor, "batch_norm")]
@@ -215,9 +245,14 @@ def batch_norm(
 def batch_statistics(
     x: Any, running_mean: Any, running_var: Any, momentum: float = 0.1
 ) -> tuple[Tensor, Tensor]:
-    """The running mean and variance of each channel (axis 1) after this batch.
+    """Return the running mean and variance of each channel (axis 1) after this batch.
 
-    As in training elsewhere, the variance that is remembered is over n - 1.
+    They are old·(1 - momentum) + new·momentum, where the new variance is the unbiased one, over n -
+    1.
+
+    >>> mean, var = porism.batch_statistics([[1.0], [3.0]], [0.0], [1.0], momentum=0.5)
+    >>> mean.tolist(), var.tolist()
+    ([1.0], [1.5])
     """
     tensor = as_tensor(x)
     channels = [_channel_count(tensor, "batch_statistics")]
@@ -246,7 +281,14 @@ def batch_statistics(
 def group_norm(
     x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """Mean 0 and variance 1 over groups of channels (axis 1) and all axes behind them."""
+    """Return x scaled to mean 0 and variance 1 over groups of channels and all axes after them.
+
+    The channels (axis 1) are cut into `num_groups` groups of equal size; weight and bias have one
+    number for each channel.
+
+    >>> porism.group_norm([[1.0, 3.0, 10.0, 30.0]], 2, eps=0).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
     tensor = as_tensor(x)
     channels = _channel_count(tensor, "group_norm")
     groups = shapes.as_int(num_groups, "num_groups")
@@ -279,7 +321,11 @@ def group_norm(
 
 @method
 def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """Mean 0 and variance 1 of each channel (axis 1) of each example, over the axes behind."""
+    """Return x with each channel (axis 1) of each example normalized over the axes after it.
+
+    >>> porism.instance_norm([[[1.0, 3.0], [10.0, 30.0]]], eps=0).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0]]]
+    """
     tensor = as_tensor(x)
     channels = [_channel_count(tensor, "instance_norm")]
     node = float_node(tensor)

@@ -1,12 +1,12 @@
-"""Pooling: the largest or the mean value of windows over the last axes.
+"""Pooling: the maximum or mean of sliding windows over the last axes.
 
-Outside of the input, a maximum finds the smallest value of the type, and a mean zeros, which count
-as elements or not. Adaptive pooling has windows of different sizes, which cover the axis.
+Padding counts as the smallest value of the type for a maximum, and as zeros for a mean, which are
+counted as elements or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from porism.ir import ops
 from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.tensor import primitive, promotion, shapes
+from porism.tensor import primitive, shapes
 from porism.tensor.api.operands import float_node
-from porism.tensor.api.reductions import divide_by_count, drop_axes, reduced_count
+from porism.tensor.api.reductions import drop_axes
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import widely
 from porism.tensor.known_sizes import known, several
@@ -28,7 +28,8 @@ from porism.tensor.tensor import Tensor, method
 Numbers = int | Sequence[int]
 
 
-def _require_rank(name: str, spatial: int, x: Tensor) -> None:
+def require_rank(name: str, spatial: int, x: Tensor) -> None:
+    """Refuse a tensor that is neither (batch, channels, size…) nor (channels, size…)."""
     if x.ndim not in (spatial + 1, spatial + 2):
         raise shapes.refuse(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -52,7 +53,7 @@ class WindowAxis:
 
     @property
     def overhang(self) -> int:
-        """Elements that the last window needs beyond the padded input."""
+        """The number of elements that the last window needs beyond the padded input."""
         last = (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
         return max(last - self.size - 2 * self.padding, 0)
 
@@ -67,6 +68,7 @@ def _window_axis(
     dilation: int,
     ceil_mode: bool,
 ) -> WindowAxis:
+    """Return the windows along an axis; refuse a window that does not fit."""
     length = known(size, name)
     if 2 * padding > taps:
         raise shapes.refuse(
@@ -98,7 +100,8 @@ def _window_axes(
     dilation: Numbers,
     ceil_mode: bool,
 ) -> list[WindowAxis]:
-    _require_rank(name, spatial, x)
+    """Return the windows along each of the last `spatial` axes of x."""
+    require_rank(name, spatial, x)
     taps = several(kernel_size, spatial, "kernel_size", 1)
     strides = taps if stride is None else several(stride, spatial, "stride", 1)
     paddings = several(padding, spatial, "padding", 0)
@@ -120,7 +123,7 @@ def _window_axes(
 
 
 def _windows(x: UOp, axes: Sequence[WindowAxis], value: float) -> UOp:
-    """The windows, with `value` outside of the input."""
+    """Return the sliding windows of x, with `value` outside of the input."""
     pads: list[tuple[Dim, Dim]] = [(0, 0)] * (len(shapes.sizes_of(x)) - len(axes))
     pads += [(axis.padding, axis.padding + axis.overhang) for axis in axes]
     whole = pad_with_value(x, pads, value)
@@ -138,7 +141,7 @@ def _windows(x: UOp, axes: Sequence[WindowAxis], value: float) -> UOp:
 
 
 def _reduce_taps(view: UOp, op: Op, tap_axes: int) -> UOp:
-    """Reduced over the last axes, which go away."""
+    """Return a reduction over the last `tap_axes` axes, which are dropped."""
     rank = len(shapes.sizes_of(view))
     axes = range(rank - tap_axes, rank)
     return drop_axes(primitive.reduce(view, op, axes), axes)
@@ -156,6 +159,7 @@ def _max_pool(
     dilation: Numbers,
     ceil_mode: bool,
 ) -> Tensor:
+    """Return the maximum of windows over `spatial` axes: max_pool1d, 2d and 3d."""
     tensor = as_tensor(x)
     name = f"max_pool{spatial}d"
     axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, dilation, ceil_mode)
@@ -173,7 +177,16 @@ def max_pool1d(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The largest value of windows over the last axis; the stride is the window's size if None."""
+    """Return the maximum of windows over the last axis of (…, channels, length).
+
+    `kernel_size` is the number of elements of a window, `stride` their distance (`kernel_size` by
+    default), `padding` the elements added on both sides, which never win, and `dilation` the
+    distance between elements of a window. `ceil_mode` adds a last window that is only partly
+    inside.
+
+    >>> porism.max_pool1d([[1, 3, 2, 5]], 2).tolist()
+    [[3, 5]]
+    """
     return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -186,7 +199,13 @@ def max_pool2d(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The largest value of windows over the last two axes."""
+    """Return the maximum of windows over the last two axes of (…, channels, h, w).
+
+    The arguments are those of `max_pool1d`, each an int or one for each axis.
+
+    >>> porism.max_pool2d([[[1, 3], [2, 5]]], 2).tolist()
+    [[[5]]]
+    """
     return _max_pool(2, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -199,7 +218,13 @@ def max_pool3d(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The largest value of windows over the last three axes."""
+    """Return the maximum of windows over the last three axes of (…, channels, d, h, w).
+
+    The arguments are those of `max_pool1d`, each an int or one for each axis.
+
+    >>> porism.max_pool3d(porism.ones(3, 4, 4, 4), 2).shape
+    (3, 2, 2, 2)
+    """
     return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -215,6 +240,7 @@ def _avg_pool(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Tensor:
+    """Return the mean of windows over `spatial` axes: avg_pool1d, 2d and 3d."""
     tensor = as_tensor(x)
     name = f"avg_pool{spatial}d"
     axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, 1, ceil_mode)
@@ -227,7 +253,7 @@ def _avg_pool(
 
 
 def _window_sizes(like: UOp, axes: Sequence[WindowAxis], with_padding: bool) -> UOp:
-    """How many elements each window has, as a float; a constant where all have the same."""
+    """Return the number of elements of each window, as floats; a constant where all are equal."""
     result = like.lift(1)
     for axis in axes:
         if not axis.overhang and (with_padding or not axis.padding):
@@ -252,7 +278,15 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of windows over the last axis; the stride is the window's size if None."""
+    """Return the mean of windows over the last axis of (…, channels, length).
+
+    `kernel_size` is the number of elements of a window, `stride` their distance (`kernel_size` by
+    default) and `padding` the zeros on both sides, which count as elements unless
+    `count_include_pad` is false. `ceil_mode` adds a last window that is only partly inside.
+
+    >>> porism.avg_pool1d([[1.0, 3.0, 2.0, 5.0]], 2).tolist()
+    [[2.0, 3.5]]
+    """
     return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -265,7 +299,13 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of windows over the last two axes."""
+    """Return the mean of windows over the last two axes of (…, channels, h, w).
+
+    The arguments are those of `avg_pool1d`, each an int or one for each axis.
+
+    >>> porism.avg_pool2d([[[1.0, 3.0], [2.0, 6.0]]], 2).tolist()
+    [[[3.0]]]
+    """
     return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -278,139 +318,11 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of windows over the last three axes."""
-    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    """Return the mean of windows over the last three axes of (…, channels, d, h, w).
 
+    The arguments are those of `avg_pool1d`, each an int or one for each axis.
 
-# -- adaptive --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BinElements:
-    """Which elements of an axis are in a window, and how many; None where all are."""
-
-    mask: UOp | None
-    count: UOp | None
-
-
-Pool = Callable[[UOp, BinElements, int], UOp]
-"""Reduce one axis of a node, the elements of bins."""
-
-
-def _adaptive(
-    name: str, spatial: int, x: Tensor, output_size: Any, pool: Pool
-) -> Callable[[UOp], UOp]:
-    """Axis after axis, since the windows are rectangles.
-
-    Where the result's size divides the axis, the windows are pieces of it. Elsewhere each window
-    looks at the whole axis with a mask: n·m operations for m windows over n elements.
+    >>> porism.avg_pool3d(porism.ones(3, 4, 4, 4), 2).shape
+    (3, 2, 2, 2)
     """
-    _require_rank(name, spatial, x)
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
-    first = x.ndim - spatial
-    sizes = [known(size, name) for size in x.shape[first:]]
-    kept = [n if m is None else m for n, m in zip(sizes, given, strict=False)]
-    wanted = several(kept + list(given[spatial:]), spatial, "output_size", 1)
-    if 0 in sizes:
-        raise shapes.refuse(
-            f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
-            "a window over no elements has no value",
-            "check the sizes first",
-        )
-
-    def formula(node: UOp) -> UOp:
-        for axis, count in enumerate(wanted, first):
-            node = _pool_axis(node, axis, count, pool)
-        return node
-
-    return formula
-
-
-def _pool_axis(node: UOp, axis: int, count: int, pool: Pool) -> UOp:
-    sizes = list(shapes.sizes_of(node))
-    size = sizes[axis]
-    assert isinstance(size, int)
-    if size == count:
-        return node
-    before, after = sizes[:axis], sizes[axis + 1 :]
-    if size % count == 0:
-        pieces = primitive.reshape(node, [*before, count, size // count, *after])
-        return drop_axes(pool(pieces, BinElements(None, None), axis + 1), [axis + 1])
-    whole = [*before, count, size, *after]
-    view = primitive.expand(primitive.reshape(node, [*before, 1, size, *after]), whole)
-    begin, end = _bin_bounds(primitive.iota(whole, axis), size, count)
-    place = primitive.iota(whole, axis + 1)
-    single = [*before, count, 1, *after]
-    first, last = _bin_bounds(primitive.iota(single, axis), size, count)
-    bins = BinElements((begin <= place) & (place < end), last - first)
-    return drop_axes(pool(view, bins, axis + 1), [axis + 1])
-
-
-def _bin_bounds(window: UOp, size: int, count: int) -> tuple[UOp, UOp]:
-    """Window i has the elements from floor(i·n/m) to ceil((i+1)·n/m)."""
-    return window * size // count, ((window + 1) * size + (count - 1)) // count
-
-
-def _bin_max(node: UOp, bins: BinElements, axis: int) -> UOp:
-    lowest = identity(ops.MAX, node.dtype)
-    chosen = node if bins.mask is None else bins.mask.where(node, node.lift(lowest))
-    return primitive.reduce(chosen, ops.MAX, [axis])
-
-
-def _bin_mean(node: UOp, bins: BinElements, axis: int) -> UOp:
-    if bins.mask is None or bins.count is None:
-        return divide_by_count(primitive.reduce(node, ops.ADD, [axis]), reduced_count(node, [axis]))
-    total = primitive.reduce(bins.mask.where(node, node.lift(0)), ops.ADD, [axis])
-    return total / primitive.cast(bins.count, node.dtype)
-
-
-def _adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
-    tensor = as_tensor(x)
-    name = f"adaptive_max_pool{spatial}d"
-    return Tensor(_adaptive(name, spatial, tensor, output_size, _bin_max)(tensor.node))
-
-
-def _adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
-    tensor = as_tensor(x)
-    promotion.need(
-        tensor.dtype, promotion.NUMBERS, f"adaptive_avg_pool{spatial}d", "convert it, with astype"
-    )
-    name = f"adaptive_avg_pool{spatial}d"
-    formula = _adaptive(name, spatial, tensor, output_size, _bin_mean)
-    return Tensor(widely(formula, float_node(tensor)))
-
-
-@method
-def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:
-    """The means of so many windows that cover the last axis."""
-    return _adaptive_avg_pool(1, x, output_size)
-
-
-@method
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Tensor:
-    """The means of so many windows that cover the last two axes; None keeps an axis."""
-    return _adaptive_avg_pool(2, x, output_size)
-
-
-@method
-def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
-    """The means of so many windows that cover the last three axes; None keeps an axis."""
-    return _adaptive_avg_pool(3, x, output_size)
-
-
-@method
-def adaptive_max_pool1d(x: Any, output_size: Any) -> Tensor:
-    """The largest values of so many windows that cover the last axis."""
-    return _adaptive_max_pool(1, x, output_size)
-
-
-@method
-def adaptive_max_pool2d(x: Any, output_size: Any) -> Tensor:
-    """The largest values of so many windows that cover the last two axes; None keeps an axis."""
-    return _adaptive_max_pool(2, x, output_size)
-
-
-@method
-def adaptive_max_pool3d(x: Any, output_size: Any) -> Tensor:
-    """The largest values of so many windows that cover the last three axes; None keeps an axis."""
-    return _adaptive_max_pool(3, x, output_size)
+    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, count_include_pad)

@@ -1,12 +1,12 @@
-"""Windows: every place of a small frame that slides over axes, by movement ops alone.
+"""Sliding windows: all positions of a window over some axes, as a view made of movement ops.
 
 Along one axis, window `i` has at tap `j` the element `i*stride + j*dilation`. Where windows do not
-overlap, the axis is cut into pieces of `stride` elements. Where they do, the row is repeated, and
-read again in rows that are longer by `dilation`: each row then begins `dilation` elements later.
+overlap, the axis is split into blocks of `stride` elements. Where they do, the axis is repeated and
+reshaped to rows that are longer by `dilation`, so that each row starts `dilation` elements later.
 
-    row          a b c d                taps 3, dilation 1: rows of 5, of which 2 columns are kept
+    axis         a b c d                taps 3, dilation 1: rows of 5, of which 2 columns are kept
     repeated     a b c d a b c d a b c d a b c d …
-    read again   a b c d a | b c d a b | c d a b c
+    reshaped     a b c d a | b c d a b | c d a b c
     kept         a b       | b c       | c d
 """
 
@@ -21,7 +21,7 @@ from porism.tensor.primitive import Dim
 
 
 def window_count(size: int, taps: int, stride: int = 1, dilation: int = 1) -> int:
-    """How many windows fit on an axis; none where it is too short for one.
+    """Return how many windows fit on an axis of `size` elements; 0 if it is too short for one.
 
     >>> window_count(7, 3), window_count(7, 3, stride=2), window_count(7, 3, dilation=4)
     (5, 3, 0)
@@ -37,9 +37,9 @@ def sliding_windows(
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> UOp:
-    """Each of the axes becomes the windows' numbers; an axis of taps for each comes at the end.
+    """Return x with the axes replaced by window indices, and an axis of taps for each at the end.
 
-    The sizes of the axes are known, and at least one window fits on each.
+    The sizes of the axes must be known, and at least one window must fit on each.
     """
     # From the last axis on, so that the places of those before do not change.
     order = sorted(range(len(axes)), key=lambda k: -axes[k])
@@ -54,12 +54,13 @@ def sliding_windows(
 
 
 def _move_to_end(x: UOp, axis: int) -> UOp:
+    """Return x with an axis moved to the end."""
     others = [k for k in range(len(shape(x))) if k != axis]
     return primitive.permute(x, [*others, axis])
 
 
 def _split_axis(x: UOp, axis: int, taps: int, stride: int, dilation: int) -> UOp:
-    """The axis as two: the number of the window, and the tap."""
+    """Return x with an axis split in two: the window index and the tap."""
     dims = list[Dim](shape(x))
     size = shape(x)[axis].arg
     number = window_count(size, taps, stride, dilation)
@@ -90,7 +91,7 @@ def _split_axis(x: UOp, axis: int, taps: int, stride: int, dilation: int) -> UOp
 
 
 def _resize_axis(x: UOp, axis: int, size: int) -> UOp:
-    """An axis cut, or filled up with zeros, to a size."""
+    """Return x with an axis truncated, or padded with zeros, to a size."""
     dims = shape(x)
     old = dims[axis].arg
     if size > old:
@@ -99,6 +100,6 @@ def _resize_axis(x: UOp, axis: int, size: int) -> UOp:
 
 
 def _take_first(x: UOp, axis: int) -> UOp:
-    """The first element along an axis, which goes away."""
+    """Return the first element along an axis, which is dropped."""
     dims = list[Dim](shape(_resize_axis(x, axis, 1)))
     return primitive.reshape(_resize_axis(x, axis, 1), dims[:axis] + dims[axis + 1 :])
