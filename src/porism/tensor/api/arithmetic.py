@@ -110,17 +110,17 @@ def floor_divide(x1: Any, x2: Any) -> Tensor:
 def _floor_quotient(a: UOp, b: UOp) -> UOp:
     """Return floor(a / b) of floats, corrected where the division rounded up to an integer."""
     ratio = a / b
-    down = ops.FLOOR(ratio)
+    floored = ops.FLOOR(ratio)
     # The division may have rounded up to a whole number; then too much was taken.
-    left = ops.MULACC(-down, b, a)
-    too_much = left.ne(0.0) & ((left < 0.0) ^ (b < 0.0)) & down.eq(ratio)
+    remainder = ops.MULACC(-floored, b, a)
+    too_much = remainder.ne(0.0) & ((remainder < 0.0) ^ (b < 0.0)) & floored.eq(ratio)
     # An infinity goes into a finite number 0 times or, if their signs differ, -1 times.
-    never = is_infinite(b) & is_finite(a)
-    below = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
-    whole = (too_much & is_finite(down)).where(down - 1.0, down)
+    infinite_divisor = is_infinite(b) & is_finite(a)
+    opposite_signs = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
+    result = (too_much & is_finite(floored)).where(floored - 1.0, floored)
     # How often a finite number goes into an infinity is not known.
-    whole = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), whole)
-    return never.where(below.where(a.lift(-1.0), ratio), whole)
+    result = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), result)
+    return infinite_divisor.where(opposite_signs.where(a.lift(-1.0), ratio), result)
 
 
 @operator("mod", reflected=True)
@@ -141,14 +141,14 @@ def remainder(x1: Any, x2: Any) -> Tensor:
 
 def _float_remainder(a: UOp, b: UOp) -> UOp:
     """Return the floored remainder of floats, by two steps of truncated division."""
-    left = a
+    rest = a
     for _ in range(2):  # the second time for what the rounding of the first quotient left
-        left = ops.MULACC(-ops.TRUNC(left / b), b, left)
-    left = (magnitude(left) > magnitude(b)).where(left.lift(0.0), left)
-    left = is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), left)
-    other_sign = left.ne(0.0) & ((left < 0.0) ^ (b < 0.0))
-    turned = other_sign.where(left + b, left)
-    return turned.eq(0.0).where(with_sign(turned, b), turned)
+        rest = ops.MULACC(-ops.TRUNC(rest / b), b, rest)
+    rest = (magnitude(rest) > magnitude(b)).where(rest.lift(0.0), rest)
+    rest = is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), rest)
+    other_sign = rest.ne(0.0) & ((rest < 0.0) ^ (b < 0.0))
+    adjusted = other_sign.where(rest + b, rest)
+    return adjusted.eq(0.0).where(with_sign(adjusted, b), adjusted)
 
 
 def _power_by_products(x: UOp, exponent: float) -> UOp | None:

@@ -50,15 +50,15 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
-        found = as_tensor(obj, wanted)
-        if copy is False and isinstance(obj, Tensor) and found.node is not obj.node:
+        tensor = as_tensor(obj, wanted)
+        if copy is False and isinstance(obj, Tensor) and tensor.node is not obj.node:
             raise _not_shared(obj, "its type would change")
-        return Tensor(found.node) if found is obj and copy else found
+        return Tensor(tensor.node) if tensor is obj and copy else tensor
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
-        found = from_dlpack(obj, copy=copy)
-        if copy is False and wanted not in (None, found.dtype):
+        tensor = from_dlpack(obj, copy=copy)
+        if copy is False and wanted not in (None, tensor.dtype):
             raise _not_shared(obj, "its type would change")
-        return as_tensor(found, wanted)
+        return as_tensor(tensor, wanted)
     array = to_array(obj, wanted)
     if copy is False:
         return _share_memory(obj, array, wanted)
@@ -113,8 +113,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
             "one number fills all elements",
             "use broadcast_to(value, shape), which repeats the value along new axes",
         )
-    found = result_type(weak_or_tensor(fill_value)) if dtype is None else as_dtype(dtype)
-    return Tensor(primitive.broadcast(node_of(fill_value, found), sizes))
+    element_type = result_type(weak_or_tensor(fill_value)) if dtype is None else as_dtype(dtype)
+    return Tensor(primitive.broadcast(node_of(fill_value, element_type), sizes))
 
 
 def zeros(*shape: Any, dtype: Any = None) -> Tensor:
@@ -202,14 +202,14 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
             as_number(value, f"{name} of arange")
     if step == 0:
         raise refuse_shape("arange with a step of 0", "it would not end", "give another step")
-    found = result_type(start, stop, step) if dtype is None else as_dtype(dtype)
+    element_type = result_type(start, stop, step) if dtype is None else as_dtype(dtype)
     if isinstance(stop, UOp) or isinstance(start, UOp):
         count: Dim = _symbolic_count(start, stop, step)
     else:
         exact = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
         steps = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
         count = max(int(steps), 0)
-    return Tensor(_arithmetic_sequence(count, start, step, found))
+    return Tensor(_arithmetic_sequence(count, start, step, element_type))
 
 
 def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
@@ -225,23 +225,23 @@ def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
 
 def _arithmetic_sequence(count: Dim, start: Any, step: Any, dtype: DType) -> UOp:
     """Return start + k * step for k = 0 … count - 1; narrow floats are computed in f32."""
-    place = primitive.iota((count,), 0)
+    position = primitive.iota((count,), 0)
     if not dtype.is_float:
         if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
-            return primitive.cast(_linear_sequence(place, start, step), dtype)
+            return primitive.cast(_linear_sequence(position, start, step), dtype)
         return primitive.cast(_arithmetic_sequence(count, start, step, dtypes.f64), dtype)
     wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
-        return primitive.cast(_linear_sequence(place, start, step), dtype)
-    number = primitive.cast(place, wide)
+        return primitive.cast(_linear_sequence(position, start, step), dtype)
+    number = primitive.cast(position, wide)
     return primitive.cast(
         ops.MULACC(number, constant(wide, float(step)), constant(wide, float(start))), dtype
     )
 
 
-def _linear_sequence(place: UOp, start: Any, step: Any) -> UOp:
+def _linear_sequence(position: UOp, start: Any, step: Any) -> UOp:
     """Return start + index * step in integer arithmetic."""
-    scaled = place if step == 1 else place * int(step)
+    scaled = position if step == 1 else position * int(step)
     if isinstance(start, UOp):
         return scaled + start
     return scaled if start == 0 else scaled + int(start)
@@ -263,20 +263,20 @@ def linspace(
         raise refuse_shape(
             f"linspace of {count} numbers", "a size is not negative", "give 0 or more"
         )
-    found = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     if count == 0:
-        return zeros(0, dtype=found)
+        return zeros(0, dtype=element_type)
     gaps = max(count - 1 if endpoint else count, 1)
-    place = primitive.iota((count,), 0)
-    number = primitive.cast(place, dtypes.f64)
+    position = primitive.iota((count,), 0)
+    number = primitive.cast(position, dtypes.f64)
     first, last = float(start), float(stop)
     step = (last - first) / gaps
     # A step may be too small for a float where the whole distance is not.
     scaled = number * step if step else number / float(gaps) * (last - first)
     node = scaled + first
     if endpoint and count > 1:
-        node = place.eq(count - 1).where(node.lift(last), node)
-    return Tensor(primitive.cast(node if found.is_float else ops.FLOOR(node), found))
+        node = position.eq(count - 1).where(node.lift(last), node)
+    return Tensor(primitive.cast(node if element_type.is_float else ops.FLOOR(node), element_type))
 
 
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None) -> Tensor:
@@ -288,9 +288,9 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None
     [[0, 1, 0], [0, 0, 1]]
     """
     sizes = as_sizes((n_rows, n_rows if n_cols is None else n_cols))
-    found = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     row, column = primitive.iota(sizes, 0), primitive.iota(sizes, 1)
-    return Tensor(primitive.cast((column - row).eq(as_int(k, "k")), found))
+    return Tensor(primitive.cast((column - row).eq(as_int(k, "k")), element_type))
 
 
 @method
@@ -342,11 +342,11 @@ def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tens
     """
     labels = as_tensor(x)
     need(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
-    place = normal_axis(axis, labels.ndim + 1)
+    class_axis = normal_axis(axis, labels.ndim + 1)
     sizes = list(labels.shape)
     classes = as_sizes(num_classes)[0]
-    result_sizes = [*sizes[:place], classes, *sizes[place:]]
-    column = primitive.reshape(labels.node, [*sizes[:place], 1, *sizes[place:]])
+    result_sizes = [*sizes[:class_axis], classes, *sizes[class_axis:]]
+    column = primitive.reshape(labels.node, [*sizes[:class_axis], 1, *sizes[class_axis:]])
     chosen = primitive.place(primitive.expand(column, result_sizes), classes)
-    matches = chosen.eq(primitive.iota(result_sizes, place))
+    matches = chosen.eq(primitive.iota(result_sizes, class_axis))
     return Tensor(primitive.cast(matches, DEFAULT_INT if dtype is None else as_dtype(dtype)))

@@ -137,12 +137,12 @@ def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
             f"the tensor has {x.ndim} axes, and the elements are taken in order along one",
             "pass axis=, or reshape the tensor to one axis",
         )
-    place = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
-    known(x.shape[place], what)
-    order = [*(k for k in range(x.ndim) if k != place), place]
+    scan_axis = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
+    known(x.shape[scan_axis], what)
+    order = [*(k for k in range(x.ndim) if k != scan_axis), scan_axis]
     back = [order.index(k) for k in range(x.ndim)]
     node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.dtype)), order)
-    result = primitive.permute(scan_last(node, op, place), back)
+    result = primitive.permute(scan_last(node, op, scan_axis), back)
     return Tensor(primitive.cast(result, x.dtype))
 
 
@@ -155,10 +155,10 @@ def _sum_operand(x: Any, dtype: Any) -> Tensor:
 
 def _prepend_initial(x: Tensor, value: int, axis: int | None) -> Tensor:
     """Return a scan with the value of the empty prefix in front."""
-    place = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
-    node = primitive.pad(x.node, [(int(k == place), 0) for k in range(x.ndim)])
+    scan_axis = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
+    node = primitive.pad(x.node, [(int(k == scan_axis), 0) for k in range(x.ndim)])
     if value:
-        first = primitive.iota(shapes.sizes_of(node), place).eq(0)
+        first = primitive.iota(shapes.sizes_of(node), scan_axis).eq(0)
         node = first.where(node.lift(value), node)
     return Tensor(node)
 

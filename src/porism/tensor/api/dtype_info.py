@@ -93,15 +93,15 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     >>> porism.isdtype("int8", "integral"), porism.isdtype("int8", ("bool", "real floating"))
     (True, False)
     """
-    own = as_dtype(dtype)
+    element_type = as_dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(own, one) for one in kind)
+        return any(isdtype(element_type, member) for member in kind)
     if isinstance(kind, str) and kind in _KINDS:
-        return own in _KINDS[kind]
+        return element_type in _KINDS[kind]
     if isinstance(kind, str):
         raise refuse(
             f"isdtype with the kind {kind!r}",
             "the kinds are " + ", ".join(_KINDS),
             "pass one of them, or a type",
         )
-    return own is as_dtype(kind)
+    return element_type is as_dtype(kind)

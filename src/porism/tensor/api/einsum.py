@@ -98,10 +98,10 @@ def _take_diagonals(factor: Factor, sizes: dict[str, Dim]) -> Factor:
         twice = next(label for k, label in enumerate(labels) if label in labels[:k])
         pair = [k for k, label in enumerate(labels) if label == twice][:2]
         others = [k for k in range(len(labels)) if k not in pair]
-        own = shapes.sizes_of(node)
-        larger = own[pair[1]] if shapes.is_one(own[pair[0]]) else own[pair[0]]
+        sizes_now = shapes.sizes_of(node)
+        larger = sizes_now[pair[1]] if shapes.is_one(sizes_now[pair[0]]) else sizes_now[pair[0]]
         node = primitive.permute(node, [*others, *pair])
-        node = primitive.expand(node, [*(own[k] for k in others), larger, larger])
+        node = primitive.expand(node, [*(sizes_now[k] for k in others), larger, larger])
         node = diagonal(Tensor(node)).node
         labels = [*(labels[k] for k in others), twice]
     return Factor(node, tuple(labels))
@@ -147,17 +147,17 @@ def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Fact
     a = _sum_labels(a, (*kept, *b.labels), sizes)
     b = _sum_labels(b, (*kept, *a.labels), sizes)
     summed = tuple(label for label in a.labels if label in b.labels and label not in kept)
-    whole = (*kept, *summed)
-    left, right = (_broadcast_to_labels(part, whole, sizes) for part in (a, b))
-    return Factor(sum_of_products(left, right, range(len(kept), len(whole))), kept)
+    labels = (*kept, *summed)
+    left, right = (_broadcast_to_labels(part, labels, sizes) for part in (a, b))
+    return Factor(sum_of_products(left, right, range(len(kept), len(labels))), kept)
 
 
 def _broadcast_to_labels(part: Factor, labels: Labels, sizes: dict[str, Dim]) -> UOp:
     """Return a factor with its axes in the order of labels, expanded along labels it lacks."""
     present = [label for label in labels if label in part.labels]
     node = primitive.permute(part.node, [part.labels.index(label) for label in present])
-    own = dict(zip(present, shapes.sizes_of(node), strict=True))
-    node = primitive.reshape(node, [own.get(label, 1) for label in labels])
+    size_of = dict(zip(present, shapes.sizes_of(node), strict=True))
+    node = primitive.reshape(node, [size_of.get(label, 1) for label in labels])
     return primitive.expand(node, [sizes[label] for label in labels])
 
 

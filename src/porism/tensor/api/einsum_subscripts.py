@@ -103,7 +103,7 @@ def _parse_term(text: str, start: int, end: int) -> Term:
     axes: list[Axis] = []
     position = start
     while position < end:
-        found = text[position]
+        character = text[position]
         if text.startswith(ELLIPSIS, position):
             if any(axis.label == ELLIPSIS for axis in axes):
                 fail_at(
@@ -116,13 +116,13 @@ def _parse_term(text: str, start: int, end: int) -> Term:
             axes.append(Axis(ELLIPSIS, position))
             position += len(ELLIPSIS)
             continue
-        if found.isascii() and found.isalpha():
-            axes.append(Axis(found, position))
-        elif not found.isspace():
+        if character.isascii() and character.isalpha():
+            axes.append(Axis(character, position))
+        elif not character.isspace():
             fail_at(
                 text,
                 position,
-                f"{found!r} in the subscripts of an einsum",
+                f"{character!r} in the subscripts of an einsum",
                 why="an axis is a letter from a to z or A to Z; '...' stands for further axes",
                 fix="write them such as 'ij,jk->ik'",
             )
@@ -172,10 +172,10 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
     """Return the labels of the result, which are right of the arrow."""
     term = _parse_term(text, start, len(text))
     known = {label for operand in inputs for label in operand.labels}
-    found: list[str] = []
+    labels: list[str] = []
     for axis in term.axes:
         if axis.label == ELLIPSIS:
-            found.extend(_ellipsis_labels(inputs))
+            labels.extend(_ellipsis_labels(inputs))
             continue
         if axis.label not in known:
             fail_at(
@@ -185,7 +185,7 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
                 why="the size of an axis comes from an operand",
                 fix=f"remove {axis.label!r} after the arrow, or name it in a term before",
             )
-        if axis.label in found:
+        if axis.label in labels:
             fail_at(
                 text,
                 axis.offset,
@@ -193,9 +193,9 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
                 why="an axis of the result has one place",
                 fix="name it once; multiply with an identity matrix to fill a diagonal",
             )
-        found.append(axis.label)
+        labels.append(axis.label)
     ellipsis_labels = _ellipsis_labels(inputs)
-    if ellipsis_labels and ellipsis_labels[0] not in found:
+    if ellipsis_labels and ellipsis_labels[0] not in labels:
         # NumPy refuses this too: it is nearly always a slip.
         fail_at(
             text,
@@ -204,4 +204,4 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
             why="axes without a letter are kept, not summed",
             fix="write '...' after the arrow, or give the axes letters",
         )
-    return tuple(found)
+    return tuple(labels)

@@ -69,14 +69,14 @@ def matmul(x1: Any, x2: Any) -> Tensor:
         if grid is not None:
             return Tensor(primitive.cast(symmetric_product(left, grid), a.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
-    whole = [*batch, rows, columns, inner]
+    product_sizes = [*batch, rows, columns, inner]
     result = sum_of_products(
-        primitive.broadcast(_insert_axis(left, -2), whole),
-        primitive.broadcast(_insert_axis(_transpose_last(right), -3), whole),
-        [len(whole) - 1],
+        primitive.broadcast(_insert_axis(left, -2), product_sizes),
+        primitive.broadcast(_insert_axis(_transpose_last(right), -3), product_sizes),
+        [len(product_sizes) - 1],
     )
     dropped = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
-    result = drop_axes(result, [len(whole) - 1 + axis for axis in dropped])
+    result = drop_axes(result, [len(product_sizes) - 1 + axis for axis in dropped])
     return Tensor(primitive.cast(result, a.dtype))
 
 
@@ -113,9 +113,12 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
             "pass a negative axis that both tensors have",
         )
     _require_equal_sizes("vecdot", a, axis_from_end, b, axis_from_end)
-    whole = shapes.broadcast_shapes(a.shape, b.shape)
-    left, right = primitive.broadcast(a.node, whole), primitive.broadcast(b.node, whole)
-    result = sum_of_products(left, right, [len(whole) + axis_from_end])
+    product_sizes = shapes.broadcast_shapes(a.shape, b.shape)
+    left, right = (
+        primitive.broadcast(a.node, product_sizes),
+        primitive.broadcast(b.node, product_sizes),
+    )
+    result = sum_of_products(left, right, [len(product_sizes) + axis_from_end])
     return Tensor(primitive.cast(result, a.dtype))
 
 
@@ -164,14 +167,14 @@ def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
     kept_b = [k for k in range(b.ndim) if k not in right]
     summed = [a.shape[k] for k in left]
     sizes_a, sizes_b = [a.shape[k] for k in kept_a], [b.shape[k] for k in kept_b]
-    whole = [*sizes_a, *sizes_b, *summed]
+    product_sizes = [*sizes_a, *sizes_b, *summed]
     first = primitive.permute(a.node, [*kept_a, *left])
     first = primitive.reshape(first, [*sizes_a, *[1] * len(sizes_b), *summed])
     second = primitive.permute(b.node, [*kept_b, *right])
     result = sum_of_products(
-        primitive.expand(first, whole),
-        primitive.broadcast(second, whole),
-        range(len(sizes_a) + len(sizes_b), len(whole)),
+        primitive.expand(first, product_sizes),
+        primitive.broadcast(second, product_sizes),
+        range(len(sizes_a) + len(sizes_b), len(product_sizes)),
     )
     return Tensor(primitive.cast(result, a.dtype))
 

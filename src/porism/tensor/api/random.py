@@ -109,9 +109,9 @@ def _uniform_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
     """Return multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
     bits = _random_bits(sizes)
     word, width = (bits, 64) if dtype.precision > 32 else (_low_word(bits), 32)
-    whole = word // (1 << (width - dtype.precision))
-    exact = dtypes.f64 if width == 64 else dtypes.f32
-    return primitive.cast(primitive.cast(whole, exact) * 2.0**-dtype.precision, dtype)
+    numerator = word // (1 << (width - dtype.precision))
+    compute_dtype = dtypes.f64 if width == 64 else dtypes.f32
+    return primitive.cast(primitive.cast(numerator, compute_dtype) * 2.0**-dtype.precision, dtype)
 
 
 def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
@@ -230,14 +230,16 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
     6
     """
     tensor = as_tensor(x)
-    place = shapes.normal_axis(axis, tensor.ndim)
-    order = permutation(known(tensor.shape[place], "shuffle"))
+    shuffled_axis = shapes.normal_axis(axis, tensor.ndim)
+    order = permutation(known(tensor.shape[shuffled_axis], "shuffle"))
     sizes = tensor.shape
-    line = [n if k == place else 1 for k, n in enumerate(sizes)]
+    index_sizes = [n if k == shuffled_axis else 1 for k, n in enumerate(sizes)]
     chosen = primitive.contiguous(order.node) if order.size else order.node
-    moved = primitive.expand(primitive.reshape(chosen, line), sizes)
+    source_index = primitive.expand(primitive.reshape(chosen, index_sizes), sizes)
     indices = [
-        primitive.place(moved, sizes[place]) if k == place else primitive.iota(sizes, k)
+        primitive.place(source_index, sizes[shuffled_axis])
+        if k == shuffled_axis
+        else primitive.iota(sizes, k)
         for k in range(tensor.ndim)
     ]
     return Tensor(primitive.gather(tensor.node, indices))
@@ -296,9 +298,11 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
     weights = primitive.cast(tensor.node, dtypes.f32)
     drawn = _sample_classes(weights, batch, classes, count, replacement)
     usable = (weights >= 0.0) & (weights < math.inf)
-    whole = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
-    some = primitive.reduce(primitive.cast(weights > 0.0, dtypes.i64), ops.MAX, [len(batch)])
-    valid = primitive.expand(whole * some, [*batch, count]).ne(0)
+    all_usable = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
+    any_positive = primitive.reduce(
+        primitive.cast(weights > 0.0, dtypes.i64), ops.MAX, [len(batch)]
+    )
+    valid = primitive.expand(all_usable * any_positive, [*batch, count]).ne(0)
     return Tensor(valid.where(drawn, drawn.lift(-1)))
 
 
@@ -330,14 +334,14 @@ def _sample_classes(
         return topk(Tensor(primitive.contiguous(scores)), count).indices.node
     sums = cumsum(Tensor(weights), axis=-1).node
     sums = primitive.contiguous(sums)
-    whole = [*batch, count, classes]
-    rank = len(whole)
-    steps = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), whole)
+    table = [*batch, count, classes]
+    rank = len(table)
+    cumulative = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), table)
     total = primitive.shrink(sums, [*[(0, n) for n in batch], (classes - 1, classes)])
     draws = _uniform_node((*batch, count), dtypes.f32)
     draws = draws * primitive.expand(total, [*batch, count])
-    level = primitive.expand(primitive.reshape(draws, [*batch, count, 1]), whole)
-    passed = primitive.cast(steps <= level, promotion.DEFAULT_INT)
-    number = primitive.reduce(passed, ops.ADD, [rank - 1])
+    thresholds = primitive.expand(primitive.reshape(draws, [*batch, count, 1]), table)
+    exceeded = primitive.cast(cumulative <= thresholds, promotion.DEFAULT_INT)
+    number = primitive.reduce(exceeded, ops.ADD, [rank - 1])
     number = ops.MIN(number, number.lift(classes - 1))
     return primitive.reshape(number, [*batch, count])

@@ -180,22 +180,22 @@ def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tenso
     rank = x.ndim
     if axis is None:
         flat = Tensor(primitive.reshape(x.node, [reduced_count(x.node, range(rank))]))
-        found = _argmax_or_argmin(flat, op, 0, keepdims=True)
-        return Tensor(primitive.reshape(found.node, [1] * rank if keepdims else []))
-    position_axis = shapes.normal_axis(axis, rank)
-    _require_elements(x, [position_axis], name)
+        flat_index = _argmax_or_argmin(flat, op, 0, keepdims=True)
+        return Tensor(primitive.reshape(flat_index.node, [1] * rank if keepdims else []))
+    reduced_axis = shapes.normal_axis(axis, rank)
+    _require_elements(x, [reduced_axis], name)
     node = x.node
-    best = expand_like(primitive.reduce(node, op, [position_axis]), node)
-    hit = node.eq(best)
+    best = expand_like(primitive.reduce(node, op, [reduced_axis]), node)
+    is_extreme = node.eq(best)
     if x.dtype.is_float:
-        hit = hit | node.ne(node)  # the first NaN, if there is one
-    size = x.shape[position_axis]
-    largest = size if isinstance(size, int) else shape(node)[position_axis].vmax
-    counted = dtypes.i32 if largest <= dtypes.i32.max else dtypes.i64
-    places = primitive.cast(primitive.iota(x.shape, position_axis), counted)
-    chosen = ops.WHERE(hit, places, UOp.const(counted, counted.max))
-    first = primitive.reduce(chosen, ops.MIN, [position_axis])
-    return _with_keepdims(primitive.cast(first, promotion.DEFAULT_INT), [position_axis], keepdims)
+        is_extreme = is_extreme | node.ne(node)  # the first NaN, if there is one
+    size = x.shape[reduced_axis]
+    largest = size if isinstance(size, int) else shape(node)[reduced_axis].vmax
+    position_dtype = dtypes.i32 if largest <= dtypes.i32.max else dtypes.i64
+    positions = primitive.cast(primitive.iota(x.shape, reduced_axis), position_dtype)
+    chosen = ops.WHERE(is_extreme, positions, UOp.const(position_dtype, position_dtype.max))
+    first = primitive.reduce(chosen, ops.MIN, [reduced_axis])
+    return _with_keepdims(primitive.cast(first, promotion.DEFAULT_INT), [reduced_axis], keepdims)
 
 
 @method

@@ -86,14 +86,16 @@ def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
     if rows < grid.rows:
         x = primitive.contiguous(primitive.pad(x, [(0, grid.rows - rows), (0, 0)]))
     computed = primitive.contiguous(_compute_blocks(x, grid))
-    whole = (grid.count, grid.size, grid.count, grid.size)
-    own, inside, other, beside = (primitive.iota(whole, axis) for axis in range(4))
-    step = (other - own) % grid.count
-    here = primitive.gather(computed, [own, step.minimum(grid.blocks_per_row - 1), inside, beside])
-    back = ((own - other) % grid.count).minimum(grid.blocks_per_row - 1)
-    across = primitive.gather(computed, [other, back, beside, inside])
+    block_sizes = (grid.count, grid.size, grid.count, grid.size)
+    block_row, row, block_column, column = (primitive.iota(block_sizes, axis) for axis in range(4))
+    step = (block_column - block_row) % grid.count
+    direct = primitive.gather(
+        computed, [block_row, step.minimum(grid.blocks_per_row - 1), row, column]
+    )
+    transposed_step = ((block_row - block_column) % grid.count).minimum(grid.blocks_per_row - 1)
+    transposed = primitive.gather(computed, [block_column, transposed_step, column, row])
     whole_result = primitive.reshape(
-        (step < grid.blocks_per_row).where(here, across), [grid.rows, grid.rows]
+        (step < grid.blocks_per_row).where(direct, transposed), [grid.rows, grid.rows]
     )
     return primitive.shrink(whole_result, [(0, rows), (0, rows)])
 
@@ -102,17 +104,21 @@ def _compute_blocks(x: UOp, grid: BlockGrid) -> UOp:
     """Return the computed blocks: each block of rows times itself and its cyclic successors."""
     k = shapes.sizes_of(x)[1]
     count, blocks_per_row, size = grid.count, grid.blocks_per_row, grid.size
-    whole = [count, blocks_per_row, size, size, k]
-    parts = primitive.reshape(x, [count, size, k])
-    left = primitive.reshape(parts, [count, 1, size, 1, k])
+    product_sizes = [count, blocks_per_row, size, size, k]
+    blocks = primitive.reshape(x, [count, size, k])
+    left = primitive.reshape(blocks, [count, 1, size, 1, k])
     # Rows of count + 1 blocks out of the blocks over and over: each begins one block later.
     length = blocks_per_row * (count + 1)
-    again = -(-length // count)
-    over = primitive.expand(primitive.reshape(parts, [1, count, size, k]), [again, count, size, k])
-    over = primitive.reshape(over, [again * count, size, k])
-    over = primitive.shrink(over, [(0, length), (0, size), (0, k)])
-    over = primitive.reshape(over, [blocks_per_row, count + 1, size, k])
-    over = primitive.shrink(over, [(0, blocks_per_row), (0, count), (0, size), (0, k)])
-    behind = primitive.permute(over, [1, 0, 2, 3])
-    right = primitive.reshape(behind, [count, blocks_per_row, 1, size, k])
-    return sum_of_products(primitive.expand(left, whole), primitive.expand(right, whole), [4])
+    repeats = -(-length // count)
+    cyclic = primitive.expand(
+        primitive.reshape(blocks, [1, count, size, k]), [repeats, count, size, k]
+    )
+    cyclic = primitive.reshape(cyclic, [repeats * count, size, k])
+    cyclic = primitive.shrink(cyclic, [(0, length), (0, size), (0, k)])
+    cyclic = primitive.reshape(cyclic, [blocks_per_row, count + 1, size, k])
+    cyclic = primitive.shrink(cyclic, [(0, blocks_per_row), (0, count), (0, size), (0, k)])
+    successors = primitive.permute(cyclic, [1, 0, 2, 3])
+    right = primitive.reshape(successors, [count, blocks_per_row, 1, size, k])
+    return sum_of_products(
+        primitive.expand(left, product_sizes), primitive.expand(right, product_sizes), [4]
+    )

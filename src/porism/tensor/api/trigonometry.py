@@ -97,8 +97,8 @@ def atan_node(x: UOp) -> UOp:
 
 def _asin(x: UOp) -> UOp:
     """Return the angle whose sine is x, within 6 ulp; NaN beyond ±1."""
-    other = ops.SQRT((x.lift(1.0) - x) * (x + 1.0))
-    return atan_node(x / (other + 1.0)) * 2.0
+    cosine = ops.SQRT((x.lift(1.0) - x) * (x + 1.0))
+    return atan_node(x / (cosine + 1.0)) * 2.0
 
 
 def _acos(x: UOp) -> UOp:
@@ -112,10 +112,10 @@ def _atan2(y: UOp, x: UOp) -> UOp:
     both_infinite = is_infinite(a) & is_infinite(b)
     ratio = choose(both_infinite, a.lift(1.0), a.eq(0.0), a, a / b)
     angle = atan_node(ratio)
-    behind = with_sign(x.lift(1.0), x) < 0.0
-    angle = behind.where(x.lift(math.pi) - angle, angle)
-    unknown = y.ne(y) | x.ne(x)
-    return unknown.where(x + y, with_sign(angle, y))
+    negative_x = with_sign(x.lift(1.0), x) < 0.0
+    angle = negative_x.where(x.lift(math.pi) - angle, angle)
+    is_nan = y.ne(y) | x.ne(x)
+    return is_nan.where(x + y, with_sign(angle, y))
 
 
 def _hypot(a: UOp, b: UOp) -> UOp:

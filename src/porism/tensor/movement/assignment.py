@@ -113,15 +113,15 @@ def _has_type(value: Any) -> bool:
 
 def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
     """Return the value broadcast to the sizes of what it is assigned to."""
-    own = sizes_of(value)
+    value_sizes = sizes_of(value)
     # As in NumPy, axes of size 1 in front of the value are too many, and do no harm.
-    while len(own) > len(sizes) and own[0] == 1:
-        own = own[1:]
-    value = primitive.reshape(value, own)
-    whole = broadcast_shapes(own, sizes)
-    if not same_shape(whole, sizes):
+    while len(value_sizes) > len(sizes) and value_sizes[0] == 1:
+        value_sizes = value_sizes[1:]
+    value = primitive.reshape(value, value_sizes)
+    common = broadcast_shapes(value_sizes, sizes)
+    if not same_shape(common, sizes):
         raise refuse_shape(
-            f"a value of shape {to_text(own)} for elements of shape {to_text(sizes)}",
+            f"a value of shape {to_text(value_sizes)} for elements of shape {to_text(sizes)}",
             "it is broadcast to them, and only axes of size 1 are repeated",
             "give a value of that shape, or a scalar",
         )
@@ -133,29 +133,29 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
 
 def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
     """Write the value in place if possible; return whether it was written."""
-    own = [part for part in parts if not part.new]
-    result = _result_sizes(parts, sizes_of(slice_axes(x.node, own)))
+    axis_indices = [part for part in parts if not part.new]
+    result = _result_sizes(parts, sizes_of(slice_axes(x.node, axis_indices)))
     _broadcast_value(value, result)  # which refuses what does not fit
-    return try_overwrite(x, own, result, value)
+    return try_overwrite(x, axis_indices, result, value)
 
 
 def _assign_slices(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     """Return x with the value at the elements that ints and slices select."""
-    own = [part for part in parts if not part.new]
-    chosen = sizes_of(slice_axes(x, own))
+    axis_indices = [part for part in parts if not part.new]
+    chosen = sizes_of(slice_axes(x, axis_indices))
     result = _result_sizes(parts, chosen)
     value = primitive.reshape(_broadcast_value(value, result), chosen)
     mask = primitive.full(dtypes.boolean, True, chosen)
-    placed, inside = (_place_slices(n, own, sizes_of(x)) for n in (value, mask))
+    placed, inside = (_place_slices(n, axis_indices, sizes_of(x)) for n in (value, mask))
     return placed if inside is mask else inside.where(placed, x)
 
 
 def _result_sizes(parts: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
     """Return the sizes of x[key], from those of the selected part."""
-    own = iter(chosen)
+    selected_sizes = iter(chosen)
     sizes: list[Dim] = []
     for part in parts:
-        size = 1 if part.new else next(own)
+        size = 1 if part.new else next(selected_sizes)
         if not part.dropped:
             sizes.append(size)
     return tuple(sizes)
@@ -182,10 +182,10 @@ def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
     if not symbolic:
         return value
     # Where sizes are symbolic, each element asks for its place: the sizes of x stay as they are.
-    places = [primitive.iota(sizes, k) for k in range(len(sizes))]
+    indices = [primitive.iota(sizes, k) for k in range(len(sizes))]
     for k in set(symbolic):
-        places[k] = places[k] - parts[k].begin
-    return primitive.gather(value, places)
+        indices[k] = indices[k] - parts[k].begin
+    return primitive.gather(value, indices)
 
 
 # -- masks -----------------------------------------------------------------------------------------
@@ -202,16 +202,18 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
         )
     sizes = sizes_of(x)
     trailing = sizes[mask.ndim :]
-    own = sizes_of(value)
-    if len(own) > len(trailing) and not (len(own) == len(trailing) + 1 and own[0] == 1):
+    value_sizes = sizes_of(value)
+    if len(value_sizes) > len(trailing) and not (
+        len(value_sizes) == len(trailing) + 1 and value_sizes[0] == 1
+    ):
         raise refuse_shape(
-            f"a value of shape {to_text(own)} for x[mask]",
+            f"a value of shape {to_text(value_sizes)} for x[mask]",
             "how many elements the mask chooses depends on its values, and shapes do not",
             "give a scalar or one value for all places, or use porism.where",
         )
-    whole = primitive.broadcast(_broadcast_value(value, trailing), sizes)
+    expanded = primitive.broadcast(_broadcast_value(value, trailing), sizes)
     inside = primitive.reshape(mask.node, (*mask.shape, *[1] * len(trailing)))
-    return primitive.expand(inside, sizes).where(whole, x)
+    return primitive.expand(inside, sizes).where(expanded, x)
 
 
 # -- arrays ----------------------------------------------------------------------------------------
@@ -223,72 +225,81 @@ def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     The axes with arrays are merged to one, which a flat index addresses; the part is changed there,
     and put back into x.
     """
-    own = [part for part in parts if not part.new]
-    part = slice_axes(x, own)
+    axis_indices = [part for part in parts if not part.new]
+    part = slice_axes(x, axis_indices)
     sizes = sizes_of(part)
-    arrays = [k for k, axis_index in enumerate(own) if axis_index.is_array]
-    rest = [k for k in range(len(own)) if k not in arrays]
-    order, length = (*arrays, *rest), product(sizes[k] for k in arrays)
-    remaining = [sizes[k] for k in rest]
-    flat = primitive.reshape(primitive.permute(part, order), (length, *remaining))
+    array_axes = [k for k, axis_index in enumerate(axis_indices) if axis_index.is_array]
+    other_axes = [k for k in range(len(axis_indices)) if k not in array_axes]
+    axis_order, length = (*array_axes, *other_axes), product(sizes[k] for k in array_axes)
+    remaining = [sizes[k] for k in other_axes]
+    flat = primitive.reshape(primitive.permute(part, axis_order), (length, *remaining))
 
     plan = gather_layout(parts)
-    last_write = _last_writer(own, sizes, plan.common, known(length, "an assignment by arrays"))
+    last_write = _last_writer(
+        axis_indices, sizes, plan.common, known(length, "an assignment by arrays")
+    )
     new = _flatten_value(value, parts, sizes, plan)
-    whole = (length, *remaining)
-    lone = primitive.expand(primitive.reshape(last_write, (length, *[1] * len(rest))), whole)
-    places = [lone - 1, *(primitive.iota(whole, k) for k in range(1, len(whole)))]
-    flat = (lone > 0).where(primitive.gather(new, places), flat)
+    flat_sizes = (length, *remaining)
+    last_write_at = primitive.expand(
+        primitive.reshape(last_write, (length, *[1] * len(other_axes))), flat_sizes
+    )
+    indices = [
+        last_write_at - 1,
+        *(primitive.iota(flat_sizes, k) for k in range(1, len(flat_sizes))),
+    ]
+    flat = (last_write_at > 0).where(primitive.gather(new, indices), flat)
 
-    back = primitive.reshape(flat, [sizes[k] for k in order])
-    back = primitive.permute(back, [order.index(k) for k in range(len(order))])
-    dropped_too = [replace(axis_index, dropped=False) for axis_index in own]
-    return _assign_slices(x, dropped_too, back)
+    back = primitive.reshape(flat, [sizes[k] for k in axis_order])
+    back = primitive.permute(back, [axis_order.index(k) for k in range(len(axis_order))])
+    undropped = [replace(axis_index, dropped=False) for axis_index in axis_indices]
+    return _assign_slices(x, undropped, back)
 
 
 def _flatten_value(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes, plan: GatherLayout) -> UOp:
     """Return the value with one axis for the elements of the arrays first, and without new axes."""
-    own = iter(sizes)
-    full = [1 if part.new else next(own) for part in parts]
+    remaining_sizes = iter(sizes)
+    full = [1 if part.new else next(remaining_sizes) for part in parts]
     outer, inner = ([full[k] for k in group] for group in (plan.outer, plan.inner))
     value = _broadcast_value(value, (*outer, *plan.common, *inner))
     first, count = len(outer), len(plan.common)
-    places = range(len(outer) + count + len(inner))
-    middle = [k for k in places if first <= k < first + count]
-    value = primitive.permute(value, (*middle, *(k for k in places if k not in middle)))
-    kept = [full[k] for k in (*plan.outer, *plan.inner) if not parts[k].new]
-    return primitive.reshape(value, (product(plan.common), *kept))
+    axes = range(len(outer) + count + len(inner))
+    middle = [k for k in axes if first <= k < first + count]
+    value = primitive.permute(value, (*middle, *(k for k in axes if k not in middle)))
+    kept_sizes = [full[k] for k in (*plan.outer, *plan.inner) if not parts[k].new]
+    return primitive.reshape(value, (product(plan.common), *kept_sizes))
 
 
-def _last_writer(own: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: int) -> UOp:
+def _last_writer(
+    axis_indices: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: int
+) -> UOp:
     """Return the last index that refers to each element of the flat axis, from 1; 0 if none."""
     shape = tuple(known(size, "an assignment by arrays") for size in common)
     count, stride = math.prod(shape), length
-    known_places = np.zeros(shape, np.int64)
-    places: UOp | None = None
-    for part, size in zip(own, sizes, strict=True):
+    known_index = np.zeros(shape, np.int64)
+    flat_index: UOp | None = None
+    for part, size in zip(axis_indices, sizes, strict=True):
         if not part.is_array:
             continue
         stride //= max(known(size, "an assignment by arrays"), 1)
         if isinstance(part.index, np.ndarray):
-            known_places += part.index * stride
+            known_index += part.index * stride
         elif part.index is not None:
-            place = index_node(part.index, size)
-            inside = (place >= 0) & (place < size)
+            index = index_node(part.index, size)
+            inside = (index >= 0) & (index < size)
             # an index that is outside makes the sum negative, which is no place
-            step = inside.where(place.maximum(0).minimum(size - 1) * stride, -length)
-            places = step if places is None else ops.ADD(*broadcast(places, step))
-    if places is None:
-        found = np.zeros(length, np.int64)
-        flat = known_places.reshape(-1)
-        np.maximum.at(found, flat, np.arange(1, count + 1))
-        return _clamp_index(from_array(found).node, count)
-    if known_places.any():
-        node = _clamp_index(from_array(np.ascontiguousarray(known_places)).node, length)
-        places = ops.ADD(*broadcast(places, node))
-    flat_places = primitive.reshape(primitive.broadcast(places, common), (1, count))
+            term = inside.where(index.maximum(0).minimum(size - 1) * stride, -length)
+            flat_index = term if flat_index is None else ops.ADD(*broadcast(flat_index, term))
+    if flat_index is None:
+        last_writes = np.zeros(length, np.int64)
+        flat = known_index.reshape(-1)
+        np.maximum.at(last_writes, flat, np.arange(1, count + 1))
+        return _clamp_index(from_array(last_writes).node, count)
+    if known_index.any():
+        node = _clamp_index(from_array(np.ascontiguousarray(known_index)).node, length)
+        flat_index = ops.ADD(*broadcast(flat_index, node))
+    flat_row = primitive.reshape(primitive.broadcast(flat_index, common), (1, count))
     grid = (length, count)
-    hits = primitive.expand(flat_places, grid).eq(primitive.iota(grid, 0))
+    hits = primitive.expand(flat_row, grid).eq(primitive.iota(grid, 0))
     number = primitive.cast(primitive.iota(grid, 1) + 1, dtypes.i64)
     last_hit = primitive.reduce(hits.where(number, number.lift(0)), ops.MAX, [1])
     return _clamp_index(primitive.reshape(last_hit, (length,)), count)

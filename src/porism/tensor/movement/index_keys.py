@@ -66,7 +66,7 @@ def parse_key(key: Any, sizes: Sizes) -> list[AxisIndex]:
 def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
     """Return what a key selects along each axis; a boolean tensor stands for all of its axes."""
     items = _masks_to_indices(list(key) if isinstance(key, tuple) else [key])
-    used = sum(_axes_used(item) for item in items)
+    axis_count = sum(_axes_used(item) for item in items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise refuse(
@@ -74,15 +74,15 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
             "`...` stands for all axes that are left, so there can be one",
             "write `:` for the axes of the other",
         )
-    if used > len(sizes):
+    if axis_count > len(sizes):
         raise OutOfRange(
-            f"an index for {used} axes of a tensor of shape {to_text(sizes)}",
+            f"an index for {axis_count} axes of a tensor of shape {to_text(sizes)}",
             where=users_line(),
             why=f"the tensor has {len(sizes)}",
             fix="index fewer axes, or add some with None",
         )
-    place = dots[0] if dots else len(items)
-    items[place : place + len(dots)] = [slice(None)] * (len(sizes) - used)
+    dots_at = dots[0] if dots else len(items)
+    items[dots_at : dots_at + len(dots)] = [slice(None)] * (len(sizes) - axis_count)
     parts: list[AxisIndex | Mask] = []
     axis = 0
     for item in items:
@@ -108,7 +108,7 @@ def _axes_used(item: Any) -> int:
 
 def _masks_to_indices(items: list[Any]) -> list[Any]:
     """Return the items with lists as arrays, and boolean arrays as their true indices."""
-    found: list[Any] = []
+    converted: list[Any] = []
     for item in items:
         if isinstance(item, (bool, np.bool_)) or (_is_bool_array(item) and not np.ndim(item)):
             raise refuse(
@@ -120,10 +120,12 @@ def _masks_to_indices(items: list[Any]) -> list[Any]:
             item = np.asarray(item)
             item = item.astype(np.int64) if item.size == 0 else item
         if _is_bool_array(item):
-            found += [_MaskIndex(where, item.shape, k) for k, where in enumerate(np.nonzero(item))]
+            converted += [
+                _MaskIndex(where, item.shape, k) for k, where in enumerate(np.nonzero(item))
+            ]
         else:
-            found.append(item)
-    return found
+            converted.append(item)
+    return converted
 
 
 def _is_bool_array(item: Any) -> bool:
@@ -246,11 +248,11 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
 # -- refusals --------------------------------------------------------------------------------------
 
 
-def _check_mask(own: Sizes, sizes: Sizes, axis: int) -> None:
+def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
     """Refuse a mask whose shape is not that of the axes it stands for."""
-    if len(own) != len(sizes) or not all(map(same, own, sizes)):
+    if len(mask_sizes) != len(sizes) or not all(map(same, mask_sizes, sizes)):
         raise refuse(
-            f"a mask of shape {to_text(own)} for axes of sizes {to_text(sizes)}",
+            f"a mask of shape {to_text(mask_sizes)} for axes of sizes {to_text(sizes)}",
             f"a mask has an element for each place, from axis {axis} on",
             "give a mask of that shape",
         )

@@ -46,13 +46,13 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     node = slice_axes(x.node, [part for part in parts if not part.new])
     sizes = sizes_of(node)
     if all(part.index is None for part in parts):
-        own = iter(sizes)
-        kept: list[Dim] = []
+        selected_sizes = iter(sizes)
+        result_sizes: list[Dim] = []
         for part in parts:
-            size = 1 if part.new else next(own)
+            size = 1 if part.new else next(selected_sizes)
             if not part.dropped:
-                kept.append(size)
-        return Tensor(primitive.reshape(node, kept))
+                result_sizes.append(size)
+        return Tensor(primitive.reshape(node, result_sizes))
     return Tensor(gather_by_arrays(node, parts))
 
 
@@ -117,35 +117,35 @@ class GatherLayout:
 
 def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
     """Return the order of the result's axes; ints among the arrays count as arrays, as in NumPy."""
-    arrays = [k for k, part in enumerate(parts) if part.is_array]
-    kept = [k for k in range(len(parts)) if k not in arrays]
-    together = arrays == list(range(arrays[0], arrays[-1] + 1))
-    front = sum(k < arrays[0] for k in kept) if together else 0
+    array_axes = [k for k, part in enumerate(parts) if part.is_array]
+    other_axes = [k for k in range(len(parts)) if k not in array_axes]
+    adjacent = array_axes == list(range(array_axes[0], array_axes[-1] + 1))
+    front = sum(k < array_axes[0] for k in other_axes) if adjacent else 0
     shapes = [as_sizes(part.index.shape) for part in parts if part.index is not None]
-    return GatherLayout(kept[:front], kept[front:], broadcast_shapes(*shapes))
+    return GatherLayout(other_axes[:front], other_axes[front:], broadcast_shapes(*shapes))
 
 
 def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     """Return the elements of x, already sliced, that index arrays select."""
     plan = gather_layout(parts)
-    own = iter(sizes_of(x))
-    sizes = [1 if part.new else next(own) for part in parts]
+    sliced_sizes = iter(sizes_of(x))
+    sizes = [1 if part.new else next(sliced_sizes) for part in parts]
     outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
     # GATHER gives a tensor with axes; a scalar is its one element.
     common = plan.common if outer or inner or plan.common else (1,)
-    whole: Sizes = (*outer, *common, *inner)
-    places = [*plan.outer, *[None] * len(common), *plan.inner]
-    chosen: list[UOp] = []
+    result_sizes: Sizes = (*outer, *common, *inner)
+    source_axes = [*plan.outer, *[None] * len(common), *plan.inner]
+    indices: list[UOp] = []
     for k, part in enumerate(parts):
         if part.index is not None:
             index = index_node(part.index, sizes[k])
             index = primitive.reshape(index, (*sizes_of(index), *[1] * len(inner)))
-            chosen.append(primitive.broadcast(index, whole))
+            indices.append(primitive.broadcast(index, result_sizes))
         elif part.dropped:
-            chosen.append(primitive.full(dtypes.index, 0, whole))
+            indices.append(primitive.full(dtypes.index, 0, result_sizes))
         elif not part.new:
-            chosen.append(primitive.iota(whole, places.index(k)))
-    return primitive.reshape(primitive.gather(x, chosen), (*outer, *plan.common, *inner))
+            indices.append(primitive.iota(result_sizes, source_axes.index(k)))
+    return primitive.reshape(primitive.gather(x, indices), (*outer, *plan.common, *inner))
 
 
 def index_node(index: Array | Tensor, size: Dim) -> UOp:
@@ -153,17 +153,17 @@ def index_node(index: Array | Tensor, size: Dim) -> UOp:
     if isinstance(index, Tensor):
         return wrap_negative(index.node, size)
     most = int(index.max(initial=0))
-    place = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
-    return place.maximum(0).minimum(most)
+    indices = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
+    return indices.maximum(0).minimum(most)
 
 
 def wrap_negative(index: UOp, size: Dim) -> UOp:
     """Return an index tensor in the type `index`, with negative indices counted from the end."""
     if index.dtype.kind is Kind.UNSIGNED:
         return primitive.place(index, size)
-    place = primitive.cast(index, dtypes.i64)
-    behind = place + primitive.cast(primitive.as_dim(size), dtypes.i64)
-    return primitive.place((place < 0).where(behind, place), size)
+    signed = primitive.cast(index, dtypes.i64)
+    from_end = signed + primitive.cast(primitive.as_dim(size), dtypes.i64)
+    return primitive.place((signed < 0).where(from_end, signed), size)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
     tensor = as_tensor(x)
     if axis is None:
         tensor, axis = flatten(tensor), 0
-    place = normal_axis(axis, tensor.ndim)
+    taken_axis = normal_axis(axis, tensor.ndim)
     index = indices if isinstance(indices, (list, tuple, np.ndarray)) else None
     chosen = _index_tensor(indices, "take") if index is None else np.asarray(index)
-    return getitem(tensor, (*[slice(None)] * place, chosen))
+    return getitem(tensor, (*[slice(None)] * taken_axis, chosen))
 
 
 @method
@@ -222,23 +222,25 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     [[20], [30]]
     """
     tensor, index = as_tensor(x), _index_tensor(indices, "take_along_axis")
-    place = normal_axis(axis, tensor.ndim)
+    taken_axis = normal_axis(axis, tensor.ndim)
     if index.ndim != tensor.ndim:
         raise refuse(
             f"take_along_axis of {to_text(tensor.shape)} with indices of {to_text(index.shape)}",
             f"they have {tensor.ndim} and {index.ndim} axes",
             "give indices with as many axes as the tensor",
         )
-    sizes, own = list(tensor.shape), list(index.shape)
-    common = list(broadcast_shapes(_remove_axis(sizes, place), _remove_axis(own, place)))
-    common.insert(place, own[place])
-    spread = list(common)
-    spread[place] = sizes[place]
+    sizes, index_sizes = list(tensor.shape), list(index.shape)
+    common = list(
+        broadcast_shapes(_remove_axis(sizes, taken_axis), _remove_axis(index_sizes, taken_axis))
+    )
+    common.insert(taken_axis, index_sizes[taken_axis])
+    source_sizes = list(common)
+    source_sizes[taken_axis] = sizes[taken_axis]
     return Tensor(
         gather_along(
-            primitive.broadcast(tensor.node, spread),
+            primitive.broadcast(tensor.node, source_sizes),
             primitive.broadcast(index.node, common),
-            place,
+            taken_axis,
         )
     )
 
@@ -251,11 +253,11 @@ def _remove_axis(sizes: Sequence[Dim], axis: int) -> list[Dim]:
 def gather_along(x: UOp, index: UOp, axis: int) -> UOp:
     """Return elements of x by one index along an axis, at their own position along the others."""
     sizes = sizes_of(index)
-    places = [
+    indices = [
         wrap_negative(index, sizes_of(x)[axis]) if k == axis else primitive.iota(sizes, k)
         for k in range(len(sizes))
     ]
-    return primitive.gather(x, places)
+    return primitive.gather(x, indices)
 
 
 @method
@@ -268,19 +270,19 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
     >>> porism.gather([[10, 20], [30, 40]], 1, [[1], [0]]).tolist()
     [[20], [30]]
     """
-    tensor, chosen = as_tensor(x), _index_tensor(index, "gather")
-    place = normal_axis(axis, tensor.ndim)
-    fits = chosen.ndim == tensor.ndim and all(
-        k == place or not isinstance(a, int) or not isinstance(b, int) or a <= b
-        for k, (a, b) in enumerate(zip(chosen.shape, tensor.shape, strict=False))
+    tensor, indices = as_tensor(x), _index_tensor(index, "gather")
+    gathered_axis = normal_axis(axis, tensor.ndim)
+    fits = indices.ndim == tensor.ndim and all(
+        k == gathered_axis or not isinstance(a, int) or not isinstance(b, int) or a <= b
+        for k, (a, b) in enumerate(zip(indices.shape, tensor.shape, strict=False))
     )
     if not fits:
         raise refuse(
-            f"gather of {to_text(tensor.shape)} with an index of {to_text(chosen.shape)}",
-            f"along all axes but {place}, the index is not longer than the tensor",
+            f"gather of {to_text(tensor.shape)} with an index of {to_text(indices.shape)}",
+            f"along all axes but {gathered_axis}, the index is not longer than the tensor",
             "slice the index, or broadcast the tensor first",
         )
-    return Tensor(gather_along(tensor.node, chosen.node, place))
+    return Tensor(gather_along(tensor.node, indices.node, gathered_axis))
 
 
 @operator("iter")

@@ -33,13 +33,13 @@ def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: U
     The value is broadcast to the sizes `result`, which are those of the part but for axes of size
     1.
     """
-    whole = _exclusive_memory(x)
+    memory = _exclusive_memory(x)
     bounds = [end for part in parts for end in (part.begin, part.end)]
     needed_sizes = (*sizes_of(value), *bounds, *result)
-    if whole is None or len(_int_sizes(needed_sizes)) < len(needed_sizes):
+    if memory is None or len(_int_sizes(needed_sizes)) < len(needed_sizes):
         return False  # or a size is symbolic
     new = _as_array(value).reshape(_int_sizes(sizes_of(value)))
-    view = whole.reshape(_int_sizes(x.shape))
+    view = memory.reshape(_int_sizes(x.shape))
     for axis, part in enumerate(parts):
         before = (slice(None),) * axis
         step = -part.step if part.reversed else part.step

@@ -90,28 +90,28 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     if axis is None:
         tensors, axis = [flatten(x) for x in tensors], 0
     first = tensors[0].shape
-    place = normal_axis(axis, len(first))
+    joined_axis = normal_axis(axis, len(first))
     for k, other in enumerate(tensors[1:], 1):
-        _check_fits(first, other.shape, place, k)
+        _check_fits(first, other.shape, joined_axis, k)
     dtype = result_type(*tensors)
     values = _realized_arrays(tensors, dtype)
     if values:
-        return from_copy(np.concatenate(values, place))
-    return Tensor(concat_nodes([primitive.cast(x.node, dtype) for x in tensors], place))
+        return from_copy(np.concatenate(values, joined_axis))
+    return Tensor(concat_nodes([primitive.cast(x.node, dtype) for x in tensors], joined_axis))
 
 
 def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
     """Return the arrays of many tensors of one type, if all are in memory; else an empty list."""
     if len(tensors) <= MAX_SCHEDULED or current.get() is not None:
         return []
-    found = []
+    arrays = []
     for tensor in tensors:
         held = held_if_any(tensor.node)
         sizes = tensor.shape
         if held is None or tensor.dtype is not dtype or not all(isinstance(n, int) for n in sizes):
             return []
-        found.append(held[0].reshape(sizes))  # type: ignore[arg-type]
-    return found
+        arrays.append(held[0].reshape(sizes))  # type: ignore[arg-type]
+    return arrays
 
 
 def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
@@ -156,7 +156,7 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
     [[1, 3], [2, 4]]
     """
     tensors = _tensor_list(arrays, axis, "stack")
-    place = normal_axis(axis, tensors[0].ndim + 1)
+    new_axis = normal_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
         if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):
             raise refuse(
@@ -167,8 +167,8 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
             )
     values = _realized_arrays(tensors, result_type(*tensors))
     if values:
-        return from_copy(np.stack(values, place))
-    return concat([expand_dims(x, place) for x in tensors], place)
+        return from_copy(np.stack(values, new_axis))
+    return concat([expand_dims(x, new_axis) for x in tensors], new_axis)
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -182,37 +182,39 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
     [[1, 2], [3]]
     """
     tensor = as_tensor(x)
-    place = normal_axis(axis, tensor.ndim)
-    size = tensor.shape[place]
-    given = split_size_or_sections
-    if isinstance(given, (tuple, list)):
-        parts = [as_size(part, "a size in split") for part in given]
+    split_axis = normal_axis(axis, tensor.ndim)
+    size = tensor.shape[split_axis]
+    sections = split_size_or_sections
+    if isinstance(sections, (tuple, list)):
+        parts = [as_size(part, "a size in split") for part in sections]
         total: Dim = 0
         for part in parts:
             total = part if isinstance(total, int) and total == 0 else total + part
         if not same(total, size):
             raise refuse(
-                f"split of an axis of size {size_text(size)} into {given!r}",
+                f"split of an axis of size {size_text(size)} into {sections!r}",
                 f"the parts have {size_text(total)} elements together",
                 "give sizes that sum to that of the axis",
             )
     else:
-        each, whole = as_int(given, "split_size_or_sections"), known(size, "split")
-        if each < 1:
-            raise refuse(f"split into parts of {each}", "a part has an element", "give 1 or more")
-        parts = [min(each, whole - k) for k in range(0, whole, each)] or [0]
-    return _slices(tensor, parts, place)
+        part_size, axis_size = as_int(sections, "split_size_or_sections"), known(size, "split")
+        if part_size < 1:
+            raise refuse(
+                f"split into parts of {part_size}", "a part has an element", "give 1 or more"
+            )
+        parts = [min(part_size, axis_size - k) for k in range(0, axis_size, part_size)] or [0]
+    return _slices(tensor, parts, split_axis)
 
 
 def _slices(tensor: Tensor, parts: Sequence[Dim], axis: int) -> list[Tensor]:
     """Return consecutive slices of the given sizes along an axis."""
     begin: Dim = 0
-    found = []
+    slices = []
     for part in parts:
         end = begin + part
-        found.append(Tensor(slice_axis(tensor.node, axis, begin, end)))
+        slices.append(Tensor(slice_axis(tensor.node, axis, begin, end)))
         begin = end
-    return found
+    return slices
 
 
 @method
@@ -225,9 +227,9 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
     tensor, count = as_tensor(x), as_int(chunks, "chunks")
     if count < 1:
         raise refuse(f"{count} chunks", "there is at least one part", "give 1 or more")
-    place = normal_axis(axis, tensor.ndim)
-    size = known(tensor.shape[place], "split")
-    return split(tensor, max(-(-size // count), 1), place)
+    split_axis = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[split_axis], "split")
+    return split(tensor, max(-(-size // count), 1), split_axis)
 
 
 @method
@@ -238,10 +240,10 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     [[1, 2], [3, 4]]
     """
     tensor = as_tensor(x)
-    place = normal_axis(axis, tensor.ndim)
-    size = known(tensor.shape[place], "split")
-    rest = [s for k, s in enumerate(tensor.shape) if k != place]
-    parts = [slice_axis(tensor.node, place, k, k + 1) for k in range(size)]
+    dropped_axis = normal_axis(axis, tensor.ndim)
+    size = known(tensor.shape[dropped_axis], "split")
+    rest = [s for k, s in enumerate(tensor.shape) if k != dropped_axis]
+    parts = [slice_axis(tensor.node, dropped_axis, k, k + 1) for k in range(size)]
     return tuple(Tensor(primitive.reshape(part, rest)) for part in parts)
 
 
@@ -258,24 +260,27 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     if axis is None:
         flat = flatten(tensor)
         return Tensor(primitive.reshape(roll(flat, shift, 0).node, tensor.shape))
-    several = axis if isinstance(axis, (tuple, list)) else (axis,)
+    given_axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     # An axis may be named twice: then it is rolled twice.
-    places = [normal_axis(one, tensor.ndim) for one in several]
-    given = shift if isinstance(shift, (tuple, list)) else (shift,) * len(places)
-    if len(given) != len(places):
+    axes = [normal_axis(number, tensor.ndim) for number in given_axes]
+    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
         raise refuse(
-            f"roll by {len(given)} shifts along {len(places)} axes",
+            f"roll by {len(shifts)} shifts along {len(axes)} axes",
             "each axis has one shift",
             "give one shift, or one for each axis",
         )
     node = tensor.node
-    for amount, place in zip(given, places, strict=True):
-        size = known(sizes_of(node)[place], "roll")
-        by = as_int(amount, "shift") % size if size else 0
-        if by:
+    for amount, rolled_axis in zip(shifts, axes, strict=True):
+        size = known(sizes_of(node)[rolled_axis], "roll")
+        offset = as_int(amount, "shift") % size if size else 0
+        if offset:
             node = concat_nodes(
-                [slice_axis(node, place, size - by, size), slice_axis(node, place, 0, size - by)],
-                place,
+                [
+                    slice_axis(node, rolled_axis, size - offset, size),
+                    slice_axis(node, rolled_axis, 0, size - offset),
+                ],
+                rolled_axis,
             )
     return Tensor(node)
 
@@ -304,12 +309,14 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
             )
     dtype = result_type(*tensors) if tensors else None
     sizes = [x.shape[0] for x in tensors]
-    found = []
+    grids = []
     for k, x in enumerate(tensors):
-        lone = [sizes[k] if n == k else 1 for n in range(len(sizes))]
+        own_axis_sizes = [sizes[k] if n == k else 1 for n in range(len(sizes))]
         assert dtype is not None
-        node = primitive.expand(primitive.reshape(primitive.cast(x.node, dtype), lone), sizes)
+        node = primitive.expand(
+            primitive.reshape(primitive.cast(x.node, dtype), own_axis_sizes), sizes
+        )
         if indexing == "xy" and len(sizes) > 1:
             node = primitive.permute(node, (1, 0, *range(2, len(sizes))))
-        found.append(Tensor(node))
-    return found
+        grids.append(Tensor(node))
+    return grids

@@ -29,20 +29,20 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
     tensor = as_tensor(x)
     if axis is None:
         tensor, axis = flatten(tensor), 0
-    place = normal_axis(axis, tensor.ndim)
+    repeated_axis = normal_axis(axis, tensor.ndim)
     sizes = tensor.shape
     if isinstance(repeats, (list, tuple, np.ndarray, Tensor)):
         counts = repeats.numpy() if isinstance(repeats, Tensor) else np.asarray(repeats)
         if counts.size != 1:
-            return _unevenly(tensor, counts, place)
+            return _unevenly(tensor, counts, repeated_axis)
         repeats = counts.reshape(-1)[0]
     times = as_int(repeats, "repeats")
     if times < 0:
         raise refuse(f"{times} repeats", "a number of repeats is not negative", "give 0 or more")
-    before, after = sizes[:place], sizes[place + 1 :]
-    node = primitive.reshape(tensor.node, (*before, sizes[place], 1, *after))
-    node = primitive.expand(node, (*before, sizes[place], times, *after))
-    return Tensor(primitive.reshape(node, (*before, sizes[place] * times, *after)))
+    before, after = sizes[:repeated_axis], sizes[repeated_axis + 1 :]
+    node = primitive.reshape(tensor.node, (*before, sizes[repeated_axis], 1, *after))
+    node = primitive.expand(node, (*before, sizes[repeated_axis], times, *after))
+    return Tensor(primitive.reshape(node, (*before, sizes[repeated_axis] * times, *after)))
 
 
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
@@ -71,10 +71,10 @@ def tile(x: Any, repetitions: Any) -> Tensor:
     times = (1,) * (tensor.ndim - len(times)) + times
     sizes = (1,) * (len(times) - tensor.ndim) + tensor.shape
     paired = [s for size in sizes for s in (1, size)]
-    spread = [s for n, size in zip(times, sizes, strict=True) for s in (n, size)]
-    node = primitive.expand(primitive.reshape(tensor.node, paired), spread)
-    whole = [product(pair) for pair in zip(times, sizes, strict=True)]
-    return Tensor(primitive.reshape(node, whole))
+    expanded = [s for n, size in zip(times, sizes, strict=True) for s in (n, size)]
+    node = primitive.expand(primitive.reshape(tensor.node, paired), expanded)
+    result_sizes = [product(pair) for pair in zip(times, sizes, strict=True)]
+    return Tensor(primitive.reshape(node, result_sizes))
 
 
 @method
@@ -95,11 +95,11 @@ def unfold(
             "it needs axes for the batch, the channels and at least one place",
             "add axes with expand_dims",
         )
-    n, c, *places = tensor.shape
-    rank = len(places)
+    n, c, *spatial_sizes = tensor.shape
+    rank = len(spatial_sizes)
     taps, steps = several(kernel_size, rank, "kernel_size", 1), several(stride, rank, "stride", 1)
     gaps, edges = several(dilation, rank, "dilation", 1), several(padding, rank, "padding", 0)
-    sizes = [known(size, "unfold") + 2 * p for size, p in zip(places, edges, strict=True)]
+    sizes = [known(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, edges, strict=True)]
     counts = [window_count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
     if min(counts) < 1:
         raise refuse(

@@ -118,10 +118,14 @@ def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
     [[1, 2], [3, 4]]
     """
     tensor = as_tensor(x)
-    place = normal_axis(axis, tensor.ndim)
-    own = tensor.shape
-    parts = _infer_size((own[place],), as_sizes(sizes, allow=-1))
-    return Tensor(primitive.reshape(tensor.node, (*own[:place], *parts, *own[place + 1 :])))
+    split_axis = normal_axis(axis, tensor.ndim)
+    old_sizes = tensor.shape
+    parts = _infer_size((old_sizes[split_axis],), as_sizes(sizes, allow=-1))
+    return Tensor(
+        primitive.reshape(
+            tensor.node, (*old_sizes[:split_axis], *parts, *old_sizes[split_axis + 1 :])
+        )
+    )
 
 
 @method
@@ -133,9 +137,9 @@ def expand_dims(x: Any, axis: Any = 0) -> Tensor:
     """
     tensor = as_tensor(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    places = normal_axes(axis, tensor.ndim + count)
-    own = iter(tensor.shape)
-    sizes = [1 if k in places else next(own) for k in range(tensor.ndim + count)]
+    new_axes = normal_axes(axis, tensor.ndim + count)
+    old_sizes = iter(tensor.shape)
+    sizes = [1 if k in new_axes else next(old_sizes) for k in range(tensor.ndim + count)]
     return Tensor(primitive.reshape(tensor.node, sizes))
 
 
@@ -159,18 +163,18 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
     tensor = as_tensor(x)
     sizes = tensor.shape
     if axis is None:
-        places = tuple(k for k, size in enumerate(sizes) if is_one(size))
+        dropped = tuple(k for k, size in enumerate(sizes) if is_one(size))
     else:
-        places = normal_axes(axis, tensor.ndim)
-    for place in places:
-        if not is_one(sizes[place]):
+        dropped = normal_axes(axis, tensor.ndim)
+    for squeezed in dropped:
+        if not is_one(sizes[squeezed]):
             raise refuse(
-                f"cannot squeeze axis {place} of a tensor of shape {to_text(sizes)}",
-                f"its size is {size_text(sizes[place])}, and not 1",
+                f"cannot squeeze axis {squeezed} of a tensor of shape {to_text(sizes)}",
+                f"its size is {size_text(sizes[squeezed])}, and not 1",
                 "name axes of size 1, or index the axis with an int",
             )
     return Tensor(
-        primitive.reshape(tensor.node, [s for k, s in enumerate(sizes) if k not in places])
+        primitive.reshape(tensor.node, [s for k, s in enumerate(sizes) if k not in dropped])
     )
 
 
@@ -185,11 +189,11 @@ def permute_dims(x: Any, *axes: Any) -> Tensor:
     (4, 2, 3)
     """
     tensor = as_tensor(x)
-    given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    order = normal_axes(tuple(given), tensor.ndim)
+    order_given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    order = normal_axes(tuple(order_given), tensor.ndim)
     if len(order) != tensor.ndim:
         raise refuse(
-            f"permute_dims by {tuple(given)} of a tensor of shape {to_text(tensor.shape)}",
+            f"permute_dims by {tuple(order_given)} of a tensor of shape {to_text(tensor.shape)}",
             f"the tensor has {tensor.ndim} axes, and the order names {len(order)}",
             "name every axis once",
         )
@@ -246,16 +250,16 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     moved = normal_axes(source, tensor.ndim, "source")
-    places = normal_axes(destination, tensor.ndim, "destination")
-    if len(moved) != len(places):
+    targets = normal_axes(destination, tensor.ndim, "destination")
+    if len(moved) != len(targets):
         raise refuse(
-            f"moveaxis of {len(moved)} axes to {len(places)} places",
+            f"moveaxis of {len(moved)} axes to {len(targets)} places",
             "each axis that moves has one place",
             "name as many places as axes",
         )
     rest = iter([k for k in range(tensor.ndim) if k not in moved])
-    target = dict(zip(places, moved, strict=True))
-    order = [target[k] if k in target else next(rest) for k in range(tensor.ndim)]
+    source_of = dict(zip(targets, moved, strict=True))
+    order = [source_of[k] if k in source_of else next(rest) for k in range(tensor.ndim)]
     return Tensor(primitive.permute(tensor.node, order))
 
 
@@ -299,8 +303,8 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     sizes = as_sizes(shape)
-    whole = broadcast_shapes(tensor.shape, sizes)
-    if len(whole) != len(sizes) or not all(map(same, whole, sizes)):
+    common = broadcast_shapes(tensor.shape, sizes)
+    if len(common) != len(sizes) or not all(map(same, common, sizes)):
         raise refuse(
             f"cannot broadcast {to_text(tensor.shape)} to {to_text(sizes)}",
             "only axes of size 1 are repeated, and no axis goes away",
@@ -318,9 +322,9 @@ def expand(x: Any, *sizes: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     wanted = as_sizes(sizes, allow=-1)
-    own = (None,) * (len(wanted) - tensor.ndim) + tensor.shape
-    kept: list[Dim] = []
-    for size, old in zip(wanted, own[len(own) - len(wanted) :], strict=True):
+    old_sizes = (None,) * (len(wanted) - tensor.ndim) + tensor.shape
+    expanded: list[Dim] = []
+    for size, old in zip(wanted, old_sizes[len(old_sizes) - len(wanted) :], strict=True):
         if isinstance(size, int) and size == -1:
             if old is None:
                 raise refuse(
@@ -329,8 +333,8 @@ def expand(x: Any, *sizes: Any) -> Tensor:
                     "give the size of the new axis",
                 )
             size = old
-        kept.append(size)
-    return broadcast_to(tensor, tuple(kept))
+        expanded.append(size)
+    return broadcast_to(tensor, tuple(expanded))
 
 
 def broadcast_arrays(*arrays: Any) -> list[Tensor]:
@@ -340,8 +344,8 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     [[1, 2], [3, 3]]
     """
     tensors = [as_tensor(x) for x in arrays]
-    whole = broadcast_shapes(*(t.shape for t in tensors))
-    return [Tensor(primitive.broadcast(t.node, whole)) for t in tensors]
+    common = broadcast_shapes(*(t.shape for t in tensors))
+    return [Tensor(primitive.broadcast(t.node, common)) for t in tensors]
 
 
 @method

@@ -64,8 +64,8 @@ def _reduce_hits(hits: UOp, source: UOp, axis: int, size: Dim, op: Op) -> UOp:
 def _last_hit(index: UOp, axis: int, size: Dim) -> UOp:
     """Return the last index that refers to each element, counted from 1; 0 where none does."""
     hits = _index_hits(index, axis, size)
-    whole = shapes.sizes_of(hits)
-    number = primitive.cast(primitive.iota(whole, axis + 1) + 1, dtypes.i64)
+    table = shapes.sizes_of(hits)
+    number = primitive.cast(primitive.iota(table, axis + 1) + 1, dtypes.i64)
     last = primitive.reduce(hits.where(number, number.lift(0)), ops.MAX, [axis + 1])
     return drop_axes(last, [axis + 1])
 
@@ -245,15 +245,15 @@ def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
     if weights is None:
         values = primitive.full(promotion.DEFAULT_INT, 1, tensor.shape)
     else:
-        given = as_tensor(weights)
-        if not shapes.same_shape(given.shape, tensor.shape):
+        weight_tensor = as_tensor(weights)
+        if not shapes.same_shape(weight_tensor.shape, tensor.shape):
             raise shapes.refuse(
                 f"bincount of a tensor of shape {shapes.to_text(tensor.shape)} with weights of "
-                f"shape {shapes.to_text(given.shape)}",
+                f"shape {shapes.to_text(weight_tensor.shape)}",
                 "there is one weight for each number",
                 "use weights of the same shape",
             )
-        values = primitive.cast(given.node, sum_dtype(given.dtype))
+        values = primitive.cast(weight_tensor.node, sum_dtype(weight_tensor.dtype))
     hits = _index_hits(tensor.node, 0, size, from_end=False)
     total = _reduce_hits(
         hits, primitive.cast(values, accumulation_dtype(values.dtype)), 0, size, ops.ADD

@@ -38,9 +38,9 @@ class TopK(NamedTuple):
 
 def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
     """Return the node with an axis moved to the end, and the permutation that moves it back."""
-    place = shapes.normal_axis(axis, x.ndim)
-    known(x.shape[place], what)
-    order = [*(k for k in range(x.ndim) if k != place), place]
+    moved = shapes.normal_axis(axis, x.ndim)
+    known(x.shape[moved], what)
+    order = [*(k for k in range(x.ndim) if k != moved), moved]
     return primitive.permute(x.node, order), [order.index(k) for k in range(x.ndim)]
 
 
@@ -104,13 +104,13 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
             f"pass a k from 0 to {size}",
         )
     if count and is_cheaper_than_sorting(known(size, "topk"), count):
-        found = smallest_indices(_sort_keys(merge_zeros(node), largest), count)
-        places = primitive.cast(found, dtypes.i64)
+        smallest = smallest_indices(_sort_keys(merge_zeros(node), largest), count)
+        indices = primitive.cast(smallest, dtypes.i64)
     else:
-        places = slice_axis(_sorted_indices(node, largest), len(others), 0, count)
-        places = primitive.contiguous(places) if count else places
-    values = gather_last(node, places)
-    return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(places, back)))
+        indices = slice_axis(_sorted_indices(node, largest), len(others), 0, count)
+        indices = primitive.contiguous(indices) if count else indices
+    values = gather_last(node, indices)
+    return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(indices, back)))
 
 
 @method
@@ -141,18 +141,18 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     node = primitive.cast(table.node, common)
     if sorter is not None:
         node = gather_last(node, as_tensor(sorter).node)
-    rows = sort_key(merge_zeros(node))
+    table_keys = sort_key(merge_zeros(node))
     keys = sort_key(merge_zeros(primitive.cast(wanted.node, common)))
-    found = primitive.full(dtypes.index, 0, wanted.shape)
+    position = primitive.full(dtypes.index, 0, wanted.shape)
     step = 1 << size.bit_length() >> 1
     while step:
         # `found` elements come before the value; are `step` more of them too?
-        ahead = found + step
-        other = primitive.gather(rows, [ahead - 1])
-        before = other < keys if side == "left" else other <= keys
-        found = (before & (ahead <= size)).where(ahead, found)
+        candidate = position + step
+        probe = primitive.gather(table_keys, [candidate - 1])
+        before = probe < keys if side == "left" else probe <= keys
+        position = (before & (candidate <= size)).where(candidate, position)
         step >>= 1
-    return Tensor(primitive.cast(found, promotion.DEFAULT_INT))
+    return Tensor(primitive.cast(position, promotion.DEFAULT_INT))
 
 
 # -- statistics of the order -----------------------------------------------------------------------
@@ -174,7 +174,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
         raise shapes.refuse(
             f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
         )
-    kept = [1] * tensor.ndim
+    kept_sizes = [1] * tensor.ndim
     if axis is None:
         tensor = Tensor(primitive.reshape(tensor.node, [shapes.product(tensor.shape)]))
         axis = 0
@@ -190,18 +190,24 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
         )
     keys = sort_last_axis([sort_key(node)])[0]
     values = value_of_key(keys, node.dtype)
-    low = min(int(q * (size - 1)), size - 1)
-    high = min(low + 1, size - 1)
-    share = q * (size - 1) - low
+    lower_index = min(int(q * (size - 1)), size - 1)
+    upper_index = min(lower_index + 1, size - 1)
+    fraction = q * (size - 1) - lower_index
     last = len(others)
-    below, above, top = (Tensor(slice_axis(values, last, k, k + 1)) for k in (low, high, size - 1))
-    between = add(multiply(below, 1 - share), multiply(above, share)) if share else below
-    result = top.node.ne(top.node).where(top.node, between.node)
+    lower, upper, top = (
+        Tensor(slice_axis(values, last, k, k + 1)) for k in (lower_index, upper_index, size - 1)
+    )
+    interpolated = (
+        add(multiply(lower, 1 - fraction), multiply(upper, fraction)) if fraction else lower
+    )
+    result = top.node.ne(top.node).where(top.node, interpolated.node)
     result = primitive.permute(result, back)
     if keepdims:
-        return Tensor(result if len(back) == len(kept) else primitive.reshape(result, kept))
-    place = shapes.normal_axis(axis, floats.ndim)
-    sizes = [n for k, n in enumerate(shapes.sizes_of(result)) if k != place]
+        return Tensor(
+            result if len(back) == len(kept_sizes) else primitive.reshape(result, kept_sizes)
+        )
+    reduced_axis = shapes.normal_axis(axis, floats.ndim)
+    sizes = [n for k, n in enumerate(shapes.sizes_of(result)) if k != reduced_axis]
     return Tensor(primitive.reshape(result, sizes))
 
 

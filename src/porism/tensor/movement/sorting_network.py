@@ -57,12 +57,12 @@ def merge_zeros(x: UOp) -> UOp:
 def argsort_keys(keys: UOp) -> UOp:
     """Return the indices that sort keys along the last axis, stably, as i64."""
     sizes = shape(keys)
-    places = primitive.iota(sizes, len(sizes) - 1)
+    positions = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
-        return sort_last_axis([keys, primitive.cast(places, dtypes.i64)])[1]
+        return sort_last_axis([keys, primitive.cast(positions, dtypes.i64)])[1]
     # key·2³² + place: both are found in one word, by minimum and maximum alone.
     word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
-    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(places, word)
+    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(positions, word)
     return primitive.cast(sort_last_axis([words])[0] & 0xFFFFFFFF, dtypes.i64)
 
 
@@ -72,16 +72,16 @@ def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
     width = 1 << (size - 1).bit_length() if size else 0
     last = len(shape(words[0])) - 1
     # The largest values come after the end, and stay there.
-    whole = [pad_end(word, last, width, word.dtype.max) for word in words]
+    padded = [pad_end(word, last, width, word.dtype.max) for word in words]
     block = 2
     while block <= width:
-        whole = _compare_exchange(whole, block, mirrored=True)
+        padded = _compare_exchange(padded, block, mirrored=True)
         part = block // 2
         while part > 1:
-            whole = _compare_exchange(whole, part, mirrored=False)
+            padded = _compare_exchange(padded, part, mirrored=False)
             part //= 2
         block *= 2
-    return [_truncate(word, size) for word in whole]
+    return [_truncate(word, size) for word in padded]
 
 
 def _truncate(word: UOp, size: int) -> UOp:

@@ -46,35 +46,35 @@ def smallest_indices(keys: UOp, count: int) -> UOp:
     if size <= MAX_RANKED or MIN_KEYS_PER_RESULT * count > size <= MAX_QUADRATIC:
         return primitive.contiguous(_select_by_rank(_ranks(keys), _positions(keys), count))
     if not is_cheaper_than_sorting(size, count):
-        places = primitive.cast(sorting_network.argsort_keys(keys), dtypes.i32)
-        return primitive.contiguous(slice_axis(places, last, 0, count))
+        positions = primitive.cast(sorting_network.argsort_keys(keys), dtypes.i32)
+        return primitive.contiguous(slice_axis(positions, last, 0, count))
     block = _block_size(size, count)
     blocks = -(-size // block)
-    whole = pad_end(keys, last, blocks * block, keys.dtype.max)
+    padded = pad_end(keys, last, blocks * block, keys.dtype.max)
     block_minima = primitive.reduce(
-        primitive.reshape(whole, (*others, blocks, block)), ops.MIN, (last + 1,)
+        primitive.reshape(padded, (*others, blocks, block)), ops.MIN, (last + 1,)
     )
     block_minima = primitive.contiguous(primitive.reshape(block_minima, (*others, blocks)))
-    chosen = _sort_few(smallest_indices(block_minima, count))
+    blocks_chosen = _sort_few(smallest_indices(block_minima, count))
     sizes: tuple[Dim, ...] = (*others, count, block)
-    starts = primitive.expand(primitive.reshape(chosen, (*others, count, 1)), sizes) * block
-    places = starts + primitive.cast(primitive.iota(sizes, last + 1), dtypes.i32)
-    places = primitive.reshape(places, (*others, count * block))
+    starts = primitive.expand(primitive.reshape(blocks_chosen, (*others, count, 1)), sizes) * block
+    positions = starts + primitive.cast(primitive.iota(sizes, last + 1), dtypes.i32)
+    positions = primitive.reshape(positions, (*others, count * block))
     candidates = ops.WHERE(
-        places < size, gather_last(keys, places), UOp.const(keys.dtype, keys.dtype.max)
+        positions < size, gather_last(keys, positions), UOp.const(keys.dtype, keys.dtype.max)
     )
     chosen_candidates = smallest_indices(primitive.contiguous(candidates), count)
     return primitive.contiguous(
-        gather_last(chosen, chosen_candidates // block) * block + chosen_candidates % block
+        gather_last(blocks_chosen, chosen_candidates // block) * block + chosen_candidates % block
     )
 
 
-def gather_last(x: UOp, places: UOp) -> UOp:
+def gather_last(x: UOp, indices: UOp) -> UOp:
     """Return the elements at indices along the last axis."""
-    sizes = shape(places)
+    sizes = shape(indices)
     last = len(sizes) - 1
-    indices = [primitive.iota(sizes, k) for k in range(last)]
-    return primitive.gather(x, [*indices, primitive.place(places, shape(x)[last])])
+    leading = [primitive.iota(sizes, k) for k in range(last)]
+    return primitive.gather(x, [*leading, primitive.place(indices, shape(x)[last])])
 
 
 def _block_size(size: int, count: int) -> int:
@@ -101,10 +101,10 @@ def _ranks(keys: UOp) -> UOp:
     *others, size = shape(keys)
     last = len(others)
     table: tuple[Dim, ...] = (*others, size, size)
-    mine = primitive.expand(primitive.reshape(keys, (*others, size, 1)), table)
-    other = primitive.expand(primitive.reshape(keys, (*others, 1, size)), table)
+    own_keys = primitive.expand(primitive.reshape(keys, (*others, size, 1)), table)
+    others_keys = primitive.expand(primitive.reshape(keys, (*others, 1, size)), table)
     in_front = primitive.iota(table, last + 1) < primitive.iota(table, last)
-    before = (other < mine) | (other.eq(mine) & in_front)
+    before = (others_keys < own_keys) | (others_keys.eq(own_keys) & in_front)
     total = primitive.reduce(primitive.cast(before, dtypes.i32), ops.ADD, (last + 1,))
     return primitive.contiguous(primitive.reshape(total, (*others, size)))
 

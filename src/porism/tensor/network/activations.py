@@ -87,14 +87,14 @@ _ERF_END: Final = {32: 4.0, 64: 6.0}
 def erf_node(x: UOp) -> UOp:
     """Return the error function, within 2 ulp."""
     bits = x.dtype.bits
-    size = magnitude(x)
+    absolute = magnitude(x)
     near = ops.MULACC(x, polynomial(x * x, _ERF_SMALL[bits]), x)
     end = _ERF_END[bits]
-    inside = size.minimum(end)
-    place = (inside - (end + 1) / 2) * (2 / (end - 1))
-    rest = ops.MULACC(-inside, inside, polynomial(place, _ERF_LARGE[bits]))
-    far = (size < end).where(x.lift(1.0) - exp_node(rest), x.lift(1.0))
-    return choose(x.ne(x), x, size < 1.0, near, x < 0.0, -far, far)
+    inside = absolute.minimum(end)
+    scaled = (inside - (end + 1) / 2) * (2 / (end - 1))
+    log_complement = ops.MULACC(-inside, inside, polynomial(scaled, _ERF_LARGE[bits]))
+    far = (absolute < end).where(x.lift(1.0) - exp_node(log_complement), x.lift(1.0))
+    return choose(x.ne(x), x, absolute < 1.0, near, x < 0.0, -far, far)
 
 
 _GELU: Final = (

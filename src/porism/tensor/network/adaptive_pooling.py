@@ -44,11 +44,11 @@ def _adaptive(
     reduced over the whole axis with a mask: n·m operations for m bins over n elements.
     """
     require_rank(name, spatial, x)
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
+    requested = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
     first = x.ndim - spatial
     sizes = [known(size, name) for size in x.shape[first:]]
-    kept = [n if m is None else m for n, m in zip(sizes, given, strict=False)]
-    wanted = several(kept + list(given[spatial:]), spatial, "output_size", 1)
+    sizes_or_none = [n if m is None else m for n, m in zip(sizes, requested, strict=False)]
+    wanted = several(sizes_or_none + list(requested[spatial:]), spatial, "output_size", 1)
     if 0 in sizes:
         raise shapes.refuse(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -75,13 +75,13 @@ def _pool_axis(node: UOp, axis: int, count: int, pool: Pool) -> UOp:
     if size % count == 0:
         pieces = primitive.reshape(node, [*before, count, size // count, *after])
         return drop_axes(pool(pieces, BinElements(None, None), axis + 1), [axis + 1])
-    whole = [*before, count, size, *after]
-    view = primitive.expand(primitive.reshape(node, [*before, 1, size, *after]), whole)
-    begin, end = _bin_bounds(primitive.iota(whole, axis), size, count)
-    place = primitive.iota(whole, axis + 1)
-    single = [*before, count, 1, *after]
-    first, last = _bin_bounds(primitive.iota(single, axis), size, count)
-    bins = BinElements((begin <= place) & (place < end), last - first)
+    table = [*before, count, size, *after]
+    view = primitive.expand(primitive.reshape(node, [*before, 1, size, *after]), table)
+    begin, end = _bin_bounds(primitive.iota(table, axis), size, count)
+    position = primitive.iota(table, axis + 1)
+    bin_sizes = [*before, count, 1, *after]
+    first, last = _bin_bounds(primitive.iota(bin_sizes, axis), size, count)
+    bins = BinElements((begin <= position) & (position < end), last - first)
     return drop_axes(pool(view, bins, axis + 1), [axis + 1])
 
 

@@ -110,10 +110,10 @@ def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
             "convert it with astype",
         )
     batch = shapes.broadcast_shapes(q.shape[:-2], [1] * (k.ndim - 2))
-    whole = (*batch, q.shape[-2], k.shape[-2])
+    score_sizes = (*batch, q.shape[-2], k.shape[-2])
     if mask_tensor.ndim < 2:
-        mask_tensor = Tensor(primitive.broadcast(mask_tensor.node, whole[-2:]))
-    shapes.broadcast_shapes(mask_tensor.shape, whole)  # refuses what does not fit
+        mask_tensor = Tensor(primitive.broadcast(mask_tensor.node, score_sizes[-2:]))
+    shapes.broadcast_shapes(mask_tensor.shape, score_sizes)  # refuses what does not fit
     return mask_tensor
 
 
@@ -128,10 +128,10 @@ def _attend(
         batches.append(mask.shape[:-2])
     batch = shapes.broadcast_shapes(*batches)
     rank = len(batch)
-    whole = [*batch, length, keys, features]
+    product_sizes = [*batch, length, keys, features]
     scores = sum_of_products(
-        primitive.broadcast(_insert_axis(q.node, 1), whole),
-        primitive.broadcast(_insert_axis(k.node, 2), whole),
+        primitive.broadcast(_insert_axis(q.node, 1), product_sizes),
+        primitive.broadcast(_insert_axis(k.node, 2), product_sizes),
         [rank + 2],
     )
     scores = scores * _scale(features, scale)
@@ -144,10 +144,10 @@ def _attend(
     weights = primitive.cast(softmax_node(scores, [rank + 1]), v.dtype)
     order = [*range(v.ndim - 2), v.ndim - 1, v.ndim - 2]
     columns = primitive.permute(v.node, order)
-    whole = [*batch, length, values, keys]
+    product_sizes = [*batch, length, values, keys]
     result = sum_of_products(
-        primitive.broadcast(_insert_axis(weights, 1), whole),
-        primitive.broadcast(_insert_axis(columns, 2), whole),
+        primitive.broadcast(_insert_axis(weights, 1), product_sizes),
+        primitive.broadcast(_insert_axis(columns, 2), product_sizes),
         [rank + 2],
     )
     return Tensor(primitive.cast(result, v.dtype))
@@ -174,8 +174,8 @@ def _scale(features: Dim, scale: float | None) -> float:
 
 def _apply_mask(scores: UOp, mask: Tensor) -> UOp:
     """Return the scores with a bool mask as -inf where false, or a float mask added."""
-    whole = shapes.sizes_of(scores)
-    node = primitive.broadcast(mask.node, whole)
+    score_sizes = shapes.sizes_of(scores)
+    node = primitive.broadcast(mask.node, score_sizes)
     if mask.dtype.kind is Kind.BOOL:
         return node.where(scores, scores.lift(-math.inf))
     return scores + primitive.cast(node, scores.dtype)

@@ -125,11 +125,11 @@ def _convolve(
     counts = _window_counts(operands, [known(n, operands.name) for n in sizes], stride, dilation)
     out, inner, *taps = shapes.sizes_of(kernel)
     fan_in = [inner, *taps]
-    whole: list[Dim] = [batch, groups, out // groups, *counts, *fan_in]
-    rank = len(whole)
+    product_sizes: list[Dim] = [batch, groups, out // groups, *counts, *fan_in]
+    rank = len(product_sizes)
     if shapes.product(shapes.sizes_of(x)) == 0:
         # No element, so no window: what is summed has no elements either, or the batch is empty.
-        view = primitive.full(x.dtype, 0, whole)
+        view = primitive.full(x.dtype, 0, product_sizes)
     else:
         axes = range(2, 2 + spatial)
         view = sliding_windows(x, axes, operands.taps, stride, dilation)
@@ -137,23 +137,23 @@ def _convolve(
         order = [0, 1, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial)]
         view = primitive.permute(view, order)
         view = primitive.reshape(view, [batch, groups, 1, *counts, *fan_in])
-        view = primitive.expand(view, whole)
+        view = primitive.expand(view, product_sizes)
     weights = primitive.reshape(kernel, [1, groups, out // groups, *[1] * spatial, *fan_in])
     summed = range(rank - len(fan_in), rank)
-    result = sum_of_products(view, primitive.expand(weights, whole), summed)
+    result = sum_of_products(view, primitive.expand(weights, product_sizes), summed)
     return primitive.reshape(result, [batch, out, *counts])
 
 
 def _pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:
     """Return x with zeros around its spatial axes; negative numbers remove elements."""
-    whole = [(0, 0), (0, 0), *pads]
-    x = primitive.pad(x, [(max(before, 0), max(after, 0)) for before, after in whole])
+    all_pads = [(0, 0), (0, 0), *pads]
+    x = primitive.pad(x, [(max(before, 0), max(after, 0)) for before, after in all_pads])
     sizes = shapes.sizes_of(x)
-    cropped = [
+    bounds = [
         (max(-before, 0), size + min(after, 0))
-        for size, (before, after) in zip(sizes, whole, strict=True)
+        for size, (before, after) in zip(sizes, all_pads, strict=True)
     ]
-    return primitive.shrink(x, cropped)
+    return primitive.shrink(x, bounds)
 
 
 def _window_counts(
@@ -228,7 +228,7 @@ def _conv_transpose(
     )
     strides = several(stride, spatial, "stride", 1)
     dilations = several(dilation, spatial, "dilation", 1)
-    cropped = several(padding, spatial, "padding", 0)
+    crops = several(padding, spatial, "padding", 0)
     extra = several(output_padding, spatial, "output_padding", 0)
     for axis in range(spatial):
         if extra[axis] >= max(strides[axis], dilations[axis]):
@@ -237,23 +237,23 @@ def _conv_transpose(
                 "it is smaller than the stride or the dilation, else it only adds zeros",
                 "pass a smaller output_padding",
             )
-    whole = [
+    uncropped = [
         (n - 1) * s + (k - 1) * d + 1 + e
         for n, k, s, d, e in zip(
             operands.sizes, operands.taps, strides, dilations, extra, strict=True
         )
     ]
-    for size, full, off in zip(operands.sizes, whole, cropped, strict=True):
-        if size == 0 or full <= 2 * off:
+    for size, full, crop in zip(operands.sizes, uncropped, crops, strict=True):
+        if size == 0 or full <= 2 * crop:
             raise shapes.refuse(
-                f"{operands.name} with {full} elements along an axis and a padding of {off}",
+                f"{operands.name} with {full} elements along an axis and a padding of {crop}",
                 "the padding is what is cut off on both sides, and nothing is left",
                 "pass a smaller padding, or a larger input",
             )
     result = _convolve_phases(operands, strides, dilations)
     sizes = shapes.sizes_of(result)[2:]
     ends = [known(n, operands.name) for n in sizes]
-    pads = [(-c, full - c - n) for c, full, n in zip(cropped, whole, ends, strict=True)]
+    pads = [(-c, full - c - n) for c, full, n in zip(crops, uncropped, ends, strict=True)]
     result = _pad_or_crop(result, pads)
     return _add_bias(operands, result, bias, known(shapes.sizes_of(result)[1], operands.name))
 

@@ -78,16 +78,16 @@ def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
     """Return one weight for each class, expanded to the shape of x."""
     if weight is None:
         return None
-    given = as_tensor(weight)
+    weights = as_tensor(weight)
     classes = shapes.sizes_of(x)[axis]
-    if not shapes.same_shape(given.shape, (classes,)):
+    if not shapes.same_shape(weights.shape, (classes,)):
         raise shapes.refuse(
-            f"{what} with weights of shape {shapes.to_text(given.shape)}",
+            f"{what} with weights of shape {shapes.to_text(weights.shape)}",
             f"there is one weight for each of the {shapes.size_text(classes)} classes",
             f"use weights of shape ({shapes.size_text(classes)},)",
         )
     sizes = [classes if k == axis else 1 for k in range(len(shapes.sizes_of(x)))]
-    return expand_like(primitive.reshape(primitive.cast(given.node, x.dtype), sizes), x)
+    return expand_like(primitive.reshape(primitive.cast(weights.node, x.dtype), sizes), x)
 
 
 def _as_i64(size: Dim) -> UOp:
@@ -109,26 +109,26 @@ def _label_loss(
     Each label is compared with all class indices, which fuses with the sum over the classes.
     """
     sizes = list(shapes.sizes_of(logs))
-    line = [1 if k == axis else n for k, n in enumerate(sizes)]
-    labels = primitive.reshape(primitive.cast(target.node, dtypes.i64), line)
-    counted = labels.ne(ignore_index)
-    chosen = expand_like(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
+    label_sizes = [1 if k == axis else n for k, n in enumerate(sizes)]
+    labels = primitive.reshape(primitive.cast(target.node, dtypes.i64), label_sizes)
+    is_counted = labels.ne(ignore_index)
+    is_label = expand_like(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
     zero = logs.lift(0)
     weighted = logs if weights is None else logs * weights
-    loss = -primitive.reduce(chosen.where(weighted, zero), ops.ADD, [axis])
+    loss = -primitive.reduce(is_label.where(weighted, zero), ops.ADD, [axis])
     if smoothing:
-        even = -mean_node(weighted, [axis])
-        loss = loss * (1 - smoothing) + even * smoothing
+        uniform = -mean_node(weighted, [axis])
+        loss = loss * (1 - smoothing) + uniform * smoothing
     # No error can be raised for a label that names no class, but it must not go unseen.
     inside = (labels >= 0) & (labels < _as_i64(sizes[axis]))
-    loss = counted.where(inside.where(loss, logs.lift(math.nan)), zero)
+    loss = is_counted.where(inside.where(loss, logs.lift(math.nan)), zero)
     if reduction != "mean":
         return _reduce_losses(drop_axes(loss, [axis]), reduction)
     if weights is None:
-        label_weight = primitive.cast(counted, logs.dtype)
+        label_weight = primitive.cast(is_counted, logs.dtype)
     else:
-        label_weight = primitive.reduce(chosen.where(weights, zero), ops.ADD, [axis])
-        label_weight = counted.where(label_weight, zero)
+        label_weight = primitive.reduce(is_label.where(weights, zero), ops.ADD, [axis])
+        label_weight = is_counted.where(label_weight, zero)
     axes = range(len(sizes))
     total = primitive.reduce(loss, ops.ADD, axes) / primitive.reduce(label_weight, ops.ADD, axes)
     return drop_axes(total, axes)

@@ -212,8 +212,8 @@ def batch_norm(
     tensor = as_tensor(x)
     channels = [_channel_count(tensor, "batch_norm")]
     node = float_node(tensor)
-    own = training or running_mean is None or running_var is None
-    if own and not training:
+    from_batch = training or running_mean is None or running_var is None
+    if from_batch and not training:
         raise shapes.refuse(
             "batch_norm without running statistics",
             "outside of training it needs running_mean and running_var",
@@ -300,10 +300,10 @@ def group_norm(
         )
     batch, _, *rest = tensor.shape
     node = float_node(tensor)
-    whole = [batch, groups, channels // groups, *rest]
-    columns: list[Dim] = [1, groups, channels // groups, *[1] * len(rest)]
+    split_sizes = [batch, groups, channels // groups, *rest]
+    parameter_sizes: list[Dim] = [1, groups, channels // groups, *[1] * len(rest)]
     scale, offset = (
-        None if parameter is None else primitive.reshape(parameter, columns)
+        None if parameter is None else primitive.reshape(parameter, parameter_sizes)
         for parameter in (
             _expand_parameter(weight, "the weight of group_norm", node, [channels], [1]),
             _expand_parameter(bias, "the bias of group_norm", node, [channels], [1]),
@@ -312,8 +312,10 @@ def group_norm(
 
     def formula(n: UOp) -> UOp:
         # Weight and bias are split too, so that one loop over groups does everything.
-        split = primitive.reshape(n, whole)
-        result = _scale_and_shift(_standardize(split, range(2, len(whole)), eps), scale, offset)
+        split = primitive.reshape(n, split_sizes)
+        result = _scale_and_shift(
+            _standardize(split, range(2, len(split_sizes)), eps), scale, offset
+        )
         return primitive.reshape(result, tensor.shape)
 
     return Tensor(widely(formula, node))

@@ -126,13 +126,13 @@ def _windows(x: UOp, axes: Sequence[WindowAxis], value: float) -> UOp:
     """Return the sliding windows of x, with `value` outside of the input."""
     pads: list[tuple[Dim, Dim]] = [(0, 0)] * (len(shapes.sizes_of(x)) - len(axes))
     pads += [(axis.padding, axis.padding + axis.overhang) for axis in axes]
-    whole = pad_with_value(x, pads, value)
+    padded = pad_with_value(x, pads, value)
     if shapes.same(shapes.product(shapes.sizes_of(x)), 0):
         outer = shapes.sizes_of(x)[: -len(axes)]
         view = [*outer, *(axis.count for axis in axes), *(axis.taps for axis in axes)]
         return primitive.full(x.dtype, value, view)
     return sliding_windows(
-        whole,
+        padded,
         [axis.axis for axis in axes],
         [axis.taps for axis in axes],
         [axis.stride for axis in axes],
@@ -261,8 +261,8 @@ def _window_sizes(like: UOp, axes: Sequence[WindowAxis], with_padding: bool) -> 
             continue
         sizes = shapes.sizes_of(like)
         begin = primitive.iota(sizes, axis.axis) * axis.stride
-        whole = axis.size + 2 * axis.padding
-        low, high = (0, whole) if with_padding else (axis.padding, whole - axis.padding)
+        padded = axis.size + 2 * axis.padding
+        low, high = (0, padded) if with_padding else (axis.padding, padded - axis.padding)
         end = ops.MIN(begin + axis.taps, begin.lift(high))
         inside = end - ops.MAX(begin, begin.lift(low))
         result = result * primitive.cast(inside, like.dtype)
