@@ -111,14 +111,14 @@ def _floor_quotient(a: UOp, b: UOp) -> UOp:
     """Return floor(a / b) of floats, corrected where the division rounded up to an integer."""
     ratio = a / b
     floored = ops.FLOOR(ratio)
-    # The division may have rounded up to a whole number; then too much was taken.
+    # The division may have rounded up to an integer; then the quotient is too large by one.
     remainder = ops.MULACC(-floored, b, a)
     too_much = remainder.ne(0.0) & ((remainder < 0.0) ^ (b < 0.0)) & floored.eq(ratio)
-    # An infinity goes into a finite number 0 times or, if their signs differ, -1 times.
+    # A finite number over an infinity is 0 or, if their signs differ, floored to -1.
     infinite_divisor = is_infinite(b) & is_finite(a)
     opposite_signs = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
     result = (too_much & is_finite(floored)).where(floored - 1.0, floored)
-    # How often a finite number goes into an infinity is not known.
+    # An infinity over a finite number is NaN, as in NumPy.
     result = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), result)
     return infinite_divisor.where(opposite_signs.where(a.lift(-1.0), ratio), result)
 
@@ -142,7 +142,7 @@ def remainder(x1: Any, x2: Any) -> Tensor:
 def _float_remainder(a: UOp, b: UOp) -> UOp:
     """Return the floored remainder of floats, by two steps of truncated division."""
     rest = a
-    for _ in range(2):  # the second time for what the rounding of the first quotient left
+    for _ in range(2):  # the second step removes what the rounded first quotient left
         rest = ops.MULACC(-ops.TRUNC(rest / b), b, rest)
     rest = (magnitude(rest) > magnitude(b)).where(rest.lift(0.0), rest)
     rest = is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), rest)
@@ -388,7 +388,7 @@ def _next_float(a: UOp, b: UOp) -> UOp:
     kind = BITS_OF[a.dtype]
     bits = a.bitcast(kind)
     one = UOp.const(kind, 1)
-    # Bits count magnitudes: away from zero is up, whatever the sign.
+    # The bits of a float order its magnitude: away from zero is + 1, whatever the sign.
     away = (a < b) ^ (a < 0.0)
     moved = away.where(bits + one, bits - one)
     smallest = ops.OR((b < 0.0).where(UOp.const(kind, sign_mask(a.dtype)), one * 0), one)

@@ -93,7 +93,7 @@ def _memory_of(obj: Any) -> Any:
         return np.empty(0)
 
 
-# -- one number everywhere -------------------------------------------------------------------------
+# -- constant tensors ------------------------------------------------------------------------------
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
@@ -185,7 +185,7 @@ def empty_like(x: Any, *, dtype: Any = None) -> Tensor:
     return full_like(x, 0, dtype=dtype)
 
 
-# -- counted ---------------------------------------------------------------------------------------
+# -- sequences -------------------------------------------------------------------------------------
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Tensor:
@@ -271,7 +271,7 @@ def linspace(
     number = primitive.cast(position, dtypes.f64)
     first, last = float(start), float(stop)
     step = (last - first) / gaps
-    # A step may be too small for a float where the whole distance is not.
+    # The step may underflow to 0 where the whole distance does not.
     scaled = number * step if step else number / float(gaps) * (last - first)
     node = scaled + first
     if endpoint and count > 1:

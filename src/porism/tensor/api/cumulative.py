@@ -28,13 +28,13 @@ from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
 MAX_DIRECT: Final = 16
-"""Elements that are reduced at once, at most: nothing needs to be stored for that."""
+"""Elements of an axis up to which prefixes are reduced without materializing; chosen by hand."""
 
 ENOUGH_ROWS: Final = 64
-"""Rows that are enough for all cores."""
+"""Rows that suffice to occupy all cores; chosen by hand."""
 
 MIN_CHUNK: Final = 2048
-"""Elements of a part of a row, at least."""
+"""Elements of a chunk of a row, at least; chosen by hand."""
 
 
 def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:

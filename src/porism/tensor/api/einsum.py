@@ -142,7 +142,7 @@ def _element_count(labels: Labels, sizes: dict[str, Dim]) -> float:
 
 
 def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
-    # What only one of them has and nothing else needs is summed before the product.
+    # Labels of one factor that nothing else needs are summed before the product.
     """Return the product of two factors, summed over the labels that are not kept."""
     a = _sum_labels(a, (*kept, *b.labels), sizes)
     b = _sum_labels(b, (*kept, *a.labels), sizes)

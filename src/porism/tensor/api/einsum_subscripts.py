@@ -196,7 +196,7 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
         labels.append(axis.label)
     ellipsis_labels = _ellipsis_labels(inputs)
     if ellipsis_labels and ellipsis_labels[0] not in labels:
-        # NumPy refuses this too: it is nearly always a slip.
+        # NumPy refuses this too: it is nearly always a mistake.
         fail_at(
             text,
             len(text),

@@ -36,8 +36,8 @@ def log_node(x: UOp) -> UOp:
     return ops.LOG2(x) * LN_2
 
 
-# log(1 + x) = s·(2 + s²·P(s²)) for s = x/(2 + x); these tables and those below are from
-# interpolation at Chebyshev's points.
+# log(1 + x) = s·(2 + s²·P(s²)) for s = x/(2 + x); the coefficients are from
+# interpolation at Chebyshev nodes.
 _LOG1P: Final = {
     32: (0.23397034406661987, 0.2854830324649811, 0.4000014364719391, 0.6666666865348816),
     64: (
@@ -121,7 +121,7 @@ def _asinh(x: UOp) -> UOp:
 
 
 _LARGE: Final = {32: 2.0**13, 64: 2.0**28}
-"""Beyond this, 1 is lost in x²."""
+"""Above this value of x, x² + 1 rounds to x²."""
 
 
 def _acosh(x: UOp) -> UOp:

@@ -31,6 +31,8 @@ from porism.tensor.movement.sorting import argsort, topk
 from porism.tensor.tensor import Tensor, method
 
 TWO_TO_32: Final = 1 << 32
+"""The number of values of one of the two 32-bit words of a hash."""
+
 _lock = held_while_forking(threading.Lock())
 _key = 0
 _counter = 0
@@ -76,7 +78,7 @@ def _key_and_counter(count: int) -> tuple[UOp, int]:
     trace = current.get()
     if trace is None:
         return new_buffer(dtypes.u64, (2,), _advance_counter(count)), 0
-    # In a jitted function each call takes the state, and goes on by all that the function draws.
+    # Each call of a jitted function reads the state and advances it by all that the function draws.
     supply = trace.supplies.get("random")
     if supply is None:
         words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
@@ -329,7 +331,7 @@ def _sample_classes(
     """Return `count` class indices for each row of weights."""
     if not replacement:
         noise = _uniform_node((*batch, classes), dtypes.f32) + 2.0**-25
-        noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # neither 0 nor 1: both logarithms finite
+        noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # in (0, 1): both logarithms are finite
         scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
         return topk(Tensor(primitive.contiguous(scores)), count).indices.node
     sums = cumsum(Tensor(weights), axis=-1).node

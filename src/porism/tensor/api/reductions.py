@@ -27,7 +27,7 @@ from porism.tensor.tensor import Tensor, method
 Axes = int | Sequence[int] | None
 
 
-# -- what the functions here, and others that reduce, are made of ----------------------------------
+# -- shared with other functions that reduce -------------------------------------------------------
 
 
 def accumulation_dtype(dtype: DType) -> DType:
@@ -188,7 +188,7 @@ def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tenso
     best = expand_like(primitive.reduce(node, op, [reduced_axis]), node)
     is_extreme = node.eq(best)
     if x.dtype.is_float:
-        is_extreme = is_extreme | node.ne(node)  # the first NaN, if there is one
+        is_extreme = is_extreme | node.ne(node)  # NaN is the extreme, if there is one
     size = x.shape[reduced_axis]
     largest = size if isinstance(size, int) else shape(node)[reduced_axis].vmax
     position_dtype = dtypes.i32 if largest <= dtypes.i32.max else dtypes.i64
@@ -222,7 +222,7 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor
     return _argmax_or_argmin(x, ops.MIN, axis, keepdims)
 
 
-# -- truth -----------------------------------------------------------------------------------------
+# -- any, all --------------------------------------------------------------------------------------
 
 
 def _any_or_all(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
@@ -259,7 +259,7 @@ def all(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
     """Return the sum of a * b over axes, which are dropped, in the accumulation type."""
-    # Widened before the product, which is then exact: what tensor cores compute.
+    # Widened before the product, which is then exact, as on tensor cores.
     product = primitive.cast(a, accumulation_dtype(a.dtype)) * primitive.cast(
         b, accumulation_dtype(b.dtype)
     )
@@ -278,7 +278,7 @@ def variance_node(x: UOp, axes: Sequence[int], correction: float = 0) -> UOp:
     count = reduced_count(x, axes)
     if isinstance(count, UOp):
         return divide_by_count(squares, count if correction == 0 else count - int(correction))
-    # As NumPy has it: with no degree of freedom left the variance is NaN or infinite.
+    # As in NumPy: without degrees of freedom the variance is NaN or infinite.
     return divide_by_count(squares, count - correction if count > correction else 0)
 
 
@@ -379,7 +379,7 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
     elif ord == 1:
         result = primitive.reduce(size, ops.ADD, axes)
     elif ord == math.inf:
-        result = ops.MAX(primitive.reduce(size, ops.MAX, axes), zero)  # 0 if there are none
+        result = ops.MAX(primitive.reduce(size, ops.MAX, axes), zero)  # 0 of no elements
     elif ord == -math.inf:
         result = primitive.reduce(size, ops.MIN, axes)
     elif ord == 0:

@@ -16,22 +16,23 @@ from porism.tensor.api.reductions import sum_of_products
 from porism.tensor.primitive import Dim
 
 MIN_MULTIPLIES: Final = 1 << 24
-"""Products of elements from which on it pays to have two kernels instead of one."""
+"""Multiply-adds of the whole product below which a second kernel does not pay; chosen by hand."""
 
 MIN_K: Final = 256
-"""Of each sum; with fewer, moving the results takes longer than computing them."""
+"""Extent of the reduction axis below which moving results takes longer than computing them;
+chosen by hand."""
 
 MAX_COMPUTED_FRACTION: Final = 0.8
-"""The share of the result that may be computed, the margin of the last blocks included."""
+"""Fraction of the result that may be computed, padding included; chosen by hand."""
 
 MIN_BLOCK_ROWS: Final = 64
-"""Rows of a block: with fewer, its elements are not used often enough."""
+"""Rows of a block below which its elements are reused too little; chosen by hand."""
 
 MAX_BLOCKS: Final = 32
-"""In a row; with more, little is left to gain."""
+"""Blocks in a row of blocks; more of them save little further work (chosen by hand)."""
 
 BLOCK_MULTIPLE: Final = 32
-"""Blocks are multiples of this, so that no vector is used in part."""
+"""Block sizes are multiples of this number of elements, so that vectors are full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _compute_blocks(x: UOp, grid: BlockGrid) -> UOp:
     product_sizes = [count, blocks_per_row, size, size, k]
     blocks = primitive.reshape(x, [count, size, k])
     left = primitive.reshape(blocks, [count, 1, size, 1, k])
-    # Rows of count + 1 blocks out of the blocks over and over: each begins one block later.
+    # The blocks repeated, in rows of count + 1: each row begins one block later.
     length = blocks_per_row * (count + 1)
     repeats = -(-length // count)
     cyclic = primitive.expand(

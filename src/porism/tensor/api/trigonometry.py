@@ -29,12 +29,12 @@ _PI: Final = {
     32: (3.1415927410125732, -8.742277657347586e-08, -3.4302490200117637e-15),
     64: (math.pi, 1.2246467991473532e-16, -2.9947698097183397e-33),
 }
-"""Pi as a sum of three numbers of the type."""
+"""Pi as a sum of three floats of the given width, for Cody-Waite range reduction."""
 
 _REDUCIBLE: Final = {32: 2.0**15, 64: 2.0**30}
-"""Up to here, a multiple of pi is subtracted without loss."""
+"""Largest |x| for which subtracting a multiple of pi is exact enough."""
 
-# atan x = x + x³·P(x²) up to tan(pi/8); from interpolation at Chebyshev's points.
+# atan x = x + x³·P(x²) up to tan(pi/8); coefficients from interpolation at Chebyshev nodes.
 _ATAN: Final = {
     32: (
         -0.06451927870512009,
@@ -77,7 +77,7 @@ def cos_node(x: UOp) -> UOp:
         angle = ops.MULACC(steps, x.lift(-part), angle)
     large = magnitude(x) > _REDUCIBLE[x.dtype.bits]
     sine = ops.SIN(large.where(x * 0.5, angle))
-    half = steps * 0.5  # n/2 + 1/4: its fraction tells whether n is even
+    half = steps * 0.5  # n/2 + 1/4: its fractional part is below 1/2 if n is even
     even = (half - ops.FLOOR(half)) < 0.5
     return large.where(x.lift(1.0) - sine * sine * 2.0, even.where(-sine, sine))
 

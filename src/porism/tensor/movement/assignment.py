@@ -114,7 +114,7 @@ def _has_type(value: Any) -> bool:
 def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
     """Return the value broadcast to the sizes of what it is assigned to."""
     value_sizes = sizes_of(value)
-    # As in NumPy, axes of size 1 in front of the value are too many, and do no harm.
+    # As in NumPy, surplus leading axes of size 1 are dropped.
     while len(value_sizes) > len(sizes) and value_sizes[0] == 1:
         value_sizes = value_sizes[1:]
     value = primitive.reshape(value, value_sizes)
@@ -135,7 +135,7 @@ def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
     """Write the value in place if possible; return whether it was written."""
     axis_indices = [part for part in parts if not part.new]
     result = _result_sizes(parts, sizes_of(slice_axes(x.node, axis_indices)))
-    _broadcast_value(value, result)  # which refuses what does not fit
+    _broadcast_value(value, result)  # raises if the value does not fit
     return try_overwrite(x, axis_indices, result, value)
 
 
@@ -181,7 +181,7 @@ def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
     value = primitive.pad(value, ends)
     if not symbolic:
         return value
-    # Where sizes are symbolic, each element asks for its place: the sizes of x stay as they are.
+    # Symbolic positions are gathered, not padded: so the sizes of x stay as they are.
     indices = [primitive.iota(sizes, k) for k in range(len(sizes))]
     for k in set(symbolic):
         indices[k] = indices[k] - parts[k].begin
@@ -286,7 +286,7 @@ def _last_writer(
         elif part.index is not None:
             index = index_node(part.index, size)
             inside = (index >= 0) & (index < size)
-            # an index that is outside makes the sum negative, which is no place
+            # an index out of range makes the sum negative, so that it refers to no element
             term = inside.where(index.maximum(0).minimum(size - 1) * stride, -length)
             flat_index = term if flat_index is None else ops.ADD(*broadcast(flat_index, term))
     if flat_index is None:

@@ -208,7 +208,7 @@ def _parse_slice(item: slice, size: Dim) -> AxisIndex:
         ) from None
     if step > 0:
         return AxisIndex(begin, max(begin, end), step)
-    # Backwards from `begin` down to above `end`: the same elements forwards, then flipped.
+    # From `begin` down to above `end`: the same elements in ascending order, then reversed.
     last = min(begin + 1, size)
     first = min(end + 1, last)
     return AxisIndex(first, last, -step, reversed=True)
@@ -230,7 +230,7 @@ def _parse_symbolic_slice(item: slice, size: Dim) -> AxisIndex:
 def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
     """Return a bound of a slice, which must be in the axis for all values of its variables."""
     low, high = (end, end) if isinstance(end, int) else (end.vmin, end.vmax)
-    # What depends on the size itself, like n - 1 or n, is compared with it as a whole.
+    # A bound that depends on the size itself, like n - 1, is compared with it symbolically.
     room = size - end
     left = room if isinstance(room, int) else room.vmin
     if isinstance(end, int) and end < 0:
@@ -245,7 +245,7 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
     return end  # type: ignore[no-any-return]
 
 
-# -- refusals --------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:

@@ -66,7 +66,7 @@ def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     steps = [part.step for part in parts]
     if max(steps, default=1) == 1:
         return x
-    # Pieces of `step` elements, of which the first is kept.
+    # Split into blocks of `step` elements, of which the first is kept.
     sizes = sizes_of(x)
     counts = [block_count(size, step) for size, step in zip(sizes, steps, strict=True)]
     x = primitive.pad(
@@ -89,7 +89,7 @@ def padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
 
 
 def _shrink_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
-    # A part of one element at a symbolic place: cut in two steps, so that its size is known.
+    # One element at a symbolic index is shrunk to in two steps, so that its size is known.
     """Return x from begin to end of each axis, without steps and reversal."""
     early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in parts]
     sizes = sizes_of(x)
@@ -108,11 +108,11 @@ class GatherLayout:
     """Where the axes of index arrays go: to the arrays' position, or first if they are apart."""
 
     outer: list[int]
-    """The parts whose axes come before those of the arrays."""
+    """Positions in the key of the axes before those of the arrays."""
     inner: list[int]
-    """The parts whose axes come after."""
+    """Positions in the key of the axes after those of the arrays."""
     common: Sizes
-    """The shape of the arrays together."""
+    """The common shape of the arrays."""
 
 
 def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
@@ -131,7 +131,7 @@ def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     sliced_sizes = iter(sizes_of(x))
     sizes = [1 if part.new else next(sliced_sizes) for part in parts]
     outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
-    # GATHER gives a tensor with axes; a scalar is its one element.
+    # GATHER needs at least one axis; a scalar is gathered as one element.
     common = plan.common if outer or inner or plan.common else (1,)
     result_sizes: Sizes = (*outer, *common, *inner)
     source_axes = [*plan.outer, *[None] * len(common), *plan.inner]

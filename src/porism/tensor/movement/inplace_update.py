@@ -24,7 +24,7 @@ from porism.tensor.shapes import Sizes, sizes_of
 from porism.tensor.tensor import Tensor
 
 _SOLE_REFERENCE: Final = 2
-"""References to what one object holds, while the call that counts them has one too."""
+"""The reference count of an object with one owner: the owner's, and that of `getrefcount`."""
 
 
 def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: UOp) -> bool:
@@ -37,7 +37,7 @@ def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: U
     bounds = [end for part in parts for end in (part.begin, part.end)]
     needed_sizes = (*sizes_of(value), *bounds, *result)
     if memory is None or len(_int_sizes(needed_sizes)) < len(needed_sizes):
-        return False  # or a size is symbolic
+        return False  # shared memory, or a symbolic size
     new = _as_array(value).reshape(_int_sizes(sizes_of(value)))
     view = memory.reshape(_int_sizes(x.shape))
     for axis, part in enumerate(parts):
@@ -47,10 +47,12 @@ def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: U
     while new.ndim > len(result):
         new = new[0]
     broadcast = np.broadcast_to(new, _int_sizes(result)).reshape(view.shape)
-    with np.errstate(all="ignore"):  # a number that is too large is infinite
+    with np.errstate(all="ignore"):  # overflow gives infinity, without a warning
         np.copyto(view, broadcast, casting="unsafe")
     array, address = held(x._node)
-    x._node = hold(x._node.dtype, x._node.src, array, address)  # whose number says: a new value
+    x._node = hold(
+        x._node.dtype, x._node.src, array, address
+    )  # a new buffer identity, for a new value
     return True
 
 
@@ -66,7 +68,7 @@ def _exclusive_memory(x: Tensor) -> Array | None:
     if sys.getrefcount(x._node) > _SOLE_REFERENCE or held_if_any(x._node) is None:
         return None
     if sys.getrefcount(held_if_any(x._node)) > _SOLE_REFERENCE:
-        return None  # it is read at this moment
+        return None  # a thread is reading it
     if sys.getrefcount(array_of(x._node)) > _SOLE_REFERENCE:
         return None
     array = array_of(x._node)

@@ -32,15 +32,19 @@ from porism.tensor.shapes import (
 from porism.tensor.tensor import Tensor, method
 
 MAX_FUSED: Final = 16
-"""More tensors than these are joined in groups, each of which is computed first.
+"""Tensors concatenated by one kernel; more are joined in groups that are materialized first.
 
-Every element of the result looks at each part of its group, so the work stays near the size.
+Every element of the result selects among all tensors of its group, so the limit bounds the work
+for each element (chosen by hand).
 """
 
 
 MAX_SCHEDULED: Final = 64
-"""More tensors than these, whose values are in memory, are copied at once: to schedule so many
-reads takes longer than to copy what is small, and what is large takes as long in a kernel."""
+"""Realized tensors concatenated by kernels; more are copied by NumPy (chosen by hand).
+
+Scheduling so many loads takes longer than copying small tensors, and copying large ones takes as
+long in a kernel.
+"""
 
 
 def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
@@ -171,7 +175,7 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
     return concat([expand_dims(x, new_axis) for x in tensors], new_axis)
 
 
-# -- parts -----------------------------------------------------------------------------------------
+# -- splitting -------------------------------------------------------------------------------------
 
 
 @method
@@ -261,7 +265,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
         flat = flatten(tensor)
         return Tensor(primitive.reshape(roll(flat, shift, 0).node, tensor.shape))
     given_axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    # An axis may be named twice: then it is rolled twice.
+    # An axis that is named twice is rolled twice.
     axes = [normal_axis(number, tensor.ndim) for number in given_axes]
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(shifts) != len(axes):

@@ -95,7 +95,7 @@ def _crop(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
 
 
 BorderFunction = Callable[[UOp, int, int, int, int], tuple[UOp, UOp]]
-"""(x, axis, its size, before, after): what comes before and after."""
+"""(x, axis, its size, before, after): the nodes to put before and after x along the axis."""
 
 
 def _pad_axis(

@@ -48,7 +48,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
     """Return x with each element along an axis repeated a number of times of its own."""
     size = known(tensor.shape[axis], "repeat by a list")
-    if repeats.size == 0:  # of no numbers NumPy says that they are floats
+    if repeats.size == 0:  # NumPy makes an empty list an array of floats
         repeats = repeats.astype(np.int64)
     if repeats.shape != (size,) or repeats.dtype.kind not in "biu" or (repeats < 0).any():
         raise refuse(

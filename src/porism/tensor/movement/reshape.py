@@ -46,7 +46,7 @@ def _infer_size(old: Sizes, new: Sizes) -> Sizes:
     """Return the new sizes with -1 replaced; refuse them if the numbers of elements differ."""
     unknown = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
     before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
-    # Symbolic sizes on both sides are the same factor; what is left is mostly numbers.
+    # Symbolic sizes on both sides cancel; the rest are mostly ints.
     for size in [s for s in after if not isinstance(s, int)]:
         match = next((k for k, s in enumerate(before) if same(s, size)), None)
         if match is not None:
@@ -178,7 +178,7 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
     )
 
 
-# -- the order of axes -----------------------------------------------------------------------------
+# -- order of axes ---------------------------------------------------------------------------------
 
 
 @method
@@ -291,7 +291,7 @@ def flip(x: Any, axis: Any = None) -> Tensor:
     return Tensor(primitive.flip(tensor.node, normal_axes(axis, tensor.ndim)))
 
 
-# -- repetition ------------------------------------------------------------------------------------
+# -- broadcasting and views ------------------------------------------------------------------------
 
 
 @method
@@ -366,7 +366,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
         return Tensor(slice_axis(primitive.reshape(node, (*outer, n * m)), len(outer), 0, 0))
     part = [(first_row, first_row + length), (first_column, first_column + length)]
     node = primitive.shrink(node, [*((0, size) for size in outer), *part])
-    # Rows that are longer by one: each begins one element later, so its first is on the diagonal.
+    # In rows longer by one, each begins one element later: its first is on the diagonal.
     flat = primitive.reshape(node, (*outer, length * length))
     flat = primitive.pad(flat, [*((0, 0) for _ in outer), (0, length)])
     longer = primitive.reshape(flat, (*outer, length, length + 1))

@@ -146,7 +146,7 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     position = primitive.full(dtypes.index, 0, wanted.shape)
     step = 1 << size.bit_length() >> 1
     while step:
-        # `found` elements come before the value; are `step` more of them too?
+        # `position` elements are before the value; are `step` more of them too?
         candidate = position + step
         probe = primitive.gather(table_keys, [candidate - 1])
         before = probe < keys if side == "left" else probe <= keys
@@ -155,7 +155,7 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     return Tensor(primitive.cast(position, promotion.DEFAULT_INT))
 
 
-# -- statistics of the order -----------------------------------------------------------------------
+# -- order statistics ------------------------------------------------------------------------------
 
 
 @method

@@ -60,7 +60,7 @@ def argsort_keys(keys: UOp) -> UOp:
     positions = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
         return sort_last_axis([keys, primitive.cast(positions, dtypes.i64)])[1]
-    # key·2³² + place: both are found in one word, by minimum and maximum alone.
+    # key·2³² + index: one word, so that a stage is a minimum and a maximum.
     word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
     words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(positions, word)
     return primitive.cast(sort_last_axis([words])[0] & 0xFFFFFFFF, dtypes.i64)
@@ -71,7 +71,7 @@ def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
     size = shape(words[0])[-1].arg
     width = 1 << (size - 1).bit_length() if size else 0
     last = len(shape(words[0])) - 1
-    # The largest values come after the end, and stay there.
+    # Padded with the largest value, which stays at the end.
     padded = [pad_end(word, last, width, word.dtype.max) for word in words]
     block = 2
     while block <= width:
@@ -106,7 +106,7 @@ def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> li
     else:
         keep = _lexicographic_less(mine, others).eq(first_half)
         chosen = [ops.WHERE(keep, a, b) for a, b in zip(mine, others, strict=True)]
-    # Kept in halves, so that the loops that compute it are those over blocks and halves.
+    # Materialized in halves, so that the kernel's loops are those over blocks and halves.
     return [primitive.reshape(primitive.contiguous(word), dims) for word in chosen]
 
 

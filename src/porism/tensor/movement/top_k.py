@@ -25,13 +25,13 @@ from porism.tensor.movement.reshape import slice_axis
 from porism.tensor.primitive import Dim
 
 MAX_RANKED: Final = 32
-"""Keys of a row that are ranked."""
+"""Keys of a row up to which all are ranked by counting; chosen by hand."""
 
 MAX_QUADRATIC: Final = 64
-"""Keys that are better ranked than sorted."""
+"""Keys up to which ranking (n² comparisons) is faster than sorting; chosen by hand."""
 
 MIN_KEYS_PER_RESULT: Final = 8
-"""Keys for each one that is wanted, from which on blocks are chosen first."""
+"""Keys for each result from which on blocks are selected first; chosen by hand."""
 
 
 def is_cheaper_than_sorting(size: int, count: int) -> bool:

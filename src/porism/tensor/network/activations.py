@@ -14,7 +14,7 @@ from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
 from porism.tensor.promotion import NUMBERS, need, refuse
 from porism.tensor.tensor import Tensor, method
 
-# All from interpolation at Chebyshev's points, of erf by its series in more digits.
+# Coefficients from interpolation at Chebyshev nodes, of erf by its series in higher precision.
 _ERF_SMALL: Final = {
     32: (
         7.875874871388078e-05,
@@ -42,7 +42,7 @@ _ERF_SMALL: Final = {
         0.1283791670955126,
     ),
 }
-"""erf x = x + x·P(x²) up to 1."""
+"""Coefficients of P in erf x = x + x·P(x²) for |x| < 1, by the width of the type in bits."""
 
 _ERF_LARGE: Final = {
     32: (
@@ -75,13 +75,13 @@ _ERF_LARGE: Final = {
         -1.8624374021411385,
     ),
 }
-"""log(1 - erf x) + x² as a polynomial in x scaled to ±1, from 1 to the end of the table below.
+"""Coefficients of log(1 - erf x) + x², with x from 1 to _ERF_END scaled to ±1.
 
-The errors are least where erf is not yet near 1.
+The errors are smallest where erf is not yet near 1.
 """
 
 _ERF_END: Final = {32: 4.0, 64: 6.0}
-"""From here on erf is 1, to the last digit."""
+"""The x from which erf rounds to 1."""
 
 
 def erf_node(x: UOp) -> UOp:
@@ -111,14 +111,14 @@ _GELU: Final = (
     -0.7978851199150085,
     -0.6931471824645996,
 )
-"""The logarithm of what is beyond x of a normal distribution, plus x²/2, from 0 to the end; in f32.
+"""Coefficients of log(1 - Φ(x)) + x²/2 for x from 0 to _GELU_END, in f32.
 
-By least squares, with weights that make the largest error least: as it counts in the result, and at
-least 2^-13 as much as at 0, so that what is small is right too.
+A least-squares fit, weighted to minimize the largest error of the result; the weights are at least
+2^-13 of that at 0, so that small results are accurate too.
 """
 
 _GELU_END: Final = 10.0
-"""From here on what is beyond is nothing."""
+"""The |x| at which the tail is clamped: x·(1 - Φ(x)) is below 1e-22 there."""
 
 
 def _gelu(x: UOp) -> UOp:

@@ -32,7 +32,7 @@ class BinElements:
 
 
 Pool = Callable[[UOp, BinElements, int], UOp]
-"""Reduce one axis of a node, the elements of bins."""
+"""A reduction of the elements of each bin along one axis: (node, bins, axis) to node."""
 
 
 def _adaptive(

@@ -113,7 +113,7 @@ def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
     score_sizes = (*batch, q.shape[-2], k.shape[-2])
     if mask_tensor.ndim < 2:
         mask_tensor = Tensor(primitive.broadcast(mask_tensor.node, score_sizes[-2:]))
-    shapes.broadcast_shapes(mask_tensor.shape, score_sizes)  # refuses what does not fit
+    shapes.broadcast_shapes(mask_tensor.shape, score_sizes)  # raises if the mask does not fit
     return mask_tensor
 
 

@@ -128,7 +128,7 @@ def _convolve(
     product_sizes: list[Dim] = [batch, groups, out // groups, *counts, *fan_in]
     rank = len(product_sizes)
     if shapes.product(shapes.sizes_of(x)) == 0:
-        # No element, so no window: what is summed has no elements either, or the batch is empty.
+        # An empty input has no windows: the reduction or the batch is empty too.
         view = primitive.full(x.dtype, 0, product_sizes)
     else:
         axes = range(2, 2 + spatial)
@@ -285,7 +285,7 @@ def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequ
     result = _convolve(
         phase_operands, _transpose_kernel(phase_operands), pads, [1] * spatial, dilation
     )
-    if math.prod(strides) > 1:  # interleaved while it is computed, its loops would have no tiles
+    if math.prod(strides) > 1:  # fused with the interleaving, its loops would have no register tile
         result = primitive.contiguous(result)
     batch, _, *positions = shapes.sizes_of(result)
     channels = out * operands.groups
@@ -322,7 +322,7 @@ def _transpose_kernel(operands: Operands) -> UOp:
     return primitive.reshape(kernel, [groups * out, inner // groups, *taps])
 
 
-# -- by the number of axes -------------------------------------------------------------------------
+# -- public functions ------------------------------------------------------------------------------
 
 
 @method

@@ -24,7 +24,7 @@ from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
 MIN_LOG: Final = -100.0
-"""The logarithm of a probability of 0 counts as this, so that a loss stays finite."""
+"""Lower limit of logarithms in binary cross entropy, as in PyTorch; keeps the loss finite."""
 
 
 def _check_reduction(reduction: str, what: str) -> None:
@@ -119,7 +119,7 @@ def _label_loss(
     if smoothing:
         uniform = -mean_node(weighted, [axis])
         loss = loss * (1 - smoothing) + uniform * smoothing
-    # No error can be raised for a label that names no class, but it must not go unseen.
+    # No error can be raised for a label that is no class, but NaN makes it visible.
     inside = (labels >= 0) & (labels < _as_i64(sizes[axis]))
     loss = is_counted.where(inside.where(loss, logs.lift(math.nan)), zero)
     if reduction != "mean":
@@ -224,7 +224,7 @@ def nll_loss(
     return Tensor(widely(formula, float_node(tensor)))
 
 
-# -- element by element ----------------------------------------------------------------------------
+# -- elementwise losses ----------------------------------------------------------------------------
 
 
 def _elementwise_loss(

@@ -311,7 +311,7 @@ def group_norm(
     )
 
     def formula(n: UOp) -> UOp:
-        # Weight and bias are split too, so that one loop over groups does everything.
+        # Weight and bias are split too, so that one loop over groups computes everything.
         split = primitive.reshape(n, split_sizes)
         result = _scale_and_shift(
             _standardize(split, range(2, len(split_sizes)), eps), scale, offset

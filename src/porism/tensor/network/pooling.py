@@ -80,7 +80,7 @@ def _window_axis(
     extra = stride - 1 if ceil_mode else 0
     count = window_count(padded + extra, taps, stride, dilation) if padded else 0
     if ceil_mode and (count - 1) * stride >= length + padding:
-        count -= 1  # it would begin behind the input
+        count -= 1  # it would begin after the input
     if count < 1:
         raise shapes.refuse(
             f"{name} with a window of {(taps - 1) * dilation + 1} over an axis of {padded}",
@@ -147,7 +147,7 @@ def _reduce_taps(view: UOp, op: Op, tap_axes: int) -> UOp:
     return drop_axes(primitive.reduce(view, op, axes), axes)
 
 
-# -- the largest value -----------------------------------------------------------------------------
+# -- max pooling -----------------------------------------------------------------------------------
 
 
 def _max_pool(
@@ -228,7 +228,7 @@ def max_pool3d(
     return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-# -- the mean --------------------------------------------------------------------------------------
+# -- average pooling -------------------------------------------------------------------------------
 
 
 def _avg_pool(

@@ -41,7 +41,7 @@ def sliding_windows(
 
     The sizes of the axes must be known, and at least one window must fit on each.
     """
-    # From the last axis on, so that the places of those before do not change.
+    # From the last axis on, so that the positions of the earlier ones do not change.
     order = sorted(range(len(axes)), key=lambda k: -axes[k])
     rank = len(shape(x))
     ends: list[int] = []
