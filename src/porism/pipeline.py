@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, ParamSpec, TypeVar
 
 from porism.base.settings import settings
-from porism.base.target import Target
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
@@ -53,14 +53,14 @@ from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 from porism.schedule import assignments
 from porism.schedule.constants.constant_slots import parametrize
 from porism.schedule.constants.constant_subgraphs import precompute_constants
-from porism.schedule.kernel_split import Call, kernels
+from porism.schedule.kernel_split import Call, split_kernels
 from porism.schedule.loops.early_movement import early_movement
 from porism.schedule.loops.initial_symbolic import symbolic
 from porism.schedule.loops.loop_guards import shrink_ranges
 from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
 from porism.schedule.loops.scatter_stores import scatter
 from porism.schedule.loops.split_reductions import split_reductions
-from porism.schedule.ranged_stages import rewritten, without_needless_buffers
+from porism.schedule.ranged_stages import remove_cheap_buffers, rewrite_ranged
 from porism.schedule.rangeify.rangeify import Ranged, rangeify
 from porism.schedule.schedule import Assigned, Schedule, schedule
 
@@ -95,7 +95,7 @@ class RangedStage:
     """A step on the whole graph in ranges, together with what is known of its buffers."""
 
     name: str
-    run: Callable[[Ranged], Ranged]
+    run: Callable[[Ranged, Target], Ranged]
 
 
 def has_blocks(target: Target) -> bool:
@@ -172,8 +172,8 @@ PRECOMPUTE: Final = ConstantStage("precompute constants", precompute_constants)
 GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
 
 RANGED_STAGES: Final = (
-    RangedStage("simplify reductions", lambda r: rewritten(r, _apply(_ranged_rules()))),
-    RangedStage("remove buffers", without_needless_buffers),
+    RangedStage("simplify reductions", lambda r, _: rewrite_ranged(r, _apply(_ranged_rules()))),
+    RangedStage("remove buffers", remove_cheap_buffers),
 )
 
 KERNEL_STAGES: Final = (
@@ -246,42 +246,47 @@ def _check_and_watch(name: str, level: Level, graph: UOp) -> UOp:
     return graph
 
 
-def schedule_graph(graph: UOp, *, cached: bool = True) -> Schedule:
+def schedule_graph(graph: UOp, *, cached: bool = True, target: Target = GENERIC_CPU) -> Schedule:
     """Return the ordered kernels that compute a tensor graph: a SINK of tensors on PARAMs.
 
-    Unless `cached` is false, kernels that were simplified before are not simplified again.
+    Unless `cached` is false, kernels that were simplified before are not simplified again. Which
+    values are stored is decided by the `StorageModel` of the target.
     """
     if not cached:
         _simplified.clear()
     with quiet_collector():
-        return _schedule_graph(graph)
+        return _schedule_graph(graph, target)
 
 
-def _schedule_graph(graph: UOp) -> Schedule:
+def _schedule_graph(graph: UOp, target: Target) -> Schedule:
     _check_and_watch("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         begin(stage.name)
         graph = _check_and_watch(stage.name, stage.leaves, stage.run(graph))
     begin("rangeify")
-    ranged = rangeify(graph)
+    ranged = rangeify(graph, target)
     _check_and_watch("rangeify", RANGED, ranged.sink)
     for step in RANGED_STAGES:
         begin(step.name)
-        ranged = step.run(ranged)
+        ranged = step.run(ranged, target)
         _check_and_watch(step.name, RANGED, ranged.sink)
     begin("kernels")
-    calls = kernels(ranged.sink, ranged.reasons)
-    calls = [Call(simplify_kernel(call.kernel), call.values, call.why) for call in calls]
+    calls = split_kernels(ranged.sink, ranged.reasons)
+    calls = [Call(simplify_kernel(call.kernel), call.values, call.reason) for call in calls]
     return schedule(ranged.sink, calls, _assigned(graph))
 
 
 def _assigned(graph: UOp) -> list[Assigned]:
     """Return the assignments of a graph, each with the kernel that copies its value."""
-    targets = list(assignments.targets(graph))
-    assignments.check([assign for _, assign in targets])
+    roots = list(assignments.assigned_roots(graph))
+    assignments.check_distinct_targets([assign for _, assign in roots])
     return [
-        Assigned(output, assignments.base(assign), simplify_kernel(assignments.copy_kernel(assign)))
-        for output, assign in targets
+        Assigned(
+            position,
+            assignments.overwritten_buffer(assign),
+            simplify_kernel(assignments.copy_kernel(assign)),
+        )
+        for position, assign in roots
     ]
 
 

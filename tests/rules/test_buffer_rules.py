@@ -23,7 +23,7 @@ from porism.ir.traversal import find, toposort
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rules.buffers.buffer_rules import BUFFERS, Read, copied, inlined, read_of
 from porism.rules.rule_sets import SYMBOLIC
-from porism.schedule.buffer_removal import Buffers, remove_buffers
+from porism.schedule.buffer_removal import RemainingBuffers, remove_buffers
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive as p
 from tests.evaluate.programs import Array, num, tensor
@@ -72,7 +72,7 @@ def buffers_of(graph: UOp, space: Space = Space.GLOBAL) -> list[UOp]:
     return list(find(graph, lambda n: n.op is ops.BUFFERIZE and n.arg is space))
 
 
-def removed(graph: UOp, keep: Sequence[UOp] = (), **values: int) -> Buffers:
+def removed(graph: UOp, keep: Sequence[UOp] = (), **values: int) -> RemainingBuffers:
     with settings.override(**values):
         after = remove_buffers(graph, keep)
     check(after.sink, RANGED, "remove buffers")
@@ -95,7 +95,7 @@ def test_removing_buffers_preserves_random_graphs(level: int) -> None:
         data = data_for(graph, seed)
         assert equal(sink, after.sink, data), f"{show(sink)}\n{show(after.sink)}"
         assert len(buffers_of(after.sink)) <= len(buffers_of(sink))
-        for old, new in after.becomes.items():
+        for old, new in after.replacements.items():
             assert old.op is new.op is ops.BUFFERIZE
         (output,) = after.sink.src
         assert shape(output) == shape(graph)
@@ -315,7 +315,7 @@ def test_an_axis_without_a_part_in_the_value_is_dropped() -> None:
         after = removed(graph)
         assert sorted(len(b.src) - 1 for b in buffers_of(after.sink)) == [1, 2]
         (narrow,) = (b for b in buffers_of(after.sink) if len(b.src) == 2)
-        assert after.becomes[kept] is narrow
+        assert after.replacements[kept] is narrow
 
 
 def test_one_element_is_still_stored() -> None:

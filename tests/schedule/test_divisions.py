@@ -18,7 +18,7 @@ from porism.rewrite.graph_rewrite import rewrite
 from porism.rules.index.normalize import divisions
 from porism.rules.rule_sets import SYMBOLIC
 from porism.schedule.buffer_removal import remove_buffers
-from porism.schedule.kernel_split import kernels
+from porism.schedule.kernel_split import split_kernels
 from porism.schedule.rangeify.rangeify import rangeify
 from tests.evaluate.test_agreement import buffers_for
 from tests.schedule.test_range_transforms import equal, finished
@@ -62,7 +62,7 @@ PROGRAMS: dict[str, Callable[[], Tensor]] = {
 def test_no_loop_divides(name: str) -> None:
     graph = request([PROGRAMS[name]().node]).graph
     sink = remove_buffers(rewrite(rangeify(graph).sink, SYMBOLIC)).sink
-    for call in kernels(sink, {}):
+    for call in split_kernels(sink, {}):
         after = finished(call.kernel)
         check(after, KERNEL)
         assert divisions(after) == 0, show(after)
@@ -81,6 +81,6 @@ def test_no_loop_divides(name: str) -> None:
     ],
 )
 def test_neighbouring_loops_are_one(program: Callable[[], Tensor], loops: int) -> None:
-    (call,) = kernels(rangeify(request([program().node]).graph).sink, {})
+    (call,) = split_kernels(rangeify(request([program().node]).graph).sink, {})
     after = finished(call.kernel)
     assert len([n for n in toposort(after) if n.op is ops.RANGE]) == loops, show(after)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from porism.base.settings import TABLE
+from porism.base.target import StorageModel
 from porism.ir import ops
 from porism.schedule.rangeify import placement, placement_cost
 
+STORAGE = StorageModel()
 PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
 
 
@@ -24,14 +26,15 @@ def test_the_examples_run() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        f"`n·(c + {placement_cost.STORE_LOCAL:.0f}) + t·{placement_cost.LOAD_LOCAL:.0f}`",
-        f"`n·(c + {placement_cost.STORE_GLOBAL:.0f}) + t·{placement_cost.LOAD_GLOBAL:.0f}`",
+        f"`n·(c + {STORAGE.store_local:.0f}) + t·{STORAGE.load_local:.0f}`",
+        f"`n·(c + {STORAGE.store_global:.0f}) + t·{STORAGE.load_global:.0f}`",
         f"`exp2` {placement_cost.OP_COSTS[ops.EXP2]:.0f}, "
         f"a division {placement_cost.OP_COSTS[ops.FDIV]:.0f}",
-        f"costs at least {placement.CHEAP:.0f} an element",
-        f"no more than {placement.LOCAL_BYTES >> 10} KiB",
-        f"no more than 2^{placement.LOCAL_WORK.bit_length() - 1} elements",
-        f"must have {placement.PARALLEL} iterations or more",
+        f"costs at least {placement.MIN_LOCAL_COST:.0f} an element",
+        f"{placement.MAX_LOCAL_COST:.0f} or more an element",
+        f"no more than {STORAGE.local_bytes >> 10} KiB",
+        f"no more than 2^{STORAGE.local_elements.bit_length() - 1} elements",
+        f"must have {STORAGE.parallel_iterations} iterations or more",
     ],
 )
 def test_the_figures_are_those_of_the_code(words: str) -> None:

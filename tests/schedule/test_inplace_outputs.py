@@ -12,7 +12,7 @@ import porism
 from porism.engine.run.realize import request, schedule_of
 from porism.ir import ops
 from porism.ir.traversal import toposort
-from porism.schedule.inplace_outputs import replaceable
+from porism.schedule.inplace_outputs import overwritable_parameter
 
 
 def normal(*shape: int) -> Any:
@@ -45,16 +45,16 @@ ELSEWHERE: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_what_can_be_replaced(name: str) -> None:
     (kernel,) = porism.kernels(IN_PLACE[name]())
-    number = replaceable(kernel.node, read_by(kernel))
+    number = overwritable_parameter(kernel.node, read_by(kernel))
     assert number is not None
     others = [n for n in read_by(kernel) if n != number]
-    assert replaceable(kernel.node, others) is None
+    assert overwritable_parameter(kernel.node, others) is None
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_cannot_be_replaced(name: str) -> None:
     (kernel,) = porism.kernels(ELSEWHERE[name]())
-    assert replaceable(kernel.node, read_by(kernel)) is None
+    assert overwritable_parameter(kernel.node, read_by(kernel)) is None
 
 
 def blocks(x: Any, weights: list[Any]) -> Any:

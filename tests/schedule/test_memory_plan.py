@@ -18,7 +18,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import rebuild
 from porism.pipeline import schedule_graph
-from porism.schedule.memory_plan import ALIGNMENT, Life, Plan, plan
+from porism.schedule.memory_plan import ALIGNMENT, Lifetime, Plan, plan_memory
 from porism.schedule.schedule import Schedule, Step
 from tests.schedule.test_stages import arrays_for
 from tests.tensors import tensor_graphs
@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 
 @st.composite
-def some_lives(draw: DrawFn) -> tuple[int, list[Life]]:
+def some_lives(draw: DrawFn) -> tuple[int, list[Lifetime]]:
     """Kernels in a list, each writing one value at most, which later ones may read."""
     kernels = draw(st.integers(1, 12))
     lives = []
@@ -37,17 +37,17 @@ def some_lives(draw: DrawFn) -> tuple[int, list[Life]]:
             later = list(range(k + 1, kernels))
             chosen = st.sets(st.sampled_from(later), max_size=3) if later else st.just(set())
             size = draw(st.sampled_from((0, 1, 128, 129, 384, 1000)))
-            lives.append(Life(size, k, tuple(sorted(draw(chosen)))))
+            lives.append(Lifetime(size, k, tuple(sorted(draw(chosen)))))
     lives = draw(st.permutations(lives))
-    return kernels, [dataclasses.replace(a, over=draw(_over(lives, a))) for a in lives]
+    return kernels, [dataclasses.replace(a, overwrites=draw(_over(lives, a))) for a in lives]
 
 
-def _over(lives: Sequence[Life], life: Life) -> st.SearchStrategy[int | None]:
+def _over(lives: Sequence[Lifetime], life: Lifetime) -> st.SearchStrategy[int | None]:
     """One of the values that the writer of a value reads, or none."""
     return st.sampled_from([None, *(k for k, a in enumerate(lives) if life.written in a.read)])
 
 
-def place(life: Life, offset: int) -> Place:
+def place(life: Lifetime, offset: int) -> Place:
     return offset, offset + life.size
 
 
@@ -55,8 +55,8 @@ def overlap(a: Place, b: Place) -> bool:
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def waits(kernels: int, lives: Sequence[Life], found: Plan) -> list[set[int]]:
-    """For each kernel those that it waits for: the writers of what it reads, and the plan's."""
+def waits(kernels: int, lives: Sequence[Lifetime], found: Plan) -> list[set[int]]:
+    """For each kernel those it waits for: the writers of what it reads, and those of the plan."""
     direct: list[set[int]] = [set() for _ in range(kernels)]
     for life in lives:
         for reader in life.read:
@@ -85,9 +85,9 @@ def some_order(data: DataObject, direct: Sequence[set[int]]) -> list[int]:
 
 
 @given(some_lives())
-def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life]]) -> None:
+def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Lifetime]]) -> None:
     _, lives = made
-    found = plan(lives)
+    found = plan_memory(lives)
     assert found.peak <= found.sum
     for a, (life, offset) in enumerate(zip(lives, found.offsets, strict=True)):
         assert offset % ALIGNMENT == 0
@@ -104,10 +104,10 @@ def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life
 @settings(max_examples=400)
 @given(some_lives())
 def test_kernels_that_may_run_at_once_do_not_disturb_each_other(
-    made: tuple[int, list[Life]],
+    made: tuple[int, list[Lifetime]],
 ) -> None:
     kernels, lives = made
-    found = plan(lives)
+    found = plan_memory(lives)
     over = before(waits(kernels, lives, found))
     written: list[list[Place]] = [[] for _ in range(kernels)]
     touched: list[list[Place]] = [[] for _ in range(kernels)]
@@ -123,10 +123,10 @@ def test_kernels_that_may_run_at_once_do_not_disturb_each_other(
 
 @given(some_lives(), st.data())
 def test_every_order_that_is_allowed_keeps_the_contents(
-    made: tuple[int, list[Life]], data: DataObject
+    made: tuple[int, list[Lifetime]], data: DataObject
 ) -> None:
     kernels, lives = made
-    found = plan(lives)
+    found = plan_memory(lives)
     arena = np.full(found.peak, -1)
     for kernel in some_order(data, waits(kernels, lives, found)):
         for which, life in enumerate(lives):
@@ -140,35 +140,35 @@ def test_every_order_that_is_allowed_keeps_the_contents(
 
 
 def test_a_chain_needs_two_places() -> None:
-    found = plan([Life(1000, k, (k + 1,)) for k in range(50)])
+    found = plan_memory([Lifetime(1000, k, (k + 1,)) for k in range(50)])
     assert (found.peak, found.sum) == (2 * 1024, 50 * 1024)
 
 
 def test_a_chain_in_place_needs_one() -> None:
-    lives = [Life(1000, k, (k + 1,), over=k - 1 if k else None) for k in range(50)]
-    found = plan(lives)
+    lives = [Lifetime(1000, k, (k + 1,), overwrites=k - 1 if k else None) for k in range(50)]
+    found = plan_memory(lives)
     assert found.peak == 1024
     assert set(found.offsets) == {0}
 
 
 def test_the_place_of_another_is_taken_by_who_reads_it_last_and_fits() -> None:
-    read_later = plan([Life(100, 0, (1, 2)), Life(100, 1, (2,), over=0)])
-    larger = plan([Life(100, 0, (1,)), Life(1000, 1, (2,), over=0)])
+    read_later = plan_memory([Lifetime(100, 0, (1, 2)), Lifetime(100, 1, (2,), overwrites=0)])
+    larger = plan_memory([Lifetime(100, 0, (1,)), Lifetime(1000, 1, (2,), overwrites=0)])
     assert 0 not in (read_later.offsets[1], larger.offsets[1])
-    after_others = plan([Life(100, 0, (1, 2)), Life(100, 2, (3,), over=0)])
+    after_others = plan_memory([Lifetime(100, 0, (1, 2)), Lifetime(100, 2, (3,), overwrites=0)])
     assert after_others.offsets == (0, 0)
     assert (2, 1) in after_others.waits
 
 
 def test_a_gap_is_filled_by_what_fits_best() -> None:
     lives = [
-        Life(1000, 0, (1,)),
-        Life(128, 0, (9,)),
-        Life(256, 0, (1,)),
-        Life(128, 0, (9,)),
-        Life(256, 2, (9,)),
+        Lifetime(1000, 0, (1,)),
+        Lifetime(128, 0, (9,)),
+        Lifetime(256, 0, (1,)),
+        Lifetime(128, 0, (9,)),
+        Lifetime(256, 2, (9,)),
     ]
-    found = plan(lives)
+    found = plan_memory(lives)
     assert found.offsets[4] == found.offsets[2]
     assert found.peak == 1024 + 128 + 256 + 128
 

@@ -19,7 +19,7 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import find, toposort
 from porism.rules.index.normalize import divisions
-from porism.schedule.kernel_split import kernels as cut
+from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loops.initial_symbolic import simplify_indices, symbolic
 from porism.schedule.loops.loop_guards import shrink_ranges
 from porism.schedule.loops.range_transforms import (
@@ -131,7 +131,7 @@ def test_symbolic_preserves_random_ranged_graphs(graph: UOp, seed: int) -> None:
 
 
 def kernels_of(graph: UOp) -> list[UOp]:
-    return [call.kernel for call in cut(rangeify(ops.SINK(graph)).sink, {})]
+    return [call.kernel for call in split_kernels(rangeify(ops.SINK(graph)).sink, {})]
 
 
 @given(tensor_graphs(types=(i32, f32)), st.integers(0, 99))

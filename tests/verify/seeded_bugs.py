@@ -22,9 +22,9 @@ from porism.ir.node import UOp
 from porism.ir.traversal import rebuild, substitute, toposort
 from porism.lower import linearize
 from porism.schedule import memory_plan, schedule
-from porism.schedule.ranged_stages import rewritten
-from porism.schedule.rangeify import movement_indices, rangeify
-from porism.schedule.rangeify.movement_indices import Element, Moved
+from porism.schedule.ranged_stages import rewrite_ranged
+from porism.schedule.rangeify import movement_indices, use_analysis, value_building
+from porism.schedule.rangeify.movement_indices import Element, SourceElement
 from tests.verify.breaking import Change, break_stage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -146,7 +146,9 @@ def in_ranges(rewrite: Rewrite, stage: str = "simplify reductions") -> Plant:
         place = next(k for k, each in enumerate(stages) if each.name == stage)
         run = stages[place].run
         change = changed(rewrite)
-        wrong = dataclasses.replace(stages[place], run=lambda r: rewritten(run(r), change))
+        wrong = dataclasses.replace(
+            stages[place], run=lambda r, t: rewrite_ranged(run(r, t), change)
+        )
         stages[place] = wrong
         patch.setattr(pipeline, "RANGED_STAGES", tuple(stages))
 
@@ -165,17 +167,18 @@ def on_tensors(rewrite: Rewrite) -> Plant:
     return plant
 
 
-def moving(op: Any, wrong: Callable[[UOp, Element, Moved], Moved]) -> Plant:
+def moving(op: Any, wrong: Callable[[UOp, Element, SourceElement], SourceElement]) -> Plant:
     """Let a movement op lead to another element of its source."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = movement_indices.moved
+        right = movement_indices.source_element
 
-        def moved(node: UOp, element: Element) -> Moved:
+        def moved(node: UOp, element: Element) -> SourceElement:
             found = right(node, element)
             return wrong(node, element, found) if node.op is op else found
 
-        patch.setattr(rangeify, "moved", moved)
+        for module in (use_analysis, value_building):
+            patch.setattr(module, "source_element", moved)
 
     return plant
 
@@ -355,36 +358,40 @@ def by_stage(stage: str, change: Change) -> Plant:
     return lambda patch: break_stage(patch, stage, change)
 
 
-def with_size_one_axis(node: UOp, element: Element, found: Moved) -> Moved:
+def with_size_one_axis(node: UOp, element: Element, found: SourceElement) -> SourceElement:
     """The index of an axis of size 1 is the one of its neighbour, and not 0."""
-    at = list(found.element.at)
+    at = list(found.element.indices)
     for k, i in enumerate(at):
         if i.op is ops.CONST and k + 1 < len(at) and at[k + 1].op is ops.RANGE:
             at[k] = at[k + 1]
-            return Moved(Element(tuple(at), found.element.valid), found.inside)
+            return SourceElement(Element(tuple(at), found.element.valid), found.inside)
     return found
 
 
-def border_moved(node: UOp, element: Element, found: Moved) -> Moved:
+def border_moved(node: UOp, element: Element, found: SourceElement) -> SourceElement:
     """Padding that begins one element later."""
     at = tuple(UOp.const(i.dtype, 0).maximum(i - 1) if i.op is not ops.CONST else i
-               for i in found.element.at)  # fmt: skip
-    return Moved(Element(at, found.element.valid), found.inside)
+               for i in found.element.indices)  # fmt: skip
+    return SourceElement(Element(at, found.element.valid), found.inside)
 
 
-def without_border(node: UOp, element: Element, found: Moved) -> Moved:
+def without_border(node: UOp, element: Element, found: SourceElement) -> SourceElement:
     """Padding whose elements are those at the border, and not 0."""
     dims = shape(node.src[0])
-    at = tuple(i.maximum(0).minimum(n - 1) for i, n in zip(found.element.at, dims, strict=True))
-    return Moved(Element(at, element.valid))
+    at = tuple(
+        i.maximum(0).minimum(n - 1) for i, n in zip(found.element.indices, dims, strict=True)
+    )
+    return SourceElement(Element(at, element.valid))
 
 
-def not_moved(node: UOp, element: Element, found: Moved) -> Moved:
-    return Moved(Element(element.at, found.element.valid), found.inside)
+def not_moved(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+    return SourceElement(Element(element.indices, found.element.valid), found.inside)
 
 
-def order_reversed(node: UOp, element: Element, found: Moved) -> Moved:
-    return Moved(Element(tuple(reversed(found.element.at)), found.element.valid), found.inside)
+def order_reversed(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+    return SourceElement(
+        Element(tuple(reversed(found.element.indices)), found.element.valid), found.inside
+    )
 
 
 def wrong_fold(right: Any) -> Any:
@@ -517,13 +524,13 @@ BUGS: tuple[Bug, ...] = (
         in_ranges(read_moved)),
     # the plan of memory
     Bug("a value that ends with its first reader", "memory plan", 1, "chain",
-        replacing(memory_plan.Life, "end", ends_early)),
+        replacing(memory_plan.Lifetime, "end", ends_early)),
     Bug("kernels that do not wait", "memory plan", 1, "branches",
-        replacing(memory_plan, "plan", without_waits)),
+        replacing(memory_plan, "plan_memory", without_waits)),
     Bug("all temporaries at one offset", "memory plan", 1, "chain",
-        replacing(memory_plan, "plan", all_at_once)),
+        replacing(memory_plan, "plan_memory", all_at_once)),
     Bug("a result over what is read elsewhere", "memory plan", 1, "chain",
-        replacing(schedule, "replaceable", lambda _: lambda kernel, last: min(last))),
+        replacing(schedule, "overwritable_parameter", lambda _: lambda kernel, last: min(last))),
     # below the lists of operations
     Bug("a wrong reciprocal", "renderer", 3, "quotient", rendering("fdiv", "fmul")),
     Bug("x/x for 1/x", "renderer", 3, "softmax",

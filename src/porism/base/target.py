@@ -77,6 +77,33 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StorageModel:
+    """What scheduling assumes of storing a value, against computing it again at each use.
+
+    Costs are per element, in additions of floats in a vectorized loop. All values are chosen by
+    hand for CPUs: they only have to tell a cached row from a tensor in memory.
+    """
+
+    store_global: float = 8.0
+    """Cost of writing an element to memory, by a kernel of its own."""
+    load_global: float = 4.0
+    """Cost of reading it back."""
+    store_local: float = 1.0
+    """Cost of writing an element to a local buffer, inside the loops of a kernel."""
+    load_local: float = 1.0
+    """Cost of reading it back."""
+    local_bytes: int = 256 * KIB
+    """The largest local buffer, in bytes: it should stay in the L2 cache of a core."""
+    local_elements: int = 1 << 18
+    """The most elements read or computed per iteration of the loops around a local buffer: they
+    are read again in every iteration, so they should stay in a cache as well."""
+    parallel_iterations: int = 16
+    """Iterations that the outermost loops of a kernel should have, to occupy all cores."""
+    serial_work: int = 1 << 15
+    """Work, in additions, that one core does as fast as many: starting threads takes as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """One machine. What is not in `ops` or `dtypes` is decomposed or emulated by lowering."""
 
@@ -94,6 +121,8 @@ class Target:
     load_bytes: tuple[int, ...] = (1, 2, 4, 8)
     """Widths of one load or store, ascending."""
     memory: Memory = field(default_factory=Memory)
+    storage: StorageModel = field(default_factory=StorageModel)
+    """Costs and limits by which scheduling decides which values are stored."""
     cores: int = 1
     """Cores of a CPU, multiprocessors of a GPU."""
     grid: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
-"""Assignments: values that are written over memory which already holds something.
+"""Assignments: values that overwrite existing buffers.
 
-An ASSIGN is computed like any other value, into memory of its own, since what it overwrites may
-still be read. A last kernel copies it to its target, when all that read the old contents are done.
+An ASSIGN is computed like any other value, into a buffer of its own, since what it overwrites may
+still be read. A last kernel copies it to its target, after all kernels that read the old contents.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.text.expression import show
 from porism.schedule.kernel_split import pointer
-from porism.schedule.rangeify.movement_indices import ZERO, Element, is_size_one, moved
+from porism.schedule.rangeify.movement_indices import ZERO, Element, is_size_one, source_element
 
 
-def targets(sink: UOp) -> Iterator[tuple[int, UOp]]:
-    """For each root that is an ASSIGN its place among the roots, and the ASSIGN."""
-    for place, root in enumerate(sink.src):
+def assigned_roots(sink: UOp) -> Iterator[tuple[int, UOp]]:
+    """Yield each root that is an ASSIGN, with its position among the roots."""
+    for position, root in enumerate(sink.src):
         if root.op is ops.ASSIGN:
-            yield place, root
+            yield position, root
 
 
-def base(assign: UOp) -> UOp:
-    """The PARAM or BUFFER that is written to."""
+def overwritten_buffer(assign: UOp) -> UOp:
+    """Return the PARAM or BUFFER that an ASSIGN writes to."""
     node = assign.src[0]
     while node.op.group is Group.MOVEMENT and node.op not in (ops.PAD, ops.EXPAND):
         node = node.src[0]
@@ -40,32 +40,33 @@ def base(assign: UOp) -> UOp:
 
 
 def copy_kernel(assign: UOp) -> UOp:
-    """The kernel that copies a value (parameter 1) to its target (parameter 0)."""
+    """Return the kernel that copies a value (parameter 1) to its target (parameter 0)."""
     dims = shape(assign)
-    ranges = [ZERO if is_size_one(d) else UOp.range(d, k) for k, d in enumerate(dims)]
-    element = Element(tuple(ranges))
+    indices = [ZERO if is_size_one(d) else UOp.range(d, k) for k, d in enumerate(dims)]
+    element = Element(tuple(indices))
     node = assign.src[0]
-    memory = base(assign)
+    memory = overwritten_buffer(assign)
     while node is not memory:
-        element = moved(node, element).element
+        element = source_element(node, element).element
         node = node.src[0]
-    place = pointer(memory, 0).index(flat(element.at, shape(memory)), dtype=memory.dtype)
-    source = pointer(assign, 1).index(flat(ranges, dims), dtype=assign.dtype)
-    store = place.store(source)
-    loops = [r for r in ranges if r.op is ops.RANGE]
+    offset = flat(element.indices, shape(memory))
+    address = pointer(memory, 0).index(offset, dtype=memory.dtype)
+    source = pointer(assign, 1).index(flat(indices, dims), dtype=assign.dtype)
+    store = address.store(source)
+    loops = [i for i in indices if i.op is ops.RANGE]
     return ops.SINK(store.end(*loops) if loops else store)
 
 
-def check(assigns: Sequence[UOp]) -> None:
-    """Refuse to write one memory twice in one computation: which comes last would not be clear."""
-    seen: dict[UOp, UOp] = {}
+def check_distinct_targets(assigns: Sequence[UOp]) -> None:
+    """Raise a PorismError if two ASSIGNs overwrite one buffer: they would have no order."""
+    overwritten: set[UOp] = set()
     for assign in assigns:
-        memory = base(assign)
-        if memory in seen:
+        memory = overwritten_buffer(assign)
+        if memory in overwritten:
             raise PorismError(
                 f"{show(memory)} is assigned to twice in one computation",
                 where=show(assign, limit=200),
                 why="the two have no order",
                 fix="compute one after the other, or assign their combination",
             )
-        seen[memory] = assign
+        overwritten.add(memory)

@@ -1,9 +1,9 @@
-"""Memory: one arena for the values that live only between kernels, so that they share it.
+"""Memory plan: one arena for the temporaries, which share its memory.
 
-Values get their place in the order in which they are written, each the smallest gap that is large
-enough, and give it back after their last reader. Kernels need not run in the order of the list: a
-kernel that writes to a place also waits for those that used what was there before. A value may take
-the place of one that its own kernel is the last to read, if that kernel can work in place.
+Temporaries are allocated in the order in which they are written, best fit first, and freed after
+their last reader. Kernels need not run in the order of the list: a kernel that writes to memory
+also waits for those that used what was there before. A temporary may be allocated over one that its
+own kernel is the last to read, if that kernel can work in place.
 """
 
 from __future__ import annotations
@@ -14,107 +14,112 @@ from dataclasses import dataclass
 from typing import Final
 
 ALIGNMENT: Final = 128
-"""Bytes; a cache line or two, and the widest vector."""
+"""Bytes that offsets are multiples of: two cache lines, and twice the widest vector (AVX-512)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """A value between kernels: its size, who writes it and who reads it, by place in the list."""
+class Lifetime:
+    """A temporary: its size in bytes, and the kernels that write and read it, by position."""
 
     size: int
     written: int
     read: tuple[int, ...]
-    over: int | None = None
-    """The number of another value, whose place it may take while that is read."""
+    overwrites: int | None = None
+    """The number of another temporary that it may overwrite while that is read."""
 
     @property
     def end(self) -> int:
+        """The last kernel that uses it."""
         return max(self.read, default=self.written)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where in the arena each value is."""
+    """The arena: where in it each temporary is allocated."""
 
     offsets: tuple[int, ...]
+    """For each temporary its first byte in the arena."""
     peak: int
     """Bytes of the arena."""
     sum: int
-    """Bytes that all values would take without sharing."""
+    """Bytes that all temporaries would take without sharing."""
     waits: tuple[tuple[int, int], ...]
-    """Pairs (kernel, earlier kernel): the first writes where something of the second's was."""
+    """Pairs (kernel, earlier kernel): the first overwrites a temporary that the second used."""
 
 
 def aligned(size: int) -> int:
-    """A size in bytes, up to the next place where a value may begin."""
+    """Return a size in bytes, rounded up to a multiple of ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def plan(lives: Sequence[Life]) -> Plan:
-    """Places for values of which each is written once.
+def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
+    """Allocate temporaries, each of which is written once.
 
-    >>> plan([Life(100, 0, (1,)), Life(100, 1, (2,)), Life(100, 2, (3,))])
+    >>> plan_memory([Lifetime(100, 0, (1,)), Lifetime(100, 1, (2,)), Lifetime(100, 2, (3,))])
     Plan(offsets=(0, 128, 0), peak=256, sum=384, waits=((2, 0), (2, 1)))
     """
-    offsets = [0] * len(lives)
-    gaps = _Gaps()
-    past = _Past()
+    offsets = [0] * len(lifetimes)
+    free = _FreeList()
+    contents = _Contents()
     waits: dict[tuple[int, int], None] = {}
-    leaving: dict[int, list[int]] = {}
-    for which in sorted(range(len(lives)), key=lambda k: lives[k].written):
-        life = lives[which]
-        for end in [e for e in leaving if e < life.written]:
-            for gone in leaving.pop(end):
-                gaps.give(offsets[gone], aligned(lives[gone].size))
-        size = aligned(life.size)
-        if life.over is not None and _is_free(lives[life.over], life):
-            leaving[life.written].remove(life.over)
-            offsets[which] = offsets[life.over]
+    ending: dict[int, list[int]] = {}  # a kernel -> the temporaries that it uses last
+    for number in sorted(range(len(lifetimes)), key=lambda k: lifetimes[k].written):
+        lifetime = lifetimes[number]
+        for end in [e for e in ending if e < lifetime.written]:
+            for ended in ending.pop(end):
+                free.release(offsets[ended], aligned(lifetimes[ended].size))
+        size = aligned(lifetime.size)
+        over = lifetime.overwrites
+        if over is not None and _can_overwrite(lifetime, lifetimes[over]):
+            ending[lifetime.written].remove(over)
+            offsets[number] = offsets[over]
         else:
-            offsets[which] = gaps.take(size)
-        leaving.setdefault(life.end, []).append(which)
-        for before in past.replace(offsets[which], offsets[which] + size, which):
-            for user in (lives[before].written, *lives[before].read):
-                if user != life.written:
-                    waits[life.written, user] = None
+            offsets[number] = free.allocate(size)
+        ending.setdefault(lifetime.end, []).append(number)
+        for previous in contents.replace(offsets[number], offsets[number] + size, number):
+            for user in (lifetimes[previous].written, *lifetimes[previous].read):
+                if user != lifetime.written:
+                    waits[lifetime.written, user] = None
     return Plan(
         tuple(offsets),
-        gaps.top,
-        sum(aligned(life.size) for life in lives),
+        free.top,
+        sum(aligned(lifetime.size) for lifetime in lifetimes),
         tuple(sorted(waits)),
     )
 
 
-def _is_free(other: Life, life: Life) -> bool:
-    """Whether a value has the room that another takes, and is last read when that is written."""
-    return other.written < life.written == other.end and aligned(other.size) == aligned(life.size)
+def _can_overwrite(new: Lifetime, old: Lifetime) -> bool:
+    """Return whether `old` is as large as `new` and last read by the kernel that writes it."""
+    return old.written < new.written == old.end and aligned(old.size) == aligned(new.size)
 
 
-class _Gaps:
-    """The free places of an arena that grows at its end."""
+class _FreeList:
+    """The free byte ranges of an arena that grows at its end."""
 
     def __init__(self) -> None:
         self.top = 0
-        self.free: list[tuple[int, int]] = []  # (begin, end), sorted, none touching another
+        """Bytes of the arena."""
+        self.free: list[tuple[int, int]] = []  # (begin, end), sorted, none adjacent to another
 
-    def take(self, size: int) -> int:
-        """The smallest gap that is large enough, or the end."""
+    def allocate(self, size: int) -> int:
+        """Return the offset of the smallest free range that is large enough, or grow the arena."""
         if size == 0:
             return 0
         fitting = [(end - begin, begin) for begin, end in self.free if end - begin >= size]
         if fitting:
-            room, begin = min(fitting)
-            self.free.remove((begin, begin + room))
-            if room > size:
-                bisect.insort(self.free, (begin + size, begin + room))
+            available, begin = min(fitting)
+            self.free.remove((begin, begin + available))
+            if available > size:
+                bisect.insort(self.free, (begin + size, begin + available))
             return begin
         begin = self.top
-        if self.free and self.free[-1][1] == self.top:  # the last gap, and some more
+        if self.free and self.free[-1][1] == self.top:  # the last free range, extended
             begin = self.free.pop()[0]
         self.top = begin + size
         return begin
 
-    def give(self, begin: int, size: int) -> None:
+    def release(self, begin: int, size: int) -> None:
+        """Free a byte range, joined with the free ranges on either side of it."""
         if size == 0:
             return
         end = begin + size
@@ -127,28 +132,28 @@ class _Gaps:
         self.free.insert(at, (begin, end))
 
 
-class _Past:
-    """Who was last at each place of the arena."""
+class _Contents:
+    """Which temporary was last allocated at each byte of the arena."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, int, int]] = []  # (begin, end, value), sorted, not overlapping
+        self.parts: list[tuple[int, int, int]] = []  # (begin, end, number), sorted and disjoint
 
-    def replace(self, begin: int, end: int, value: int) -> list[int]:
-        """Put a value somewhere; gives those that were there before."""
+    def replace(self, begin: int, end: int, number: int) -> list[int]:
+        """Allocate a temporary at a byte range; return those that were there before."""
         first = bisect.bisect(self.parts, (begin,))
         if first and self.parts[first - 1][1] > begin:
             first -= 1
         last = first
-        found, kept = [], []
+        previous, parts = [], []
         while last < len(self.parts) and self.parts[last][0] < end:
-            low, high, who = self.parts[last]
-            found.append(who)
+            low, high, owner = self.parts[last]
+            previous.append(owner)
             if low < begin:
-                kept.append((low, begin, who))
+                parts.append((low, begin, owner))
             if high > end:
-                kept.append((end, high, who))
+                parts.append((end, high, owner))
             last += 1
         if end > begin:
-            kept.append((begin, end, value))
-        self.parts[first:last] = sorted(kept)
-        return list(dict.fromkeys(found))
+            parts.append((begin, end, number))
+        self.parts[first:last] = sorted(parts)
+        return list(dict.fromkeys(previous))

@@ -1,13 +1,14 @@
-"""Carried: stages on the whole ranged graph, which keep track of its stored values.
+"""Ranged stages: passes on the whole graph in loops, which keep track of its stored values.
 
-A stage makes new nodes. What is known of a stored value, why it is there and whether it must be,
-goes over to the node that it has become.
+A pass makes new nodes. What is known of a stored value (why it is stored, whether it is pinned, and
+which tensor it is) goes over to the node that replaces it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -17,34 +18,34 @@ from porism.schedule.rangeify.movement_indices import is_size_one
 from porism.schedule.rangeify.rangeify import Ranged
 
 
-def rewritten(ranged: Ranged, run: Callable[[UOp], UOp]) -> Ranged:
-    """A ranged graph after a rewrite of all of it."""
+def rewrite_ranged(ranged: Ranged, rewrite: Callable[[UOp], UOp]) -> Ranged:
+    """Return a ranged graph after a rewrite of all of it."""
     roots = len(ranged.sink.src)
-    whole = run(ops.SINK(*ranged.sink.src, *ranged.reasons)).src
-    new = dict(zip(ranged.reasons, whole[roots:], strict=True))
+    sources = rewrite(ops.SINK(*ranged.sink.src, *ranged.reasons)).src
+    new = dict(zip(ranged.reasons, sources[roots:], strict=True))
     return Ranged(
-        ops.SINK(*whole[:roots]),
-        {new[old]: why for old, why in ranged.reasons.items() if is_stored(new[old])},
-        frozenset(new[old] for old in ranged.asked if is_stored(new[old])),
+        ops.SINK(*sources[:roots]),
+        {new[old]: reason for old, reason in ranged.reasons.items() if is_stored(new[old])},
+        frozenset(new[old] for old in ranged.pinned if is_stored(new[old])),
         {new[old]: tensor for old, tensor in ranged.tensors.items() if is_stored(new[old])},
     )
 
 
-def without_needless_buffers(ranged: Ranged) -> Ranged:
-    """A ranged graph without the buffers that are not worth their memory."""
-    sink, becomes = remove_buffers(ranged.sink, ranged.asked)
+def remove_cheap_buffers(ranged: Ranged, target: Target) -> Ranged:
+    """Return a ranged graph without the buffers that cost more than they save."""
+    sink, new = remove_buffers(ranged.sink, ranged.pinned, target)
     return Ranged(
         sink,
-        {becomes[old]: why for old, why in ranged.reasons.items() if old in becomes},
-        frozenset(becomes[old] for old in ranged.asked if old in becomes),
+        {new[old]: reason for old, reason in ranged.reasons.items() if old in new},
+        frozenset(new[old] for old in ranged.pinned if old in new),
         {
-            becomes[old]: tensor
+            new[old]: tensor
             for old, tensor in ranged.tensors.items()
-            if old in becomes and _long_axes(old) == _long_axes(becomes[old])
+            if old in new and _long_axes(old) == _long_axes(new[old])
         },
     )
 
 
 def _long_axes(buffer: UOp) -> list[UOp]:
-    """The sizes of the axes that have more than one element."""
+    """Return the sizes of the axes that have more than one element."""
     return [dim for dim in shape(buffer) if not is_size_one(dim)]

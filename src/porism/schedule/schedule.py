@@ -1,4 +1,4 @@
-"""The schedule: kernels in an order, the buffers they work on, and what each waits for."""
+"""Schedule: kernels in order, the buffers that they read and write, and what each waits for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from porism.ir import ops
 from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.schedule import memory_plan
-from porism.schedule.inplace_outputs import replaceable
+from porism.schedule.inplace_outputs import overwritable_parameter
 from porism.schedule.kernel_split import Call
-from porism.schedule.memory_plan import Life, Plan
-from porism.schedule.rangeify.placement_cost import count
+from porism.schedule.memory_plan import Lifetime, Plan
+from porism.schedule.rangeify.placement_cost import element_count
 
 
 class Role(Enum):
@@ -27,18 +27,18 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that kernels work on."""
+    """Memory that kernels read or write."""
 
     role: Role
     number: int
-    """Of an input: its PARAM. Of an output or a temporary: which one."""
+    """Of an input the number of its PARAM; outputs and temporaries are numbered from 0."""
     dtype: DType
     dims: Shape
 
     @property
     def size(self) -> int:
-        """Elements, at most."""
-        return count(self.dims)
+        """The number of elements; an upper bound if sizes are symbolic."""
+        return element_count(self.dims)
 
     @property
     def bytes(self) -> int:
@@ -55,59 +55,63 @@ class Step:
 
     kernel: UOp
     buffers: tuple[int, ...]
-    """The places in `Schedule.buffers` of its parameters; it writes the first."""
+    """For each parameter its buffer, by position in `Schedule.buffers`; it writes the first."""
     after: tuple[int, ...]
-    """Earlier steps that must be over, all others may run at the same time."""
-    why: str
+    """Earlier steps that it waits for; it may run at the same time as all others."""
+    reason: str
+    """Why its result is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What to run, on what."""
+    """The kernels of a graph, in an order in which they can run."""
 
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
-    """For each root of the graph the place of its buffer."""
+    """For each root of the graph the position of its buffer."""
     arena: Plan
-    """Where the temporaries are, in the order of their numbers."""
+    """The offsets of the temporaries, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A value that is copied over memory at the end."""
+    """A value that is copied to its target, which exists already, after all other kernels."""
 
     root: int
-    """Which of the roots it is."""
+    """The position of the value among the roots."""
     memory: UOp
+    """The PARAM or BUFFER that is overwritten."""
     kernel: UOp
-    why: str = "it is assigned"
+    """The kernel that copies."""
+    reason: str = "it is assigned"
 
 
-Used = tuple[int, ...]
-"""The buffers of a kernel by their places, the one that it writes first."""
+Parameters = tuple[int, ...]
+"""The buffers of a kernel by position in the schedule, first the one that it writes."""
 
 
 def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()) -> Schedule:
-    """Order kernels by what they read and write, and give temporaries their memory."""
-    places: dict[UOp, int] = {}
+    """Order kernels by what they read and write, and allocate the temporaries."""
+    positions: dict[UOp, int] = {}
     buffers: list[Buffer] = []
 
-    def place(value: UOp) -> int:
-        if value not in places:
-            places[value] = len(buffers)
+    def position(value: UOp) -> int:
+        if value not in positions:
+            positions[value] = len(buffers)
             buffers.append(_buffer(value, numbers))
-        return places[value]
+        return positions[value]
 
     roots = dict.fromkeys(sink.src)
     numbers = {root: k for k, root in enumerate(roots)}
-    steps = [(call, tuple(place(value) for value in call.values)) for call in calls]
+    steps = [(call, tuple(position(value) for value in call.values)) for call in calls]
     for root in roots:
-        place(root)
+        position(root)
     copies = []
     for copy in assigned:
         value = sink.src[copy.root]
-        copies.append((Call(copy.kernel, (), copy.why), (place(copy.memory), place(value))))
+        call = Call(copy.kernel, (), copy.reason)
+        copies.append((call, (position(copy.memory), position(value))))
     writer = {used[0]: k for k, (_, used) in enumerate(steps)}
     readers: dict[int, list[int]] = {}
     for k, (_, used) in enumerate(steps):
@@ -115,8 +119,8 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
             readers.setdefault(b, []).append(k)
     first_copy = len(steps)
     steps += copies
-    numbered = _numbered(buffers)
-    arena = memory_plan.plan(_lives(numbered, writer, steps))
+    numbered = _number_temporaries(buffers)
+    arena = memory_plan.plan_memory(_lifetimes(numbered, writer, steps))
     waits: dict[int, set[int]] = {k: set() for k in range(len(steps))}
     for k, (_, used) in enumerate(steps):
         waits[k].update(writer[b] for b in used[1:] if b in writer)
@@ -127,10 +131,10 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
     return Schedule(
         tuple(numbered),
         tuple(
-            Step(call.kernel, used, tuple(sorted(waits[k])), call.why)
+            Step(call.kernel, used, tuple(sorted(waits[k])), call.reason)
             for k, (call, used) in enumerate(steps)
         ),
-        tuple(places[root] for root in sink.src),
+        tuple(positions[root] for root in sink.src),
         arena,
     )
 
@@ -143,36 +147,38 @@ def _buffer(value: UOp, outputs: Mapping[UOp, int]) -> Buffer:
     return Buffer(Role.TEMPORARY, -1, value.dtype, shape(value))
 
 
-def _numbered(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The buffers with numbers for the temporaries, in the order in which they are written."""
-    found, temporaries = [], 0
+def _number_temporaries(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Return the buffers with the temporaries numbered in the order in which they are written."""
+    numbered, temporaries = [], 0
     for buffer in buffers:
         if buffer.role is Role.TEMPORARY:
             buffer = Buffer(buffer.role, temporaries, buffer.dtype, buffer.dims)
             temporaries += 1
-        found.append(buffer)
-    return found
+        numbered.append(buffer)
+    return numbered
 
 
-def _lives(
-    buffers: Sequence[Buffer], writer: Mapping[int, int], steps: Sequence[tuple[Call, Used]]
-) -> list[Life]:
+def _lifetimes(
+    buffers: Sequence[Buffer], writer: Mapping[int, int], steps: Sequence[tuple[Call, Parameters]]
+) -> list[Lifetime]:
+    """Return the lifetime of each temporary, and which other one its kernel may overwrite."""
     readers: dict[int, list[int]] = {}
     for k, (_, used) in enumerate(steps):
         for b in used[1:]:
             readers.setdefault(b, []).append(k)
     temporaries = [b for b, buffer in enumerate(buffers) if buffer.role is Role.TEMPORARY]
     numbers = {b: number for number, b in enumerate(temporaries)}
-    lives = []
+    lifetimes = []
     for b in temporaries:
         k, size = writer[b], buffers[b].bytes
         call, used = steps[k]
-        last = {  # what nobody reads later
+        last_read = {  # temporaries that no later step reads
             n: numbers[other]
             for n, other in enumerate(used)
             if n and other in numbers and readers[other][-1] == k and buffers[other].bytes == size
             if used.count(other) == 1
         }
-        over = replaceable(call.kernel, last) if last else None
-        lives.append(Life(size, k, tuple(readers.get(b, ())), None if over is None else last[over]))
-    return lives
+        parameter = overwritable_parameter(call.kernel, last_read) if last_read else None
+        overwrites = None if parameter is None else last_read[parameter]
+        lifetimes.append(Lifetime(size, k, tuple(readers.get(b, ())), overwrites))
+    return lifetimes

@@ -128,6 +128,7 @@ def gather(x: UOp, indices: Sequence[UOp]) -> UOp:
     return ops.GATHER(x, *indices)
 
 
-def contiguous(x: UOp) -> UOp:
-    """The value, laid out in memory of its own."""
-    return x if x.op in (ops.CONTIGUOUS, ops.BUFFER, ops.PARAM) else ops.CONTIGUOUS(x)
+def contiguous(x: UOp, requester: str | None = None) -> UOp:
+    """The value, stored in memory of its own; the requester is named where `explain` says why."""
+    stored = x.op in (ops.CONTIGUOUS, ops.BUFFER, ops.PARAM)
+    return x if stored else ops.CONTIGUOUS(x, arg=requester)

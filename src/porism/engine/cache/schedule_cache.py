@@ -72,7 +72,7 @@ def write(schedule: Schedule) -> str:
                 [b.role.value, b.number, b.dtype.name, [to_text(dim) for dim in b.dims]]
                 for b in schedule.buffers
             ],
-            "steps": [[places[s.kernel], s.buffers, s.after, s.why] for s in schedule.steps],
+            "steps": [[places[s.kernel], s.buffers, s.after, s.reason] for s in schedule.steps],
             "outputs": schedule.outputs,
             "arena": [plan.offsets, plan.peak, plan.sum, plan.waits],
         }

@@ -94,7 +94,7 @@ def _joined(x: UOp, axis: int, part: int, inner: int, op: Op, axes: tuple[int, .
     if axis:
         others = [a for a in range(len(dims) + 1) if a != axis]
         partial = ops.PERMUTE(partial, arg=(axis, *others))
-    return ops.REDUCE_AXIS(ops.CONTIGUOUS(partial), arg=(op, (0,)))
+    return ops.REDUCE_AXIS(ops.CONTIGUOUS(partial, arg="a reduction in two steps"), arg=(op, (0,)))
 
 
 def _within(x: UOp, axis: int, start: int, stop: int) -> UOp:

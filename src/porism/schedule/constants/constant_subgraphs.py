@@ -17,7 +17,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import substitute, toposort
-from porism.schedule.rangeify.placement_cost import elements
+from porism.schedule.rangeify.placement_cost import tensor_size
 
 MAX_GROWN_BYTES: Final = 1 << 16
 """Bytes of a value that may be larger than the constants below it; chosen by hand."""
@@ -107,4 +107,4 @@ def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
 
 def bytes_of(node: UOp) -> int:
     """Return the bytes of memory that a value takes."""
-    return elements(node) * node.dtype.numpy.itemsize
+    return tensor_size(node) * node.dtype.numpy.itemsize

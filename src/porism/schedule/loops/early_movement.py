@@ -22,7 +22,7 @@ from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rules.addresses.validity import no_element
 from porism.rules.buffers.buffer_rules import Read, read_of
-from porism.schedule.rangeify.movement_indices import Element, moved
+from porism.schedule.rangeify.movement_indices import Element, source_element
 
 
 @procedure("index-movement", (ops.INDEX,), seeds="004.1.1")
@@ -34,9 +34,9 @@ def index_movement(node: UOp) -> UOp | None:
     read = read_of(node)
     if read is None:
         return UOp.const(node.dtype, 0)
-    element = moved(view, Element(*read)).element  # its mask says where it is inside
-    if element.at:
-        return view.src[0].index(*element.masked())
+    element = source_element(view, Element(*read)).element  # its mask says where it is inside
+    if element.indices:
+        return view.src[0].index(*element.masked_indices())
     one = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
     return Read((), element.valid).chosen(one)
 

@@ -1,4 +1,4 @@
-"""Crowds: values that would need more buffers at once than a kernel may read."""
+"""Buffer limit: values to store so that no kernel reads more buffers than it may."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from collections.abc import Collection, Sequence
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.schedule.rangeify.placement_cost import KEPT
+from porism.schedule.rangeify.placement_cost import IN_MEMORY
 
 
-def crowded(order: Sequence[UOp], limit: int, kept: Collection[UOp]) -> list[UOp]:
-    """Nodes to be stored, so that no value is computed from more buffers than the limit.
+def nodes_over_buffer_limit(order: Sequence[UOp], limit: int, stored: Collection[UOp]) -> list[UOp]:
+    """Return nodes to store, so that no value is computed from `limit` buffers or more.
 
-    `kept` are nodes that will be in memory anyway, as far as is known.
-    Where a node has too many, those of its sources that have the most are stored first.
+    `order` has sources before users; `stored` are the nodes that are probably stored anyway. Of a
+    node that would read too many buffers, the sources that read the most are stored first.
     """
-    found: list[UOp] = []
-    reads: dict[UOp, frozenset[UOp]] = {}
+    to_store: list[UOp] = []
+    buffers: dict[UOp, frozenset[UOp]] = {}
     for node in order:
-        sources = [s for s in dict.fromkeys(node.src) if s in reads]
-        whole = _union(reads, sources)
-        if len(whole) >= limit:
-            for source in sorted(sources, key=lambda s: len(reads[s]), reverse=True):
-                if len(reads[source]) > 1 and source.op is not ops.CONST:
-                    found.append(source)
-                    reads[source] = frozenset((source,))
-                    whole = _union(reads, sources)
-                    if len(whole) < limit:
+        sources = [s for s in dict.fromkeys(node.src) if s in buffers]
+        all_buffers = _union(buffers, sources)
+        if len(all_buffers) >= limit:
+            for source in sorted(sources, key=lambda s: len(buffers[s]), reverse=True):
+                if len(buffers[source]) > 1 and source.op is not ops.CONST:
+                    to_store.append(source)
+                    buffers[source] = frozenset((source,))
+                    all_buffers = _union(buffers, sources)
+                    if len(all_buffers) < limit:
                         break
-        in_memory = node.op in KEPT or node in kept
-        reads[node] = frozenset((node,)) if in_memory else whole
-    return found
+        is_stored = node.op in IN_MEMORY or node in stored
+        buffers[node] = frozenset((node,)) if is_stored else all_buffers
+    return to_store
 
 
-def _union(reads: dict[UOp, frozenset[UOp]], sources: Sequence[UOp]) -> frozenset[UOp]:
+def _union(buffers: dict[UOp, frozenset[UOp]], sources: Sequence[UOp]) -> frozenset[UOp]:
+    """Return the buffers that are read for any of the sources."""
     if len(sources) == 1:
-        return reads[sources[0]]
+        return buffers[sources[0]]
     nothing: frozenset[UOp] = frozenset()
-    return nothing.union(*(reads[s] for s in sources))
+    return nothing.union(*(buffers[s] for s in sources))

@@ -1,17 +1,17 @@
-"""Indices: which element of its source an element of a movement op is.
+"""Movement indices: the element of its source that an element of a movement op reads.
 
-An element is named by one expression for each axis, and a condition under which it is wanted at
-all. Where the condition holds, each expression is an index of its axis; that of an axis of size 1
-is the constant 0, so that two names of an element do not differ there. A movement op turns the name
-of an element of its result into that of an element of its source:
+An element is addressed by one index expression per axis, and by a condition under which it is read
+at all. Where the condition holds, each expression is within its axis; the index of an axis of size
+1 is the constant 0, so that equal elements have equal indices. A movement op maps the indices of an
+element of its result to those of an element of its source:
 
     SHRINK   i + begin           EXPAND   0 where the source has size 1
     FLIP     n - 1 - i           PERMUTE  the same expressions in another order
     PAD      i - before, if that is inside; else the element is 0
-    RESHAPE  the number of the element, split by // and %
+    RESHAPE  the row-major offset of the element, split by // and %
 
-A RESHAPE is taken apart into blocks of axes with equal products, so that axes which it leaves alone
-cost nothing, and what is left of // and % is simplified at once, under the condition.
+A RESHAPE is split into groups of axes with equal products, so that axes which it does not change
+cost nothing; the // and % that remain are simplified at once, under the condition.
 """
 
 from __future__ import annotations
@@ -32,47 +32,48 @@ ONE: Final = UOp.const(index, 1)
 
 
 class Element(NamedTuple):
-    """The name of an element of a tensor."""
+    """An element of a tensor, by its indices."""
 
-    at: tuple[UOp, ...]
+    indices: tuple[UOp, ...]
+    """One index expression per axis."""
     valid: UOp | None = None
-    """Where it is wanted; None if everywhere."""
+    """The condition under which the element is read; None if it always is."""
 
-    def under(self, condition: UOp | None) -> Element:
-        """The same element where a condition holds as well."""
+    def restricted(self, condition: UOp | None) -> Element:
+        """Return the same element, read only where the condition holds as well."""
         if condition is None or condition is self.valid:
             return self
-        return Element(self.at, condition if self.valid is None else self.valid & condition)
+        return Element(self.indices, condition if self.valid is None else self.valid & condition)
 
-    def masked(self) -> tuple[UOp, ...]:
-        """The expressions as the indices of an INDEX: INVALID where it is not wanted."""
-        if self.valid is None or not self.at:
-            return self.at
-        nowhere = UOp(ops.INVALID, index)
-        return (self.valid.where(self.at[0], nowhere), *self.at[1:])
+    def masked_indices(self) -> tuple[UOp, ...]:
+        """Return the indices for an INDEX op, the first one INVALID where nothing is read."""
+        if self.valid is None or not self.indices:
+            return self.indices
+        invalid = UOp(ops.INVALID, index)
+        return (self.valid.where(self.indices[0], invalid), *self.indices[1:])
 
 
-class Moved(NamedTuple):
-    """What a movement op reads."""
+class SourceElement(NamedTuple):
+    """The element of its source that a movement op reads."""
 
     element: Element
     inside: UOp | None = None
-    """Where that is an element of the source; elsewhere the value is 0."""
+    """Where the element is inside the source; elsewhere (in padding) the value is 0."""
 
 
-def moved(node: UOp, element: Element) -> Moved:
-    """The element of its source that an element of a movement op is."""
-    return _MOVES[node.op](node, element)
+def source_element(node: UOp, element: Element) -> SourceElement:
+    """Map an element of the result of a movement op to the element of its source."""
+    return _INDEX_MAPS[node.op](node, element)
 
 
 def is_size_one(dim: UOp) -> bool:
-    """Whether an axis has one element."""
+    """Return whether an axis has exactly one element."""
     return bool(dim.vmin == dim.vmax == 1)
 
 
-def simplified(expression: UOp, valid: UOp | None) -> UOp:
-    """An index expression without the // and % that are not needed where the condition holds."""
-    if not any(n.op in _DIVISIONS and not _is_plain(n) for n in toposort(expression)):
+def simplify_index(expression: UOp, valid: UOp | None) -> UOp:
+    """Return an index expression without the // and % that are redundant where `valid` holds."""
+    if not any(n.op in _DIVISIONS and not _is_irreducible(n) for n in toposort(expression)):
         return expression
     return simplify(expression, facts=() if valid is None else conjuncts(valid))
 
@@ -80,67 +81,73 @@ def simplified(expression: UOp, valid: UOp | None) -> UOp:
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD})
 
 
-def _is_plain(division: UOp) -> bool:
-    """A loop counter divided by a constant: nothing can be done about it here."""
+def _is_irreducible(division: UOp) -> bool:
+    """Return whether a division is of a loop by a constant within its extent."""
     numerator, divisor = division.src
     return (
         numerator.op is ops.RANGE and divisor.op is ops.CONST and 1 < divisor.arg <= numerator.vmax
     )
 
 
-def _shrink(node: UOp, element: Element) -> Moved:
-    names = zip(element.at, node.src[1::2], shape(node.src[0]), strict=True)
-    at = tuple(ZERO if is_size_one(dim) else i + begin for i, begin, dim in names)
-    return Moved(Element(at, element.valid))
+def _shrink(node: UOp, element: Element) -> SourceElement:
+    axes = zip(element.indices, node.src[1::2], shape(node.src[0]), strict=True)
+    indices = tuple(ZERO if is_size_one(dim) else i + begin for i, begin, dim in axes)
+    return SourceElement(Element(indices, element.valid))
 
 
-def _permute(node: UOp, element: Element) -> Moved:
-    at = dict(zip(node.arg, element.at, strict=True))
-    return Moved(Element(tuple(at[axis] for axis in range(len(at))), element.valid))
+def _permute(node: UOp, element: Element) -> SourceElement:
+    by_axis = dict(zip(node.arg, element.indices, strict=True))
+    indices = tuple(by_axis[axis] for axis in range(len(by_axis)))
+    return SourceElement(Element(indices, element.valid))
 
 
-def _flip(node: UOp, element: Element) -> Moved:
+def _flip(node: UOp, element: Element) -> SourceElement:
     dims = shape(node)
-    at = tuple(dims[axis] - 1 - i if axis in node.arg else i for axis, i in enumerate(element.at))
-    return Moved(Element(at, element.valid))
+    indices = tuple(
+        dims[axis] - 1 - i if axis in node.arg else i for axis, i in enumerate(element.indices)
+    )
+    return SourceElement(Element(indices, element.valid))
 
 
-def _expand(node: UOp, element: Element) -> Moved:
+def _expand(node: UOp, element: Element) -> SourceElement:
     dims = shape(node.src[0])
-    at = tuple(ZERO if is_size_one(dim) else i for dim, i in zip(dims, element.at, strict=True))
-    return Moved(Element(at, element.valid))
+    axes = zip(dims, element.indices, strict=True)
+    indices = tuple(ZERO if is_size_one(dim) else i for dim, i in axes)
+    return SourceElement(Element(indices, element.valid))
 
 
-def _pad(node: UOp, element: Element) -> Moved:
+def _pad(node: UOp, element: Element) -> SourceElement:
     dims = shape(node.src[0])
     befores, afters = node.src[1::2], node.src[2::2]
-    at = []
+    indices = []
     inside: UOp | None = None
-    for i, dim, before, after in zip(element.at, dims, befores, afters, strict=True):
-        here = i - before
-        at.append(ZERO if is_size_one(dim) else here)
+    for i, dim, before, after in zip(element.indices, dims, befores, afters, strict=True):
+        source_index = i - before
+        indices.append(ZERO if is_size_one(dim) else source_index)
         for condition in (
-            None if before.vmax <= 0 else here >= 0,
-            None if after.vmax <= 0 else here < dim,
+            None if before.vmax <= 0 else source_index >= 0,
+            None if after.vmax <= 0 else source_index < dim,
         ):
             if condition is not None and condition.vmin != 1:
                 inside = condition if inside is None else inside & condition
-    return Moved(Element(tuple(at), element.valid).under(inside), inside)
+    source = Element(tuple(indices), element.valid).restricted(inside)
+    return SourceElement(source, inside)
 
 
-def _reshape(node: UOp, element: Element) -> Moved:
-    at: list[UOp] = []
-    for new, old in _blocks(shape(node), shape(node.src[0])):
-        names = element.at[new.start : new.stop]
-        sizes = shape(node)[new.start : new.stop]
-        at += _renamed(names, sizes, shape(node.src[0])[old.start : old.stop], element.valid)
-    return Moved(Element(tuple(at), element.valid))
+def _reshape(node: UOp, element: Element) -> SourceElement:
+    indices: list[UOp] = []
+    for new, old in _axis_groups(shape(node), shape(node.src[0])):
+        new_indices = element.indices[new.start : new.stop]
+        new_sizes = shape(node)[new.start : new.stop]
+        old_sizes = shape(node.src[0])[old.start : old.stop]
+        indices += _split_offset(new_indices, new_sizes, old_sizes, element.valid)
+    return SourceElement(Element(tuple(indices), element.valid))
 
 
-def _blocks(new: Shape, old: Shape) -> Iterator[tuple[range, range]]:
-    """Groups of neighbouring axes that have as many elements in both shapes, the finest there are.
+def _axis_groups(new: Shape, old: Shape) -> Iterator[tuple[range, range]]:
+    """Yield the smallest groups of adjacent axes whose sizes have equal products in both shapes.
 
-    A size that is not a number only goes with itself, alone or as the rest of the axes.
+    A symbolic size only matches itself, alone or in a group of all remaining axes.
     """
     i = j = 0
     while i < len(new) or j < len(old):
@@ -152,51 +159,52 @@ def _blocks(new: Shape, old: Shape) -> Iterator[tuple[range, range]]:
         elif j < len(old) and is_size_one(old[j]):
             j += 1
         else:
-            i, j = _end_of_block(new, old, i, j)
+            i, j = _end_of_group(new, old, i, j)
         yield range(first_new, i), range(first_old, j)
 
 
-def _end_of_block(new: Shape, old: Shape, i: int, j: int) -> tuple[int, int]:
-    left = right = 1
+def _end_of_group(new: Shape, old: Shape, i: int, j: int) -> tuple[int, int]:
+    """Return the axes after the group that starts at axis i of `new` and axis j of `old`."""
+    new_product = old_product = 1
     while True:
-        if left == right and left != 1:
+        if new_product == old_product and new_product != 1:
             return i, j
-        grows_left = left <= right
-        dims, k = (new, i) if grows_left else (old, j)
+        extends_new = new_product <= old_product
+        dims, k = (new, i) if extends_new else (old, j)
         if k == len(dims) or dims[k].vmin != dims[k].vmax or dims[k].vmin <= 0:
             return len(new), len(old)
-        if grows_left:
-            left, i = left * int(dims[k].vmin), i + 1
+        if extends_new:
+            new_product, i = new_product * int(dims[k].vmin), i + 1
         else:
-            right, j = right * int(dims[k].vmin), j + 1
+            old_product, j = old_product * int(dims[k].vmin), j + 1
 
 
-def _renamed(
-    names: Sequence[UOp], sizes: Sequence[UOp], wanted: Sequence[UOp], valid: UOp | None
+def _split_offset(
+    indices: Sequence[UOp], sizes: Sequence[UOp], new_sizes: Sequence[UOp], valid: UOp | None
 ) -> Iterator[UOp]:
-    """The element in axes of the sizes `wanted`, given its name in axes of other sizes."""
-    if not wanted:
+    """Yield the indices in axes of `new_sizes` of the element at `indices` in axes of `sizes`."""
+    if not new_sizes:
         return
-    number = ZERO
-    for name, size in zip(names, sizes, strict=True):
-        number = number * size + name
-    if len(wanted) == 1:
-        yield number
+    offset = ZERO
+    for i, size in zip(indices, sizes, strict=True):
+        offset = offset * size + i
+    if len(new_sizes) == 1:
+        yield offset
         return
-    behind = ONE
+    stride = ONE
     strides = [ONE]
-    for size in reversed(wanted[1:]):
-        behind = behind * size
-        strides.append(behind)
-    for axis, (size, stride) in enumerate(zip(wanted, reversed(strides), strict=True)):
+    for size in reversed(new_sizes[1:]):
+        stride = stride * size
+        strides.append(stride)
+    for axis, (size, stride) in enumerate(zip(new_sizes, reversed(strides), strict=True)):
         if is_size_one(size):
             yield ZERO
             continue
-        place = number // stride
-        yield simplified(place if axis == 0 else place % size, valid)
+        quotient = offset // stride
+        yield simplify_index(quotient if axis == 0 else quotient % size, valid)
 
 
-_MOVES: Final[dict[Op, Callable[[UOp, Element], Moved]]] = {
+_INDEX_MAPS: Final[dict[Op, Callable[[UOp, Element], SourceElement]]] = {
     ops.SHRINK: _shrink,
     ops.PERMUTE: _permute,
     ops.FLIP: _flip,

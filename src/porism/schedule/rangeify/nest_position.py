@@ -1,7 +1,7 @@
-"""Loops: where in a nest of loops an element of a tensor is asked for.
+"""Nest positions: inside which loops an element of a tensor is used.
 
 A kernel begins with the loops over its output. A reduction opens loops of its own inside those that
-its result depends on; so does a value that is kept for the iterations of some loops.
+its result depends on; so does a value that is materialized in a local buffer.
 """
 
 from __future__ import annotations
@@ -10,33 +10,34 @@ from typing import NamedTuple
 
 from porism.ir.node import UOp
 from porism.schedule.rangeify.movement_indices import Element
-from porism.schedule.rangeify.placement_cost import trips
+from porism.schedule.rangeify.placement_cost import trip_count
 
 
 class Nest:
-    """Some loops inside of others."""
+    """Loops that are opened together, inside of an outer nest."""
 
-    __slots__ = ("around", "kernel", "outer", "ranges")
+    __slots__ = ("entries", "kernel", "loops", "outer")
 
     def __init__(
-        self, kernel: UOp, ranges: frozenset[UOp], outer: Nest | None = None, around: int = 1
+        self, kernel: UOp, loops: frozenset[UOp], outer: Nest | None = None, entries: int = 1
     ) -> None:
         self.kernel = kernel
-        """The node whose elements the outermost loops are over."""
-        self.ranges = ranges
+        """The stored node over whose elements the outermost loops run."""
+        self.loops = loops
         self.outer = outer
-        self.around = around
-        """How often these loops are run."""
+        self.entries = entries
+        """How many times the loops are entered when the kernel runs."""
 
-    def around_of(self, ranges: frozenset[UOp]) -> Nest:
-        """The innermost nest that is needed for what depends on some ranges."""
+    def innermost_needed(self, loops: frozenset[UOp]) -> Nest:
+        """Return the innermost nest that encloses all the given loops."""
         nest = self
-        while nest.outer is not None and not ranges & nest.ranges:
+        while nest.outer is not None and not loops & nest.loops:
             nest = nest.outer
         return nest
 
     @property
     def outermost(self) -> Nest:
+        """The nest of the loops over the output of the kernel."""
         nest = self
         while nest.outer is not None:
             nest = nest.outer
@@ -44,14 +45,14 @@ class Nest:
 
 
 class Use(NamedTuple):
-    """An element that is asked for in a nest of loops."""
+    """An element that is read inside a nest of loops."""
 
     element: Element
-    ranges: frozenset[UOp]
-    """All that the element depends on."""
+    loops: frozenset[UOp]
+    """All loops that the indices and the condition of the element depend on."""
     nest: Nest
 
     @property
-    def times(self) -> int:
-        """How often it is computed: once for each iteration of the loops that it depends on."""
-        return self.nest.around * trips(self.ranges & self.nest.ranges)
+    def evaluations(self) -> int:
+        """How many times the element is computed: once per iteration of the loops it depends on."""
+        return self.nest.entries * trip_count(self.loops & self.nest.loops)

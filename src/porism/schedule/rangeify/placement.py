@@ -1,24 +1,25 @@
-"""Placement: where a value lives. Recomputed at each use, kept for some loops, or in memory.
+"""Placement: which values are recomputed at each use, materialized locally, or stored in memory.
 
-A value that several elements need can be
+A value that is used several times can be
 
-- computed where it is used, as often as it is used;
-- kept in local memory inside the loops that all its uses have in common: a row, a tile;
+- recomputed at each use;
+- materialized in a local buffer inside the loops that all its uses share: a row, a tile;
 - stored in memory, by a kernel of its own.
 
-What is cheapest is chosen, by `porism.schedule.rangeify.placement_cost`, among what is possible. A
-reduction that depends on the outer loops of its kernel alone is computed once inside those loops
-and costs nothing more, as long as the loops of a kernel can be put into one order for all such
-values, and enough is left to be done in parallel.
+The cheapest of those that are possible is chosen, by `porism.schedule.rangeify.placement_cost` and
+the `StorageModel` of the target. A reduction that depends on the outer loops of its kernel alone is
+hoisted out of the inner ones at no cost, as long as one loop order suits all hoisted values of the
+kernel, and the loops outside have enough iterations to run in parallel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from porism.base.settings import settings
+from porism.base.target import StorageModel, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.node_shape import shape
@@ -27,200 +28,246 @@ from porism.ir.ops import Group
 from porism.schedule.rangeify import placement_cost
 from porism.schedule.rangeify.movement_indices import is_size_one
 from porism.schedule.rangeify.nest_position import Use
-from porism.schedule.rangeify.placement_cost import count, elements, trips
+from porism.schedule.rangeify.placement_cost import (
+    element_count,
+    local_cost,
+    recomputed_cost,
+    stored_cost,
+    tensor_size,
+    trip_count,
+)
 
-CHEAP: Final = 8.0
-"""Values that cost less than this are not kept for some loops: they are computed again."""
+# The constants here are costs per element, in additions. They are chosen by hand and compared with
+# costs of computing only, so they do not depend on the machine; the `StorageModel` does.
 
-LOCAL_BYTES: Final = 1 << 18
-"""The size of what is kept for some loops, at most: it should stay in a cache."""
+MIN_LOCAL_COST: Final = 8.0
+"""Values that cost less are recomputed rather than materialized locally."""
 
-LOCAL_WORK: Final = 1 << 18
-"""Elements read, or computed for, inside the loops that a value is kept for: what is read there is
-read again in each of their iterations, so it should stay in a cache as well."""
+MAX_LOCAL_COST: Final = 400.0
+"""Values that cost this or more are not materialized locally: memory traffic is little beside it,
+and a long reduction gets better register tiles in a kernel of its own."""
 
-LOCAL_COST: Final = 400.0
-"""What costs more is not kept for some loops: a trip to memory is little beside it, and in a kernel
-of its own a long sum is computed in better tiles."""
+LONG_PRODUCT_COST: Final = 2 * placement_cost.EXPENSIVE
+"""Sums of products that cost this or more are long: each has a kernel of its own."""
 
-PRODUCT_COST: Final = 2 * placement_cost.DEAR
-"""Sums of products that cost more are long: they have a kernel of their own each."""
-
-BORDER_COST: Final = 8.0
-"""What may be computed again where a value below a border is stored, and not that with it."""
-
-PARALLEL: Final = 16
-"""Iterations that a kernel's outermost loops should have, so that all cores have something to do"""
-
-SMALL: Final = 1 << 15
-"""Work that one core does alone without a loss."""
+MAX_PADDING_COST: Final = 8.0
+"""What may be recomputed above a padded value, so that the value is stored without its padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A value kept inside the loops that its uses have in common."""
+    """A value materialized in a local buffer, inside the loops that its uses share."""
 
-    free: tuple[int, ...]
-    """The axes along which all elements are kept; the others are fixed by the loops."""
-    why: str
+    axes: tuple[int, ...]
+    """The axes of the buffer; the index along the other axes is fixed by the loops around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A value that a kernel of its own writes to memory."""
 
-    why: str
+    reason: str
 
 
 Place = Local | Stored | None
-"""None: it is computed where it is used."""
+"""Where a value is materialized; None if it is recomputed at each use."""
 
 
 @dataclass
-class Kernel:
-    """What is known of a kernel while it is put together."""
+class KernelLoops:
+    """The loops of a kernel while values are placed in it."""
 
-    ranges: frozenset[UOp]
-    axes: frozenset[UOp]
-    """The indices of its output: each is one to one with the ranges that it depends on."""
+    loops: frozenset[UOp]
+    indices: frozenset[UOp]
+    """The indices of its output: each is one to one with the loops that it depends on."""
     levels: list[frozenset[UOp]] = field(default_factory=list)
-    nodes: int = 0
+    """For each value computed outside of some loops, the loops around it."""
+    ops: int = 0
+    """The size of the kernel so far, in ops."""
     products: set[UOp] = field(default_factory=set)
     """The long sums of products that are computed for each element of the output."""
+    recomputed: dict[UOp, tuple[float, float]] = field(default_factory=dict)
+    """For each expensive value that is recomputed, what that costs, and what storing it would."""
 
-    def has_level(self, ranges: frozenset[UOp]) -> bool:
-        """Whether a value may be computed inside these loops and outside of the others."""
-        return all(ranges <= level or level <= ranges for level in self.levels)
+    def allows_level(self, loops: frozenset[UOp]) -> bool:
+        """Return whether a loop order exists with these loops outside of all others."""
+        return all(loops <= level or level <= loops for level in self.levels)
 
-    def add_level(self, ranges: frozenset[UOp]) -> None:
-        if ranges not in self.levels:
-            self.levels.append(ranges)
+    def add_level(self, loops: frozenset[UOp]) -> None:
+        """Note that a value is computed inside these loops and outside of all others."""
+        if loops not in self.levels:
+            self.levels.append(loops)
+
+    def recomputation(self) -> str:
+        """Describe the most expensive value that is recomputed; "" if there is none."""
+        if not self.recomputed:
+            return ""
+        node, (recomputed, stored) = max(self.recomputed.items(), key=lambda item: item[1][0])
+        sizes = " x ".join(str(dim.vmax) for dim in shape(node)) or "1"
+        return (
+            f"; it recomputes a value of {sizes} elements at each use, "
+            f"which costs {recomputed:.3g} additions, and storing it {stored:.3g}"
+        )
 
 
 class Placement:
-    """The decisions for one graph."""
+    """The placement decisions for one graph."""
 
-    def __init__(self, order: Sequence[UOp]) -> None:
-        self.costs = placement_cost.costs(order)
-        self.kernels: dict[UOp, Kernel] = {}
+    def __init__(self, costs: Mapping[UOp, float], target: Target) -> None:
+        self.costs = costs
+        self.storage: StorageModel = target.storage
+        self.kernels: dict[UOp, KernelLoops] = {}
 
     def decide(self, node: UOp, uses: Sequence[Use]) -> Place:
-        """Where the value of a node lives, given all that is asked of it."""
+        """Return where the value of a node is materialized, given all its uses."""
         kernels = list(dict.fromkeys(use.nest.kernel for use in uses))
         if self._is_leaf(node):
             return None
-        if any(self.kernels[k].nodes >= settings.kernel_nodes for k in kernels):
-            return Stored("the kernel that reads it is large enough")
+        if any(self.kernels[k].ops >= settings.kernel_nodes for k in kernels):
+            return Stored(f"the kernel that reads it has {settings.kernel_nodes} ops already")
         if node.op.group is Group.MOVEMENT:
-            return self._movement(node, uses)
-        wanted = self._by_cost(node, uses, kernels)
-        if wanted is None and node.op is ops.REDUCE_AXIS:
-            return self._leveled(node, uses)
-        return wanted
+            return self._place_view(uses)
+        place = self._cheapest(node, uses, kernels)
+        if place is None and node.op is ops.REDUCE_AXIS:
+            return self._hoist_reduction(node, uses)
+        return place
 
     def _is_leaf(self, node: UOp) -> bool:
         return (
-            node.op in (placement_cost.KEPT - {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
+            node.op in (placement_cost.IN_MEMORY - {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
             or not node.src
         )
 
-    def _movement(self, node: UOp, uses: Sequence[Use]) -> Place:
-        """A view is no value of its own, unless it is looked at in very many ways."""
-        return Stored("it is read in many ways") if len(uses) > settings.kernel_uses else None
+    def _place_view(self, uses: Sequence[Use]) -> Place:
+        """Return no place for a view, unless it is read by very many different indices."""
+        many = len(uses) > settings.kernel_uses
+        return Stored(f"it is read by more than {settings.kernel_uses} indices") if many else None
 
-    def _by_cost(self, node: UOp, uses: Sequence[Use], kernels: Sequence[UOp]) -> Place:
-        each, here = self.costs[node], elements(node)
-        times = sum(use.times for use in uses)
+    def _cheapest(self, node: UOp, uses: Sequence[Use], kernels: Sequence[UOp]) -> Place:
+        """Return the cheapest place for a value, by the cost of computing and of storing it."""
+        each, elements = self.costs[node], tensor_size(node)
+        evaluations = sum(use.evaluations for use in uses)
         if len(uses) > settings.kernel_uses:
-            return Stored("it is used in many places")
-        if times <= here:
+            return Stored(f"it is read by more than {settings.kernel_uses} indices")
+        if evaluations <= elements:
             return None
-        inline = times * each
-        in_memory = here * (each + placement_cost.STORE_GLOBAL) + times * placement_cost.LOAD_GLOBAL
-        if CHEAP <= each < LOCAL_COST and len(kernels) == 1:
-            local = self._local(node, uses)
-            kept = here * (each + placement_cost.STORE_LOCAL) + times * placement_cost.LOAD_LOCAL
-            if local is not None and kept < min(inline, in_memory):
-                return local
-        if inline <= in_memory or self._is_border(node):
+        recomputed = recomputed_cost(each, evaluations)
+        stored = stored_cost(each, elements, evaluations, self.storage)
+        local = self._local(node, uses, kernels)
+        in_local = local_cost(each, elements, evaluations, self.storage)
+        if isinstance(local, Local) and in_local < min(recomputed, stored):
+            return local
+        if recomputed <= stored:
+            if each >= MIN_LOCAL_COST:
+                for kernel in kernels:
+                    self.kernels[kernel].recomputed[node] = recomputed, stored
             return None
-        return Stored(f"it is used {_ratio(times, here)} and costs {each:.0f} to compute")
+        if self._is_padded(node):
+            return None
+        refusal = f"a local buffer {in_local:.3g}" if isinstance(local, Local) else local
+        return Stored(
+            f"it is used {_per_element(evaluations, elements)}: storing it costs {stored:.3g} "
+            f"additions, recomputing it {recomputed:.3g}; {refusal}"
+        )
 
-    def _is_border(self, node: UOp) -> bool:
-        """Whether a value is something dear with a border around: that is stored without it."""
+    def _is_padded(self, node: UOp) -> bool:
+        """Return whether a value is an expensive one with padding, which is stored without it."""
         each = self.costs[node]
-        if each < placement_cost.DEAR:
+        if each < placement_cost.EXPENSIVE:
             return False
-        todo = [node]
-        while todo:
-            found = todo.pop()
-            if found.op is ops.PAD and each - self.costs[found.src[0]] <= BORDER_COST:
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if part.op is ops.PAD and each - self.costs[part.src[0]] <= MAX_PADDING_COST:
                 return True
-            if found.op.elementwise or found.op.group is Group.MOVEMENT:
-                limit = each - BORDER_COST
-                todo += [s for s in dict.fromkeys(found.src) if self.costs.get(s, 0.0) >= limit]
+            if part.op.elementwise or part.op.group is Group.MOVEMENT:
+                least = each - MAX_PADDING_COST
+                stack += [s for s in dict.fromkeys(part.src) if self.costs.get(s, 0.0) >= least]
         return False
 
-    def _local(self, node: UOp, uses: Sequence[Use]) -> Local | None:
-        """The value kept inside the loops that all its uses share, if it fits there."""
-        first = uses[0]
-        kernel = self.kernels[first.nest.kernel]
-        outermost, axes = kernel.ranges, kernel.axes
-        fixed: set[int] = set()
-        for axis, at in enumerate(first.element.at):
-            same = all(use.element.at[axis] is at for use in uses)
-            if same and (not at.ranges or at in axes or (at.op is ops.RANGE and at in outermost)):
-                fixed.add(axis)
+    def _local(self, node: UOp, uses: Sequence[Use], kernels: Sequence[UOp]) -> Local | str:
+        """Return a local buffer inside the loops that all uses share, or why there can be none."""
+        each = self.costs[node]
+        if each < MIN_LOCAL_COST:
+            return f"no local buffer below a cost of {MIN_LOCAL_COST:.0f} an element"
+        if each >= MAX_LOCAL_COST:
+            return f"no local buffer from a cost of {MAX_LOCAL_COST:.0f} an element on"
+        if len(kernels) > 1:
+            return f"no local buffer for {len(kernels)} kernels"
+        first, kernel = uses[0], self.kernels[kernels[0]]
+        fixed = _fixed_axes(uses, kernel)
         dims = shape(node)
-        free = tuple(a for a, dim in enumerate(dims) if a not in fixed and not is_size_one(dim))
-        level = frozenset(r for axis in fixed for r in first.element.at[axis].ranges)
-        kept = count(dims[axis] for axis in free)
-        iterations = trips(level)
-        if not free or kept * node.dtype.numpy.itemsize > LOCAL_BYTES:
-            return None
-        times = sum(use.times for use in uses)
-        if max(times / iterations, kept * self.costs[node]) > LOCAL_WORK:
-            return None
-        if not kernel.has_level(level) or iterations < min(PARALLEL, trips(outermost)):
-            return None
+        axes = tuple(a for a, dim in enumerate(dims) if a not in fixed and not is_size_one(dim))
+        level = frozenset(r for axis in fixed for r in first.element.indices[axis].ranges)
+        size = element_count(dims[axis] for axis in axes)
+        iterations = trip_count(level)
+        if not axes:
+            return "no local buffer for a single element"
+        storage = self.storage
+        if size * node.dtype.numpy.itemsize > storage.local_bytes:
+            return f"a local buffer would exceed {storage.local_bytes >> 10} KiB"
+        evaluations = sum(use.evaluations for use in uses)
+        if max(evaluations / iterations, size * each) > storage.local_elements:
+            return f"around a local buffer more than {storage.local_elements} elements are read"
+        if not kernel.allows_level(level):
+            return "a local buffer needs another loop order"
+        if iterations < min(storage.parallel_iterations, trip_count(kernel.loops)):
+            return f"around a local buffer only {iterations} iterations could run in parallel"
         kernel.add_level(level)
-        return Local(free, f"it is used {_ratio(times, elements(node))}")
+        return Local(axes)
 
-    def _leveled(self, node: UOp, uses: Sequence[Use]) -> Place:
-        """A reduction is computed inside the loops that it depends on, if they can be outside."""
+    def _hoist_reduction(self, node: UOp, uses: Sequence[Use]) -> Place:
+        """Hoist a reduction to the loops that it depends on; store it where that is impossible."""
         for use in uses:
             if use.nest.outer is not None:
-                reduced = any(r.arg[1] is Axis.REDUCE for r in use.nest.ranges)
+                reduced = any(r.arg[1] is Axis.REDUCE for r in use.nest.loops)
                 if reduced and self._is_long_product(node):
-                    return Stored("it is reduced, and a sum of products itself")
+                    return Stored("it is a long sum of products, inside another reduction")
                 continue
             kernel = self.kernels[use.nest.kernel]
-            level = use.ranges & kernel.ranges
-            if level == kernel.ranges:
+            level = use.loops & kernel.loops
+            if level == kernel.loops:
                 if kernel.products - {node} and self._is_long_product(node):
-                    return Stored("its kernel computes another sum of products")
+                    return Stored("its kernel computes another long sum of products")
                 continue
-            work = elements(node.src[0]) * self.costs[node.src[0]]
-            if trips(level) < PARALLEL and work > SMALL:
-                return Stored("too little of its kernel could run in parallel")
-            if not kernel.has_level(level):
-                return Stored("the loops of its kernel are in another order")
+            work = tensor_size(node.src[0]) * self.costs[node.src[0]]
+            few = trip_count(level) < self.storage.parallel_iterations
+            if few and work > self.storage.serial_work:
+                return Stored(
+                    f"only {trip_count(level)} iterations of its kernel could run in parallel"
+                )
+            if not kernel.allows_level(level):
+                return Stored("its kernel needs another loop order")
         for use in uses:
             if use.nest.outer is None:
                 kernel = self.kernels[use.nest.kernel]
-                kernel.add_level(use.ranges & kernel.ranges)
-                if use.ranges >= kernel.ranges and self._is_long_product(node):
+                kernel.add_level(use.loops & kernel.loops)
+                if use.loops >= kernel.loops and self._is_long_product(node):
                     kernel.products.add(node)
         return None
 
     def _is_long_product(self, node: UOp) -> bool:
-        """A sum of products whose operands are used again: two of them need a tile each."""
+        """Return whether a node is a long sum of products whose operands are used repeatedly.
+
+        Two of them in one kernel would need a register tile each.
+        """
         product = node.src[0]
         while product.op is ops.CAST:
             product = product.src[0]
         if node.arg[0] is not ops.ADD or product.op is not ops.MUL:
             return False
-        return self.costs[node] >= PRODUCT_COST and all(map(_is_repeated, product.src))
+        return self.costs[node] >= LONG_PRODUCT_COST and all(map(_is_repeated, product.src))
+
+
+def _fixed_axes(uses: Sequence[Use], kernel: KernelLoops) -> set[int]:
+    """Return the axes along which all uses have one index, known from the loops of the kernel."""
+    fixed: set[int] = set()
+    for axis, index in enumerate(uses[0].element.indices):
+        same = all(use.element.indices[axis] is index for use in uses)
+        is_loop = index.op is ops.RANGE and index in kernel.loops
+        if same and (not index.ranges or index in kernel.indices or is_loop):
+            fixed.add(axis)
+    return fixed
 
 
 def _is_repeated(operand: UOp) -> bool:
@@ -229,6 +276,6 @@ def _is_repeated(operand: UOp) -> bool:
     return operand.op is ops.EXPAND
 
 
-def _ratio(times: int, here: int) -> str:
-    ratio = times / max(here, 1)
+def _per_element(evaluations: int, elements: int) -> str:
+    ratio = evaluations / max(elements, 1)
     return f"{ratio:.0f} times" if ratio >= 1.5 else "more than once"

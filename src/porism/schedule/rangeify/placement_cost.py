@@ -1,7 +1,8 @@
-"""Cost: what computing an element costs, against storing and reading it.
+"""Placement cost: what computing an element costs, against storing and reading it.
 
-The unit is one addition of floats in a vectorised loop. The figures are rough; they only have to
-tell cheap from dear: an addition from a square root, a row in cache from a tensor in memory.
+The unit is one addition of floats in a vectorized loop. The figures are rough and chosen by hand;
+they only have to tell cheap values from expensive ones. All constants here are independent of the
+machine; what storing a value costs is a property of it: `porism.base.target.StorageModel`.
 """
 
 from __future__ import annotations
@@ -10,24 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from porism.base.target import StorageModel
 from porism.ir import ops
 from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
 
-READ: Final = 1.0
-"""Of an input, which is read in any case."""
+READ_COST: Final = 1.0
+"""Cost of reading an element of an input, which is read in any case."""
 
-STORE_GLOBAL: Final = 8.0
-LOAD_GLOBAL: Final = 4.0
-STORE_LOCAL: Final = 1.0
-LOAD_LOCAL: Final = 1.0
+EXPENSIVE: Final = 64.0
+"""Cost per element from which a value is stored where it can be: it contains a reduction, or a
+long chain of ops."""
 
-DEAR: Final = 64.0
-"""What costs more is kept where it can be: it has a reduction in it, or a long chain of ops."""
-
-DEAREST: Final = 1e12
-"""Costs do not grow beyond this: of more it is only known that it is too much."""
+MAX_COST: Final = 1e12
+"""Costs are clamped to this, so that they stay finite."""
 
 OP_COSTS: Final[dict[Op, float]] = {
     ops.EXP: 8.0,
@@ -44,9 +42,9 @@ OP_COSTS: Final[dict[Op, float]] = {
     ops.MOD: 8.0,
     ops.THREEFRY: 40.0,
 }
-"""Of what is not as cheap as an addition."""
+"""Costs of the ops that are more expensive than an addition."""
 
-LOWERED: Final[dict[Op, int]] = {
+DECOMPOSED_SIZES: Final[dict[Op, int]] = {
     ops.EXP: 5,
     ops.EXP2: 4,
     ops.EXPM1: 6,
@@ -58,73 +56,92 @@ LOWERED: Final[dict[Op, int]] = {
     ops.MOD: 3,
     ops.THREEFRY: 30,
 }
-"""How large ops that machines do not have are in a kernel, beside one that they have: a fifth of
-the instructions that they are decomposed into in f32, counted in the lines of a kernel."""
+"""How many ops of a kernel an op counts for that machines do not have: a fifth of the instructions
+that it is decomposed into for f32, counted in a lowered kernel."""
 
-KEPT: Final = frozenset({ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
-"""Ops whose value is in memory anyway."""
+IN_MEMORY: Final = frozenset({ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
+"""Ops whose value is in memory in any case."""
 
 FREE: Final = frozenset({ops.CONST, ops.VARIABLE, ops.BIND, ops.IOTA})
+"""Ops that cost nothing."""
 
 
-def count(dims: Iterable[UOp]) -> int:
-    """The number of elements of a shape, or of iterations of ranges; the most that there may be."""
+def element_count(dims: Iterable[UOp]) -> int:
+    """Return the number of elements of a shape; an upper bound if sizes are symbolic."""
     total = 1
     for dim in dims:
         total *= max(int(dim.vmax), 0)
     return total
 
 
-def trips(ranges: Iterable[UOp]) -> int:
-    """The iterations of a nest of ranges, at most."""
-    return count(r.src[0] for r in ranges)
+def trip_count(loops: Iterable[UOp]) -> int:
+    """Return the number of iterations of a loop nest; an upper bound if extents are symbolic."""
+    return element_count(loop.src[0] for loop in loops)
 
 
-def elements(node: UOp) -> int:
-    """The number of elements of a tensor, at most."""
-    return count(shape(node))
+def tensor_size(node: UOp) -> int:
+    """Return the number of elements of a tensor; an upper bound if sizes are symbolic."""
+    return element_count(shape(node))
 
 
-def costs(order: Sequence[UOp]) -> dict[UOp, float]:
-    """What one element of each node costs, if it is computed where it is used.
+def recomputed_cost(each: float, uses: int) -> float:
+    """Return the cost of computing an element again at each of its uses."""
+    return uses * each
 
-    What is dear and used in several ways, or repeated by an EXPAND, will be kept somewhere: for its
-    users it costs no more than reading it. What is computed once for many elements is shared by
-    them.
+
+def stored_cost(each: float, elements: int, uses: int, storage: StorageModel) -> float:
+    """Return the cost of computing all elements once, into memory, and reading them."""
+    return elements * (each + storage.store_global) + uses * storage.load_global
+
+
+def local_cost(each: float, elements: int, uses: int, storage: StorageModel) -> float:
+    """Return the cost of computing all elements once, into a local buffer, and reading them."""
+    return elements * (each + storage.store_local) + uses * storage.load_local
+
+
+def element_costs(order: Sequence[UOp]) -> dict[UOp, float]:
+    """Return the cost of one element of each node, if it is computed where it is used.
+
+    What is expensive and used in several ways, or repeated by an EXPAND, will be stored somewhere:
+    for its users it costs no more than reading it. The cost of what is computed once for many
+    elements is shared by them. `order` has sources before users.
     """
     users = Counter(s for node in order for s in dict.fromkeys(node.src))
-    found: dict[UOp, float] = {}
-    seen: dict[UOp, float] = {}  # what a node costs its users
+    costs: dict[UOp, float] = {}
+    costs_to_users: dict[UOp, float] = {}
     for node in order:
-        cost = found[node] = min(_cost(node, seen), DEAREST)
-        seen[node] = READ if cost >= DEAR and users[node] > 1 else cost
-    return found
+        cost = costs[node] = min(_cost(node, costs_to_users), MAX_COST)
+        costs_to_users[node] = READ_COST if cost >= EXPENSIVE and users[node] > 1 else cost
+    return costs
 
 
-def likely_kept(order: Sequence[UOp], found: Mapping[UOp, float]) -> set[UOp]:
-    """Nodes that will probably be in memory: dear, and used in several ways or repeated."""
+def likely_stored(order: Sequence[UOp], costs: Mapping[UOp, float]) -> set[UOp]:
+    """Return the nodes that are expensive, and used in several ways or repeated by an EXPAND."""
     users = Counter(s for node in order for s in dict.fromkeys(node.src))
     repeated = {node.src[0] for node in order if node.op is ops.EXPAND}
-    return {n for n in order if found[n] >= DEAR and (users[n] > 1 or n in repeated)}
+    return {n for n in order if costs[n] >= EXPENSIVE and (users[n] > 1 or n in repeated)}
 
 
-def _cost(node: UOp, seen: dict[UOp, float]) -> float:
+def _cost(node: UOp, costs: dict[UOp, float]) -> float:
+    """Return the cost of an element, given what the sources cost their users."""
     op = node.op
-    if op in KEPT:
-        return READ
+    if op in IN_MEMORY:
+        return READ_COST
     if op in FREE or not node.src:
         return 0.0
     if op is ops.EXPAND:
         source = node.src[0]
-        each = seen.get(source, 0.0)
-        return (min(each, READ) if each >= DEAR else each) * _share(shape(source), shape(node))
+        each = costs.get(source, 0.0)
+        once = min(each, READ_COST) if each >= EXPENSIVE else each
+        return once * _share(shape(source), shape(node))
     if op is ops.REDUCE_AXIS:
         dims = shape(node.src[0])
-        return (seen.get(node.src[0], 0.0) + 1) * count(dims[axis] for axis in node.arg[1])
+        return (costs.get(node.src[0], 0.0) + 1) * element_count(dims[axis] for axis in node.arg[1])
     if op.group is Group.MOVEMENT:
-        return seen.get(node.src[0], 0.0) + (op is ops.PAD)
-    return OP_COSTS.get(op, 1.0) + sum(seen.get(s, 0.0) for s in dict.fromkeys(node.src))
+        return costs.get(node.src[0], 0.0) + (op is ops.PAD)
+    return OP_COSTS.get(op, 1.0) + sum(costs.get(s, 0.0) for s in dict.fromkeys(node.src))
 
 
 def _share(old: Shape, new: Shape) -> float:
-    return count(old) / max(count(new), 1)
+    """Return the part of the cost of an element that each of its repetitions bears."""
+    return element_count(old) / max(element_count(new), 1)

@@ -81,7 +81,9 @@ def _materialize(x: UOp, place: int, count: int) -> UOp:
     rest = rank - count
     order = [*range(place), *range(rest, rank), *range(place, rest)]
     back = [order.index(k) for k in range(rank)]
-    return primitive.permute(primitive.contiguous(primitive.permute(x, order)), back)
+    return primitive.permute(
+        primitive.contiguous(primitive.permute(x, order), "a scan in parts"), back
+    )
 
 
 def _is_broadcast_constant(x: UOp) -> bool:

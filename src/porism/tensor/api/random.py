@@ -220,7 +220,7 @@ def permutation(x: int, *, dtype: Any = None) -> Tensor:
             f"a permutation of {size} numbers", "a size is not negative", "pass 0 or more"
         )
     wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
-    order = argsort(Tensor(primitive.contiguous(_low_word(_random_bits((size,))))))
+    order = argsort(Tensor(primitive.contiguous(_low_word(_random_bits((size,))), "permutation")))
     return Tensor(primitive.cast(order.node, wanted_dtype))
 
 
@@ -236,7 +236,7 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
     order = permutation(known(tensor.shape[shuffled_axis], "shuffle"))
     sizes = tensor.shape
     index_sizes = [n if k == shuffled_axis else 1 for k, n in enumerate(sizes)]
-    chosen = primitive.contiguous(order.node) if order.size else order.node
+    chosen = primitive.contiguous(order.node, "shuffle") if order.size else order.node
     source_index = primitive.expand(primitive.reshape(chosen, index_sizes), sizes)
     indices = [
         primitive.place(source_index, sizes[shuffled_axis])
@@ -333,9 +333,9 @@ def _sample_classes(
         noise = _uniform_node((*batch, classes), dtypes.f32) + 2.0**-25
         noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # in (0, 1): both logarithms are finite
         scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
-        return topk(Tensor(primitive.contiguous(scores)), count).indices.node
+        return topk(Tensor(primitive.contiguous(scores, "multinomial")), count).indices.node
     sums = cumsum(Tensor(weights), axis=-1).node
-    sums = primitive.contiguous(sums)
+    sums = primitive.contiguous(sums, "multinomial")
     table = [*batch, count, classes]
     rank = len(table)
     cumulative = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), table)

@@ -85,8 +85,13 @@ def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
     rows = shapes.sizes_of(x)[0]
     assert isinstance(rows, int)
     if rows < grid.rows:
-        x = primitive.contiguous(primitive.pad(x, [(0, grid.rows - rows), (0, 0)]))
-    computed = primitive.contiguous(_compute_blocks(x, grid))
+        x = primitive.contiguous(
+            primitive.pad(x, [(0, grid.rows - rows), (0, 0)]),
+            "a product of a matrix with its transpose",
+        )
+    computed = primitive.contiguous(
+        _compute_blocks(x, grid), "a product of a matrix with its transpose"
+    )
     block_sizes = (grid.count, grid.size, grid.count, grid.size)
     block_row, row, block_column, column = (primitive.iota(block_sizes, axis) for axis in range(4))
     step = (block_column - block_row) % grid.count

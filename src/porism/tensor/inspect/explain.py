@@ -196,7 +196,7 @@ def _kernels(schedule: Schedule) -> list[Kernel]:
                 listing(step.kernel, names),
                 _buffer_text(buffers[0]),
                 tuple(_buffer_text(b) for b in buffers[1:]),
-                _reason(schedule, step.buffers[0], step.why),
+                _reason(schedule, step.buffers[0], step.reason),
                 buffers[0].bytes,
                 sum(b.bytes for b in buffers[1:]),
                 step.after,
@@ -211,7 +211,8 @@ def _reason(schedule: Schedule, buffer: int, why: str) -> str:
     """Return why a buffer is stored, with the kernels that read it if it is a temporary one."""
     readers = [k for k, step in enumerate(schedule.steps) if buffer in step.buffers[1:]]
     if schedule.buffers[buffer].role is Role.TEMPORARY and readers:
-        return f"{why}, by kernel{'s' * (len(readers) > 1)} {', '.join(map(str, readers))}"
+        numbers = ", ".join(map(str, readers))
+        return f"{why}; read by kernel{'s' * (len(readers) > 1)} {numbers}"
     return why
 
 

@@ -52,7 +52,10 @@ def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
     parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
     while len(parts) > MAX_FUSED:
         groups = [parts[k : k + MAX_FUSED] for k in range(0, len(parts), MAX_FUSED)]
-        parts = [primitive.contiguous(_pad_and_select(group, axis)) for group in groups]
+        parts = [
+            primitive.contiguous(_pad_and_select(group, axis), "joining very many tensors")
+            for group in groups
+        ]
     return _pad_and_select(parts, axis)
 
 

@@ -108,7 +108,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
         indices = primitive.cast(smallest, dtypes.i64)
     else:
         indices = slice_axis(_sorted_indices(node, largest), len(others), 0, count)
-        indices = primitive.contiguous(indices) if count else indices
+        indices = primitive.contiguous(indices, "topk") if count else indices
     values = gather_last(node, indices)
     return TopK(Tensor(primitive.permute(values, back)), Tensor(primitive.permute(indices, back)))
 

@@ -107,7 +107,9 @@ def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> li
         keep = _lexicographic_less(mine, others).eq(first_half)
         chosen = [ops.WHERE(keep, a, b) for a, b in zip(mine, others, strict=True)]
     # Materialized in halves, so that the kernel's loops are those over blocks and halves.
-    return [primitive.reshape(primitive.contiguous(word), dims) for word in chosen]
+    return [
+        primitive.reshape(primitive.contiguous(word, "a sort network"), dims) for word in chosen
+    ]
 
 
 def _lexicographic_less(mine: Sequence[UOp], others: Sequence[UOp]) -> UOp:

@@ -286,7 +286,7 @@ def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequ
         phase_operands, _transpose_kernel(phase_operands), pads, [1] * spatial, dilation
     )
     if math.prod(strides) > 1:  # fused with the interleaving, its loops would have no register tile
-        result = primitive.contiguous(result)
+        result = primitive.contiguous(result, "a strided conv_transpose")
     batch, _, *positions = shapes.sizes_of(result)
     channels = out * operands.groups
     result = primitive.reshape(result, [batch, channels, *strides, *positions])

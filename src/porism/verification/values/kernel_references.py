@@ -148,7 +148,7 @@ class OfAssignment:
         self.turn = turn
         self.variables = synthetic_inputs.variables((assign,), turn)
         elements = Elements({}, self.variables)
-        base = assignments.base(assign)
+        base = assignments.overwritten_buffer(assign)
         self.dtype = base.dtype.element
         self.size = math.prod(elements.dims(base))
         dims = elements.dims(assign.src[0])

@@ -15,7 +15,7 @@ import numpy as np
 
 from porism import pipeline
 from porism.base.errors import ActionError, VerifyError
-from porism.base.target import Target
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -23,7 +23,7 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.loop_actions import Action, apply_all
 from porism.optimize.strategy import heuristic
-from porism.schedule.kernel_split import kernels
+from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loop_listing import listing
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.schedule.schedule import Schedule
@@ -77,9 +77,9 @@ class Program:
         ranged = rangeify(graph)
         self.ranged = [("rangeify", ranged)]
         for step in pipeline.RANGED_STAGES:
-            ranged = step.run(ranged)
+            ranged = step.run(ranged, GENERIC_CPU)
             self.ranged.append((step.name, ranged))
-        self.calls = kernels(ranged.sink, ranged.reasons)
+        self.calls = split_kernels(ranged.sink, ranged.reasons)
         self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
         assert len(self.calls) + len(self.assigned) == len(schedule.steps), "stages are functions"
 
