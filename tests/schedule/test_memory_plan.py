@@ -95,8 +95,8 @@ def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life
         for b in range(a):
             other = lives[b]
             apart = life.end < other.written or other.end < life.written
-            apart |= life.over == b and other.end == life.written
-            apart |= other.over == a and life.end == other.written
+            apart |= life.overwrites == b and other.end == life.written
+            apart |= other.overwrites == a and life.end == other.written
             there = place(other, found.offsets[b])
             assert apart or not overlap(place(life, offset), there), (life, other)
 
