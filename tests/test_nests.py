@@ -81,19 +81,19 @@ def _first(_: Op, parts: list[UOp]) -> UOp:
 
 
 def _of_one_copy(self: Any, memory: UOp, values: dict[UOp, int], *_: Any) -> UOp:
-    return cast(UOp, self._at(memory, values))
+    return cast(UOp, self._copy_at(memory, values))
 
 
 def _over_any_lanes(self: Any, node: UOp, values: dict[UOp, int]) -> UOp:
     """A reduction that folds the lanes of its value, whatever range they are of."""
     op, (value, *ranges) = node.arg, node.src
-    inner = [r for r in ranges if r in self.spread]
+    inner = [r for r in ranges if r in self.expanded]
     parts = [
-        self._at(value, values | dict(zip(inner, where, strict=True)))
+        self._copy_at(value, values | dict(zip(inner, where, strict=True)))
         for where in self._iterations(inner)
     ]
-    whole = expand._put_together(op, parts)
-    loops = [self._at(r, values) for r in ranges if r not in self.spread]
+    whole = expand._reduce_as_tree(op, parts)
+    loops = [self._copy_at(r, values) for r in ranges if r not in self.expanded]
     whole = whole.reduce(op, *loops) if loops else whole
     while whole.dtype.count > 1 and any(r in self.lanes for r in inner):
         half = whole.dtype.count // 2
@@ -112,10 +112,15 @@ BUGS: dict[str, Bug] = {
     "an accumulator starts at 1": ("linearize", linearize, "identity", _one_for_sums),
     "padding of a sum is 1": ("PadTo", loop_transforms, "identity", _one_for_sums),
     "the tail of a reduction is left out": ("Peel", peeling, "peeled", _without_the_tail),
-    "the sum of several vectors is the first": ("expand", expand, "_put_together", _first),
-    "lanes of another axis are folded": ("expand", expand._Expand, "_reduce", _over_any_lanes),
+    "the sum of several vectors is the first": ("expand", expand, "_reduce_as_tree", _first),
+    "lanes of another axis are folded": ("expand", expand._Expander, "_reduce", _over_any_lanes),
     "copies share their local memory": ("expand", pipeline, "private_memory", _unchanged),
-    "a tile is loaded before it is filled": ("expand", expand._Expand, "_memory", _of_one_copy),
+    "a tile is loaded before it is filled": (
+        "expand",
+        expand._Expander,
+        "_filled_buffer",
+        _of_one_copy,
+    ),
 }
 
 

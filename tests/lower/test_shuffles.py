@@ -13,7 +13,7 @@ from porism.base.dtypes import boolean, i32, i64, index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.lower.shuffles import Windows, at_values, numbered, transposed
+from porism.lower.shuffles import Windows, expression_at, iteration_vector, transpose
 
 
 def numbers(node: UOp) -> list[int]:
@@ -36,9 +36,9 @@ def vector(values: list[int]) -> UOp:
 def test_windows_have_every_lane_and_nothing_beyond(step: int, width: int) -> None:
     windows = Windows(step, width)
     wanted = [100 + lane * step for lane in range(width)]
-    first = 100 + windows.begin
+    first = 100 + windows.lowest
     loads = [list(range(first + s, first + s + width)) for s in windows.starts]
-    assert numbers(windows.put_together([vector(load) for load in loads])) == wanted
+    assert numbers(windows.shuffle([vector(load) for load in loads])) == wanted
     assert min(map(min, loads)) == min(wanted)
     assert max(map(max, loads)) == max(wanted)
     for start, load in zip(windows.starts, loads, strict=True):
@@ -51,7 +51,7 @@ def test_windows_have_every_lane_and_nothing_beyond(step: int, width: int) -> No
 )
 def test_tiles_are_transposed(rows: int, columns: int) -> None:
     matrix = np.arange(rows * columns).reshape(rows, columns)
-    found = transposed([vector([int(n) for n in row]) for row in matrix])
+    found = transpose([vector([int(n) for n in row]) for row in matrix])
     assert [numbers(column) for column in found] == matrix.T.tolist()
 
 
@@ -120,7 +120,9 @@ def test_values_at_lanes_keep_their_types() -> None:
     lane, row = UOp.range(4, 0), UOp.range(3, 1)
     loaded = UOp(ops.PARAM, i32.pointer(), (), 1).index(row, dtype=i32)
     condition = (lane.cast(i64) * 2).cast(index) < loaded.cast(index)
-    found = at_values(condition, {lane: numbered(lane, [0, 1, 2, 3])}, lambda node: node)
+    found = expression_at(
+        condition, {lane: iteration_vector(lane, [0, 1, 2, 3])}, lambda node: node
+    )
     assert found.dtype is boolean.vec(4)
     assert loaded in toposort(found)
     assert lane not in found.ranges

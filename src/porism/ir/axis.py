@@ -34,6 +34,9 @@ THREAD_AXES: Final = frozenset({Axis.LOCAL, Axis.WARP, Axis.GROUP})
 SEQUENTIAL_AXES: Final = frozenset({Axis.OUTER, Axis.LOOP, Axis.ORDERED, Axis.REDUCE})
 """Kinds of ranges that run one iteration after the other."""
 
+EXPANDED_AXES: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+"""Kinds of ranges that have no loop: their iterations become vector lanes or unrolled copies."""
+
 BLOCK_INDEX: Final = "block"
 """The name of a SPECIAL that is a block index, before the number of its dimension."""
 

@@ -1,15 +1,17 @@
-"""Expand: iterations of UPCAST and UNROLL ranges side by side, as lanes and as copies.
+"""Expand: UPCAST and UNROLL ranges become vector lanes and unrolled copies.
 
-Of the ranges that a value depends on one becomes the lanes of vectors: the one along which memory
-is walked element by element. The others, and what is left of that one where it is longer than a
-vector, become copies of the nodes that depend on them. Nothing is copied for a range that it does
-not depend on: of a tile of 6 x 32 elements of a matrix product, 6 scalars and 2 vectors are loaded,
-and 12 vectors of products are made.
+    before                              after, for vectors of 4 lanes
+    u < 8, UPCAST: y[u] = x[u] * a      y[0:4] = x[0:4] * (a, a, a, a); y[4:8] = x[4:8] * …
 
-An access whose index grows by one from lane to lane is one wide access; one whose index does not
-change is a scalar, repeated in all lanes. A load whose index grows by a little more, or whose other
-copies are its neighbours in memory, is made of wide loads (`shuffles`); any other has an index for
-each lane. A reduction adds up the copies, and then the lanes, after the loop.
+Of the ranges that a value depends on, one becomes the lanes of vectors: one of stride 1. The
+others, and the multiple of a vector that an extent is, become copies of the nodes that depend on
+them. A node is not copied for a range that it does not depend on: for a 6 x 32 register tile of a
+matrix product with 16 lanes, 6 scalars and 2 vectors are loaded, and 12 products are computed.
+
+An access of stride 1 from lane to lane is one vector access; one of stride 0 is a scalar, broadcast
+to all lanes. A load of another small stride, or whose unrolled copies are contiguous, is made of
+vector loads (`shuffles`); any other has an index for each lane. A reduction combines the copies in
+the loop, and the lanes after the loop.
 """
 
 from __future__ import annotations
@@ -23,98 +25,100 @@ from porism.base.dtypes import Kind, index
 from porism.base.errors import LevelError
 from porism.base.settings import settings
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import EXPANDED_AXES
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.lower.lane_prefixes import Prefixes, last_lane, prefixes_in, running
-from porism.lower.lane_ranges import lane_ranges, scope_of, without_masks
+from porism.lower.lane_prefixes import Prefixes, last_lane, prefix_reduce, prefix_reductions
+from porism.lower.lane_ranges import lane_ranges, scope_of, split_masks
 from porism.lower.shuffles import (
     Windows,
-    at_values,
-    in_lanes,
+    broadcast,
+    expression_at,
     is_arithmetic,
-    numbered,
-    transposed,
+    iteration_vector,
+    transpose,
+    vectorize_node,
 )
-from porism.lower.shuffles import wide as _wide
 from porism.rules.addresses.strides import stride
 
-SIDE_BY_SIDE: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+MAX_LANE_STRIDE: Final = 4
+"""Elements from lane to lane up to which shuffled vector loads replace scalar loads; by hand."""
 
-FARTHEST: Final = 4
-"""Elements from lane to lane, up to which wide loads are better than a load for each lane."""
+MIN_TILE_COLUMNS: Final = 4
+"""Contiguous elements from which on a tile is loaded by rows and transposed; chosen by hand."""
 
-NARROWEST: Final = 4
-"""Neighbours, from which on a tile is loaded row by row and transposed."""
-
-Where = tuple[int, ...]
-"""A copy: the value of each of the ranges that a node is copied for."""
+Iteration = tuple[int, ...]
+"""Which copy of a node: the number of each of the ranges that the node is copied for."""
 
 
-def expand(kernel: UOp, widest: int) -> UOp:
-    """A kernel without UPCAST and UNROLL ranges; vectors have at most `widest` lanes."""
+def expand(kernel: UOp, max_lanes: int) -> UOp:
+    """Return the kernel without UPCAST and UNROLL ranges; vectors have at most `max_lanes`."""
     order = toposort(kernel)
-    spread = [r for r in order if r.op is ops.RANGE and r.arg[1] in SIDE_BY_SIDE]
-    if not spread:
+    expanded = [r for r in order if r.op is ops.RANGE and r.arg[1] in EXPANDED_AXES]
+    if not expanded:
         return kernel
-    return _Expand(order, spread, widest).run(kernel)
+    return _Expander(order, expanded, max_lanes).run(kernel)
 
 
-_NOT_PLAIN: Final = frozenset({ops.INDEX, ops.REDUCE, ops.END})
-"""Ops whose copies are not only made of the copies of their sources."""
+_SPECIAL: Final = frozenset({ops.INDEX, ops.REDUCE, ops.END})
+"""Ops with a rule of their own; a copy of another op is the op on copies of its sources."""
 
 
 class _Layout(NamedTuple):
-    """How an access goes through memory from lane to lane."""
+    """The indices of an access without masks, and how they change from lane to lane."""
 
     width: int
-    places: list[UOp]
+    """The number of lanes."""
+    indices: list[UOp]
     conditions: list[UOp]
-    wide: bool
-    """Whether its lanes are neighbours."""
-    moves: bool
-    """Whether not all lanes are at one place."""
+    contiguous: bool
+    """Whether the stride from lane to lane is 1."""
+    varies: bool
+    """Whether the stride from lane to lane is not 0."""
 
 
-class _Expand:
-    def __init__(self, order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> None:
-        self.prefixes = prefixes_in(order)
+class _Expander:
+    """The state of one expansion: the lanes, and the copies of each node that were made."""
+
+    def __init__(self, order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> None:
+        self.prefixes = prefix_reductions(order)
         if self.prefixes:
             order = toposort(*(p.value for p in self.prefixes.values()), order[-1])
         self.order = order
-        self.spread = set(spread)
-        self.lanes = lane_ranges(order, spread, widest)
-        self.places = {n.src[0] for n in order if n.op is ops.STORE}
-        self.copies: dict[UOp, dict[Where, UOp]] = {}
-        self.around: dict[UOp, tuple[UOp, ...]] = {}
+        self.expanded = set(expanded)
+        self.lanes = lane_ranges(order, expanded, max_lanes)
+        self.store_targets = {n.src[0] for n in order if n.op is ops.STORE}
+        self.copies: dict[UOp, dict[Iteration, UOp]] = {}
+        self.copied_for: dict[UOp, tuple[UOp, ...]] = {}
         """The ranges that a node is copied for."""
         self.tiles: dict[tuple[UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
-        """The columns of tiles that were loaded."""
-        self.running: dict[tuple[ops.Op, UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
-        """Prefixes that were put together."""
+        """The columns of tiles that were loaded and transposed."""
+        self.prefix_vectors: dict[tuple[ops.Op, UOp, tuple[tuple[UOp, int], ...]], list[UOp]] = {}
+        """Prefix reductions that were computed, one vector for each copy."""
         self.layouts: dict[UOp, _Layout] = {}
-        self.with_lanes: dict[UOp, list[UOp]] = {}
-        """The parts of an index that are not the same in all lanes, in order."""
+        self.lane_nodes: dict[UOp, list[UOp]] = {}
+        """The nodes of an index that depend on a lane range, in topological order."""
 
     def run(self, kernel: UOp) -> UOp:
-        spread, copies = self.spread, self.copies
+        """Return the expanded kernel."""
+        expanded, copies = self.expanded, self.copies
         if settings.check:
             self._check_lanes()
         for node in self.order:
-            around = tuple([r for r in node.ranges if r in spread]) if node.ranges else ()
-            self.around[node] = around
-            if node in spread or node.op in _NOT_PLAIN:
+            copied_for = tuple([r for r in node.ranges if r in expanded]) if node.ranges else ()
+            self.copied_for[node] = copied_for
+            if node in expanded or node.op in _SPECIAL:
                 copies[node] = {
-                    where: self._copy(node, dict(zip(around, where, strict=True)))
-                    for where in self._iterations(around)
+                    iteration: self._copy(node, dict(zip(copied_for, iteration, strict=True)))
+                    for iteration in self._iterations(copied_for)
                 }
             else:
-                copies[node] = self._plain(node, around)
+                copies[node] = self._copies_of(node, copied_for)
         return copies[kernel][()]
 
     def _check_lanes(self) -> None:
-        """Refuse lanes of two ranges in one vector: a vector does not say which of them it has."""
+        """Raise where lanes of two ranges are in one vector: a vector does not say which it has."""
         for node in self.order:
             lanes = [show(r) for r in scope_of(node) if r in self.lanes]
             if len(lanes) > 1:
@@ -124,68 +128,69 @@ class _Expand:
                     why="the lanes of a vector are the iterations of one range",
                 )
 
-    def _plain(self, node: UOp, around: tuple[UOp, ...]) -> dict[Where, UOp]:
-        """The copies of a node that is made of the copies of its sources."""
-        width = self._width(node)
-        if not around:
+    def _copies_of(self, node: UOp, copied_for: tuple[UOp, ...]) -> dict[Iteration, UOp]:
+        """Return the copies of a node that needs no rule of its own."""
+        width = self._lane_count(node)
+        if not copied_for:
             src = tuple([self.copies[s][()] for s in node.src])
-            return {(): self._on(node, src, width)}
-        numbers = {r: place for place, r in enumerate(around)}
-        sources = [(self.copies[s], [numbers[r] for r in self.around[s]]) for s in node.src]
+            return {(): self._rebuild(node, src, width)}
+        numbers = {r: k for k, r in enumerate(copied_for)}
+        sources = [(self.copies[s], [numbers[r] for r in self.copied_for[s]]) for s in node.src]
         return {
-            where: self._on(
+            iteration: self._rebuild(
                 node,
-                tuple([found[tuple([where[k] for k in places])] for found, places in sources]),
+                tuple([made[tuple([iteration[k] for k in own])] for made, own in sources]),
                 width,
             )
-            for where in self._iterations(around)
+            for iteration in self._iterations(copied_for)
         }
 
-    def _on(self, node: UOp, src: tuple[UOp, ...], width: int) -> UOp:
-        """A node on copies of its sources, in as many lanes."""
+    def _rebuild(self, node: UOp, src: tuple[UOp, ...], width: int) -> UOp:
+        """Return a node on copies of its sources, with `width` lanes."""
         if node.op is ops.STORE:
-            if _is_nowhere(src[0]):
+            if _is_masked_out(src[0]):
                 return ops.NOOP()
-            return ops.STORE(src[0], _wide(src[1], src[0].dtype.count), arg=node.arg)
+            return ops.STORE(src[0], broadcast(src[1], src[0].dtype.count), arg=node.arg)
         if width == 1 or node.dtype.kind in (Kind.VOID, Kind.POINTER):
             return node.replace(src)
-        assert node.op is not ops.BUFFERIZE, "what is kept in a loop has scalar elements"
-        return in_lanes(node, src, width)
+        assert node.op is not ops.BUFFERIZE, "a local buffer has scalar elements"
+        return vectorize_node(node, src, width)
 
     # -- which copies there are --------------------------------------------------------------------
 
-    def _iterations(self, counters: Iterable[UOp]) -> Iterator[Where]:
-        return itertools.product(*(range(self._count(r)) for r in counters))
+    def _iterations(self, loops: Iterable[UOp]) -> Iterator[Iteration]:
+        return itertools.product(*(range(self._copy_count(r)) for r in loops))
 
-    def _count(self, counter: UOp) -> int:
-        return (int(counter.vmax) + 1) // self.lanes.get(counter, 1)
+    def _copy_count(self, loop: UOp) -> int:
+        return (int(loop.vmax) + 1) // self.lanes.get(loop, 1)
 
-    def _at(self, node: UOp, values: dict[UOp, int]) -> UOp:
-        """The copy of a node for these values of ranges."""
-        return self.copies[node][tuple([values[r] for r in self.around[node]])]
+    def _copy_at(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """Return the copy of a node at these iterations of ranges."""
+        return self.copies[node][tuple([values[r] for r in self.copied_for[node]])]
 
-    def _width(self, node: UOp) -> int:
-        """The lanes of what a node becomes."""
-        counter = self._lane(node)
-        return 1 if counter is None else self.lanes[counter]
+    def _lane_count(self, node: UOp) -> int:
+        """Return the number of lanes of the copies of a node."""
+        loop = self._lane_range(node)
+        return 1 if loop is None else self.lanes[loop]
 
-    def _lane(self, node: UOp) -> UOp | None:
-        """The range whose iterations are the lanes of a node: `lane_ranges` leaves one at most."""
+    def _lane_range(self, node: UOp) -> UOp | None:
+        """Return the lane range of a node; `lane_ranges` leaves one at most."""
         return next((r for r in node.ranges if r in self.lanes), None)
 
     # -- one copy ----------------------------------------------------------------------------------
 
     def _copy(self, node: UOp, values: dict[UOp, int]) -> UOp:
-        if node in self.spread:
-            return self._counter(node, values[node])
+        """Return one copy of a range, an INDEX, a REDUCE or an END."""
+        if node in self.expanded:
+            return self._range_value(node, values[node])
         if node.op is ops.INDEX:
             access = self._access(node, values)
-            if node not in self.places and _is_nowhere(access):
+            if node not in self.store_targets and _is_masked_out(access):
                 return UOp.const(access.dtype, 0)
             return access
         return self._reduce(node, values) if node.op is ops.REDUCE else self._end(node, values)
 
-    def _counter(self, node: UOp, number: int) -> UOp:
+    def _range_value(self, node: UOp, number: int) -> UOp:
         width = self.lanes.get(node)
         if width is None:
             return UOp.const(node.dtype, number)
@@ -194,146 +199,148 @@ class _Expand:
         return UOp(ops.VCONST, node.dtype.vec(width), (), numbers)
 
     def _access(self, node: UOp, values: dict[UOp, int]) -> UOp:
-        """INDEX: of a vector, one wide access where its elements are neighbours."""
+        """Return a copy of an INDEX: one vector access where its lanes are contiguous."""
         layout = self._layout(node)
-        buffer, width = self._at(node.src[0], values), layout.width
+        buffer, width = self._copy_at(node.src[0], values), layout.width
         if width == 1:
-            at = [self._at(s, values) for s in node.src[1:]]
+            at = [self._copy_at(s, values) for s in node.src[1:]]
             return buffer.index(*at, dtype=node.dtype)
-        places, conditions, wide = layout.places, layout.conditions, layout.wide
-        if not wide and layout.moves:
-            shuffled = self._shuffled(node, buffer, places, conditions, values)
+        indices, conditions, contiguous = layout.indices, layout.conditions, layout.contiguous
+        if not contiguous and layout.varies:
+            shuffled = self._shuffled_load(node, buffer, indices, conditions, values)
             if shuffled is not None:
                 return shuffled
-            at = [_wide(self._at(s, values), width) for s in node.src[1:]]
+            at = [broadcast(self._copy_at(s, values), width) for s in node.src[1:]]
             return buffer.index(*at, dtype=node.dtype.vec(width))
-        at = [self._first_lane(place, values) for place in places]
+        at = [self._first_lane(i, values) for i in indices]
         gate: UOp | None = None
         for condition in conditions:
-            part = self._at(condition, values)
-            gate = part if gate is None else _both(gate, part)
+            part = self._copy_at(condition, values)
+            gate = part if gate is None else _conjunction(gate, part)
         gates = [] if gate is None else [gate]
-        if wide:
+        if contiguous:
             return buffer.index(*at, *gates, dtype=node.dtype.vec(width))
         if gate is None or gate.dtype.count == 1:
-            return _wide(buffer.index(*at, *gates, dtype=node.dtype), width)
-        at = [_wide(i, width) for i in at]
+            return broadcast(buffer.index(*at, *gates, dtype=node.dtype), width)
+        at = [broadcast(i, width) for i in at]
         return buffer.index(*at, gate, dtype=node.dtype.vec(width))
 
     def _layout(self, node: UOp) -> _Layout:
-        """How an access goes through memory from lane to lane: the same in all copies."""
-        found = self.layouts.get(node)
-        if found is None:
-            places, conditions = without_masks(node.src[1:])
-            counter = self._lane(node)
-            strides = [] if counter is None else [stride(place, counter) for place in places]
-            wide = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
-            moves = any(s != 0 for s in strides)
-            found = _Layout(self._width(node), places, conditions, wide, moves)
-            self.layouts[node] = found
-        return found
+        """Return the layout of an access, which is the same in all copies."""
+        layout = self.layouts.get(node)
+        if layout is None:
+            indices, conditions = split_masks(node.src[1:])
+            loop = self._lane_range(node)
+            strides = [] if loop is None else [stride(i, loop) for i in indices]
+            contiguous = bool(strides) and strides[-1] == 1 and not any(strides[:-1])
+            varies = any(s != 0 for s in strides)
+            layout = _Layout(self._lane_count(node), indices, conditions, contiguous, varies)
+            self.layouts[node] = layout
+        return layout
 
-    # -- loads whose lanes are not neighbours ------------------------------------------------------
+    # -- loads whose lanes are not contiguous ------------------------------------------------------
 
-    def _shuffled(
+    def _shuffled_load(
         self,
         node: UOp,
         buffer: UOp,
-        places: Sequence[UOp],
+        indices: Sequence[UOp],
         conditions: Sequence[UOp],
         values: dict[UOp, int],
     ) -> UOp | None:
-        """Such a load out of wide ones; None where it is better to load each lane."""
-        lane = self._lane(node)
+        """Return a load made of vector loads and shuffles; None where scalar loads are better."""
+        lane = self._lane_range(node)
         assert lane is not None
-        if node in self.places or len(places) != 1:
+        if node in self.store_targets or len(indices) != 1:
             return None
-        step = stride(places[0], lane)
-        if step is None or not all(is_arithmetic(c, lane) for c in conditions):
+        lane_stride = stride(indices[0], lane)
+        if lane_stride is None or not all(is_arithmetic(c, lane) for c in conditions):
             return None
-        column = self._column(node, places[0], conditions)
+        column = self._contiguous_range(node, indices[0], conditions)
         if column is not None:
-            return self._from_tile(node, places[0], conditions, values, column)
-        if step == -1 or 2 <= abs(step) <= FARTHEST:
-            return self._from_windows(node, buffer, places[0], conditions, values, step)
+            return self._load_tile(node, indices[0], conditions, values, column)
+        if lane_stride == -1 or 2 <= abs(lane_stride) <= MAX_LANE_STRIDE:
+            return self._load_windows(node, buffer, indices[0], conditions, values, lane_stride)
         return None
 
-    def _column(self, node: UOp, place: UOp, conditions: Sequence[UOp]) -> UOp | None:
-        """A range along which the copies of a load are neighbours."""
-        for counter in self.around[node]:
-            if counter in self.lanes or stride(place, counter) != 1:
+    def _contiguous_range(self, node: UOp, address: UOp, conditions: Sequence[UOp]) -> UOp | None:
+        """Return a range along which the copies of a load are contiguous, or None."""
+        for loop in self.copied_for[node]:
+            if loop in self.lanes or stride(address, loop) != 1:
                 continue
-            if math.gcd(self._count(counter), self._width(node)) < NARROWEST:
+            if math.gcd(self._copy_count(loop), self._lane_count(node)) < MIN_TILE_COLUMNS:
                 continue
-            if all(is_arithmetic(c, counter) for c in conditions):
-                return counter
+            if all(is_arithmetic(c, loop) for c in conditions):
+                return loop
         return None
 
-    def _from_windows(
+    def _load_windows(
         self,
         node: UOp,
         buffer: UOp,
-        place: UOp,
+        address: UOp,
         conditions: Sequence[UOp],
         values: dict[UOp, int],
-        step: int,
+        lane_stride: int,
     ) -> UOp:
-        """Lanes with a distance, out of wide loads that follow each other."""
-        lane, width = self._lane(node), self._width(node)
+        """Return a load of a constant lane stride, shuffled from consecutive vector loads."""
+        lane, width = self._lane_range(node), self._lane_count(node)
         assert lane is not None
-        windows = Windows(step, width)
-        first = self._first_lane(place, values) + windows.begin
+        windows = Windows(lane_stride, width)
+        first = self._first_lane(address, values) + windows.lowest
         loads = []
         for start in windows.starts:
             lanes = windows.lanes_of(start)
             numbers = [values[lane] * width + (k or 0) for k in lanes]
-            gate = self._gate(conditions, values, {lane: numbered(lane, numbers)})
+            gate = self._gate(conditions, values, {lane: iteration_vector(lane, numbers)})
             if gate is not None and gate.dtype.count > 1:
                 needed = UOp(ops.VCONST, gate.dtype, (), tuple(k is not None for k in lanes))
                 gate = gate & needed
             gates = [] if gate is None else [gate]
             loads.append(buffer.index(first + start, *gates, dtype=node.dtype.vec(width)))
-        return windows.put_together(loads)
+        return windows.shuffle(loads)
 
-    def _from_tile(
+    def _load_tile(
         self,
         node: UOp,
-        place: UOp,
+        address: UOp,
         conditions: Sequence[UOp],
         values: dict[UOp, int],
         column: UOp,
     ) -> UOp:
-        """A column of a tile whose rows are loaded, one for each lane, and transposed."""
-        lane, width = self._lane(node), self._width(node)
+        """Return a column of a tile, whose rows (one for each lane) are loaded and transposed."""
+        lane, width = self._lane_range(node), self._lane_count(node)
         assert lane is not None
-        across = math.gcd(self._count(column), width)
-        begin = values[column] // across * across
-        key = (node, tuple((values | {column: begin}).items()))
+        columns = math.gcd(self._copy_count(column), width)
+        first_column = values[column] // columns * columns
+        key = (node, tuple((values | {column: first_column}).items()))
         if key not in self.tiles:
-            buffer = self._memory(node.src[0], values, column, range(begin, begin + across))
+            buffer = self._filled_buffer(
+                node.src[0], values, column, range(first_column, first_column + columns)
+            )
             rows = []
             for number in range(values[lane] * width, (values[lane] + 1) * width):
                 chosen = {
                     lane: UOp.const(index, number),
-                    column: numbered(column, range(begin, begin + across)),
+                    column: iteration_vector(column, range(first_column, first_column + columns)),
                 }
                 gate = self._gate(conditions, values, chosen)
                 gates = [] if gate is None else [gate]
-                starts = {lane: chosen[lane], column: UOp.const(index, begin)}
-                at = self._at_numbers(place, values, starts)
-                rows.append(buffer.index(at, *gates, dtype=node.dtype.vec(across)))
-            self.tiles[key] = transposed(rows)
-        return self.tiles[key][values[column] - begin]
+                starts = {lane: chosen[lane], column: UOp.const(index, first_column)}
+                at = self._expression_at(address, values, starts)
+                rows.append(buffer.index(at, *gates, dtype=node.dtype.vec(columns)))
+            self.tiles[key] = transpose(rows)
+        return self.tiles[key][values[column] - first_column]
 
-    def _memory(
-        self, memory: UOp, values: dict[UOp, int], counter: UOp, numbers: Iterable[int]
+    def _filled_buffer(
+        self, memory: UOp, values: dict[UOp, int], loop: UOp, numbers: Iterable[int]
     ) -> UOp:
-        """The memory of a load that reads for several values of a range.
+        """Return the buffer of a load that reads for several iterations of a range.
 
-        What is stored in the iteration of each value must be there: local memory that is filled
-        inside of the range is read AFTER all of these stores.
+        A local buffer that is filled inside of the range is read AFTER the stores of all of these
+        iterations.
         """
-        copies = dict.fromkeys(self._at(memory, values | {counter: k}) for k in numbers)
+        copies = dict.fromkeys(self._copy_at(memory, values | {loop: k}) for k in numbers)
         base, *others = copies
         if not others:
             return base
@@ -348,57 +355,59 @@ class _Expand:
     def _gate(
         self, conditions: Sequence[UOp], values: dict[UOp, int], chosen: dict[UOp, UOp]
     ) -> UOp | None:
-        """The conditions of a load together, at some values of ranges."""
+        """Return the conjunction of conditions, with chosen values in the place of ranges."""
         gate: UOp | None = None
         for condition in conditions:
-            part = self._at_numbers(condition, values, chosen)
-            gate = part if gate is None else _both(gate, part)
+            part = self._expression_at(condition, values, chosen)
+            gate = part if gate is None else _conjunction(gate, part)
         return gate
 
-    def _at_numbers(self, expression: UOp, values: dict[UOp, int], chosen: dict[UOp, UOp]) -> UOp:
-        """An expression at some values of ranges, and at those of this copy."""
+    def _expression_at(
+        self, expression: UOp, values: dict[UOp, int], chosen: dict[UOp, UOp]
+    ) -> UOp:
+        """Return an expression with chosen values of some ranges, and those of this copy."""
         if not any(r in chosen for r in expression.ranges):
-            return self._at(expression, values)
-        return at_values(expression, chosen, lambda node: self._at(node, values))
+            return self._copy_at(expression, values)
+        return expression_at(expression, chosen, lambda node: self._copy_at(node, values))
 
     def _first_lane(self, expression: UOp, values: dict[UOp, int]) -> UOp:
-        """An index as it is in the first lane."""
-        order = self.with_lanes.get(expression)
+        """Return the index of the first lane."""
+        order = self.lane_nodes.get(expression)
         if order is None:
             lanes = self.lanes.keys()
             order = toposort(expression, within=lambda n: not lanes.isdisjoint(n.ranges))
-            self.with_lanes[expression] = order
+            self.lane_nodes[expression] = order
         if not order:
-            return self._at(expression, values)
+            return self._copy_at(expression, values)
         new: dict[UOp, UOp] = {}
         for node in order:
             if node in self.lanes:
                 new[node] = UOp.const(index, values[node] * self.lanes[node])
             else:
-                src = [new[s] if s in new else self._at(s, values) for s in node.src]
+                src = [new[s] if s in new else self._copy_at(s, values) for s in node.src]
                 new[node] = node.replace(tuple(src))
         return new[expression]
 
     def _reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
-        """The copies put together, over the loops that are left, and then the lanes."""
+        """Return a reduction of the copies, over the remaining loops, and then of the lanes."""
         op, (value, *ranges) = node.arg, node.src
-        found = self.prefixes.get(node)
-        if found is not None and found.lane in self.lanes:
-            parts = self._running(op, found, values)
-            if found.lane not in self.around[node]:
+        prefixes = self.prefixes.get(node)
+        if prefixes is not None and prefixes.lane in self.lanes:
+            parts = self._prefix_vectors(op, prefixes, values)
+            if prefixes.lane not in self.copied_for[node]:
                 return last_lane(parts[-1])
-            return parts[values[found.lane]]
-        inner = [r for r in ranges if r in self.spread]
-        loops = [self._at(r, values) for r in ranges if r not in self.spread]
+            return parts[values[prefixes.lane]]
+        inner = [r for r in ranges if r in self.expanded]
+        loops = [self._copy_at(r, values) for r in ranges if r not in self.expanded]
         parts = [
-            self._at(value, values | dict(zip(inner, where, strict=True)))
-            for where in self._iterations(inner)
+            self._copy_at(value, values | dict(zip(inner, iteration, strict=True)))
+            for iteration in self._iterations(inner)
         ]
         folded = next((r for r in inner if r in self.lanes), None)
         if folded is None:
-            whole = _one_by_one(op, parts)
-        else:  # a value that is the same in all of its iterations is reduced that often, too
-            whole = _put_together(op, [_wide(part, self.lanes[folded]) for part in parts])
+            whole = _reduce_in_order(op, parts)
+        else:  # a value that does not depend on the range is still reduced once per iteration
+            whole = _reduce_as_tree(op, [broadcast(part, self.lanes[folded]) for part in parts])
         whole = whole.reduce(op, *loops) if loops else whole
         if folded is not None:
             while whole.dtype.count > 1:
@@ -407,49 +416,52 @@ class _Expand:
                 whole = op(whole.gep(*low), whole.gep(*high))
         return whole
 
-    def _running(self, op: ops.Op, found: Prefixes, values: dict[UOp, int]) -> list[UOp]:
-        """The prefixes of all copies along a range."""
-        others = {r: values[r] for r in self.around[found.value] if r is not found.lane}
-        key = op, found.value, tuple(others.items())
-        if key not in self.running:
-            copies = range(self._count(found.lane))
-            vectors = [self._at(found.value, {**others, found.lane: k}) for k in copies]
-            width = self.lanes[found.lane]
-            self.running[key] = running(op, [_wide(vector, width) for vector in vectors])
-        return self.running[key]
+    def _prefix_vectors(self, op: ops.Op, prefixes: Prefixes, values: dict[UOp, int]) -> list[UOp]:
+        """Return the prefix reductions of all copies along a range."""
+        others = {r: values[r] for r in self.copied_for[prefixes.value] if r is not prefixes.lane}
+        key = op, prefixes.value, tuple(others.items())
+        if key not in self.prefix_vectors:
+            copies = range(self._copy_count(prefixes.lane))
+            vectors = [self._copy_at(prefixes.value, {**others, prefixes.lane: k}) for k in copies]
+            width = self.lanes[prefixes.lane]
+            self.prefix_vectors[key] = prefix_reduce(
+                op, [broadcast(vector, width) for vector in vectors]
+            )
+        return self.prefix_vectors[key]
 
     def _end(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """Return a copy of an END, of the effects of all its expanded iterations."""
         effect, *ranges = node.src
-        inner = [r for r in ranges if r in self.spread]
-        loops = [self._at(r, values) for r in ranges if r not in self.spread]
+        inner = [r for r in ranges if r in self.expanded]
+        loops = [self._copy_at(r, values) for r in ranges if r not in self.expanded]
         parts = [
-            self._at(effect, values | dict(zip(inner, where, strict=True)))
-            for where in self._iterations(inner)
+            self._copy_at(effect, values | dict(zip(inner, iteration, strict=True)))
+            for iteration in self._iterations(inner)
         ]
         whole = parts[0] if len(parts) == 1 else ops.GROUP(*parts)
         return whole.end(*loops) if loops else whole
 
 
-def _is_nowhere(access: UOp) -> bool:
-    """Whether a copy is of an iteration beyond the end, whose accesses do not happen."""
+def _is_masked_out(access: UOp) -> bool:
+    """Return whether an access is masked out: a copy of an iteration beyond the end."""
     return access.op is ops.INDEX and any(s.op is ops.INVALID for s in access.src[1:])
 
 
-def _both(a: UOp, b: UOp) -> UOp:
+def _conjunction(a: UOp, b: UOp) -> UOp:
     width = max(a.dtype.count, b.dtype.count)
-    return _wide(a, width) & _wide(b, width)
+    return broadcast(a, width) & broadcast(b, width)
 
 
-def _one_by_one(op: ops.Op, parts: list[UOp]) -> UOp:
-    """In order, as the loop would: products are then added to a sum in one step each."""
+def _reduce_in_order(op: ops.Op, parts: list[UOp]) -> UOp:
+    """Reduce in the order of the loop, so that each product is added by one fused instruction."""
     whole = parts[0]
     for part in parts[1:]:
         whole = op(whole, part)
     return whole
 
 
-def _put_together(op: ops.Op, parts: list[UOp]) -> UOp:
-    """Pairwise, so that no operation waits for all the others."""
+def _reduce_as_tree(op: ops.Op, parts: list[UOp]) -> UOp:
+    """Reduce as a tree, which shortens the chain of dependent operations."""
     while len(parts) > 1:
         pairs = [op(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = [*pairs, *parts[len(pairs) * 2 :]]

@@ -1,12 +1,13 @@
-"""Later: what is read in later iterations of a loop, at places that are looked up, fetched now.
+"""Indirect prefetch: gathered elements of later iterations are prefetched.
 
+    before                                    after, with a distance of 2 iterations
     for r: i = at[r]                          for r: i, j = at[r], at[min(r + 2, last)]
            for c: y[r, c] = x[i * 64 + c]            for c: y[r, c] = x[i * 64 + c]
-                                                            x[j * 64 + c] is fetched
+                                                            prefetch x[j * 64 + c]
 
-Where a place is looked up, a processor sees too late what is read next. What leads to it is done
-once more, for an iteration that comes later; in the last ones that is the last. A NOOP of a pointer
-stands for the fetching: it reads nothing, so that no place needs to be inside of the buffer.
+The hardware cannot predict an address that is itself loaded. So the index computation is repeated
+for a later iteration, clamped to the last one. A NOOP of a pointer is the prefetch instruction: it
+reads nothing, so its address need not be inside of the buffer.
 """
 
 from __future__ import annotations
@@ -20,81 +21,88 @@ from porism.ir.node import UOp
 from porism.ir.op_signatures import PREFETCH
 from porism.ir.traversal import toposort
 
-COPIED: Final = frozenset({ops.INDEX, ops.LOAD, ops.CAST})
+REPEATABLE: Final = frozenset({ops.INDEX, ops.LOAD, ops.CAST})
+"""Ops of an index computation, besides arithmetic, that can be repeated for a later iteration."""
 
 
-def insert_indirect_prefetches(lines: Sequence[UOp]) -> list[UOp]:
-    """The lines of a kernel, and beside loads what its SINK says is fetched for later ones."""
-    arg = lines[-1].arg
-    said = arg[1:] if isinstance(arg, tuple) and arg[:1] == (PREFETCH,) else ()
-    found = list(lines)
-    for entry in said:
+def insert_indirect_prefetches(instructions: Sequence[UOp]) -> list[UOp]:
+    """Return the instructions with the indirect prefetches that the kernel's SINK asks for.
+
+    The SINK has an entry (PARAM number, distance in iterations, …, axis of the loop) for each.
+    """
+    arg = instructions[-1].arg
+    entries = arg[1:] if isinstance(arg, tuple) and arg[:1] == (PREFETCH,) else ()
+    result = list(instructions)
+    for entry in entries:
         if len(entry) == 4:
-            number, ahead, _, axis = entry
-            counter = next((n for n in found if n.op is ops.RANGE and n.arg[0] == axis), None)
-            if counter is not None and counter.src[0].op is ops.CONST:
-                found = _with(found, number, counter, ahead)
-    return found
+            number, distance, _, axis = entry
+            loop = next((n for n in result if n.op is ops.RANGE and n.arg[0] == axis), None)
+            if loop is not None and loop.src[0].op is ops.CONST:
+                result = _with_prefetch(result, number, loop, distance)
+    return result
 
 
-def _with(lines: Sequence[UOp], number: int, counter: UOp, ahead: int) -> list[UOp]:
-    following = _following(lines, counter)
-    loads = [
+def _with_prefetch(instructions: Sequence[UOp], number: int, loop: UOp, distance: int) -> list[UOp]:
+    """Return the instructions with prefetches of what gathers of one PARAM read later."""
+    dependent = _dependent_on(instructions, loop)
+    gathers = [
         n
-        for n in lines
-        if n.op is ops.LOAD and _is_of(n.src[0], number) and _is_looked_up(n.src[0], following)
+        for n in instructions
+        if n.op is ops.LOAD and _is_scalar_index(n.src[0], number) and _is_indirect(n, dependent)
     ]
-    places = [n.src[0].src[1] for n in loads]
-    below = set(toposort(*places, within=lambda n: n in following)) if places else set()
-    if not all(n.op.elementwise or n.op in COPIED or n is counter for n in below):
-        return list(lines)
-    last = int(counter.src[0].arg) - 1
-    new: dict[UOp, None] = {}
-    later: dict[UOp, UOp] = {}
-    for node in lines:
-        new[node] = None
-        if node is counter:
-            later[node] = ops.MIN(node + ahead, UOp.const(node.dtype, last))
-            _add(new, later[node])
-        elif node in below:
+    indices = [n.src[0].src[1] for n in gathers]
+    repeated = set(toposort(*indices, within=lambda n: n in dependent)) if indices else set()
+    if not all(n.op.elementwise or n.op in REPEATABLE or n is loop for n in repeated):
+        return list(instructions)
+    last = int(loop.src[0].arg) - 1
+    result: dict[UOp, None] = {}
+    later: dict[UOp, UOp] = {}  # nodes of an index computation, for the later iteration
+    for node in instructions:
+        result[node] = None
+        if node is loop:
+            later[node] = ops.MIN(node + distance, UOp.const(node.dtype, last))
+            _append(result, later[node])
+        elif node in repeated:
             later[node] = node.replace(tuple([later.get(s, s) for s in node.src]))
-            _add(new, later[node])
-        elif node in loads:
-            for there in _lines_of(node, later):
-                _add(new, ops.NOOP(there))
-    return list(new)
+            _append(result, later[node])
+        elif node in gathers:
+            for address in _cache_lines(node, later):
+                _append(result, ops.NOOP(address))
+    return list(result)
 
 
-def _following(lines: Sequence[UOp], counter: UOp) -> set[UOp]:
-    """What depends on the counter of a loop."""
-    found = {counter}
-    for node in lines:
-        if not found.isdisjoint(node.src):
-            found.add(node)
-    return found
+def _dependent_on(instructions: Sequence[UOp], loop: UOp) -> set[UOp]:
+    """Return the instructions that depend on the induction variable of a loop, and the loop."""
+    dependent = {loop}
+    for node in instructions:
+        if not dependent.isdisjoint(node.src):
+            dependent.add(node)
+    return dependent
 
 
-def _is_of(place: UOp, number: int) -> bool:
-    if place.op is not ops.INDEX or place.src[1].dtype.count > 1:
+def _is_scalar_index(address: UOp, number: int) -> bool:
+    """Return whether an address is one index into the PARAM of this number."""
+    if address.op is not ops.INDEX or address.src[1].dtype.count > 1:
         return False
-    base = place.src[0]
+    base = address.src[0]
     return base.op is ops.PARAM and bool(base.arg == number)
 
 
-def _is_looked_up(place: UOp, following: Iterable[UOp]) -> bool:
-    """Whether a place depends on what was loaded in the iteration."""
-    return any(n.op is ops.LOAD for n in toposort(place.src[1], within=lambda n: n in following))
+def _is_indirect(load: UOp, dependent: Iterable[UOp]) -> bool:
+    """Return whether the index of a load depends on what was loaded in the same iteration."""
+    index = load.src[0].src[1]
+    return any(n.op is ops.LOAD for n in toposort(index, within=lambda n: n in dependent))
 
 
-def _lines_of(load: UOp, later: dict[UOp, UOp]) -> list[UOp]:
-    """Pointers to each line of the cache of what a load reads later."""
-    base, at = load.src[0].src[:2]
+def _cache_lines(load: UOp, later: dict[UOp, UOp]) -> list[UOp]:
+    """Return a pointer to each cache line that a load reads in the later iteration."""
+    base, index = load.src[0].src[:2]
     size = max(load.dtype.element.bits // 8, 1)
-    firsts = range(0, load.dtype.count, max(LINE // size, 1))
-    return [ops.INDEX(base, later[at] + first, dtype=base.dtype) for first in firsts]
+    offsets = range(0, load.dtype.count, max(LINE // size, 1))
+    return [ops.INDEX(base, later[index] + offset, dtype=base.dtype) for offset in offsets]
 
 
-def _add(lines: dict[UOp, None], node: UOp) -> None:
+def _append(instructions: dict[UOp, None], node: UOp) -> None:
     """Append a node, after those of its sources that are not there yet."""
-    for part in toposort(node, within=lambda n: n not in lines):
-        lines[part] = None
+    for part in toposort(node, within=lambda n: n not in instructions):
+        instructions[part] = None

@@ -1,13 +1,13 @@
-"""Prefixes: what the lanes up to each lane of a vector reduce to, in a few exchanges of lanes.
+"""Lane prefixes: the prefix reduction (scan) of the lanes of a vector, by lane shuffles.
 
-    sum of (x[l] where l <= k) for l < 4, in the lanes k < 4
+    lane k of the result = sum of x[l] for l <= k, for a vector of 4 lanes:
 
     x0      x1          x2               x3
-    x0      x0+x1       x1+x2            x2+x3             with those one lane before
-    x0      x0+x1       x0+(x1+x2)       (x0+x1)+(x2+x3)   with those two lanes before
+    x0      x0+x1       x1+x2            x2+x3             add the lane 1 before
+    x0      x0+x1       x0+(x1+x2)       (x0+x1)+(x2+x3)   add the lane 2 before
 
-That takes log n steps for a vector of n lanes. Lanes that are far apart are not shifted: the last
-one of a group is what comes before all of the next. The last lane is the reduction of all of them.
+This takes log2 n steps for n lanes. Shifts stay within groups of lanes; between groups, the last
+lane of one is added to all lanes of the next. The last lane is the reduction of all lanes.
 """
 
 from __future__ import annotations
@@ -21,82 +21,83 @@ from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import substitute
-from porism.lower.shuffles import wide
+from porism.lower.shuffles import broadcast
 
 GROUP: Final = 16
-"""Bytes of lanes that are shifted together, beside others."""
+"""Bytes of the lanes that one shuffle instruction shifts: SSE and NEON registers have 16."""
 
 
 class Prefixes(NamedTuple):
-    """A reduction of the iterations of one range that are not beyond those of another."""
+    """A reduction over the iterations up to the current one of an UPCAST range."""
 
     value: UOp
-    """What is reduced, in the iterations of the other range."""
+    """The reduced value, as an expression of that range."""
     lane: UOp
+    """That range."""
 
 
-def prefixes_in(order: Iterable[UOp]) -> dict[UOp, Prefixes]:
-    """The reductions of a kernel that are prefixes, and those of all that prefixes are made of."""
+def prefix_reductions(order: Iterable[UOp]) -> dict[UOp, Prefixes]:
+    """Return the prefix reductions of a kernel, and the full reductions of the same values."""
     reductions = [n for n in order if n.op is ops.REDUCE and len(n.src) == 2]
-    found: dict[UOp, Prefixes] = {}
+    prefixes: dict[UOp, Prefixes] = {}
     wholes: dict[tuple[Op, UOp, UOp], Prefixes] = {}
     for node in reductions:
-        parts = _prefixes(node)
+        parts = _prefix_parts(node)
         if parts is not None:
             own, lane = parts
-            found[node] = Prefixes(substitute(own, {node.src[1]: lane}), lane)
-            wholes[node.arg, own, node.src[1]] = found[node]
-    if found:
+            prefixes[node] = Prefixes(substitute(own, {node.src[1]: lane}), lane)
+            wholes[node.arg, own, node.src[1]] = prefixes[node]
+    if prefixes:
         for node in reductions:
             whole = wholes.get((node.arg, node.src[0], node.src[1]))
             if whole is not None:
-                found[node] = whole
-    return found
+                prefixes[node] = whole
+    return prefixes
 
 
-def _prefixes(node: UOp) -> tuple[UOp, UOp] | None:
-    """What is reduced, and the range up to which it is."""
-    chosen, terms = node.src
-    if chosen.op is not ops.WHERE or terms.arg[1] is not Axis.UNROLL:
+def _prefix_parts(node: UOp) -> tuple[UOp, UOp] | None:
+    """Return the value that a prefix reduction reduces, and its range; None of another one."""
+    masked, axis = node.src
+    if masked.op is not ops.WHERE or axis.arg[1] is not Axis.UNROLL:
         return None
-    condition, value, other = chosen.src
-    if condition.op is not ops.LE or condition.src[0] is not terms:
+    condition, value, other = masked.src
+    if condition.op is not ops.LE or condition.src[0] is not axis:
         return None
     lane = condition.src[1]
     if lane.op is not ops.RANGE or lane.arg[1] is not Axis.UPCAST:
         return None
-    fits = lane.src[0] is terms.src[0] and lane not in value.ranges
+    fits = lane.src[0] is axis.src[0] and lane not in value.ranges
     start = identity(node.arg, node.dtype)
     return (value, lane) if fits and other.op is ops.CONST and other.arg == start else None
 
 
-def running(op: Op, vectors: Sequence[UOp]) -> list[UOp]:
-    """The prefixes of vectors that follow each other."""
-    found: list[UOp] = []
+def prefix_reduce(op: Op, vectors: Sequence[UOp]) -> list[UOp]:
+    """Return the prefix reduction of consecutive vectors."""
+    prefixes: list[UOp] = []
     for vector in vectors:
-        own = _of_lanes(op, vector)
-        if found:
-            own = op(wide(last_lane(found[-1]), own.dtype.count), own)
-        found.append(own)
-    return found
+        own = _scan_lanes(op, vector)
+        if prefixes:
+            own = op(broadcast(last_lane(prefixes[-1]), own.dtype.count), own)
+        prefixes.append(own)
+    return prefixes
 
 
 def last_lane(vector: UOp) -> UOp:
     return vector.gep(vector.dtype.count - 1)
 
 
-def _of_lanes(op: Op, vector: UOp) -> UOp:
-    """Within groups of lanes that machines shift at once; then from one group to the next."""
+def _scan_lanes(op: Op, vector: UOp) -> UOp:
+    """Return the prefix reduction of one vector: within groups of lanes, then across groups."""
     width, item = vector.dtype.count, vector.dtype.element
     start = UOp.const(vector.dtype, identity(op, item))
     group = min(max(GROUP // item.numpy.itemsize, 1), width)
-    far = 1
-    while far < width:
-        if far < group:
-            lanes = [k - far if k % group >= far else None for k in range(width)]
+    distance = 1
+    while distance < width:
+        if distance < group:
+            lanes = [k - distance if k % group >= distance else None for k in range(width)]
         else:
-            lanes = [k // far * far - 1 if k & far else None for k in range(width)]
+            lanes = [k // distance * distance - 1 if k & distance else None for k in range(width)]
         before = [0 if lane is None else width + lane for lane in lanes]
         vector = op(ops.CAT(start, vector).gep(*before), vector)
-        far *= 2
+        distance *= 2
     return vector

@@ -1,9 +1,10 @@
-"""Local memory: values that are kept inside some loops get memory there.
+"""Local memory: values that are materialized inside loops become local buffers.
 
-    BUFFERIZE(value, r, …)        DEFINE_LOCAL, and STORE(its element, value) for all r, …
-    INDEX(BUFFERIZE(…), i, …)     the element, AFTER that
+    before                        after
+    BUFFERIZE(value, r, …)        DEFINE_LOCAL, and a STORE of value in a loop over r, …
+    INDEX(BUFFERIZE(…), i, …)     INDEX(local buffer AFTER that loop, flat index)
 
-The memory has one index, counted row by row, as that of buffers.
+A local buffer has one index in row-major order, as global buffers have.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from porism.ir.traversal import toposort
 
 
 def local_memory(kernel: UOp) -> UOp:
-    """A kernel without BUFFERIZE."""
+    """Return the kernel with every BUFFERIZE replaced by a local buffer."""
     order = toposort(kernel)
     if not any(n.op is ops.BUFFERIZE for n in order):
         return kernel
@@ -27,34 +28,35 @@ def local_memory(kernel: UOp) -> UOp:
     new: dict[UOp, UOp] = {}
     for node in order:
         if node.op is ops.BUFFERIZE:
-            new[node] = _filled(node, new, next(numbers))
+            new[node] = _filled_buffer(node, new, next(numbers))
         elif node.op is ops.INDEX and node.src[0].op is ops.BUFFERIZE:
-            at = [new[s] for s in node.src[1:]]
-            gates = [at.pop()] if at and at[-1].dtype.kind is Kind.BOOL else []
-            number = _flat(at, shape(node.src[0]))
-            new[node] = new[node.src[0]].index(number, *gates, dtype=node.dtype)
+            indices = [new[s] for s in node.src[1:]]
+            gates = [indices.pop()] if indices and indices[-1].dtype.kind is Kind.BOOL else []
+            flat = _flat_index(indices, shape(node.src[0]))
+            new[node] = new[node.src[0]].index(flat, *gates, dtype=node.dtype)
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else node.replace(src)
     return new[kernel]
 
 
-def _filled(node: UOp, new: dict[UOp, UOp], number: int) -> UOp:
-    """The memory of a value, once it is there."""
+def _filled_buffer(node: UOp, new: dict[UOp, UOp], number: int) -> UOp:
+    """Return the local buffer of a BUFFERIZE, AFTER the loop that fills the buffer."""
     dims = shape(node)
     size = 1
     for dim in dims:
         size *= int(dim.vmax)
-    memory = UOp(ops.DEFINE_LOCAL, node.dtype.pointer(Space.LOCAL, size), (), number)
+    buffer = UOp(ops.DEFINE_LOCAL, node.dtype.pointer(Space.LOCAL, size), (), number)
     value, *ranges = (new[s] for s in node.src)
-    store = memory.index(_flat(ranges, dims), dtype=node.dtype).store(value)
+    store = buffer.index(_flat_index(ranges, dims), dtype=node.dtype).store(value)
     loops = [r for r in ranges if r.op is ops.RANGE]
-    return memory.after(store.end(*loops) if loops else store)
+    return buffer.after(store.end(*loops) if loops else store)
 
 
-def _flat(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
-    number, stride = UOp.const(index, 0), 1
+def _flat_index(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
+    """Return the row-major index of an element; the size of a dim is its upper bound."""
+    flat, stride = UOp.const(index, 0), 1
     for at, dim in zip(reversed(indices), reversed(dims), strict=True):
-        number = at * stride + number
+        flat = at * stride + flat
         stride *= int(dim.vmax)
-    return number
+    return flat

@@ -1,10 +1,10 @@
-"""Shuffles: lanes that are not neighbours in memory, out of wide loads whose lanes are exchanged.
+"""Shuffles: vectors of elements that are not contiguous, from vector loads and lane shuffles.
 
-    every second element      two wide loads, and the lanes 0, 2, 4 … of both
-    backwards                 one wide load, and its lanes in the other order
-    a tile across its rows    a wide load of each row, and the tile transposed in registers
+    stride 2                 two vector loads, and the lanes 0, 2, 4 … of both
+    stride -1                one vector load, and its lanes in reverse order
+    columns of a tile        a vector load of each row, and the tile transposed in registers
 
-`CAT(a, b)` below a `GEP` is the exchange of lanes that machines have: lanes of two vectors.
+A `GEP` of `CAT(a, b)` is the shuffle instruction that machines have: any lanes of two vectors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
 
-def wide(value: UOp, width: int) -> UOp:
-    """A value in every lane."""
+def broadcast(value: UOp, width: int) -> UOp:
+    """Return a scalar repeated in `width` lanes; a vector of that width as it is."""
     if value.dtype.count == width or width == 1:
         return value
     if value.op is ops.CONST:
@@ -27,32 +27,32 @@ def wide(value: UOp, width: int) -> UOp:
     return ops.VECTORIZE(*[value] * width)
 
 
-def numbered(counter: UOp, numbers: Sequence[int]) -> UOp:
-    """A vector of values of a range."""
-    return UOp(ops.VCONST, counter.dtype.vec(len(numbers)), (), tuple(numbers))
+def iteration_vector(loop: UOp, numbers: Sequence[int]) -> UOp:
+    """Return a vector of iteration numbers of a range."""
+    return UOp(ops.VCONST, loop.dtype.vec(len(numbers)), (), tuple(numbers))
 
 
-def is_arithmetic(expression: UOp, counter: UOp) -> bool:
-    """Whether nothing but arithmetic stands between an expression and a range."""
+def is_arithmetic(expression: UOp, loop: UOp) -> bool:
+    """Return whether an expression depends on a range by arithmetic alone, not by a load."""
     return all(
         n.op.elementwise or n.op is ops.RANGE
-        for n in toposort(expression, within=lambda n: counter in n.ranges)
-        if counter in n.ranges
+        for n in toposort(expression, within=lambda n: loop in n.ranges)
+        if loop in n.ranges
     )
 
 
-def in_lanes(node: UOp, src: Sequence[UOp], width: int) -> UOp:
-    """This node on sources of so many lanes each; the type of an element stays what it was."""
-    wider = [wide(s, width) for s in src]
+def vectorize_node(node: UOp, src: Sequence[UOp], width: int) -> UOp:
+    """Return a node on sources broadcast to `width` lanes; its element type stays the same."""
+    operands = [broadcast(s, width) for s in src]
     if node.op.elementwise:
-        return node.op(*wider)
-    return node.op(*wider, dtype=node.dtype.vec(width), arg=node.arg)
+        return node.op(*operands)
+    return node.op(*operands, dtype=node.dtype.vec(width), arg=node.arg)
 
 
-def at_values(expression: UOp, values: Mapping[UOp, UOp], other: Callable[[UOp], UOp]) -> UOp:
-    """Arithmetic on ranges at some values of them, each a scalar or a vector of one width.
+def expression_at(expression: UOp, values: Mapping[UOp, UOp], other: Callable[[UOp], UOp]) -> UOp:
+    """Return arithmetic on ranges with values in their place: scalars or vectors of one width.
 
-    What does not depend on these ranges, as an index that is loaded, is what `other` says of it.
+    `other` gives the replacement of a source that does not depend on these ranges.
     """
     new: dict[UOp, UOp] = {}
     for node in toposort(expression, within=lambda n: not values.keys().isdisjoint(n.ranges)):
@@ -60,115 +60,117 @@ def at_values(expression: UOp, values: Mapping[UOp, UOp], other: Callable[[UOp],
             new[node] = values[node]
         else:
             src = [new[s] if s in new else other(s) for s in node.src]
-            new[node] = in_lanes(node, src, max(s.dtype.count for s in src))
+            new[node] = vectorize_node(node, src, max(s.dtype.count for s in src))
     return new[expression]
 
 
-# -- lanes with a distance -------------------------------------------------------------------------
+# -- strided loads ---------------------------------------------------------------------------------
 
 
 class Windows:
-    """Where the elements of lanes with a distance are, in wide loads that follow each other.
+    """Contiguous vector loads that cover a strided access, and the position of each lane in them.
 
-    No load goes beyond the first and the last element.
+    `stride` is in elements from lane to lane. No load reads beyond the first and the last
+    element of the access.
     """
 
-    def __init__(self, step: int, width: int) -> None:
-        span = (width - 1) * abs(step) + 1
+    def __init__(self, stride: int, width: int) -> None:
+        span = (width - 1) * abs(stride) + 1
         self.width = width
         count = -(-span // width)
         self.starts = [k * width for k in range(count - 1)] + [span - width]
-        """Of each load: its distance from the element that is the lowest in memory."""
-        self.begin = min(0, (width - 1) * step)
-        """The distance of that element from the one of lane 0."""
-        self.places = [lane * step - self.begin for lane in range(width)]
-        """Where the element of each lane is, from there."""
-        self.step = step
+        """The offset of each load, in elements from the lowest address of the access."""
+        self.lowest = min(0, (width - 1) * stride)
+        """The lowest address of the access, in elements from that of lane 0."""
+        self.offsets = [lane * stride - self.lowest for lane in range(width)]
+        """The offset of each lane, in elements from the lowest address of the access."""
+        self.stride = stride
 
     def lanes_of(self, start: int) -> list[int | None]:
-        """For each element of a load the lane that it is for."""
-        found: list[int | None] = [None] * self.width
-        for lane, place in enumerate(self.places):
-            if start <= place < start + self.width:
-                found[place - start] = lane
-        return found
+        """Return for each element of a load the lane that needs it, or None."""
+        lanes: list[int | None] = [None] * self.width
+        for lane, offset in enumerate(self.offsets):
+            if start <= offset < start + self.width:
+                lanes[offset - start] = lane
+        return lanes
 
-    def put_together(self, loads: Sequence[UOp]) -> UOp:
-        """The lanes, out of the loads."""
+    def shuffle(self, loads: Sequence[UOp]) -> UOp:
+        """Return the vector of the access, shuffled from its loads."""
         parts: list[tuple[UOp, list[int | None]]] = [
-            (load, self._places_in(start)) for load, start in zip(loads, self.starts, strict=True)
+            (load, self._positions_in(start))
+            for load, start in zip(loads, self.starts, strict=True)
         ]
         if len(parts) == 1:
             load, where = parts[0]
             return load.gep(*(w or 0 for w in where))
         while len(parts) > 1:
             pairs = [
-                _merged(*parts[k], *parts[k + 1], self.width) for k in range(0, len(parts) - 1, 2)
+                _merge(*parts[k], *parts[k + 1], self.width) for k in range(0, len(parts) - 1, 2)
             ]
             parts = pairs + parts[len(pairs) * 2 :]
         return parts[0][0]
 
-    def _places_in(self, start: int) -> list[int | None]:
-        """For each lane where its element is in a load."""
-        inside = [place - start for place in self.places]
-        return [place if 0 <= place < self.width else None for place in inside]
+    def _positions_in(self, start: int) -> list[int | None]:
+        """Return for each lane the position of its element in a load, or None."""
+        positions = [offset - start for offset in self.offsets]
+        return [p if 0 <= p < self.width else None for p in positions]
 
 
-def _merged(
+def _merge(
     a: UOp, in_a: list[int | None], b: UOp, in_b: list[int | None], width: int
 ) -> tuple[UOp, list[int | None]]:
-    """The lanes that two vectors have, each at its place."""
+    """Return a shuffle of two vectors with their lanes in order, and which lanes it has."""
     lanes: list[int] = []
-    have: list[int | None] = []
+    filled: list[int | None] = []
     for lane, (first, second) in enumerate(zip(in_a, in_b, strict=True)):
         if first is not None:
             lanes.append(first)
         else:
             lanes.append(0 if second is None else width + second)
-        have.append(None if first is None and second is None else lane)
-    return ops.CAT(a, b).gep(*lanes), have
+        filled.append(None if first is None and second is None else lane)
+    return ops.CAT(a, b).gep(*lanes), filled
 
 
 # -- tiles -----------------------------------------------------------------------------------------
 
 
-def transposed(rows: Sequence[UOp]) -> list[UOp]:
-    """The columns of a matrix of which the vectors are the rows; powers of two on both sides."""
+def transpose(rows: Sequence[UOp]) -> list[UOp]:
+    """Return the columns of a matrix whose rows are these vectors; both sizes are powers of two."""
     width = rows[0].dtype.count
     if len(rows) > width:
-        groups = [transposed(rows[k : k + width]) for k in range(0, len(rows), width)]
+        groups = [transpose(rows[k : k + width]) for k in range(0, len(rows), width)]
         return [ops.CAT(*parts) for parts in zip(*groups, strict=True)]
     size = len(rows)
     if size < width:
         columns: list[UOp] = []
         for first in range(0, width, size):
-            columns += transposed([row.gep(*range(first, first + size)) for row in rows])
+            columns += transpose([row.gep(*range(first, first + size)) for row in rows])
         return columns
-    return _square(list(rows))
+    return _transpose_square(list(rows))
 
 
-def _square(rows: list[UOp]) -> list[UOp]:
-    """Squares of 4 by interleaving, which are single instructions; then halves are exchanged."""
+def _transpose_square(rows: list[UOp]) -> list[UOp]:
+    """Transpose 4 x 4 blocks by interleaving, one instruction each; then exchange larger blocks."""
     size = len(rows)
     if size >= 4:
         for first in range(0, size, 4):
             a, b, c, d = rows[first : first + 4]
-            low, high = _in_fours(a, b, (0, size, 1, size + 1), (2, size + 2, 3, size + 3))
-            low2, high2 = _in_fours(c, d, (0, size, 1, size + 1), (2, size + 2, 3, size + 3))
+            low, high = _shuffle_fours(a, b, (0, size, 1, size + 1), (2, size + 2, 3, size + 3))
+            low2, high2 = _shuffle_fours(c, d, (0, size, 1, size + 1), (2, size + 2, 3, size + 3))
             pairs = ((0, 1, size, size + 1), (2, 3, size + 2, size + 3))
-            rows[first : first + 2] = _in_fours(low, low2, *pairs)
-            rows[first + 2 : first + 4] = _in_fours(high, high2, *pairs)
+            rows[first : first + 2] = _shuffle_fours(low, low2, *pairs)
+            rows[first + 2 : first + 4] = _shuffle_fours(high, high2, *pairs)
     block = 4 if size >= 4 else 1
     while block < size:
         for k in range(size):
             if k & block == 0:
-                rows[k], rows[k + block] = _exchanged(rows[k], rows[k + block], block)
+                rows[k], rows[k + block] = _exchange_blocks(rows[k], rows[k + block], block)
         block *= 2
     return rows
 
 
-def _in_fours(a: UOp, b: UOp, *patterns: Sequence[int]) -> list[UOp]:
-    """For each pattern of four lanes: the same in every four lanes of two vectors."""
+def _shuffle_fours(a: UOp, b: UOp, *patterns: Sequence[int]) -> list[UOp]:
+    """Return for each pattern of four lanes that shuffle, repeated in every four lanes."""
     size, both = a.dtype.count, ops.CAT(a, b)
     return [
         both.gep(*(first + lane for first in range(0, size, 4) for lane in pattern))
@@ -176,9 +178,9 @@ def _in_fours(a: UOp, b: UOp, *patterns: Sequence[int]) -> list[UOp]:
     ]
 
 
-def _exchanged(a: UOp, b: UOp, block: int) -> tuple[UOp, UOp]:
-    """The second block of each two of `a` exchanged with the first one of `b`."""
+def _exchange_blocks(a: UOp, b: UOp, block: int) -> tuple[UOp, UOp]:
+    """Exchange the second half of each pair of blocks of `a` with the first half of `b`'s."""
     size, both = a.dtype.count, ops.CAT(a, b)
-    upper = [lane if lane & block == 0 else size + lane - block for lane in range(size)]
-    lower = [lane + block if lane & block == 0 else size + lane for lane in range(size)]
-    return both.gep(*upper), both.gep(*lower)
+    first = [lane if lane & block == 0 else size + lane - block for lane in range(size)]
+    second = [lane + block if lane & block == 0 else size + lane for lane in range(size)]
+    return both.gep(*first), both.gep(*second)
