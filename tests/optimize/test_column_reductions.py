@@ -25,7 +25,7 @@ def small() -> Target:
 def test_strips_have_the_same_result(shape: tuple[int, ...], name: str) -> None:
     x = porism.asarray(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
     (kernel,) = porism.kernels(getattr(porism, name)(x, axis=-2))
-    found = column_reductions.best(kernel.node, small())
+    found = column_reductions.choose_column_panels(kernel.node, small())
     assert found is not None
     actions = heuristic.choose_actions(kernel.node, small())
     assert any(isinstance(action, Block) for action in actions)
@@ -46,4 +46,4 @@ def test_an_epilogue_and_other_types() -> None:
 def test_not_of_other_reductions(shape: tuple[int, int], axis: int) -> None:
     x = porism.asarray(np.zeros(shape, np.float32))
     (kernel,) = porism.kernels(x.sum(axis))
-    assert column_reductions.best(kernel.node, small()) is None
+    assert column_reductions.choose_column_panels(kernel.node, small()) is None

@@ -23,9 +23,10 @@ from porism.optimize.actions.streaming_actions import Stream
 from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import contraction_strategy, heuristic
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.flat_tiles import best_flattened_tile
-from porism.optimize.strategy.register_tiles import best, padding_ratio, shared
-from porism.optimize.strategy.tile_actions import tiled
+from porism.optimize.strategy.flattened_tiles import best_flattened_tile
+from porism.optimize.strategy.register_tiles import best_tile
+from porism.optimize.strategy.tile_actions import apply_tile
+from porism.optimize.strategy.tile_costs import padding_ratio, parallel_cycles
 from porism.pipeline import unscheduled_kernel
 from porism.rules.addresses.validity import is_masked
 
@@ -110,11 +111,11 @@ def test_a_tile_fits_the_registers() -> None:
     for make in PROGRAMS.values():
         found = contraction(loops_of(make()))
         assert found is not None
-        tile = best(found, GENERIC_CPU)
+        tile = best_tile(found, GENERIC_CPU)
         assert tile is not None
         width = GENERIC_CPU.vector_bits[-1] // 32
-        vectors = 1 if tile.within else -(-tile.lanes // width)
-        assert tile.rows * tile.times * vectors < GENERIC_CPU.memory.registers
+        vectors = 1 if tile.vectorizes_k else -(-tile.lanes // width)
+        assert tile.m * tile.n * vectors < GENERIC_CPU.memory.registers
 
 
 def test_what_is_computed_twice_counts() -> None:
@@ -133,9 +134,9 @@ def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
     assert found is not None
     tile = best_flattened_tile(found, GENERIC_CPU)
     assert tile is not None
-    assert tile.flat is found.outputs[-2]
+    assert tile.flattened_loop is found.outputs[-2]
     plan = Plan(loops_of(channels(64, 17)), GENERIC_CPU)
-    tiled(plan, found, tile)
+    apply_tile(plan, found, tile)
     assert next(a for a in plan.actions if isinstance(a, Stage)).row == 2
     assert any(isinstance(a, Merge) for a in plan.actions)
     (kernel,) = porism.kernels(channels(64, 17))
@@ -217,19 +218,19 @@ def test_what_is_copied_across_its_rows_is_loaded_along_them() -> None:
 
 def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:
     cycles, copying, rows = 1000.0, 10.0, 4
-    assert shared(cycles, copying, [5], 64, rows, 2) == (1020.0, True)
-    assert shared(cycles, copying, [6], 64, rows, 2) == (1010.0, False)
-    assert shared(cycles, copying, [5], 64, rows, 1) == (1010.0, False)
-    assert shared(cycles, 10 * copying, [25], 64, rows, 8)[1] is False
+    assert parallel_cycles(cycles, copying, [5], 64, rows, 2) == (1020.0, True)
+    assert parallel_cycles(cycles, copying, [6], 64, rows, 2) == (1010.0, False)
+    assert parallel_cycles(cycles, copying, [5], 64, rows, 1) == (1010.0, False)
+    assert parallel_cycles(cycles, 10 * copying, [25], 64, rows, 8)[1] is False
 
 
 def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
     """25 parts of the columns are shared unevenly, but 64 of the rows are around them."""
     found = contraction(loops_of(ones(512, 128) @ ones(128, 784)))
     assert found is not None
-    tile = best(found, WIDE)
+    tile = best_tile(found, WIDE)
     assert tile is not None
-    assert not tile.divided
+    assert not tile.parallelizes_m
 
 
 def test_parts_of_the_rows_may_overlap() -> None:
@@ -237,10 +238,10 @@ def test_parts_of_the_rows_may_overlap() -> None:
     kernel = loops_of(ones(515, 64) @ ones(64, 40))
     found = contraction(kernel)
     assert found is not None
-    tile = best(found, target)
+    tile = best_tile(found, target)
     assert tile is not None
     plan = Plan(kernel, target)
-    tiled(plan, found, dataclasses.replace(tile, divided=True))
+    apply_tile(plan, found, dataclasses.replace(tile, parallelizes_m=True))
     (plain,) = porism.kernels(ones(515, 64) @ ones(64, 40))
     assert isinstance(plan.actions[0], Cover)
     assert porism.opt(plain, plan.actions).check() < 1e-5

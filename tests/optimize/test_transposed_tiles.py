@@ -20,7 +20,7 @@ from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prepacked_weights import packed
-from porism.optimize.strategy.transposed_tiles import best_transposed_tile, turned
+from porism.optimize.strategy.transposed_tiles import apply_transposed_tile, best_transposed_tile
 from porism.pipeline import lower_kernel, unscheduled_kernel
 
 TARGET = dataclasses.replace(
@@ -60,27 +60,27 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
     return kernel, unscheduled_kernel(kernel.node, target)
 
 
-def turned_plan(loops: UOp) -> Plan:
+def transposed_plan(loops: UOp) -> Plan:
     """The loops in the turned tile that the estimate chooses."""
     found = contraction(loops, WEIGHT)
     assert found is not None
     tile = best_transposed_tile(found, TARGET)
     assert tile is not None
     plan = Plan(loops, TARGET)
-    turned(plan, found, tile)
+    apply_transposed_tile(plan, found, tile)
     return plan
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_turned_tile_computes_the_same(name: str) -> None:
     kernel, loops = loops_of(PROGRAMS[name]())
-    assert porism.opt(kernel, turned_plan(loops).actions).check() < 1e-5
+    assert porism.opt(kernel, transposed_plan(loops).actions).check() < 1e-5
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_weights_are_laid_out_beforehand(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
-    plan = turned_plan(loops)
+    plan = transposed_plan(loops)
     assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
     assert any(isinstance(a, Finish) for a in plan.actions)
     copies = packed(plan.kernel, WEIGHT)
@@ -91,7 +91,7 @@ def test_the_weights_are_laid_out_beforehand(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_element_is_stored_on_its_own(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
-    lines = lower_kernel(turned_plan(loops).kernel, TARGET, scheduled=True)
+    lines = lower_kernel(transposed_plan(loops).kernel, TARGET, scheduled=True)
     stores = [n for n in lines if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
     assert stores
     assert all(n.src[1].dtype.count >= 4 for n in stores)
@@ -107,7 +107,7 @@ def test_what_is_stored_alone_costs_more() -> None:
         assert found is not None
         tile = best_transposed_tile(found, TARGET)
         assert tile is not None
-        tiles.append((tile.rows, tile.cycles / found.work))
+        tiles.append((tile.m, tile.cycles / found.work))
     (few, dear), (many, cheap) = tiles
     assert few < 4 <= many
     assert cheap < dear
@@ -118,7 +118,7 @@ def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int)
     size = 256 if name == "points" else 128
     taps = 1 if name == "points" else 3
     _, loops = loops_of(convolution(512, 7, size, taps=taps, padding=taps // 2))
-    outer = turned_plan(loops).kernel.src[0].src[1]
+    outer = transposed_plan(loops).kernel.src[0].src[1]
     assert outer.arg[1] is Axis.THREAD
     assert int(outer.vmax) + 1 == parts
 

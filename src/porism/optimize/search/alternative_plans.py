@@ -1,9 +1,12 @@
-"""Alternatives: other plans for a whole kernel than the heuristic's, the most promising first.
+"""Alternative plans: other schedules of a whole kernel than the heuristic's, best estimates first.
 
-One action more or less seldom makes another good kernel: the rows and the columns of a tile, what
-is copied and what the cores share belong together. So the search begins with whole plans: the tiles
-that the estimate puts next to the best, the best of every other kind, the plan of the other half of
-the heuristic, and the list that it has chosen with all its amounts changed alike.
+One action more or less seldom makes another good kernel: the m and the n of a tile, what is packed
+and what is parallel belong together. So a search begins with whole plans:
+
+- other column panels and register tiles: those with estimates next to the best, and the best of
+  every other kind;
+- the heuristic's actions with all unroll factors scaled alike;
+- the plan of the streaming strategy.
 """
 
 from __future__ import annotations
@@ -23,132 +26,129 @@ from porism.optimize.actions.streaming_actions import Stream
 from porism.optimize.analysis.contraction_accesses import Contraction, contraction
 from porism.optimize.strategy import column_panels, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of
-from porism.optimize.strategy.flat_tiles import flattened_tiles
-from porism.optimize.strategy.register_tiles import Tile, every
-from porism.optimize.strategy.tile_actions import tiled
+from porism.optimize.strategy.flattened_tiles import enumerate_flattened_tiles
+from porism.optimize.strategy.register_tiles import Tile, enumerate_tiles
+from porism.optimize.strategy.tile_actions import apply_tile
 
-NEXT: Final = 16
-"""Tiles next to the best by the estimate."""
+MAX_NEXT_TILES: Final = 16
+"""Tiles with estimates next to the best that are tried (chosen by hand)."""
 
-KINDS: Final = 16
-"""Kinds of tiles of which the best is tried."""
+MAX_KINDS: Final = 16
+"""Kinds of tiles of which the best is tried (chosen by hand)."""
 
-SLACK: Final = 2.0
-"""How many times as many cycles as the best tile one may take by the estimate."""
+MAX_SLOWDOWN: Final = 2.0
+"""Estimated cycles of a tile, at most, in those of the best tile."""
 
-STRIPS: Final = 12
-"""Other strips."""
+MAX_PANELS: Final = 12
+"""Other column panels that are tried (chosen by hand)."""
 
-FACTORS: Final = ((2, 1), (1, 2), (4, 1), (1, 4))
-"""How all amounts of a list are changed."""
+SCALES: Final = ((2, 1), (1, 2), (4, 1), (1, 4))
+"""Fractions that all unroll factors of a plan are multiplied with."""
 
 
 def alternatives(kernel: UOp, target: Target, start: Actions) -> Iterator[tuple[Actions, UOp]]:
-    """Whole plans, each with what becomes of the kernel; there may be some twice."""
+    """Yield the actions of whole plans, each with the scheduled kernel; some may come twice.
+
+    `start` are the actions of the heuristic.
+    """
     if target.block:
         return
-    found = contraction(kernel)
-    if found is not None:
-        for way in _ways(found, target):
+    nest = contraction(kernel)
+    if nest is not None:
+        for schedule in _schedules(nest, target):
             plan = Plan(kernel, target)
             try:
-                way(plan, found)
-            except (ActionError, StopIteration):  # there is more in it than the estimate knows of
+                schedule(plan)
+            except (ActionError, StopIteration):  # the kernel has more than the estimate knows of
                 continue
             yield tuple(plan.actions), plan.kernel
-    for actions in _alike(start):
+    for actions in _variations(start):
         try:
             yield actions, apply_all(kernel, actions, target)
         except ActionError:
             continue
-    other = streaming_strategy.plan_streaming(kernel, target)
-    yield tuple(other.actions), other.kernel
+    streaming = streaming_strategy.plan_streaming(kernel, target)
+    yield tuple(streaming.actions), streaming.kernel
 
 
-# -- tiles -----------------------------------------------------------------------------------------
+# -- panels and tiles ------------------------------------------------------------------------------
 
 
-def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan, Contraction], None]]:
-    for strip in _strips(found, target):
-        yield functools.partial(_in_strips, strip)
-    for tile in tiles(found, target):
-        yield functools.partial(_tiled, tile)
+def _schedules(nest: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
+    """Yield functions that apply other panels, and then other tiles, to a plan."""
+    for panels in _other_panels(nest, target):
+        yield functools.partial(column_panels.apply_panels, contraction=nest, panels=panels)
+    for tile in _promising_tiles(nest, target):
+        yield functools.partial(apply_tile, contraction=nest, tile=tile)
 
 
-def _in_strips(strip: column_panels.Strips, plan: Plan, found: Contraction) -> None:
-    column_panels.in_strips(plan, found, strip)
-
-
-def _tiled(tile: Tile, plan: Plan, found: Contraction) -> None:
-    tiled(plan, found, tile)
-
-
-def tiles(found: Contraction, target: Target) -> list[Tile]:
-    """Those next to the best, the best of each kind, and the best done in another way."""
-    ranked = sorted(
-        [*every(found, target), *flattened_tiles(found, target)], key=lambda t: t.cycles
-    )
+def _promising_tiles(nest: Contraction, target: Target) -> list[Tile]:
+    """Return the best tile and its variants, those next to it, and the best of each kind."""
+    tiles = [*enumerate_tiles(nest, target), *enumerate_flattened_tiles(nest, target)]
+    ranked = sorted(tiles, key=lambda tile: tile.cycles)
     if not ranked:
         return []
-    ranked = [tile for tile in ranked if tile.cycles <= SLACK * ranked[0].cycles]
-    kinds: dict[object, Tile] = {}
+    ranked = [tile for tile in ranked if tile.cycles <= MAX_SLOWDOWN * ranked[0].cycles]
+    best_of_kind: dict[object, Tile] = {}
     for tile in ranked:
-        kinds.setdefault(_kind(tile), tile)
+        best_of_kind.setdefault(_kind(tile), tile)
     chosen = [ranked[0], *_variants(ranked[0])]
-    firsts = list(kinds.values())[1 : KINDS + 1]
-    for pair in itertools.zip_longest(ranked[1 : NEXT + 1], firsts):
+    other_kinds = list(best_of_kind.values())[1 : MAX_KINDS + 1]
+    for pair in itertools.zip_longest(ranked[1 : MAX_NEXT_TILES + 1], other_kinds):
         chosen.extend(tile for tile in pair if tile is not None)
     return list(dict.fromkeys(chosen))
 
 
 def _kind(tile: Tile) -> object:
-    copied = tuple(operand.load for operand in tile.staged)
-    return tile.lane, tile.row, tile.more, tile.flat, tile.within, tile.divided, copied
+    """Return what tiles of one kind have in common: their loops and what is packed, not sizes."""
+    loops = tile.vector_loop, tile.m_loop, tile.n_loop, tile.flattened_loop
+    packed = tuple(operand.load for operand in tile.packed)
+    return *loops, tile.vectorizes_k, tile.parallelizes_m, packed
 
 
 def _variants(tile: Tile) -> Iterator[Tile]:
-    """The same tile with other loops around it, and with fewer copies."""
-    if tile.row is not None:
-        yield dataclasses.replace(tile, divided=not tile.divided)
-    if tile.flat is None:
-        for operand in tile.staged:
-            fewer = tuple(other for other in tile.staged if other is not operand)
-            yield dataclasses.replace(tile, staged=fewer)
+    """Yield the same tile with another parallel loop, and with one operand less packed."""
+    if tile.m_loop is not None:
+        yield dataclasses.replace(tile, parallelizes_m=not tile.parallelizes_m)
+    if tile.flattened_loop is None:
+        for operand in tile.packed:
+            fewer = tuple(other for other in tile.packed if other is not operand)
+            yield dataclasses.replace(tile, packed=fewer)
 
 
-def _strips(found: Contraction, target: Target) -> list[column_panels.Strips]:
-    """Strips of other widths, lengths and depths, those most like the chosen one first."""
-    chosen = column_panels.best(found, target)
+def _other_panels(nest: Contraction, target: Target) -> list[column_panels.Panels]:
+    """Return panels of other lanes, widths and blocks of k, those like the chosen one first."""
+    chosen = column_panels.choose_panels(nest, target)
     if chosen is None:
         return []
-    width = target.vector_bits[-1] // found.bits
+    vector_width = target.vector_bits[-1] // nest.bits
     others = []
     for vectors, wider, deeper in itertools.product((1, 2, 3, 4), (-1, 0, 1), (-1, 0, 1)):
-        lanes = vectors * width
-        length = -(-int(chosen.length * 2.0**wider) // lanes) * lanes
-        terms = int(chosen.terms * 2.0**deeper)
-        if lanes < length <= extent_of(chosen.lane) and 1 < terms < found.length:
-            unlike = abs(wider) + abs(deeper) + (lanes != chosen.lanes)
-            others.append((unlike, lanes, length, terms))
+        lanes = vectors * vector_width
+        width = -(-int(chosen.width * 2.0**wider) // lanes) * lanes
+        k_block = int(chosen.k_block * 2.0**deeper)
+        if lanes < width <= extent_of(chosen.vector_loop) and 1 < k_block < nest.length:
+            distance = abs(wider) + abs(deeper) + (lanes != chosen.lanes)
+            others.append((distance, lanes, width, k_block))
     return [
-        dataclasses.replace(chosen, lanes=lanes, length=length, terms=terms)
-        for _, lanes, length, terms in sorted(others)[:STRIPS]
+        dataclasses.replace(chosen, lanes=lanes, width=width, k_block=k_block)
+        for _, lanes, width, k_block in sorted(others)[:MAX_PANELS]
     ]
 
 
-# -- all amounts alike -----------------------------------------------------------------------------
+# -- variations of the heuristic's actions ---------------------------------------------------------
 
 
-def _alike(start: Actions) -> Iterator[Actions]:
-    """A list with all its amounts changed alike; and with its results stored in the other way."""
+def _variations(start: Actions) -> Iterator[Actions]:
+    """Yield actions with scaled unroll factors, with other stores, and without threads."""
     for kinds in ((Upcast, Unroll), (Upcast,), (Unroll,)):
-        for times, parts in FACTORS:
-            changed = _scaled(start, kinds, times, parts)
-            if changed is not None:
-                yield changed
-    stored = [action for action in start if isinstance(action, Stream)]
-    if stored:
-        yield tuple(action for action in start if action not in stored)
+        for numerator, denominator in SCALES:
+            scaled = _scaled(start, kinds, numerator, denominator)
+            if scaled is not None:
+                yield scaled
+    nontemporal = [action for action in start if isinstance(action, Stream)]
+    if nontemporal:
+        yield tuple(action for action in start if action not in nontemporal)
     else:
         yield (*start, Stream(0))
     if start and isinstance(start[-1], Thread):
@@ -156,21 +156,25 @@ def _alike(start: Actions) -> Iterator[Actions]:
 
 
 def _scaled(
-    start: Actions, kinds: Sequence[type[Action]], times: int, parts: int
+    start: Actions, kinds: Sequence[type[Action]], numerator: int, denominator: int
 ) -> Actions | None:
-    """A list with the amounts of some actions changed, also where loops are padded for them."""
+    """Return actions with the factors of some kinds scaled, and the padding that they need.
+
+    None if a factor would be no whole number of at least 2, or there is no such action.
+    """
     new: list[Action] = []
-    changed = False
-    amounts = {a.amount for a in start if isinstance(a, Upcast | Unroll) and type(a) in kinds}
+    is_changed = False
+    factors = {a.amount for a in start if isinstance(a, Upcast | Unroll) and type(a) in kinds}
     for action in start:
         if isinstance(action, Upcast | Unroll) and type(action) in kinds:
-            if action.amount * times % parts or action.amount * times // parts < 2:
+            amount = action.amount * numerator
+            if amount % denominator or amount // denominator < 2:
                 return None
-            new.append(dataclasses.replace(action, amount=action.amount * times // parts))
-            changed = True
-        elif isinstance(action, PadTo) and action.multiple in amounts:
-            multiple = max(action.multiple * times // parts, 1)
+            new.append(dataclasses.replace(action, amount=amount // denominator))
+            is_changed = True
+        elif isinstance(action, PadTo) and action.multiple in factors:
+            multiple = max(action.multiple * numerator // denominator, 1)
             new.append(dataclasses.replace(action, multiple=multiple))
         else:
             new.append(action)
-    return tuple(new) if changed else None
+    return tuple(new) if is_changed else None

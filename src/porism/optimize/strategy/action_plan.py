@@ -1,4 +1,7 @@
-"""A plan: actions that are being chosen for a kernel, each applied at once to see the next."""
+"""Plan: the actions that a strategy is choosing for a kernel, each applied as it is chosen.
+
+A strategy looks at the loops that its last action has left to decide on the next one.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.loop_actions import Action, PadTo, Upcast, upcast_together
 from porism.optimize.actions.loop_transforms import named_ranges
 
-COPIED: Final = 16
-"""Elements that are copied together."""
+COPY_LANES: Final = 16
+"""Elements that one instruction of a packing loop copies: 512 bits of 32-bit elements."""
 
 
 class Plan:
-    """A kernel, a target, and the actions so far."""
+    """A kernel that is being scheduled for a target, and the actions applied so far."""
 
     def __init__(self, kernel: UOp, target: Target) -> None:
         self.kernel = kernel
@@ -26,49 +29,50 @@ class Plan:
         self.actions: list[Action] = []
 
     def do(self, action: Action) -> None:
-        """One more action."""
+        """Apply an action to the kernel and append it to the list; raise ActionError if illegal."""
         self.kernel = action.apply(self.kernel, self.target)
         self.actions.append(action)
 
     def upcast_disjoint(self, actions: Sequence[Upcast]) -> None:
-        """Several more, about loops of which none is inside another."""
+        """Apply several upcasts of loops of which none is inside another, in one traversal."""
         self.kernel = upcast_together(actions, self.kernel, self.target)
         self.actions += actions
 
     def pad(self, axis: str, multiple: int) -> None:
-        """A loop made longer, if it is no multiple."""
+        """Pad the extent of a loop to a multiple, if it is none already."""
         if extent_of(self.loop(axis)) % multiple:
             self.do(PadTo(axis, multiple))
 
     def copy(self) -> Plan:
-        """The same so far, to be continued in another way."""
+        """Return a plan with the same actions so far, to be continued independently."""
         other = Plan(self.kernel, self.target)
         other.actions += self.actions
         return other
 
     def loops(self) -> dict[str, UOp]:
-        """The loops by name."""
+        """Return all loops of the kernel, by name."""
         return named_ranges(self.kernel)
 
     def loop(self, axis: str) -> UOp:
+        """Return the loop of a name."""
         return self.loops()[axis]
 
     def ends(self) -> list[UOp]:
-        """What closes the loops of stores, in order."""
+        """Return the END nodes that close loops around stores, in topological order."""
         return [n for n in toposort(self.kernel) if n.op is ops.END]
 
 
-def extent_of(counter: UOp) -> int:
-    """The iterations of a loop, at most."""
-    size = counter.src[0]
-    return int(size.arg) if size.op is ops.CONST else int(counter.vmax) + 1
+def extent_of(loop: UOp) -> int:
+    """Return the iterations of a loop: its extent, or the upper bound of one that varies."""
+    extent = loop.src[0]
+    return int(extent.arg) if extent.op is ops.CONST else int(loop.vmax) + 1
 
 
-def copy_width(size: int) -> int:
-    """Elements of a row of a copy that are moved by one instruction; the row may be padded."""
-    return COPIED if size > COPIED // 2 else COPIED // 2
+def copy_width(extent: int) -> int:
+    """Return how many elements of a row are copied by one instruction; the row may be padded."""
+    return COPY_LANES if extent > COPY_LANES // 2 else COPY_LANES // 2
 
 
-def is_unscheduled(counter: UOp) -> bool:
-    """A loop that nothing was done to and whose size is known."""
-    return counter.arg[1] in (Axis.LOOP, Axis.REDUCE) and counter.src[0].op is ops.CONST
+def is_unscheduled(loop: UOp) -> bool:
+    """Return whether no action has changed the kind of a loop, and its extent is a constant."""
+    return loop.arg[1] in (Axis.LOOP, Axis.REDUCE) and loop.src[0].op is ops.CONST

@@ -1,8 +1,19 @@
-"""Strips: contractions with an operand that no near cache holds, in strips of columns.
+"""Column panels: a few rows times a matrix that no near cache holds, k-blocked in wide panels.
 
-A few rows times a large matrix take the time to read the matrix, and it is read well only if long
-parts of its rows are. So a strip of many columns is computed together, a few terms at a time, with
-the sums so far in memory: what is read of each row is as long as the strip.
+    for panel of 2048 columns:                     parallel
+        t[rows, panel] = 0                         partial sums in a local buffer
+        for block of 8 k:
+            for 16 columns of the panel:           vectorized, rows unrolled
+                for k of the block: t += a[row, k] * b[k, columns]
+        c[rows, panel] = t
+
+Such a product takes the time to read the matrix once, and a core reads fastest what is contiguous.
+A register tile would read a cache line or two of each row of the matrix before it goes to the next;
+a panel reads as many columns of a row in sequence as it is wide. The price is that partial sums
+are loaded and stored once for each block of k; they stay in the L1 cache.
+
+The estimate compares panels by padding and load imbalance alone. The thresholds were fitted by hand
+to timings on an x86-64 machine with AVX-512.
 """
 
 from __future__ import annotations
@@ -21,174 +32,183 @@ from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.strategy.action_plan import Plan, extent_of
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-from porism.optimize.strategy.register_tiles import load_imbalance
-from porism.optimize.strategy.tile_actions import share, together
+from porism.optimize.strategy.tile_actions import parallelize_outermost, upcast
+from porism.optimize.strategy.tile_costs import load_imbalance
 
-MOST_ROWS: Final = 24
-"""Rows that are computed together, if the matrix comes from memory."""
+MAX_ROWS: Final = 24
+"""Rows, at most, of a product with a matrix that comes from memory."""
 
-FEW_ROWS, MANY_ROWS, MORE_ROWS = 3, 9, 16
-"""Rows up to which it pays for a matrix in the last cache, and from which to which again: between
-them, sums in registers read it as well."""
+FEW_ROWS, MIN_MANY_ROWS, MAX_MANY_ROWS = 3, 9, 16
+"""Rows of a product with a matrix in the last cache for which panels pay: up to the first, or from
+the second to the third. Between them, register tiles read the matrix as fast."""
 
-LONG: Final = 288
-"""Terms from which on it pays for a matrix in the last cache: fewer are copied, or stay near."""
+MIN_K: Final = 288
+"""Reduction length from which on panels pay for a matrix in the last cache: a shorter column of it
+is packed, or stays in a near cache."""
 
-LONGEST: Final = 2048
-"""Columns of a strip, about."""
+MAX_WIDTH: Final = 2048
+"""Columns of a panel, about: 8 KiB of float32 from each row of the matrix."""
 
-SHORTEST: Final = 512
-"""Columns of a matrix that is read in strips."""
+MIN_COLUMNS: Final = 512
+"""Columns of a matrix that is read in panels, at least."""
 
-PIECE: Final = 128
-"""Columns whose time it takes to begin to read a row."""
+ROW_START: Final = 128
+"""Columns whose time it takes to begin to read a row of a panel."""
 
-TERMS, MORE_TERMS = 8, 16
-"""Terms of a block: as many rows of the matrix are read in turn, more if they are used often."""
+K_BLOCK, LARGE_K_BLOCK = 8, 16
+"""Iterations of k in a block: so many rows of the matrix are read in turn; more of them if each is
+used for many rows."""
 
-OFTEN: Final = 9
-"""Rows that use a term, from which on it is often."""
+MIN_ROWS_OF_LARGE_BLOCK: Final = 9
+"""Rows of the product from which on the blocks of k are large."""
 
 VECTORS: Final = (1, 2, 3, 4)
-"""Vectors of columns that are computed together, the best first."""
+"""Vectors of columns in a register tile, the best first."""
 
-NEAR_VECTORS: Final = (2, 1, 3, 4)
+VECTORS_FROM_CACHE: Final = (2, 1, 3, 4)
 """The same for one row and a matrix in a cache."""
 
-APART: Final = 5
-"""Rows from which on their terms are copied together: they may be far apart."""
+MIN_PACKED_ROWS: Final = 5
+"""Rows from which on their elements of a block of k are packed: they may be far apart."""
 
-NEAR: Final = 4
-"""A matrix of which so many fit the last cache is there from call to call."""
+CACHED_COPIES: Final = 4
+"""A matrix of which so many fit the last cache is assumed to stay there from call to call."""
 
-SPARE: Final = 6
-"""Registers that are not for results."""
+OPERAND_REGISTERS: Final = 6
+"""Vector registers that hold no accumulators."""
 
 
 @dataclass(frozen=True, slots=True)
-class Strips:
-    """How a contraction is computed in strips."""
+class Panels:
+    """How a contraction is computed in panels of columns."""
 
-    lane: UOp
+    vector_loop: UOp
+    """The loop over the columns."""
     lanes: int
-    length: int
-    """Columns of a strip."""
-    row: UOp | None
-    terms: int
-    """Terms of a block."""
+    width: int
+    """Columns of a panel."""
+    m_loop: UOp | None
+    """The loop over the rows, which is unrolled completely."""
+    k_block: int
+    """Iterations of the reduction in a block."""
 
 
-def best(found: Contraction, target: Target) -> Strips | None:
-    """The strips for a contraction of a few rows with a large matrix; None of another."""
-    if len(found.terms) != 1 or found.reductions != 1 or not target.vector_bits:
+def choose_panels(contraction: Contraction, target: Target) -> Panels | None:
+    """Return the panels for a product of a few rows and a large matrix; None of another kernel."""
+    if len(contraction.terms) != 1 or contraction.reductions != 1 or not target.vector_bits:
         return None
-    for lane in found.outputs:
-        along = [o for o in found.operands if lane in o.ranges]
-        if len(along) != 1 or along[0].buffer in found.constants:  # tiles of which lie in order
+    for vector_loop in contraction.outputs:
+        along = [o for o in contraction.operands if vector_loop in o.ranges]
+        if len(along) != 1 or along[0].buffer in contraction.constants:  # it is pre-packed
             continue
-        if found.is_stored_along(lane) and _is_in_order(along[0], lane):
-            rows = _rows(found, lane, along[0])
-            if rows is not None and _pays(found, along[0], _product(rows), target):
-                return _fitted(found, along[0], lane, rows, target)
+        (matrix,) = along
+        if contraction.is_stored_along(vector_loop) and _has_long_rows(matrix, vector_loop):
+            m_loops = _m_loops(contraction, vector_loop, matrix)
+            if m_loops is not None and _pays(contraction, matrix, _product(m_loops), target):
+                return _fit_panels(contraction, matrix, vector_loop, m_loops, target)
     return None
 
 
-def _is_in_order(matrix: Operand, lane: UOp) -> bool:
-    """Whether the rows of a matrix are long, and read in order."""
-    return not matrix.is_masked and matrix.step(lane) == 1 and extent_of(lane) >= SHORTEST
+def _has_long_rows(matrix: Operand, vector_loop: UOp) -> bool:
+    """Return whether the rows of a matrix are contiguous along a loop, and long."""
+    is_contiguous = not matrix.is_masked and matrix.step(vector_loop) == 1
+    return is_contiguous and extent_of(vector_loop) >= MIN_COLUMNS
 
 
-def _rows(found: Contraction, lane: UOp, matrix: Operand) -> list[UOp] | None:
-    """The loop of the rows, none if there is one row; None if there are several such loops."""
-    rows = [r for r in found.outputs if r is not lane and r not in matrix.ranges]
-    others = [r for r in found.outputs if r is not lane and r in matrix.ranges]
-    if len(rows) > 1 or any(r not in o.ranges for r in others for o in found.operands):
+def _m_loops(contraction: Contraction, vector_loop: UOp, matrix: Operand) -> list[UOp] | None:
+    """Return the loop over the rows, or none of one row; None if there are several such loops.
+
+    All other output loops have to be batch loops, which every operand depends on.
+    """
+    m_loops = [r for r in contraction.outputs if r is not vector_loop and r not in matrix.ranges]
+    batch = [r for r in contraction.outputs if r is not vector_loop and r in matrix.ranges]
+    if len(m_loops) > 1 or any(r not in o.ranges for r in batch for o in contraction.operands):
         return None
-    return rows
+    return m_loops
 
 
-def _pays(found: Contraction, matrix: Operand, rows: int, target: Target) -> bool:
-    """Whether it is the matrix that takes time."""
-    if not _is_near(matrix, target):
-        return rows <= MOST_ROWS
-    if found.length < LONG:
+def _pays(contraction: Contraction, matrix: Operand, rows: int, target: Target) -> bool:
+    """Return whether reading the matrix takes most of the time."""
+    if not _stays_in_cache(matrix, target):
+        return rows <= MAX_ROWS
+    if contraction.length < MIN_K:
         return False
-    size, cache = matrix.elements * matrix.item, target.memory.l2
+    size, l2 = matrix.elements * matrix.item, target.memory.l2
     if rows <= FEW_ROWS:
-        return size > cache * target.cores // 2
-    return MANY_ROWS <= rows <= MORE_ROWS and size > cache // 2
+        return size > l2 * target.cores // 2
+    return MIN_MANY_ROWS <= rows <= MAX_MANY_ROWS and size > l2 // 2
 
 
-def _is_near(matrix: Operand, target: Target) -> bool:
-    """Whether a matrix is in the last cache from call to call."""
-    return matrix.elements * matrix.item * NEAR <= target.memory.last_cache
+def _stays_in_cache(matrix: Operand, target: Target) -> bool:
+    """Return whether a matrix stays in the last cache from call to call."""
+    return matrix.elements * matrix.item * CACHED_COPIES <= target.memory.last_cache
 
 
-def _product(rows: list[UOp]) -> int:
-    return math.prod(extent_of(r) for r in rows)
+def _product(loops: list[UOp]) -> int:
+    return math.prod(extent_of(r) for r in loops)
 
 
-def _fitted(
-    found: Contraction, matrix: Operand, lane: UOp, loops: list[UOp], target: Target
-) -> Strips | None:
-    """The lanes and the length of a strip of which the least is computed in vain."""
-    width = target.vector_bits[-1] // found.bits
-    rows, size = _product(loops), extent_of(lane)
-    terms = MORE_TERMS if rows >= OFTEN else TERMS
-    batch = found.results // (size * rows)
+def _fit_panels(
+    contraction: Contraction, matrix: Operand, vector_loop: UOp, m_loops: list[UOp], target: Target
+) -> Panels | None:
+    """Return the panels with the least padding and load imbalance; None if none fits."""
+    vector_width = target.vector_bits[-1] // contraction.bits
+    rows, columns = _product(m_loops), extent_of(vector_loop)
+    k_block = LARGE_K_BLOCK if rows >= MIN_ROWS_OF_LARGE_BLOCK else K_BLOCK
+    batch = contraction.results // (columns * rows)
     choices: list[tuple[float, int, int, int]] = []
-    order = NEAR_VECTORS if rows == 1 and _is_near(matrix, target) else VECTORS
-    for place, vectors in enumerate(order):
-        if rows * vectors > target.memory.registers - SPARE:
+    from_cache = rows == 1 and _stays_in_cache(matrix, target)
+    for rank, vectors in enumerate(VECTORS_FROM_CACHE if from_cache else VECTORS):
+        if rows * vectors > target.memory.registers - OPERAND_REGISTERS:
             continue
-        lanes = vectors * width
-        for count in range(1, 2 * target.cores * -(-size // LONGEST) + 1):
-            length = -(-size // (count * lanes)) * lanes
-            if lanes < length <= LONGEST * 9 // 8:
-                waste = count * length / size * (1 + load_imbalance(batch * count, target.cores))
-                choices.append((waste * (1 + PIECE / length), place, lanes, length))
-    if not choices or found.length <= terms or width < 2:
+        lanes = vectors * vector_width
+        for count in range(1, 2 * target.cores * -(-columns // MAX_WIDTH) + 1):
+            width = -(-columns // (count * lanes)) * lanes
+            if lanes < width <= MAX_WIDTH * 9 // 8:
+                waste = count * width / columns * (1 + load_imbalance(batch * count, target.cores))
+                choices.append((waste * (1 + ROW_START / width), rank, lanes, width))
+    if not choices or contraction.length <= k_block or vector_width < 2:
         return None
-    _, _, lanes, length = min(choices)
-    return Strips(lane, lanes, length, loops[0] if loops else None, terms)
+    _, _, lanes, width = min(choices)
+    return Panels(vector_loop, lanes, width, m_loops[0] if m_loops else None, k_block)
 
 
-def in_strips(plan: Plan, found: Contraction, chosen: Strips) -> None:
-    """Do what strips take."""
-    if chosen.row is not None:
-        together(plan, chosen.row, extent_of(chosen.row))
-    axis, size = show(chosen.lane), extent_of(chosen.lane)
-    if chosen.length < size:
-        cut = Cover if size % chosen.length else Split
-        plan.do(cut(axis, chosen.length))
+def apply_panels(plan: Plan, contraction: Contraction, panels: Panels) -> None:
+    """Apply the actions of column panels to a plan."""
+    if panels.m_loop is not None:
+        upcast(plan, panels.m_loop, extent_of(panels.m_loop))
+    axis, columns = show(panels.vector_loop), extent_of(panels.vector_loop)
+    if panels.width < columns:
+        split = Cover if columns % panels.width else Split
+        plan.do(split(axis, panels.width))
         axis = f"{axis}_1"
-        plan.do(Upcast(axis, chosen.lanes))
+        plan.do(Upcast(axis, panels.lanes))
     else:
-        together(plan, chosen.lane, chosen.lanes)
+        upcast(plan, panels.vector_loop, panels.lanes)
     inner = f"{axis}_0"
     ranges = plan.kernel.src[0].src[1:]
-    first = next(r for r in ranges if r.arg[1] is Axis.LOOP)
-    if first is not ranges[0]:
-        plan.do(Move(show(first), show(ranges[0])))
-    (term,) = found.terms
-    plan.do(Block(show(term), chosen.terms, inner))
-    if chosen.row is not None and extent_of(chosen.row) >= APART:
-        _copy_rows(plan, found, chosen.row, f"{show(term)}_1")
-    if show(first) != inner:
-        share(plan)
+    outermost = next(r for r in ranges if r.arg[1] is Axis.LOOP)
+    if outermost is not ranges[0]:
+        plan.do(Move(show(outermost), show(ranges[0])))
+    (k_loop,) = contraction.terms
+    plan.do(Block(show(k_loop), panels.k_block, inner))
+    if panels.m_loop is not None and extent_of(panels.m_loop) >= MIN_PACKED_ROWS:
+        _pack_rows(plan, contraction, panels.m_loop, f"{show(k_loop)}_1")
+    if show(outermost) != inner:
+        parallelize_outermost(plan)
     insert_prefetches(plan)
 
 
-def _copy_rows(plan: Plan, found: Contraction, row: UOp, terms: str) -> None:
-    """The terms of a block together, where each row has its own."""
-    term = plan.loop(terms)
-    for operand in found.operands:
-        if row not in operand.ranges:
+def _pack_rows(plan: Plan, contraction: Contraction, m_loop: UOp, k_axis: str) -> None:
+    """Pack what all rows read in a block of k, so that it is contiguous."""
+    k_loop = plan.loop(k_axis)
+    for operand in contraction.operands:
+        if m_loop not in operand.ranges:
             continue
         for which, load in enumerate(loads_of(plan.kernel, operand.buffer)):
-            side = [r for r in load.ranges if r.arg[1] is Axis.UPCAST]
-            if term in load.ranges and len(side) == 1:
-                stage = Stage(operand.buffer, (show(side[0]), terms), which)
+            unrolled = [r for r in load.ranges if r.arg[1] is Axis.UPCAST]
+            if k_loop in load.ranges and len(unrolled) == 1:
+                stage = Stage(operand.buffer, (show(unrolled[0]), k_axis), which)
                 if stage.is_legal(plan.kernel, plan.target):
                     plan.do(stage)
                 break

@@ -1,8 +1,16 @@
-"""Columns: reductions over rows that are far apart, and longer than registers hold sums for.
+"""Column reductions: sums over the rows of a matrix, k-blocked in panels of columns.
 
-Along what is stored such a reduction reads neighbours, and each of its terms is a row further. With
-a few sums in registers only a short piece of each row is read before the next; so a strip of many
-columns is computed together, a few rows at a time, with the sums so far in the nearest cache.
+    for panel of columns:                          parallel
+        t[panel] = 0                               partial sums in the L1 cache
+        for block of 8 rows:
+            for 16 columns of the panel:           vectorized
+                t += row 0 + … + row 7             unrolled
+        result[panel] = t
+
+Along the contiguous loop of the output such a reduction reads contiguous elements, and from one of
+its iterations to the next it jumps by a row or more. With accumulators in registers, only a short
+piece of each row would be read before the next row; so a panel of many columns is summed for a few
+rows at a time, with partial sums in a local buffer.
 """
 
 from __future__ import annotations
@@ -21,112 +29,121 @@ from porism.optimize.actions.reduction_blocking import Block
 from porism.optimize.analysis.loop_strides import inside, iterations, reads, step, stores, widest
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 
-HALVES: Final = (8, 6, 10, 12, 4, 14, 5, 7)
-"""Half vectors of columns that are computed together, the best first."""
+HALF_VECTORS: Final = (8, 6, 10, 12, 4, 14, 5, 7)
+"""Half vectors of columns in a register tile, the best first (measured)."""
 
-PADDED: Final = (8, 16, 32, 64)
-"""Half vectors that columns are padded to a multiple of, where none of these fits."""
+PADDED_HALF_VECTORS: Final = (8, 16, 32, 64)
+"""Half vectors to a multiple of which columns are padded, where none of those divides them."""
 
-IN_VAIN: Final = 8
-"""What is padded is at most this part of all."""
+MAX_PADDING: Final = 8
+"""Padded columns, at most, are the columns divided by this (chosen by hand)."""
 
-STRIP: Final = 4096
-"""Columns of a strip of 32-bit sums, at most: half of the nearest cache."""
+MAX_PANEL: Final = 4096
+"""Columns of a panel of 32-bit sums, at most: 16 KiB, half of a usual L1 cache."""
 
-ROWS: Final = 8
-"""Rows of a block, at most."""
+MAX_ROWS: Final = 8
+"""Rows of a block, at most (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """How columns are added up."""
+class ColumnPanels:
+    """How the columns of a matrix are reduced in panels."""
 
-    lane: UOp
+    vector_loop: UOp
+    """The loop over the columns."""
     lanes: int
     groups: int
-    """Groups of lanes in a strip."""
-    term: UOp
+    """Groups of lanes in a panel."""
+    k_loop: UOp
+    """The loop over the rows."""
     multiple: int
     """What the columns are padded to a multiple of."""
     rows: int
     """Rows of a block."""
 
 
-def best(kernel: UOp, target: Target) -> Columns | None:
-    """Strips of columns for a kernel of such a reduction; None for another one."""
+def choose_column_panels(kernel: UOp, target: Target) -> ColumnPanels | None:
+    """Return the panels for a kernel that reduces columns; None of another kernel."""
     if len(kernel.src) != 1 or kernel.src[0].op is not ops.END or target.block:
         return None
     end = kernel.src[0]
-    found = inside(end)
-    sums = [n for n in found if n.op is ops.REDUCE]
-    if not sums or any(n.src[1:] != sums[0].src[1:] for n in sums) or len(sums[0].src) != 2:
+    nodes = inside(end)
+    reductions = [n for n in nodes if n.op is ops.REDUCE]
+    if not reductions or any(n.src[1:] != reductions[0].src[1:] for n in reductions):
         return None
-    term = sums[0].src[1]
-    lane = next((r for r in end.src[1:] if _is_stored_along(end, r)), None)
-    width = widest(found, target)
-    if lane is None or width < 2 or not (is_unscheduled(lane) and is_unscheduled(term)):
+    if len(reductions[0].src) != 2:
         return None
-    loads = [n for s in sums for n in reads(s.src[0]) if lane in n.ranges]
-    if not loads or not all(_is_a_row_further(n, lane, term) for n in loads):
+    k_loop = reductions[0].src[1]
+    vector_loop = next((r for r in end.src[1:] if _is_contiguous_output(end, r)), None)
+    width = widest(nodes, target)
+    if vector_loop is None or width < 2:
+        return None
+    if not (is_unscheduled(vector_loop) and is_unscheduled(k_loop)):
+        return None
+    loads = [n for s in reductions for n in reads(s.src[0]) if vector_loop in n.ranges]
+    if not loads or not all(_reads_rows(n, vector_loop, k_loop) for n in loads):
         return None
     item = max(n.dtype.numpy.itemsize for n in loads)
-    registers = target.memory.registers // 2 * width
-    if extent_of(lane) <= registers or iterations(loads[0].ranges) * item <= target.memory.l2:
+    in_registers = target.memory.registers // 2 * width
+    columns = extent_of(vector_loop)
+    if columns <= in_registers or iterations(loads[0].ranges) * item <= target.memory.l2:
         return None
-    if extent_of(term) < 2 * ROWS:
+    if extent_of(k_loop) < 2 * MAX_ROWS:
         return None
-    rows = max(n for n in range(1, ROWS + 1) if extent_of(term) % n == 0)
-    others = iterations(r for r in end.src[1:] if r is not lane)
-    most = STRIP * 4 // (item * len(sums))
-    for lanes, multiple in _lanes(extent_of(lane), width // 2):
-        count = -(-extent_of(lane) // multiple) * multiple // lanes
-        groups = _groups(count, others, most // lanes, target.cores)
+    rows = max(n for n in range(1, MAX_ROWS + 1) if extent_of(k_loop) % n == 0)
+    rows = rows if 2 * rows > MAX_ROWS else MAX_ROWS
+    others = iterations(r for r in end.src[1:] if r is not vector_loop)
+    max_columns = MAX_PANEL * 4 // (item * len(reductions))
+    for lanes, multiple in _lane_choices(columns, width // 2):
+        count = -(-columns // multiple) * multiple // lanes
+        groups = _groups_per_panel(count, others, max_columns // lanes, target.cores)
         if groups > 1:
-            return Columns(lane, lanes, groups, term, multiple, rows if 2 * rows > ROWS else ROWS)
+            return ColumnPanels(vector_loop, lanes, groups, k_loop, multiple, rows)
     return None
 
 
-def _lanes(size: int, half: int) -> Iterator[tuple[int, int]]:
-    """How many columns may be computed together, and what their number is padded to."""
-    for halves in HALVES:
-        if size % (halves * half) == 0:
+def _lane_choices(columns: int, half: int) -> Iterator[tuple[int, int]]:
+    """Yield lanes of a register tile, and the multiple that the columns are padded to for them."""
+    for halves in HALF_VECTORS:
+        if columns % (halves * half) == 0:
             yield halves * half, halves * half
-    for halves in PADDED:
+    for halves in PADDED_HALF_VECTORS:
         multiple = halves * half
-        if -size % multiple * IN_VAIN <= size:
-            yield PADDED[0] * half, multiple
+        if -columns % multiple * MAX_PADDING <= columns:
+            yield PADDED_HALF_VECTORS[0] * half, multiple
 
 
-def _is_stored_along(end: UOp, counter: UOp) -> bool:
-    return all(s.op is ops.STORE and step(s.src[0].src[1], counter) == 1 for s in stores(end))
+def _is_contiguous_output(end: UOp, loop: UOp) -> bool:
+    """Return whether all stores are contiguous along a loop."""
+    return all(s.op is ops.STORE and step(s.src[0].src[1], loop) == 1 for s in stores(end))
 
 
-def _is_a_row_further(load: UOp, lane: UOp, term: UOp) -> bool:
-    """Whether a load goes along one loop, and jumps along another by a row or more."""
-    along, across = step(load.src[1], lane), step(load.src[1], term)
-    return along == 1 and across is not None and abs(across) >= extent_of(lane)
+def _reads_rows(load: UOp, vector_loop: UOp, k_loop: UOp) -> bool:
+    """Return whether a load is contiguous along a loop, and jumps by a row or more along k."""
+    along, across = step(load.src[1], vector_loop), step(load.src[1], k_loop)
+    return along == 1 and across is not None and abs(across) >= extent_of(vector_loop)
 
 
-def _groups(count: int, others: int, most: int, cores: int) -> int:
-    """Groups of lanes in a strip: as many as leave equal parts for all cores."""
-    fitting = [n for n in range(1, min(count, most) + 1) if count % n == 0]
-    even: Sequence[int] = [n for n in fitting if others * (count // n) % cores == 0]
-    return max(even, default=1)
+def _groups_per_panel(count: int, others: int, most: int, cores: int) -> int:
+    """Return the most groups of lanes in a panel, of all `count`, with equal work for all cores."""
+    divisors = [n for n in range(1, min(count, most) + 1) if count % n == 0]
+    balanced: Sequence[int] = [n for n in divisors if others * (count // n) % cores == 0]
+    return max(balanced, default=1)
 
 
-def in_strips(plan: Plan, chosen: Columns) -> Plan | None:
-    """The plan with what strips take; None if that is not legal."""
-    done = plan.copy()
-    lane, term = show(chosen.lane), show(chosen.term)
+def apply_column_panels(plan: Plan, panels: ColumnPanels) -> Plan | None:
+    """Return a copy of the plan with the actions of panels; None if one of them is illegal."""
+    trial = plan.copy()
+    axis, k_axis = show(panels.vector_loop), show(panels.k_loop)
     try:
-        done.pad(lane, chosen.multiple)
-        done.do(Upcast(lane, chosen.lanes))
-        inner = f"{lane}_0"
-        if chosen.groups < extent_of(done.loop(inner)):
-            done.do(Split(inner, chosen.groups))
+        trial.pad(axis, panels.multiple)
+        trial.do(Upcast(axis, panels.lanes))
+        inner = f"{axis}_0"
+        if panels.groups < extent_of(trial.loop(inner)):
+            trial.do(Split(inner, panels.groups))
             inner = f"{inner}_1"
-        done.do(Block(term, chosen.rows, inner))
-        done.do(Unroll(f"{term}_1", chosen.rows))
-    except ActionError:  # there is more in it than was looked at
+        trial.do(Block(k_axis, panels.rows, inner))
+        trial.do(Unroll(f"{k_axis}_1", panels.rows))
+    except ActionError:  # the kernel has more in it than was looked at
         return None
-    return done
+    return trial

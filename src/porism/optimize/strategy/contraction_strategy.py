@@ -1,14 +1,23 @@
-"""Contractions: the loops of kernels in which a reduction uses its operands again.
+"""Contraction strategy: loop schedules of kernels in which a reduction reuses its operands.
 
-Where one operand of a reduction is the same for all lanes and another for all rows, a tile of rows
-and lanes is computed together, so that what is loaded is used several times. A load that would jump
-in memory from lane to lane is copied first, if it is used often enough.
+A contraction is a nest of output loops around a reduction, such as a matrix product or a
+convolution. Four schedules are compared or tried in this order; each of them names its loops in its
+module:
+
+- `column_panels`: a few rows times a matrix that no near cache holds;
+- `transposed_tiles`: vectors along another loop than the contiguous one, for constant weights;
+- `flattened_tiles`: vectors along two merged loops, for small images;
+- `register_tiles`: a register tile of m × n, as in GEMM.
+
+A kernel with several nests, or one that none of these fits, gets a plain schedule: each contiguous
+loop of stores is vectorized; a loop whose iterations share loads is unrolled and jammed around it;
+an operand that is strided along the lanes is packed if it is reused often enough.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from porism.base.errors import ActionError
@@ -27,173 +36,245 @@ from porism.optimize.analysis.loop_strides import (
     is_reduced,
     iterations,
     reads,
-    reads_neighbours,
     step,
     stores,
     widest,
 )
 from porism.optimize.strategy import column_panels, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
-from porism.optimize.strategy.flat_tiles import best_flattened_tile
-from porism.optimize.strategy.register_tiles import Tile, best
-from porism.optimize.strategy.tile_actions import tiled
-from porism.optimize.strategy.transposed_tiles import best_transposed_tile, turned
+from porism.optimize.strategy.flattened_tiles import best_flattened_tile
+from porism.optimize.strategy.register_tiles import Tile, best_tile
+from porism.optimize.strategy.tile_actions import apply_tile
+from porism.optimize.strategy.transposed_tiles import apply_transposed_tile, best_transposed_tile
+from porism.optimize.strategy.vector_lanes import choose_lanes, is_contiguous_along_k_only
 
-ROWS: Final = (8, 6, 4, 5, 7, 3, 2)
-"""Numbers of rows that are computed together, the best first."""
+M_CHOICES: Final = (8, 6, 4, 5, 7, 3, 2)
+"""Unroll factors of a loop whose iterations share loads, the best first (measured)."""
 
-GAIN: Final = 6.0
-"""How often an element is read, at least, for a copy of it to pay."""
+MIN_REUSE: Final = 6.0
+"""How often an element is read, at least, for packing it to pay (measured)."""
 
-MOST_STAGED: Final = 4
-"""Operands of one kernel that are copied."""
+MAX_PACKED: Final = 4
+"""Loads of one kernel that are packed, at most (chosen by hand)."""
 
-TURNED: Final = 4
-"""Neighbours in memory that are loaded together where lanes jump."""
+TRANSPOSED_ROWS: Final = 4
+"""Contiguous elements that packing loads together, and transposes, where lanes are strided."""
 
-LONG: Final = 64
-"""Terms of a long reduction."""
+LONG_K: Final = 64
+"""Iterations of a reduction from which on reuse of one operand alone makes it a contraction."""
 
-MEMORY: Final = 1 << 17
-"""Bytes that a copy may take where the size of the cache is not known."""
+MIN_PACK_BYTES: Final = 1 << 17
+"""Bytes that a packed panel may always have, also where the L2 cache is smaller or not known."""
 
 
 def has_operand_reuse(kernel: UOp) -> bool:
-    """Whether a reduction uses operands again.
+    """Return whether a reduction reuses its operands.
 
-    It does if one operand is the same for a loop that another depends on, and the other way round
-    for a second loop; or only the first, if the reduction is long.
+    It does if one operand is invariant in a loop that another one depends on, and the other way
+    round for a second loop; or only the former, if the reduction is long.
     """
     for node in toposort(kernel):
         if node.op is not ops.REDUCE:
             continue
-        # A number that is the same everywhere is as good as a constant.
+        # A scalar that is the same everywhere is as good as a constant.
         loads = [load for load in reads(node.src[0]) if load.ranges]
-        along = [set(load.ranges) & set(node.ranges) for load in loads]
-        for one, other in itertools.permutations(along, 2):
-            if one - other and (other - one or iterations(node.src[1:]) >= LONG):
+        loops = [set(load.ranges) & set(node.ranges) for load in loads]
+        for own, others in itertools.permutations(loops, 2):
+            if own - others and (others - own or iterations(node.src[1:]) >= LONG_K):
                 return True
     return False
 
 
 def plan_contraction(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
-    """The actions for a kernel with a contraction."""
-    found = None if target.block else contraction(kernel, constants)
-    for way in _ways(found, target) if found is not None else ():
+    """Return a plan for a kernel with a contraction; `constants` can be packed before all calls."""
+    nest = None if target.block else contraction(kernel, constants)
+    for schedule in _schedules(nest, target) if nest is not None else ():
         plan = Plan(kernel, target)
         try:
-            way(plan)
+            schedule(plan)
             streaming_strategy.use_nontemporal_stores(plan)
-        except ActionError:  # there is more in it than the estimate knows of
+        except ActionError:  # the kernel has more in it than the estimate knows of
             continue
         return plan
-    plan = _in_vectors(Plan(kernel, target))
-    streaming_strategy.reductions(plan)
+    plan = _vectorize_stores(Plan(kernel, target))
+    streaming_strategy.vectorize_reductions(plan)
     streaming_strategy.parallelize(plan)
     return plan
 
 
-def _ways(found: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
-    """What may be done with a contraction, the best first."""
-    strip = column_panels.best(found, target)
-    if strip is not None:
-        yield lambda plan: column_panels.in_strips(plan, found, strip)
-    tile = _best(found, target)
-    lying = best_transposed_tile(found, target)
-    if lying is not None and (tile is None or lying.cycles < tile.cycles):
-        yield lambda plan: turned(plan, found, lying)
+def _schedules(nest: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
+    """Yield functions that apply a schedule to a plan, the one with the best estimate first."""
+    panels = column_panels.choose_panels(nest, target)
+    if panels is not None:
+        yield lambda plan: column_panels.apply_panels(plan, nest, panels)
+    tile = _best_tile(nest, target)
+    transposed = best_transposed_tile(nest, target)
+    if transposed is not None and (tile is None or transposed.cycles < tile.cycles):
+        yield lambda plan: apply_transposed_tile(plan, nest, transposed)
     if tile is not None:
-        yield lambda plan: tiled(plan, found, tile)
+        yield lambda plan: apply_tile(plan, nest, tile)
 
 
-def _best(found: Contraction, target: Target) -> Tile | None:
-    """The tile with the fewest cycles, flat or not."""
-    both = [
-        tile
-        for tile in (best(found, target), best_flattened_tile(found, target))
-        if tile is not None
-    ]
-    return min(both, key=lambda tile: tile.cycles, default=None)
+def _best_tile(nest: Contraction, target: Target) -> Tile | None:
+    """Return the tile with the fewest estimated cycles, flattened or not."""
+    tiles = (best_tile(nest, target), best_flattened_tile(nest, target))
+    return min((t for t in tiles if t is not None), key=lambda tile: tile.cycles, default=None)
 
 
-def _in_vectors(plan: Plan) -> Plan:
-    """Stores along neighbouring elements, in vectors."""
+# -- the plain schedule ----------------------------------------------------------------------------
+
+
+def _vectorize_stores(plan: Plan) -> Plan:
+    """Vectorize each store along its contiguous loop, the last store first.
+
+    Upcasts that need nothing else are collected, and applied in one traversal.
+    """
     width = widest(toposort(plan.kernel), plan.target)
     if width < 2:
         return plan
-    ends, place = plan.ends(), 0
-    waiting: dict[UOp, Upcast] = {}
-    while place < len(ends):  # from the last: what is copied for one comes before it
-        place += 1
-        end = ends[-place]
-        if not waiting.keys().isdisjoint((*inside(end), *end.src, *end.ranges)):
-            ends = _caught_up(plan, waiting)
-            end = ends[-place]
-        for counter in end.src[1:]:
-            steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
-            if not is_unscheduled(counter) or steps != {1}:
+    ends, position = plan.ends(), 0
+    pending: dict[UOp, Upcast] = {}
+    while position < len(ends):  # from the last: what is packed for one comes before it
+        position += 1
+        end = ends[-position]
+        if not pending.keys().isdisjoint((*inside(end), *end.src, *end.ranges)):
+            ends = _apply_pending(plan, pending)
+            end = ends[-position]
+        for loop in end.src[1:]:
+            strides = {step(s.src[0].src[1], loop) for s in stores(end) if s.op is ops.STORE}
+            if not is_unscheduled(loop) or strides != {1}:
                 continue
-            if _is_better_inside(end, counter):
-                _caught_up(plan, waiting)
-                plan = _tile_and_stage(plan, end, counter, width)
+            if is_contiguous_along_k_only(end, loop):
+                _apply_pending(plan, pending)
+                plan = _tile_and_pack(plan, end, loop, width)
                 ends = plan.ends()
                 break
-            lanes, rows = _lanes_and_rows(plan, end, counter, width)
-            if lanes >= 2 and rows is None and extent_of(counter) % lanes == 0:
-                waiting[counter] = Upcast(show(counter), lanes)
+            lanes, m_loop = _choose_tile(plan, end, loop, width)
+            if lanes >= 2 and m_loop is None and extent_of(loop) % lanes == 0:
+                pending[loop] = Upcast(show(loop), lanes)
             elif lanes >= 2:
-                _caught_up(plan, waiting)
-                _tile(plan, counter, lanes, rows)
+                _apply_pending(plan, pending)
+                _apply_plain_tile(plan, loop, lanes, m_loop)
                 ends = plan.ends()
             break
-    _caught_up(plan, waiting)
+    _apply_pending(plan, pending)
     return plan
 
 
-def _caught_up(plan: Plan, waiting: dict[UOp, Upcast]) -> list[UOp]:
-    """The ENDs of a plan after the actions that have waited: one walk does for all of them."""
-    if waiting:
-        plan.upcast_disjoint(list(waiting.values()))
-        waiting.clear()
+def _apply_pending(plan: Plan, pending: dict[UOp, Upcast]) -> list[UOp]:
+    """Apply the upcasts that were collected, and return the END nodes of the plan."""
+    if pending:
+        plan.upcast_disjoint(list(pending.values()))
+        pending.clear()
     return plan.ends()
 
 
-def _tile_and_stage(plan: Plan, end: UOp, counter: UOp, width: int) -> Plan:
-    """A tile whose loads that jump along the lanes are copied first; as it was, if not worth it."""
+def _choose_tile(plan: Plan, end: UOp, loop: UOp, width: int) -> tuple[int, UOp | None]:
+    """Return the lanes along a loop, and a loop whose iterations share loads, if there is one."""
+    m_loop = _loop_with_shared_loads(end, loop)
+    copies = copies_of(end)
+    multiples: list[int] = []
+    if m_loop is not None:
+        multiples = [2]
+    elif is_reduced(end, loop):  # a few cache lines of each row, and not one
+        is_long = extent_of(loop) >= 32 * width * plan.target.cores
+        multiples = [8, 4, 2] if is_long else [4, 2]
+    accumulators = plan.target.memory.registers * 3 // 4  # the others are for operands
+    fitting = [n for n in multiples if n * copies <= accumulators or m_loop is not None]
+    return choose_lanes(extent_of(loop), width, fitting), m_loop
+
+
+def _apply_plain_tile(plan: Plan, loop: UOp, lanes: int, m_loop: UOp | None) -> None:
+    """Vectorize a loop, and unroll and jam the one whose iterations share loads."""
+    if m_loop is not None:
+        _unroll_m_loop(plan, m_loop)
+    axis = show(loop)
+    plan.pad(axis, lanes)
+    plan.do(Upcast(axis, lanes))
+    if m_loop is None:
+        return
+    panels, rows = f"{axis}_0", f"{show(m_loop)}_0"
+    loops = plan.loops()
+    if panels in loops and extent_of(loops[panels]) >= 4 * plan.target.cores and rows in loops:
+        # a panel of columns stays in the cache, and is reused for all rows
+        move = Move(panels, rows)
+        if move.is_legal(plan.kernel, plan.target):
+            plan.do(move)
+
+
+def _unroll_m_loop(plan: Plan, m_loop: UOp) -> None:
+    """Unroll and jam a loop by a factor that divides its extent, or by 4 with padding."""
+    extent = extent_of(m_loop)
+    m = next((n for n in M_CHOICES if extent % n == 0), None)
+    if m is None or (m < 4 and extent > 16):
+        m = 4
+        plan.pad(show(m_loop), m)
+    plan.do(Upcast(show(m_loop), m))
+
+
+def _loop_with_shared_loads(end: UOp, loop: UOp) -> UOp | None:
+    """Return another output loop along which an operand of a reduction is reused."""
+    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
+        if node.op is not ops.REDUCE or loop not in node.ranges:
+            continue
+        loads = reads(node.src[0])
+        along = [n for n in loads if loop in n.ranges]
+        for other in end.src[1:]:
+            if other is loop or not is_unscheduled(other) or other not in node.ranges:
+                continue
+            if any(other not in n.ranges for n in along) and any(other in n.ranges for n in loads):
+                return other
+    return None
+
+
+# -- packing in the plain schedule -----------------------------------------------------------------
+
+
+def _tile_and_pack(plan: Plan, end: UOp, loop: UOp, width: int) -> Plan:
+    """Return a plan with a loop vectorized and its strided loads packed, if that pays.
+
+    Otherwise return the plan as it was.
+    """
     tiled = plan.copy()
-    lanes, rows = _lanes_and_rows(plan, end, counter, width)
+    lanes, m_loop = _choose_tile(plan, end, loop, width)
     if lanes >= 2:
-        _tile(tiled, counter, lanes, rows)
-    lane = tiled.loops().get(f"{show(counter)}_1")
-    if lane is None or lane.arg[1] is not Axis.UPCAST:
+        _apply_plain_tile(tiled, loop, lanes, m_loop)
+    vector_loop = tiled.loops().get(f"{show(loop)}_1")
+    if vector_loop is None or vector_loop.arg[1] is not Axis.UPCAST:
         return plan
-    limit = max(plan.target.memory.l2 // 2, MEMORY)
-    for _ in range(MOST_STAGED):
-        jumping = _jumping(tiled.kernel, lane)
-        if not jumping:
+    limit = max(plan.target.memory.l2 // 2, MIN_PACK_BYTES)
+    for _ in range(MAX_PACKED):
+        loads = _strided_loads(tiled.kernel, vector_loop)
+        if not loads:
             return tiled
-        found = _staging(tiled.kernel, jumping[0], lane)
-        if found is None:
+        packing = _choose_packing(tiled.kernel, loads[0], vector_loop)
+        if packing is None:
             return plan
-        stage, size, gain = found
-        if gain < GAIN or size * jumping[0].dtype.numpy.itemsize > limit:
+        stage, elements, reuse = packing
+        if reuse < MIN_REUSE or elements * loads[0].dtype.numpy.itemsize > limit:
             return plan
         before = tiled.loops()
         tiled.do(stage)
-        _turn(tiled, jumping[0], stage, before)
+        _transpose_packing(tiled, loads[0], stage, before)
     return plan
 
 
-def _turn(plan: Plan, load: UOp, stage: Stage, before: dict[str, UOp]) -> None:
-    """Some neighbours of a copy together, so that they are loaded as such, and then turned."""
-    fresh = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
-    for axis, name in zip(stage.axes, fresh, strict=True):
-        if step(load.src[1], before[axis]) == 1 and extent_of(before[axis]) % TURNED == 0:
-            plan.do(Upcast(name, TURNED))
+def _strided_loads(kernel: UOp, vector_loop: UOp) -> list[UOp]:
+    """Return the loads of reductions that are neither invariant nor contiguous along a loop."""
+    loads: dict[UOp, None] = {}
+    for node in toposort(kernel):
+        if node.op is ops.REDUCE and vector_loop in node.ranges:
+            for load in reads(node.src[0]):
+                if vector_loop in load.ranges and step(load.src[1], vector_loop) not in (0, 1):
+                    loads[load] = None
+    return list(loads)
 
 
-def _staging(kernel: UOp, load: UOp, lane: UOp) -> tuple[Stage, int, float] | None:
-    """A copy inside the outermost loops that a load depends on, its size and its gain."""
+def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Stage, int, float] | None:
+    """Return an action that packs a load, the elements of its panel, and how often each is read.
+
+    The panel is packed inside the outermost loops that the load depends on.
+    """
     end = kernel.src[0]
     if len(kernel.src) != 1 or end.op is not ops.END:
         return None
@@ -201,117 +282,36 @@ def _staging(kernel: UOp, load: UOp, lane: UOp) -> tuple[Stage, int, float] | No
     if number is None:
         return None
     loops = [r for r in end.src[1:] if r.arg[1] not in SPREAD]
-    level = [place for place, r in enumerate(loops) if r in load.ranges]
-    around = loops[: max(level) + 1] if level else []
+    levels = [level for level, r in enumerate(loops) if r in load.ranges]
+    around = loops[: max(levels) + 1] if levels else []
     inner = [r for r in load.ranges if r not in around]
-    every = [*around, *inner, *_others(kernel, load)]
-    if not inner or any(r.src[0].op is not ops.CONST for r in every):
+    nest = [*around, *inner, *_invariant_loops(kernel, load)]
+    if not inner or any(r.src[0].op is not ops.CONST for r in nest):
         return None
-    inner.sort(key=lambda r: (r is lane, r.arg[1] is not Axis.REDUCE))
-    gain = iterations(every) / (iterations(around) * iterations(inner))
-    place = loads_of(kernel, number).index(load)
-    stage = Stage(number, tuple(show(r) for r in inner), place)
-    return stage, iterations(inner), gain
+    inner.sort(key=lambda r: (r is vector_loop, r.arg[1] is not Axis.REDUCE))
+    reuse = iterations(nest) / (iterations(around) * iterations(inner))
+    which = loads_of(kernel, number).index(load)
+    stage = Stage(number, tuple(show(r) for r in inner), which)
+    return stage, iterations(inner), reuse
 
 
-def _others(kernel: UOp, load: UOp) -> list[UOp]:
-    """The ranges around a load that it does not depend on."""
-    found: dict[UOp, None] = {}
+def _invariant_loops(kernel: UOp, load: UOp) -> list[UOp]:
+    """Return the loops around a load that it does not depend on."""
+    loops: dict[UOp, None] = {}
     above = {load}
     for node in toposort(kernel):
         if any(s in above for s in node.src):
             above.add(node)
             for r in node.ranges:
                 if r not in load.ranges:
-                    found[r] = None
-    return list(found)
+                    loops[r] = None
+    return list(loops)
 
 
-def _jumping(kernel: UOp, lane: UOp) -> list[UOp]:
-    """The loads of reductions that are neither the same nor neighbours in all lanes."""
-    found: dict[UOp, None] = {}
-    for node in toposort(kernel):
-        if node.op is ops.REDUCE and lane in node.ranges:
-            for load in reads(node.src[0]):
-                if lane in load.ranges and step(load.src[1], lane) not in (0, 1):
-                    found[load] = None
-    return list(found)
-
-
-def _is_better_inside(end: UOp, counter: UOp) -> bool:
-    """Whether a reduction jumps in memory along a loop, but reads neighbours along its own."""
-    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
-        if node.op is ops.REDUCE and counter in node.ranges:
-            loads = [n for n in reads(node.src[0]) if counter in n.ranges]
-            jumps = any(step(n.src[1], counter) not in (0, 1) for n in loads)
-            if jumps and any(reads_neighbours(node, r) for r in node.src[1:]):
-                return True
-    return False
-
-
-def _lanes_and_rows(plan: Plan, end: UOp, counter: UOp, width: int) -> tuple[int, UOp | None]:
-    """How many lanes there are along a loop, and a loop whose iterations share what is loaded."""
-    rows = _shared_rows(end, counter)
-    size = extent_of(counter)
-    copies = copies_of(end)
-    wider: list[int] = []
-    if rows is not None:
-        wider = [2]
-    elif is_reduced(end, counter):  # a few cache lines of each row, and not one
-        wider = [8, 4, 2] if size >= 32 * width * plan.target.cores else [4, 2]
-    most = plan.target.memory.registers * 3 // 4  # for results; the rest is for operands
-    fitting = [n for n in wider if n * copies <= most or rows is not None]
-    return _lanes(size, width, fitting), rows
-
-
-def _tile(plan: Plan, counter: UOp, lanes: int, rows: UOp | None) -> None:
-    """Lanes along a loop, and rows along another where loads are shared between them."""
-    if rows is not None:
-        _rows_together(plan, rows)
-    axis = show(counter)
-    plan.pad(axis, lanes)
-    plan.do(Upcast(axis, lanes))
-    if rows is None:
-        return
-    outer, outer_rows = f"{axis}_0", f"{show(rows)}_0"
-    loops = plan.loops()
-    if outer in loops and extent_of(loops[outer]) >= 4 * plan.target.cores and outer_rows in loops:
-        # what is read along the lanes stays in a cache, and is used for all rows
-        move = Move(outer, outer_rows)
-        if move.is_legal(plan.kernel, plan.target):
-            plan.do(move)
-
-
-def _rows_together(plan: Plan, rows: UOp) -> None:
-    size = extent_of(rows)
-    amount = next((n for n in ROWS if size % n == 0), None)
-    if amount is None or (amount < 4 and size > 16):
-        amount = 4
-        plan.pad(show(rows), amount)
-    plan.do(Upcast(show(rows), amount))
-
-
-def _lanes(size: int, width: int, wider: Sequence[int]) -> int:
-    """How many iterations of a loop of some size go side by side; vectors, or several of them."""
-    for times in wider:
-        if size % (times * width) == 0:
-            return times * width
-    if size >= width:
-        return width
-    lanes = 1 << (size - 1).bit_length()
-    return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
-
-
-def _shared_rows(end: UOp, counter: UOp) -> UOp | None:
-    """A loop of the output along which an operand of a reduction is used again."""
-    for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
-        if node.op is not ops.REDUCE or counter not in node.ranges:
-            continue
-        loads = reads(node.src[0])
-        along = [n for n in loads if counter in n.ranges]
-        for row in end.src[1:]:
-            if row is counter or not is_unscheduled(row) or row not in node.ranges:
-                continue
-            if any(row not in n.ranges for n in along) and any(row in n.ranges for n in loads):
-                return row
-    return None
+def _transpose_packing(plan: Plan, load: UOp, stage: Stage, before: dict[str, UOp]) -> None:
+    """Load contiguous elements of a panel together, to transpose them in registers."""
+    packing_loops = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
+    for axis, name in zip(stage.axes, packing_loops, strict=True):
+        is_contiguous = step(load.src[1], before[axis]) == 1
+        if is_contiguous and extent_of(before[axis]) % TRANSPOSED_ROWS == 0:
+            plan.do(Upcast(name, TRANSPOSED_ROWS))

@@ -1,8 +1,12 @@
-"""The heuristic: good actions for a kernel, without measuring.
+"""Heuristic: a loop schedule for a kernel, chosen by estimates, without measuring.
 
-A kernel in which a reduction uses operands again is limited by arithmetic, and arranged by
-`contractions`; any other by the memory that it reads and writes, and arranged by `streams`, or by
-`scans` if each iteration of a loop needs what the one before it has reduced.
+One of three strategies applies:
+
+- a kernel with a *scan*, in which each iteration needs what the one before it has reduced, goes to
+  `scan_strategy`;
+- a kernel in which a reduction reuses its operands, such as a matrix product or a convolution, is
+  bound by arithmetic, and goes to `contraction_strategy`;
+- any other kernel is bound by memory bandwidth, and goes to `streaming_strategy`.
 """
 
 from __future__ import annotations
@@ -17,30 +21,33 @@ from porism.optimize.strategy.action_plan import Plan
 
 
 def choose_actions(kernel: UOp, target: Target) -> tuple[Action, ...]:
-    """The actions for a kernel on a target."""
+    """Return the actions that schedule the loops of a kernel for a target."""
     return tuple(_plan(kernel, target).actions)
 
 
 def schedule_loops(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> UOp:
-    """The kernel with its loops arranged for a target; constants can be laid out beforehand."""
+    """Return the kernel with its loops scheduled for a target.
+
+    `constants` are the numbers of the buffers that can be packed once, before all calls.
+    """
     return _plan(kernel, target, constants).kernel
 
 
 def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
-    """The plan of the strategy for this kind of kernel.
+    """Return the plan of the strategy for a kernel.
 
-    An action that is refused is a mistake of a strategy: check mode raises it, and a user's program
-    runs with the loops as they are.
+    An action that is refused is a bug of a strategy: check mode raises its error, and a user's
+    program runs with unscheduled loops.
     """
     try:
-        return _of_strategy(kernel, target, constants)
+        return _plan_by_strategy(kernel, target, constants)
     except ActionError:
         if settings.check:
             raise
         return Plan(kernel, target)
 
 
-def _of_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
+def _plan_by_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
     scan = scan_strategy.plan_scan(kernel, target)
     if scan is not None:
         return scan

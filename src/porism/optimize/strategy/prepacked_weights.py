@@ -24,7 +24,7 @@ from porism.ir.traversal import substitute, toposort, users
 from porism.optimize.actions.loop_transforms import CLOSERS, with_kind
 from porism.optimize.actions.packed_panels import placed
 from porism.optimize.analysis.loop_strides import iterations
-from porism.optimize.strategy.register_tiles import GROWTH, alike
+from porism.optimize.strategy.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked, masked
 
@@ -170,7 +170,9 @@ def _is_crowded(load: UOp, axes: Sequence[UOp], lanes: Collection[UOp]) -> bool:
         return False
     ((row, step),) = side.items()
     rows, widest = int(row.vmax) + 1, max((int(r.vmax) + 1 for r in lanes), default=0)
-    return rows * alike(step, load.dtype.numpy.itemsize) >= CROWDED and widest >= 2 * rows
+    return (
+        rows * same_set_fraction(step, load.dtype.numpy.itemsize) >= CROWDED and widest >= 2 * rows
+    )
 
 
 def _loads(kernel: UOp, constants: Collection[int]) -> list[UOp]:
@@ -221,7 +223,9 @@ def _walked(kernel: UOp, load: UOp) -> list[UOp]:
 def _is_worth_it(param: UOp, total: int) -> bool:
     size = param.dtype.size
     item = param.dtype.element.numpy.itemsize
-    return size * item >= LEAST and total <= GROWTH * size  # parts overlap, rows have room
+    return (
+        size * item >= LEAST and total <= MAX_PREPACK_GROWTH * size
+    )  # parts overlap, rows have room
 
 
 def _copying(at: UOp, first: UOp, value: UOp, param: UOp, total: int, loops: Iterable[UOp]) -> UOp:

@@ -1,20 +1,23 @@
-"""Streams: the loops of kernels that read each element once or a few times.
+"""Streaming strategy: loop schedules of kernels that read each element once or a few times.
 
-What they take is the time to read and write memory. It looks at how far apart in memory an access
-goes from one iteration of a loop to the next:
+Such a kernel is bound by memory bandwidth, not by arithmetic. The strategy looks at the stride of
+each access along each loop:
 
-- what is stored along neighbouring elements is computed in vectors along that loop;
-- a short loop, along which some vectors are computed in another way than others, is none any more;
-- where that jumps in what is read, but another loop reads neighbours, a tile of both is loaded and
-  transposed in registers;
-- a reduction that does not depend on such a loop is done in vectors of its own, along a loop in
-  which it reads neighbours, with several vectors of partial results;
-- a short reduction of vectors has no loop;
-- the outermost loop is shared among the cores, if there is enough to do;
-- a result that is larger than the cache is stored past it.
+- a loop along which stores are contiguous is vectorized, in as many vectors as registers allow;
+- a short loop whose vectors are computed differently, such as the halves of a concatenation, is
+  unrolled completely;
+- where loads are strided along that loop, but contiguous along another one, a tile of both is
+  loaded and transposed in registers;
+- a reduction that is independent of such a loop is vectorized along its own contiguous loop, with
+  several vectors of partial sums to hide the latency of additions;
+- a short reduction of vectors is unrolled completely;
+- the outermost loop is parallelized, if there is enough work;
+- an output that is larger than the last cache is written by non-temporal stores.
 
-Reductions whose terms are long rows are in `columns`, loops in the order of what is read in
-`memory_order`, and what is fetched before it is read in `fetching`.
+Reductions over the rows of a matrix are in `column_reductions`, loop interchange for the sake of
+loads in `loop_order`, and software prefetches in `prefetch_placement`.
+
+The constants below were fitted by hand to timings on an x86-64 machine with AVX-512.
 """
 
 from __future__ import annotations
@@ -56,214 +59,226 @@ from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 from porism.optimize.strategy.loop_order import order_loops_by_loads
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
+from porism.optimize.strategy.vector_lanes import (
+    choose_lanes_with_half_vectors,
+    is_contiguous_along_k_only,
+)
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
 PARALLEL_WORK: Final = 1 << 15
-"""Operations from which on several cores are worth their starting."""
+"""Iterations of the innermost loops from which on it pays to wake other cores."""
 
-PARTIAL: Final = 4
-"""Vectors of partial results of a reduction: an addition takes about as many cycles."""
+PARTIAL_SUMS: Final = 4
+"""Vectors of partial sums of a reduction: an addition has a latency of about as many cycles."""
 
-NEAR: Final = 4
-"""Elements from lane to lane, up to which wide loads are used."""
+NEAR_STRIDE: Final = 4
+"""Elements from lane to lane, up to which vectors are shuffled out of wide loads."""
 
 TILE: Final = 16
-"""Rows and columns of a tile that is transposed, at most."""
+"""Rows and columns of a tile that is transposed in registers, at most."""
 
-TILES: Final = (64, 32, 16)
-"""Tiles that follow each other along what is read, the best first: many lines of each row."""
+TILES_IN_SEQUENCE: Final = (64, 32, 16)
+"""Tiles that follow each other along contiguous loads, the best first: many lines of each row."""
 
-SHORT: Final = 32
-"""Iterations of a reduction that needs no loop, at most."""
+SHORT_REDUCTION: Final = 32
+"""Iterations of a reduction that is unrolled completely, at most."""
 
-LONG: Final = 128
-"""Iterations of a loop, from which on it does not matter what the last of them does in vain."""
+SIMPLE_BODY: Final = 24
+"""Float operations on an element, up to which several vectors of them are computed together."""
 
-SIMPLE: Final = 24
-"""Operations on an element, up to which several vectors of them are computed together."""
-
-DECIDED: Final = 16
-"""Vectors of a loop that becomes none, so that it is known what is chosen in each; at most."""
+MAX_UNROLLED_VECTORS: Final = 16
+"""Vectors of a loop, at most, that is unrolled completely to decide conditions at compile time."""
 
 
 def plan_streaming(kernel: UOp, target: Target) -> Plan:
-    """The actions for a kernel in which no operand of a reduction is used again."""
+    """Return a plan for a kernel in which no reduction reuses its operands."""
     plan = Plan(kernel, target)
-    strips = column_reductions.best(kernel, target)
-    done = column_reductions.in_strips(plan, strips) if strips is not None else None
-    if done is None:
-        done = plan
-        in_vectors(plan)
-        without_loops(plan)
-        reductions(plan)
+    panels = column_reductions.choose_column_panels(kernel, target)
+    by_panels = None
+    if panels is not None:
+        by_panels = column_reductions.apply_column_panels(plan, panels)
+    if by_panels is not None:
+        plan = by_panels
+    else:
+        _vectorize_stores(plan)
+        _unroll_short_reductions(plan)
+        vectorize_reductions(plan)
         order_loops_by_loads(plan)
-    parallelize(done)
-    use_nontemporal_stores(done)
-    insert_prefetches(done)
-    return done
+    parallelize(plan)
+    use_nontemporal_stores(plan)
+    insert_prefetches(plan)
+    return plan
 
 
-def _is_near(step: int | None) -> bool:
-    """Whether lanes that are so far apart are loaded together."""
-    return step is not None and (step == -1 or 0 <= step <= NEAR)
+def _is_near(stride: int | None) -> bool:
+    """Return whether lanes of such a stride, in elements, are loaded by wide loads."""
+    return stride is not None and (stride == -1 or 0 <= stride <= NEAR_STRIDE)
 
 
-# -- vectors along what is stored ------------------------------------------------------------------
+# -- vectors along stores --------------------------------------------------------------------------
 
 
-def in_vectors(plan: Plan) -> None:
-    """Stores along neighbouring elements, in vectors."""
+def _vectorize_stores(plan: Plan) -> None:
+    """Vectorize each store along its contiguous loop, the last store first."""
     width = widest(toposort(plan.kernel), plan.target)
     if width < 2:
         return
-    for place in range(1, len(plan.ends()) + 1):  # from the last
-        end = plan.ends()[-place]
-        for counter in end.src[1:]:
-            steps = {step(s.src[0].src[1], counter) for s in stores(end) if s.op is ops.STORE}
-            if is_unscheduled(counter) and steps == {1}:
-                if not _is_better_inside(end, counter, width):
-                    _vectors_along(plan, end, counter, width)
+    for position in range(1, len(plan.ends()) + 1):
+        end = plan.ends()[-position]
+        for loop in end.src[1:]:
+            strides = {step(s.src[0].src[1], loop) for s in stores(end) if s.op is ops.STORE}
+            if is_unscheduled(loop) and strides == {1}:
+                if not _is_better_along_another(end, loop, width):
+                    _vectorize_loop(plan, end, loop, width)
                 break
 
 
-def _is_better_inside(end: UOp, counter: UOp, width: int) -> bool:
-    """Whether what is read jumps in memory along a loop, but not along another in vectors."""
+def _is_better_along_another(end: UOp, loop: UOp, width: int) -> bool:
+    """Return whether loads are strided along a loop, but contiguous along another in vectors."""
     if copies_of(end) > 1 and any(
-        counter in n.ranges and not _is_near(step(n.src[1], counter)) for n in reads(end.src[0])
+        loop in n.ranges and not _is_near(step(n.src[1], loop)) for n in reads(end.src[0])
     ):
         return True
-    for node in inside(end):
-        if node.op is ops.REDUCE and counter in node.ranges:
-            loads = [n for n in reads(node.src[0]) if counter in n.ranges]
-            jumps = any(step(n.src[1], counter) not in (0, 1) for n in loads)
-            along = (r for r in node.src[1:] if extent_of(r) >= width)
-            if jumps and any(reads_neighbours(node, r) for r in along):
-                return True
-    return False
+    return is_contiguous_along_k_only(end, loop, min_extent=width)
 
 
-def _vectors_along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
-    """Vectors along a loop, and tiles where they jump in what is read."""
-    across = _across(end, counter)
+def _vectorize_loop(plan: Plan, end: UOp, loop: UOp, width: int) -> None:
+    """Vectorize a loop along which stores are contiguous, in transposed tiles if loads are not."""
+    across = _contiguous_for_loads(end, loop)
     if across is not None:
-        _tiles(plan, end, counter, across, width)
+        _apply_transposed_tiles(plan, end, loop, across, width)
         return
-    target = plan.target
-    size = extent_of(counter)
-    if is_reduced(end, counter):  # a few cache lines of each row, and not one
-        parallel = iterations(r for r in end.src[1:] if r is not counter and is_unscheduled(r))
+    multiples = _vector_multiples(plan, end, loop, width)
+    is_nontemporal = _stores_to_large_buffer(end, plan.target)
+    lanes = choose_lanes_with_half_vectors(
+        extent_of(loop), width, multiples, is_nontemporal=is_nontemporal
+    )
+    if 1 < lanes <= MOST_SIDE_BY_SIDE // unrolled(plan.kernel, loop):
+        invariant = _invariant_outer_loop(end, loop)
+        plan.pad(show(loop), lanes)
+        plan.do(Upcast(show(loop), lanes))
+        outer = f"{show(loop)}_0"
+        if invariant is not None and outer in plan.loops():
+            plan.do(Move(outer, show(invariant)))
+
+
+def _vector_multiples(plan: Plan, end: UOp, loop: UOp, width: int) -> list[int]:
+    """Return the numbers of vectors of a loop that may be computed together, the best first."""
+    target, extent = plan.target, extent_of(loop)
+    if is_reduced(end, loop):  # a few cache lines of each row, and not one
+        parallel = iterations(r for r in end.src[1:] if r is not loop and is_unscheduled(r))
         parts = 4 * target.cores if parallel < 4 * target.cores else 1
-        wider = [n for n in (16, 8, 4, 2) if n <= 4 or size >= parts * n * width]
-    elif _operations(end) <= SIMPLE:
-        wider = [4, 2]
+        multiples = [n for n in (16, 8, 4, 2) if n <= 4 or extent >= parts * n * width]
+    elif _float_operations(end) <= SIMPLE_BODY:
+        multiples = [4, 2]
     else:
-        wider = []
-    if size in range(width, DECIDED * width + 1, width) and _is_decided(end, counter, width):
-        wider = [size // width, *wider]
-    most = target.memory.registers * 3 // 4  # for results; the rest is for operands
-    kept = _kept(plan.kernel) * width
-    if kept:  # which every lane has for itself
-        most = min(most, max(target.memory.l2, 1 << 18) // 2 // kept)
-    most = min(most, MOST_SIDE_BY_SIDE // (_to_be_unrolled(end) * width))
+        multiples = []
+    is_short = extent in range(width, MAX_UNROLLED_VECTORS * width + 1, width)
+    if is_short and _has_condition_per_vector(end, loop, width):
+        multiples = [extent // width, *multiples]
+    most = target.memory.registers * 3 // 4  # the others are for operands
+    local_bytes = _local_bytes(plan.kernel) * width
+    if local_bytes:  # every lane has local buffers of its own
+        most = min(most, max(target.memory.l2, 1 << 18) // 2 // local_bytes)
+    most = min(most, MOST_SIDE_BY_SIDE // (_short_reduction_length(end) * width))
     copies = copies_of(end)
-    fitting = [n for n in wider if n * copies <= most]
-    lanes = _lanes(size, width, fitting, is_streamed=_is_larger_than_cache(end, target))
-    if 1 < lanes <= MOST_SIDE_BY_SIDE // unrolled(plan.kernel, counter):
-        row = _repeated(end, counter)
-        plan.pad(show(counter), lanes)
-        plan.do(Upcast(show(counter), lanes))
-        outer = f"{show(counter)}_0"
-        if row is not None and outer in plan.loops():
-            plan.do(Move(outer, show(row)))
+    return [n for n in multiples if n * copies <= most]
 
 
-def _is_decided(end: UOp, counter: UOp, width: int) -> bool:
-    """Whether something is chosen by a loop, for all lanes of a vector alike.
+def _has_condition_per_vector(end: UOp, loop: UOp, width: int) -> bool:
+    """Return whether a condition depends on a loop alone, and is the same in all lanes of a vector.
 
-    As in the two halves of a row that were put together.
+    As in a concatenation of two rows, of which the first one fills whole vectors.
     """
-    start = {counter: UOp.const(counter.dtype, 0)}
+    start = {loop: UOp.const(loop.dtype, 0)}
     for node in inside(end):
-        if node.op in (ops.LT, ops.GE) and tuple(node.ranges) == (counter,):
-            at, bound = node.src
-            if bound.op is ops.CONST and stride(at, counter) == 1:
-                first = substitute(at, start)
+        if node.op in (ops.LT, ops.GE) and tuple(node.ranges) == (loop,):
+            index, bound = node.src
+            if bound.op is ops.CONST and stride(index, loop) == 1:
+                first = substitute(index, start)
                 if first.vmin == first.vmax and (bound.arg - int(first.vmin)) % width == 0:
                     return True
     return False
 
 
-def _repeated(end: UOp, counter: UOp) -> UOp | None:
-    """A loop around another for whose iterations a reduction reads the same elements."""
-    for row in end.src[1 : end.src.index(counter, 1)]:
+def _invariant_outer_loop(end: UOp, loop: UOp) -> UOp | None:
+    """Return a loop around another one in which the loads of a reduction are invariant."""
+    for outer in end.src[1 : end.src.index(loop, 1)]:
         for node in inside(end):
-            both = node.op is ops.REDUCE and row in node.ranges and counter in node.ranges
-            if both and not any(row in load.ranges for load in reads(node.src[0])):
-                return row
+            depends = node.op is ops.REDUCE and outer in node.ranges and loop in node.ranges
+            if depends and not any(outer in load.ranges for load in reads(node.src[0])):
+                return outer
     return None
 
 
-def _across(end: UOp, counter: UOp) -> UOp | None:
-    """A loop that reads neighbours where another, which is stored along, jumps in memory."""
+# -- transposition ---------------------------------------------------------------------------------
+
+
+def _contiguous_for_loads(end: UOp, loop: UOp) -> UOp | None:
+    """Return a loop that loads are contiguous along, if they are strided along that of stores."""
     if any(n.op is ops.REDUCE for n in inside(end)):
         return None
     for load in reads(end.src[0]):
-        if counter not in load.ranges or _is_near(step(load.src[1], counter)):
+        if loop not in load.ranges or _is_near(step(load.src[1], loop)):
             continue
         for other in end.src[1:]:
-            if other is not counter and is_unscheduled(other) and step(load.src[1], other) == 1:
+            if other is not loop and is_unscheduled(other) and step(load.src[1], other) == 1:
                 return other
     return None
 
 
-def _tiles(plan: Plan, end: UOp, counter: UOp, across: UOp, width: int) -> None:
-    """Tiles of two loops, several of them along what is read before the next along the other."""
-    rows, columns = show(across), show(counter)
+def _apply_transposed_tiles(plan: Plan, end: UOp, loop: UOp, across: UOp, width: int) -> None:
+    """Transpose tiles of two loops in registers, several in sequence along contiguous loads."""
+    rows, columns = show(across), show(loop)
     tall = next((n for n in (TILE, TILE // 2) if extent_of(across) % n == 0), TILE)
     wide = min(width, TILE)
-    if extent_of(across) < tall // 2 or extent_of(counter) < wide // 2:
-        lanes = _lanes(extent_of(counter), width, [])
+    if extent_of(across) < tall // 2 or extent_of(loop) < wide // 2:
+        lanes = choose_lanes_with_half_vectors(extent_of(loop), width, [])
         if lanes > 1:
             plan.pad(columns, lanes)
             plan.do(Upcast(columns, lanes))
         return
-    if extent_of(across) % tall and extent_of(counter) % wide:
-        # Tiles that are masked both ways are not always turned in registers: the last ones overlap.
-        sides = [Cover(columns, wide), Cover(rows, tall)]
-        if all(side.is_legal(plan.kernel, plan.target) for side in sides):
-            for side in sides:
-                plan.do(side)
-                plan.do(Upcast(f"{side.axis}_1", side.amount))
+    if extent_of(across) % tall and extent_of(loop) % wide:
+        # Tiles that are masked both ways are not always transposed in registers: overlap the last.
+        covers = [Cover(columns, wide), Cover(rows, tall)]
+        if all(cover.is_legal(plan.kernel, plan.target) for cover in covers):
+            for cover in covers:
+                plan.do(cover)
+                plan.do(Upcast(f"{cover.axis}_1", cover.amount))
             return
     plan.pad(columns, wide)
     plan.pad(rows, tall)
     plan.do(Upcast(columns, wide))
-    before = end.src.index(across, 1) < end.src.index(counter, 1)
-    outer = f"{columns}_0" in plan.loops()
-    size, cores = extent_of(across), plan.target.cores
-    runs = [n * tall for n in TILES if size % (n * tall) == 0 and size >= n * tall * cores]
-    if before and outer and runs:
-        plan.do(Split(rows, runs[0]))
+    is_around = end.src.index(across, 1) < end.src.index(loop, 1)
+    has_outer = f"{columns}_0" in plan.loops()
+    extent, cores = extent_of(across), plan.target.cores
+    lengths = [n * tall for n in TILES_IN_SEQUENCE]
+    lengths = [n for n in lengths if extent % n == 0 and extent >= n * cores]
+    if is_around and has_outer and lengths:
+        plan.do(Split(rows, lengths[0]))
         plan.do(Upcast(f"{rows}_1", tall))
         plan.do(Move(f"{columns}_0", f"{rows}_1_0"))
     else:
         plan.do(Upcast(rows, tall))
 
 
-def _operations(end: UOp) -> int:
-    """Operations on an element, about."""
+# -- what a loop body takes ------------------------------------------------------------------------
+
+
+def _float_operations(end: UOp) -> int:
+    """Return the elementwise operations on floats for an element, about."""
     return sum(n.op.elementwise and n.dtype.is_float for n in inside(end))
 
 
-def _to_be_unrolled(end: UOp) -> int:
-    """Iterations of the longest reduction that will have no loop."""
-    found = [iterations(n.src[1:]) for n in inside(end) if n.op is ops.REDUCE]
-    return max((n for n in found if n <= SHORT), default=1)
+def _short_reduction_length(end: UOp) -> int:
+    """Return the iterations of the longest reduction that will be unrolled completely, or 1."""
+    lengths = [iterations(n.src[1:]) for n in inside(end) if n.op is ops.REDUCE]
+    return max((n for n in lengths if n <= SHORT_REDUCTION), default=1)
 
 
-def _kept(kernel: UOp) -> int:
-    """Bytes that are kept inside of loops."""
+def _local_bytes(kernel: UOp) -> int:
+    """Return the bytes of the local buffers that are materialized inside of loops."""
     return sum(
         n.dtype.size * n.dtype.element.numpy.itemsize
         for n in toposort(kernel)
@@ -271,101 +286,76 @@ def _kept(kernel: UOp) -> int:
     )
 
 
-def _is_larger_than_cache(end: UOp, target: Target) -> bool:
-    """Whether what an END stores is better stored past the caches."""
+def _stores_to_large_buffer(end: UOp, target: Target) -> bool:
+    """Return whether the stores of an END are better non-temporal."""
     buffers = (base_of(s.src[0]) for s in stores(end) if s.op is ops.STORE)
-    return any(b.op is ops.PARAM and _is_large(b, target) for b in buffers)
+    return any(b.op is ops.PARAM and _exceeds_last_cache(b, target) for b in buffers)
 
 
-def _is_large(buffer: UOp, target: Target) -> bool:
-    """Whether little of a buffer is found in the last cache when it is read again."""
+def _exceeds_last_cache(buffer: UOp, target: Target) -> bool:
+    """Return whether little of a buffer is still in the last cache when it is read again."""
     cache = target.memory.last_cache
     return bool(buffer.dtype.size * buffer.dtype.element.numpy.itemsize * 2 >= cache)
-
-
-def _lanes(size: int, width: int, wider: Sequence[int], *, is_streamed: bool = False) -> int:
-    """How many iterations of a loop of some size go side by side; vectors, or several of them.
-
-    Rows that are stored past the caches are better not padded.
-    """
-    for times in wider:
-        if size % (times * width) == 0:
-            return times * width
-    half = width // 2
-    if is_streamed and size % width:
-        for times in (7, 5, 3):
-            if size % (times * half) == 0 and times <= max(wider, default=1) * 2:
-                return times * half
-    for times in wider:
-        if size % width and size >= LONG * times * width:
-            return times * width
-    if size % width and size > half > 1 and -(-size // width) * width * 10 > size * 11:
-        for times in (7, 6, 5, 4, 3, 2, 1):  # shorter vectors, of which none is in vain
-            if size % (times * half) == 0 and (times == 1 or times <= max(wider, default=1) * 2):
-                return times * half
-    if size >= width:
-        return width
-    lanes = 1 << (size - 1).bit_length()
-    return lanes if size * 4 >= lanes * 3 else lanes // 2 if size == lanes // 2 else 0
 
 
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def without_loops(plan: Plan) -> None:
-    """Short reductions of vectors with all their iterations side by side."""
-    while (action := _short(plan)) is not None:
+def _unroll_short_reductions(plan: Plan) -> None:
+    """Unroll short reductions of vectors completely."""
+    while (action := _next_short_reduction(plan)) is not None:
         plan.do(action)
 
 
-def _short(plan: Plan) -> Unroll | None:
+def _next_short_reduction(plan: Plan) -> Unroll | None:
+    """Return an action that unrolls a loop of a short reduction; None if none is left."""
     for node in toposort(plan.kernel):
         if node.op is not ops.REDUCE or not any(r.arg[1] is Axis.UPCAST for r in node.ranges):
             continue
-        short = iterations(node.src[1:]) <= SHORT
-        for counter in reversed(node.src[1:]):
-            action = Unroll(show(counter), extent_of(counter))
+        is_short = iterations(node.src[1:]) <= SHORT_REDUCTION
+        for loop in reversed(node.src[1:]):
+            action = Unroll(show(loop), extent_of(loop))
             if (
-                short
-                and extent_of(counter) > 1
-                and is_unscheduled(counter)
+                is_short
+                and extent_of(loop) > 1
+                and is_unscheduled(loop)
                 and action.is_legal(plan.kernel, plan.target)
             ):
                 return action
     return None
 
 
-def reductions(plan: Plan) -> None:
-    """Reductions that are not in vectors yet, along a loop in which they read neighbours."""
-    while (found := _reduction(plan.kernel, plan.target)) is not None:
-        axis, amount, amounts = found
-        if extent_of(plan.loop(axis)) % amount == 0 or not in_whole_vectors(plan, axis, amounts):
-            plan.pad(axis, amount)
-            plan.do(Unroll(axis, amount))
+def vectorize_reductions(plan: Plan) -> None:
+    """Vectorize reductions that are scalar so far along a loop in which loads are contiguous."""
+    while (reduction := _next_scalar_reduction(plan.kernel, plan.target)) is not None:
+        axis, lanes, choices = reduction
+        if extent_of(plan.loop(axis)) % lanes == 0 or not in_whole_vectors(plan, axis, choices):
+            plan.pad(axis, lanes)
+            plan.do(Unroll(axis, lanes))
 
 
-def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | None:
-    """A loop of a reduction, how many of its iterations go side by side, and how many could."""
+def _next_scalar_reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | None:
+    """Return a reduction loop to be vectorized, its lanes, and the lanes to choose from."""
     for node in toposort(kernel):
         if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
             continue
-        rows = [r for r in node.ranges if r.arg[1] is Axis.UPCAST]
-        if any(step(n.src[1], r) == 1 for n in reads(node.src[0]) for r in rows):
-            continue  # in vectors along what is stored
+        upcast = [r for r in node.ranges if r.arg[1] is Axis.UPCAST]
+        if any(step(n.src[1], r) == 1 for n in reads(node.src[0]) for r in upcast):
+            continue  # it is vectorized along stores
         width = widest(toposort(node, within=lambda n: n.op is not ops.END), target)
-        for counter in node.src[1:]:
-            if not is_unscheduled(counter) or not reads_neighbours(node, counter):
+        for loop in node.src[1:]:
+            if not is_unscheduled(loop) or not reads_neighbours(node, loop):
                 continue
-            size = extent_of(counter)
-            if size < width or width < 2:
+            extent = extent_of(loop)
+            if extent < width or width < 2:
                 continue
-            amount = width
-            for wider in (2 * width, PARTIAL * width):
-                if not rows and (size % wider == 0 or size > 8 * wider):
-                    amount = wider
-            if unrolled(kernel, counter) * amount <= MOST_SIDE_BY_SIDE:
-                amounts = (width,) if rows else (PARTIAL * width, 2 * width, width)
-                return show(counter), amount, amounts
+            lanes = width
+            for wider in (2 * width, PARTIAL_SUMS * width):
+                if not upcast and (extent % wider == 0 or extent > 8 * wider):
+                    lanes = wider
+            if unrolled(kernel, loop) * lanes <= MOST_SIDE_BY_SIDE:
+                choices = (width,) if upcast else (PARTIAL_SUMS * width, 2 * width, width)
+                return show(loop), lanes, choices
     return None
 
 
@@ -373,7 +363,7 @@ def _reduction(kernel: UOp, target: Target) -> tuple[str, int, Sequence[int]] | 
 
 
 def parallelize(plan: Plan) -> None:
-    """The outermost loop of the output shared among the cores."""
+    """Divide the outermost output loop among the cores, if there is enough work."""
     ends = [e for e in plan.kernel.src if e.op is ops.END]
     if len(ends) == 1 and len(plan.kernel.src) == 1 and _work(plan.kernel) >= PARALLEL_WORK:
         outermost = ends[0].src[1]
@@ -382,7 +372,7 @@ def parallelize(plan: Plan) -> None:
 
 
 def _work(kernel: UOp) -> int:
-    """The iterations of the innermost loops, about."""
+    """Return the largest trip count of an access: the iterations of the innermost loops."""
     most = 0
     for node in toposort(kernel):
         if node.op in (ops.INDEX, ops.STORE) and node.ranges:
@@ -391,22 +381,23 @@ def _work(kernel: UOp) -> int:
 
 
 def use_nontemporal_stores(plan: Plan) -> None:
-    """Results that are larger than the cache, stored past it."""
+    """Write outputs that exceed the last cache by non-temporal stores."""
     order = toposort(plan.kernel)
     stored = [n for n in order if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
     for buffer in dict.fromkeys(base_of(n.src[0]) for n in stored):
         action = Stream(buffer.arg)
-        whole = all(_has_whole_lines(n) for n in stored if base_of(n.src[0]) is buffer)
-        if _is_large(buffer, plan.target) and whole and action.is_legal(plan.kernel, plan.target):
+        in_lines = all(_writes_whole_lines(n) for n in stored if base_of(n.src[0]) is buffer)
+        is_large = _exceeds_last_cache(buffer, plan.target)
+        if is_large and in_lines and action.is_legal(plan.kernel, plan.target):
             plan.do(action)
 
 
-def _has_whole_lines(store: UOp) -> bool:
-    """Whether a store never writes a part of a line, or does so only where all of it ends.
+def _writes_whole_lines(store: UOp) -> bool:
+    """Return whether a store never writes a part of a cache line, except at the end of its rows.
 
-    The rest of such a line would be written in another way, and both wait for each other.
+    The rest of such a line would be written by a plain store, and both would wait for each other.
     """
-    place = store.src[0]
-    if not is_masked(place.src[1]) and len(place.src) == 2:
+    access = store.src[0]
+    if not is_masked(access.src[1]) and len(access.src) == 2:
         return True
     return lanes_of_store(store) * store.src[1].dtype.numpy.itemsize >= LINE

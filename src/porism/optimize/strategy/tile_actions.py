@@ -1,4 +1,15 @@
-"""Tiling: the actions that make a tile of a contraction what is computed together."""
+"""Tile actions: the loop transformations that make a contraction compute a register tile.
+
+In this order, each as an action of the plan:
+
+1. unroll and jam the m loop and the n loop, and vectorize the vectorized loop; an extent that the
+   tile does not divide ends in a tile that overlaps the one before, so that no load needs a mask;
+2. order the loops around the tile: what all operands depend on outermost, then the loops over
+   panels, then the m loop, so that a panel serves all rows;
+3. pack panels inside of the loops that they depend on, and vectorize the packing loops;
+4. merge the reduction loops into one where the strides allow it, or unroll a short innermost one;
+5. put a long epilogue into a loop of its own, and parallelize the outermost loop.
+"""
 
 from __future__ import annotations
 
@@ -16,106 +27,148 @@ from porism.optimize.actions.packed_panels import Stage, load_of, loads_of, prep
 from porism.optimize.actions.peeling import Peel
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
-from porism.optimize.strategy.action_plan import COPIED, Plan, copy_width, extent_of
-from porism.optimize.strategy.flat_tiles import (
-    flat_lanes,
-    flat_rows,
-    is_inside,
+from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width, extent_of
+from porism.optimize.strategy.flattened_tiles import (
+    is_merged_loop,
+    pack_and_merge,
+    split_flattened_loop,
     unroll_unmasked_loop,
 )
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-from porism.optimize.strategy.register_tiles import (
-    UNEVEN,
-    Tile,
-    counts_on,
-    is_by_rows,
-    is_peeled,
+from porism.optimize.strategy.register_tiles import Tile
+from porism.optimize.strategy.tile_costs import (
+    MAX_IMBALANCE,
     load_imbalance,
+    merges_k,
+    peels_k,
+    prefers_row_order,
 )
 
 PARALLEL_WORK: Final = 1 << 17
-"""Terms from which on several cores are worth their starting."""
+"""Multiply-adds from which on it pays to wake other cores (measured)."""
 
-SHORT: Final = 4
-"""Terms of a loop that is not worth being one."""
+SHORT_K: Final = 4
+"""Extent of an innermost reduction loop, at most, that is unrolled completely (chosen by hand)."""
 
-WIDEST: Final = 64
-"""Lanes of a copy."""
+MAX_PACK_LANES: Final = 64
+"""Elements, at most, that one iteration of a packing loop copies (chosen by hand)."""
 
-NEAR: Final = 4
-"""Elements from lane to lane, up to which vectors are made of wide loads."""
+NEAR_STRIDE: Final = 4
+"""Elements from lane to lane, up to which vectors are shuffled out of wide loads."""
 
-WRITTEN_OUT: Final = 256
-"""Instructions that may follow the sums of a tile without a loop, in all."""
+MAX_UNROLLED_EPILOGUE: Final = 256
+"""Instructions of the epilogue of a whole tile, at most, that are not in a loop (measured)."""
 
 
-def tiled(plan: Plan, found: Contraction, tile: Tile) -> None:
-    """Do what a tile takes."""
-    if tile.divided and found.work >= PARALLEL_WORK:
-        _divided(plan, tile)
+def apply_tile(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+    """Apply the actions of a register tile to a plan."""
+    if tile.parallelizes_m and contraction.work >= PARALLEL_WORK:
+        _split_m_among_cores(plan, tile)
     else:
-        together(plan, tile.row, tile.rows)
-    together(plan, tile.more, tile.times)
-    if tile.within:
-        _terms_together(plan, found, tile)
-        _order(plan, found, tile)
-    elif tile.flat is not None:
-        flat_rows(plan, tile)
-        _order(plan, found, tile)
-        axis = show(flat_lanes(plan, found, tile))
-        plan.pad(axis, tile.lanes)
-        plan.do(Upcast(axis, tile.lanes))
-        if all(o in tile.staged or counts_on(o, found) for o in found.operands):
-            _one_loop(plan, found)
+        upcast(plan, tile.m_loop, tile.m)
+    upcast(plan, tile.n_loop, tile.n)
+    if tile.vectorizes_k:
+        _vectorize_k(plan, contraction, tile)
+        _order_loops(plan, contraction, tile)
+    elif tile.flattened_loop is not None:
+        _vectorize_merged_loop(plan, contraction, tile)
     else:
-        whole = extent_of(tile.lane) < tile.lanes  # beyond the end a copy needs no mask
-        if not whole:
-            together(plan, tile.lane, tile.lanes)
-        _order(plan, found, tile)
-        shared = [_stage(plan, found, tile, o) for o in tile.staged]
-        if whole:
-            together(plan, tile.lane, tile.lanes)
-        one = all(o in tile.staged or counts_on(o, found) for o in found.operands)
-        if one and not any(shared):
-            _one_loop(plan, found)
-        elif 1 < extent_of(found.terms[-1]) <= SHORT and len(found.terms) > 1:
-            plan.do(Unroll(show(found.terms[-1]), extent_of(found.terms[-1])))
-    _finish(plan, found)
-    if found.work >= PARALLEL_WORK:
-        share(plan)
-    if tile.within:
+        _vectorize_output(plan, contraction, tile)
+    _loop_over_epilogue(plan, contraction)
+    if contraction.work >= PARALLEL_WORK:
+        parallelize_outermost(plan)
+    if tile.vectorizes_k:
         insert_prefetches(plan)
 
 
-def _terms_together(plan: Plan, found: Contraction, tile: Tile) -> None:
-    """Lanes along the terms; those that are left over on their own."""
-    axis = show(tile.lane)
-    if not is_peeled(found, tile.lane, tile.lanes):
+def upcast(plan: Plan, loop: UOp | None, factor: int) -> None:
+    """Unroll and jam, or vectorize, a loop by a factor; the last part overlaps the one before."""
+    if loop is None or factor < 2:
+        return
+    axis, extent = show(loop), extent_of(loop)
+    if extent < factor:
+        plan.do(PadTo(axis, factor))
+    if extent <= factor or extent % factor == 0:
+        plan.do(Upcast(axis, factor))
+    else:
+        plan.do(Cover(axis, factor))
+        plan.do(Upcast(f"{axis}_1", factor))
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+
+
+def _vectorize_output(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+    """Vectorize an output loop, pack operands, and simplify the reduction loops."""
+    is_padded = extent_of(tile.vector_loop) < tile.lanes  # lanes beyond a panel need no mask
+    if not is_padded:
+        upcast(plan, tile.vector_loop, tile.lanes)
+    _order_loops(plan, contraction, tile)
+    has_windows = [_pack(plan, contraction, tile, o) for o in tile.packed]
+    if is_padded:
+        upcast(plan, tile.vector_loop, tile.lanes)
+    innermost = contraction.terms[-1]
+    if merges_k(contraction, tile.packed) and not any(has_windows):
+        _merge_k_loops(plan, contraction)
+    elif 1 < extent_of(innermost) <= SHORT_K and len(contraction.terms) > 1:
+        plan.do(Unroll(show(innermost), extent_of(innermost)))
+
+
+def _vectorize_merged_loop(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+    """Pack and merge the two loops of a flattened tile, and vectorize the merged loop."""
+    split_flattened_loop(plan, tile)
+    _order_loops(plan, contraction, tile)
+    axis = show(pack_and_merge(plan, contraction, tile))
+    plan.pad(axis, tile.lanes)
+    plan.do(Upcast(axis, tile.lanes))
+    if merges_k(contraction, tile.packed):
+        _merge_k_loops(plan, contraction)
+
+
+def _vectorize_k(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+    """Vectorize a reduction loop; iterations that are left over are peeled, or masked."""
+    axis = show(tile.vector_loop)
+    if not peels_k(contraction, tile.vector_loop, tile.lanes):
         plan.pad(axis, tile.lanes)
         plan.do(Unroll(axis, tile.lanes))
         return
     plan.do(Peel(axis, tile.lanes))
     plan.do(Unroll(f"{axis}_0", tile.lanes))
     axis = f"{axis}_1"
-    pad = PadTo(axis, plan.target.vector_bits[-1] // found.bits)
+    pad = PadTo(axis, plan.target.vector_bits[-1] // contraction.bits)
     if pad.is_legal(plan.kernel, plan.target):
         plan.do(pad)
     if extent_of(plan.loop(axis)) > 1:
         plan.do(Unroll(axis, extent_of(plan.loop(axis))))
 
 
-def _finish(plan: Plan, found: Contraction) -> None:
-    """What follows the sums in a loop, where it would be too much to be written out for each."""
+def _merge_k_loops(plan: Plan, contraction: Contraction) -> None:
+    """Merge all reduction loops into one."""
+    axes = [show(r) for r in contraction.terms]
+    while len(axes) > 1:
+        *rest, outer, inner = axes
+        before = set(plan.loops())
+        plan.do(Merge(outer, inner))
+        (merged,) = set(plan.loops()) - before
+        axes = [*rest, merged]
+
+
+def _loop_over_epilogue(plan: Plan, contraction: Contraction) -> None:
+    """Put the epilogue of a tile into a loop, if it is too long to be unrolled."""
     end = plan.kernel.src[0]
-    width = plan.target.vector_bits[-1] // found.bits
+    width = plan.target.vector_bits[-1] // contraction.bits
     vectors = side_by_side(end) // width
-    finish = Finish(width)
-    if vectors * instructions(end) > WRITTEN_OUT and finish.is_legal(plan.kernel, plan.target):
-        plan.do(finish)
+    epilogue = Finish(width)
+    is_long = vectors * instructions(end) > MAX_UNROLLED_EPILOGUE
+    if is_long and epilogue.is_legal(plan.kernel, plan.target):
+        plan.do(epilogue)
 
 
-def share(plan: Plan) -> None:
-    """The outermost loop shared among the cores."""
+# -- cores and the order of loops ------------------------------------------------------------------
+
+
+def parallelize_outermost(plan: Plan) -> None:
+    """Divide the outermost loop that is neither vectorized nor unrolled among the cores."""
     ranges = plan.kernel.src[0].src[1:]
     loops = [r for r in ranges if r.arg[1] is Axis.LOOP]
     if loops:
@@ -124,159 +177,157 @@ def share(plan: Plan) -> None:
         plan.do(Thread(show(loops[0])))
 
 
-def _divided(plan: Plan, tile: Tile) -> None:
-    """The loop of the rows in a part for each core."""
-    assert tile.row is not None, "a loop that is divided"
-    axis, size = show(tile.row), extent_of(tile.row)
-    chunk = -(-size // (plan.target.cores * tile.rows)) * tile.rows
-    if chunk >= size:
-        together(plan, tile.row, tile.rows)
+def _split_m_among_cores(plan: Plan, tile: Tile) -> None:
+    """Split the m loop into a chunk for each core, and unroll m iterations of a chunk."""
+    assert tile.m_loop is not None, "a loop that is divided among the cores"
+    axis, extent = show(tile.m_loop), extent_of(tile.m_loop)
+    chunk = -(-extent // (plan.target.cores * tile.m)) * tile.m
+    if chunk >= extent:
+        upcast(plan, tile.m_loop, tile.m)
         return
-    plan.do(Cover(axis, chunk) if size % chunk else Split(axis, chunk))
-    if tile.rows > 1:
-        plan.do(Upcast(f"{axis}_1", tile.rows))
+    plan.do(Cover(axis, chunk) if extent % chunk else Split(axis, chunk))
+    if tile.m > 1:
+        plan.do(Upcast(f"{axis}_1", tile.m))
 
 
-def together(plan: Plan, counter: UOp | None, amount: int) -> None:
-    """Some iterations of a loop side by side."""
-    if counter is None or amount < 2:
-        return
-    axis = show(counter)
-    size = extent_of(counter)
-    if size < amount:
-        plan.do(PadTo(axis, amount))
-    if size <= amount or size % amount == 0:
-        plan.do(Upcast(axis, amount))
-    else:
-        plan.do(Cover(axis, amount))
-        plan.do(Upcast(f"{axis}_1", amount))
-
-
-def _order(plan: Plan, found: Contraction, tile: Tile) -> None:
-    """The loops of rows inside of the others; one that all cores can share outermost."""
+def _order_loops(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+    """Order the loops around a tile for reuse in the caches, and a balanced one outermost."""
     loops = [
         r
         for r in plan.kernel.src[0].src[1:]
-        if r.arg[1] is Axis.LOOP and r is not tile.lane and not is_inside(r, tile)
+        if r.arg[1] is Axis.LOOP and r is not tile.vector_loop and not is_merged_loop(r, tile)
     ]
-    wanted = _nested(plan, found, tile, loops)
-    cores = plan.target.cores
-    parts = [r for r in loops if tile.row is not None and r.arg[0] == (*tile.row.arg[0], 0)]
-    if tile.divided and parts:
-        wanted = [*parts, *(r for r in wanted if r not in parts)]
-    elif wanted and load_imbalance(extent_of(wanted[0]), cores) >= UNEVEN:
-        even = [r for r in wanted if load_imbalance(extent_of(r), cores) < UNEVEN]
-        first = even[0] if even else min(wanted, key=lambda r: load_imbalance(extent_of(r), cores))
-        wanted = [first, *(r for r in wanted if r is not first)]
-    for place, counter in enumerate(wanted):
-        if loops[place] is not counter:
-            plan.do(Move(show(counter), show(loops[place])))
-            loops.remove(counter)
-            loops.insert(place, counter)
+    order = _loops_for_reuse(plan, contraction, tile, loops)
+    imbalance = {r: load_imbalance(extent_of(r), plan.target.cores) for r in order}
+    chunks = [r for r in loops if tile.m_loop is not None and r.arg[0] == (*tile.m_loop.arg[0], 0)]
+    if tile.parallelizes_m and chunks:
+        order = [*chunks, *(r for r in order if r not in chunks)]
+    elif order and imbalance[order[0]] >= MAX_IMBALANCE:
+        balanced = [r for r in order if imbalance[r] < MAX_IMBALANCE]
+        outermost = balanced[0] if balanced else min(order, key=lambda r: imbalance[r])
+        order = [outermost, *(r for r in order if r is not outermost)]
+    for position, loop in enumerate(order):
+        if loops[position] is not loop:
+            plan.do(Move(show(loop), show(loops[position])))
+            loops.remove(loop)
+            loops.insert(position, loop)
 
 
-def _nested(plan: Plan, found: Contraction, tile: Tile, loops: list[UOp]) -> list[UOp]:
-    """The loops around a tile, the outermost first."""
-    origin = {r: _origin(r, found) for r in loops}
-    if tile.within:  # what is largest is read once
-        largest = max(found.operands, key=lambda o: iterations(o.ranges))
+def _loops_for_reuse(
+    plan: Plan, contraction: Contraction, tile: Tile, loops: list[UOp]
+) -> list[UOp]:
+    """Return the loops around a tile, the outermost first, as its operands are reused best."""
+    origin = {r: _output_loop(r, contraction) for r in loops}
+    if tile.vectorizes_k:  # the largest operand is read once
+        largest = max(contraction.operands, key=lambda o: iterations(o.ranges))
         return sorted(loops, key=lambda r: origin[r] not in largest.ranges)
-    along = [o for o in found.operands if tile.lane in o.ranges]
-    rows = [r for r in loops if not any(origin[r] in o.ranges for o in along)]
-    each = [r for r in loops if all(origin[r] in o.ranges for o in found.operands)]
-    rest = [r for r in loops if r not in rows and r not in each]
-    if not tile.staged and is_by_rows(found, along, tile.lane, tile.more, plan.target):
-        apart = [r for r in rest if origin[r] is not tile.lane and origin[r] is not tile.more]
-        return [*each, *apart, *rows, *(r for r in rest if r not in apart)]
-    return [*each, *rest, *rows]
+    along = [o for o in contraction.operands if tile.vector_loop in o.ranges]
+    m_loops = [r for r in loops if not any(origin[r] in o.ranges for o in along)]
+    batch = [r for r in loops if all(origin[r] in o.ranges for o in contraction.operands)]
+    panels = [r for r in loops if r not in m_loops and r not in batch]
+    if not tile.packed and prefers_row_order(
+        contraction, along, tile.vector_loop, tile.n_loop, plan.target
+    ):
+        columns = (tile.vector_loop, tile.n_loop)
+        apart = [r for r in panels if not any(origin[r] is own for own in columns)]
+        return [*batch, *apart, *m_loops, *(r for r in panels if r not in apart)]
+    return [*batch, *panels, *m_loops]
 
 
-def _stage(plan: Plan, found: Contraction, tile: Tile, operand: Operand) -> bool:
-    """Copy what an operand reads in a tile for all terms; whether windows share what is copied."""
-    lane = next(
+def _output_loop(loop: UOp, contraction: Contraction) -> UOp:
+    """Return the output loop of the contraction that a loop is a part of."""
+    return next(r for r in contraction.outputs if is_part_of(loop, r))
+
+
+# -- packing ---------------------------------------------------------------------------------------
+
+
+def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) -> bool:
+    """Pack the panel that an operand reads in a tile for all k.
+
+    Return whether overlapping windows share elements of the panel.
+    """
+    lanes = next(
         r
         for r in plan.loops().values()
-        if r is tile.lane or (r.arg[1] is Axis.UPCAST and is_part_of(r, tile.lane))
+        if r is tile.vector_loop or (r.arg[1] is Axis.UPCAST and is_part_of(r, tile.vector_loop))
     )
     loads = loads_of(plan.kernel, operand.buffer)
-    which = next(k for k, load in enumerate(loads) if lane in load.ranges)  # not copied yet
+    which = next(k for k, load in enumerate(loads) if lanes in load.ranges)  # not packed yet
     value = prepared(plan.kernel, loads[which])
-    side = [r for r in value.ranges if r.arg[1] is Axis.UPCAST]
-    terms = [r for r in found.terms if r in value.ranges]
-    inner = [*(r for r in side if r is not lane), lane]
-    for shared in (True, False):
-        names, used = [], set()
-        for counter in inner:
-            name = show(counter)
-            window = operand.window(_origin(counter, found), terms) if shared else None
-            if (
-                window is not None
-                and window[0] not in used
-                and (window[1] == 1 or counter is not lane)
-            ):
-                used.add(window[0])
-                factor = "" if window[1] == 1 else f"{window[1]}*"
-                name = f"{show(window[0])}+{factor}{name}"
-            names.append(name)
-        if shared and not used:
-            continue
-        axes = [*(show(r) for r in terms if r not in used), *names]
-        stage = Stage(operand.buffer, tuple(axes), which, row=int(shared or lane is tile.lane))
-        if shared and not stage.is_legal(plan.kernel, plan.target):
-            continue
-        before = set(plan.loops())
-        plan.do(stage)
-        fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-        if shared:
-            _copy_rows(plan, fresh[-1])
-            apart = [r for r in terms if r not in used]
-            unroll_unmasked_loop(plan, value, dict(zip(apart, fresh, strict=False)))
-        else:
-            _copy_in_vectors(plan, dict(zip([*terms, *inner], fresh, strict=True)), lane, value)
-        return shared
+    unrolled = [r for r in value.ranges if r.arg[1] is Axis.UPCAST]
+    k_loops = [r for r in contraction.terms if r in value.ranges]
+    inner = [*(r for r in unrolled if r is not lanes), lanes]
+    sums, taps = _window_sums(contraction, operand, inner, lanes, k_loops)
+    if taps:
+        outer = [r for r in k_loops if r not in taps]
+        stage = Stage(operand.buffer, (*map(show, outer), *sums), which, row=1)
+        if stage.is_legal(plan.kernel, plan.target):
+            packing_loops = _do_and_list_loops(plan, stage)
+            _copy_rows(plan, packing_loops[-1])
+            unroll_unmasked_loop(plan, value, dict(zip(outer, packing_loops, strict=False)))
+            return True
+    axes = [*k_loops, *inner]
+    row = int(lanes is tile.vector_loop)
+    stage = Stage(operand.buffer, tuple(map(show, axes)), which, row=row)
+    packing_loops = _do_and_list_loops(plan, stage)
+    _vectorize_packing(plan, dict(zip(axes, packing_loops, strict=True)), lanes, value)
     return False
 
 
-def _origin(counter: UOp, found: Contraction) -> UOp:
-    """The output loop that a range is a part of."""
-    return next(r for r in found.outputs if is_part_of(counter, r))
+def _window_sums(
+    contraction: Contraction, operand: Operand, inner: list[UOp], lanes: UOp, k_loops: list[UOp]
+) -> tuple[list[str], set[UOp]]:
+    """Return the axes of a panel that windows share, such as `r3+2*r1`, and the loops of taps.
+
+    In a convolution, the index of an image is a sum of an output loop and a loop over the taps: a
+    panel with one element for each value of the sum holds what neighbouring windows share once.
+    """
+    sums: list[str] = []
+    taps: set[UOp] = set()
+    for loop in inner:
+        name = show(loop)
+        window = operand.window(_output_loop(loop, contraction), k_loops)
+        if window is not None and window[0] not in taps and (window[1] == 1 or loop is not lanes):
+            taps.add(window[0])
+            factor = "" if window[1] == 1 else f"{window[1]}*"
+            name = f"{show(window[0])}+{factor}{name}"
+        sums.append(name)
+    return sums, taps
+
+
+def _do_and_list_loops(plan: Plan, stage: Stage) -> list[str]:
+    """Apply a packing action, and return the names of its packing loops, the outermost first."""
+    before = set(plan.loops())
+    plan.do(stage)
+    return sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
 
 
 def _copy_rows(plan: Plan, axis: str) -> None:
-    """A copy along neighbours, in vectors that may be longer than what is left."""
+    """Vectorize a packing loop along contiguous elements; the last vector may exceed the row."""
     width = copy_width(extent_of(plan.loop(axis)))
     if extent_of(plan.loop(axis)) >= width // 2:
         plan.pad(axis, width)
         plan.do(Upcast(axis, width))
 
 
-def _copy_in_vectors(plan: Plan, fresh: dict[UOp, str], lane: UOp, value: UOp) -> None:
-    """A copy in vectors along its lanes, or along what is neighbours in memory and then turned."""
+def _vectorize_packing(plan: Plan, packing_loops: dict[UOp, str], lanes: UOp, value: UOp) -> None:
+    """Vectorize the packing of a panel along its lanes, or transpose blocks of it in registers."""
     operand = Operand(value, load_of(value), 0, 0)
-    size = extent_of(lane)
-    amount = next((n for n in (size, 64, 48, 32, 16, 8, 4) if size % n == 0 and n <= WIDEST), 1)
-    step = operand.step(lane)
-    if step is not None and abs(step) <= NEAR and size % (COPIED // 2):
-        _copy_rows(plan, fresh[lane])
+    extent = extent_of(lanes)
+    choices = (extent, 64, 48, 32, 16, 8, 4)
+    width = next((n for n in choices if extent % n == 0 and n <= MAX_PACK_LANES), 1)
+    stride = operand.step(lanes)
+    if stride is not None and abs(stride) <= NEAR_STRIDE and extent % (COPY_LANES // 2):
+        _copy_rows(plan, packing_loops[lanes])
         return
-    if amount == 1 or step is None:
+    if width == 1 or stride is None:
         return
-    if abs(step) > NEAR:
-        across = [r for r in fresh if operand.step(r) == 1 and r is not lane]
-        other = next((n for n in (16, 8, 4) if across and extent_of(across[-1]) % n == 0), 1)
-        if other == 1:
+    if abs(stride) > NEAR_STRIDE:
+        contiguous = [r for r in packing_loops if operand.step(r) == 1 and r is not lanes]
+        rows = next((n for n in (16, 8, 4) if contiguous and extent_of(contiguous[-1]) % n == 0), 1)
+        if rows == 1:
             return
-        plan.do(Upcast(fresh[across[-1]], other))
-        amount = math.gcd(amount, COPIED)
-    plan.do(Upcast(fresh[lane], amount))
-
-
-def _one_loop(plan: Plan, found: Contraction) -> None:
-    """All loops of the reduction as one."""
-    terms = [show(r) for r in found.terms]
-    while len(terms) > 1:
-        *rest, outer, inner = terms
-        before = set(plan.loops())
-        plan.do(Merge(outer, inner))
-        (merged,) = set(plan.loops()) - before
-        terms = [*rest, merged]
+        plan.do(Upcast(packing_loops[contiguous[-1]], rows))
+        width = math.gcd(width, COPY_LANES)
+    plan.do(Upcast(packing_loops[lanes], width))

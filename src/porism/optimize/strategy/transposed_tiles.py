@@ -1,17 +1,23 @@
-"""Turned tiles: lanes along a loop that is not stored along, where constants are laid out for them.
+"""Transposed tiles: vectors along an output loop that is not the contiguous one.
 
-    for c < 256: for x < 49: … w[c, k] * v[k, x] …    for c_0 < 4: w', laid out once
-                                                          tile of 64 c, 7 x: … w'[c_0, k, c_1] …
+    for c < 256: for x < 49:                for c_0 < 4: for x_0 < 7:
+        … w[c, k] * v[k, x] …                   for k: s[64 c × 7 x] += w'[c_0, k, c_1] * v[k, x]
+                                                store s, transposed
 
-What is stored along may fit no vectors, while another loop does. Its operand jumps from lane to
-lane; but a constant is laid out once, before all calls. The sums are turned before they are stored:
-they are kept in memory, and read again in parts of as many rows as columns.
+The contiguous loop of the output (x) may fit no vectors, as in images of 7 × 7, while another one
+(c, the channels) does. The operand along that loop is not contiguous in it; but a constant is
+pre-packed once, before all calls. Accumulators then hold columns of the output: the epilogue keeps
+them in a local buffer, reads them transposed, and stores rows.
+
+The panel of the constant is read from the L2 cache or from memory in order, so the estimate counts
+its bytes; apart from that it counts cycles as `tile_costs` says.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from porism.base.target import Target
@@ -23,223 +29,252 @@ from porism.optimize.actions.loop_transforms import is_part_of
 from porism.optimize.actions.packed_panels import Stage, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
-from porism.optimize.strategy.flat_tiles import unroll_unmasked_loop
-from porism.optimize.strategy.register_tiles import (
-    FROM_L2,
-    LATENCY,
-    MEMORY,
-    ROWS,
-    SPARE,
-    Tile,
-    is_crowded,
+from porism.optimize.strategy.flattened_tiles import unroll_unmasked_loop
+from porism.optimize.strategy.register_tiles import M_CHOICES
+from porism.optimize.strategy.tile_costs import (
+    DEFAULT_L2,
+    FMA_LATENCY,
+    L2_BANDWIDTH,
+    OPERAND_REGISTERS,
+    has_set_conflicts,
     load_imbalance,
 )
 
-LANES: Final = (16, 32, 48, 64)
+LANE_CHOICES: Final = (16, 32, 48, 64)
+"""Lanes of a tile that are compared, in sixteenths of a vector."""
 
-TURNING: Final = 5.0
-"""Cycles to turn and store a vector of some rows of one lane."""
+TRANSPOSE_CYCLES: Final = 5.0
+"""Cycles to transpose and store a vector (fitted by hand, as in `tile_costs`)."""
 
-SCATTERING: Final = 80.0
-"""Cycles to store a vector of sums of which each element has a place of its own."""
+SCATTER_CYCLES: Final = 80.0
+"""Cycles to store a vector element by element (fitted by hand)."""
 
-FEWEST: Final = 4
-"""Rows of a tile that is turned; with fewer, each element is stored on its own."""
+MIN_TRANSPOSED: Final = 4
+"""Rows and lanes of a tile that is transposed in registers, at least; others are scattered."""
 
-ACROSS: Final = 8
-"""Lanes that are turned together."""
+TRANSPOSED_LANES: Final = 8
+"""Lanes that are transposed together: 8 × 8 floats of 32 bits fill eight 256-bit registers."""
 
-IN_ORDER: Final = 10.0
-"""Bytes in a cycle from a cache that is shared, if they are read one after the other."""
+STREAM_BANDWIDTH: Final = 10.0
+"""Bytes a cycle and core from the shared cache, if they are read in order (fitted by hand)."""
 
-COPYING: Final = 0.8
-"""Cycles to copy an element of what windows share."""
-
-
-def best_transposed_tile(found: Contraction, target: Target) -> Tile | None:
-    """The turned tile with the fewest cycles by the estimate."""
-    return min(_tiles(found, target), key=lambda tile: tile.cycles, default=None)
+PACK_CYCLES: Final = 0.8
+"""Cycles to pack an element that windows share (fitted by hand)."""
 
 
-def _tiles(found: Contraction, target: Target) -> Iterator[Tile]:
-    width = target.vector_bits[-1] // found.bits if target.vector_bits else 1
-    if width < 2 or found.reductions != 1 or not found.constants or len(found.stores) != 1:
+@dataclass(frozen=True, slots=True)
+class TransposedTile:
+    """A register tile of lanes along a strided output loop × m along the contiguous one."""
+
+    cycles: float
+    """Estimate, of all cores together."""
+    vector_loop: UOp
+    lanes: int
+    m_loop: UOp
+    """The loop that the output is contiguous along."""
+    m: int
+    constant: Operand
+    """What is pre-packed: the operand along the vectorized loop."""
+    packed: Operand | None
+    """The other operand, if it is packed as well, for windows to share it."""
+    packed_loop: UOp | None = None
+    """A loop of which some iterations share a packed copy; None for one copy of all."""
+    packed_iterations: int = 1
+
+
+def best_transposed_tile(contraction: Contraction, target: Target) -> TransposedTile | None:
+    """Return the transposed tile with the fewest estimated cycles; None if there is none."""
+    return min(_tiles(contraction, target), key=lambda tile: tile.cycles, default=None)
+
+
+def _tiles(contraction: Contraction, target: Target) -> Iterator[TransposedTile]:
+    """Yield every transposed tile that is compared, with its estimate."""
+    width = target.vector_bits[-1] // contraction.bits if target.vector_bits else 1
+    if width < 2 or contraction.reductions != 1 or not contraction.constants:
         return
-    rows = [r for r in found.outputs if found.is_stored_along(r)]
-    for lane in found.outputs:
-        along = [o for o in found.operands if lane in o.ranges]
-        others = [o for o in found.operands if lane not in o.ranges]
-        if lane in rows or len(along) != 1 or len(others) != 1 or along[0].is_masked:
+    if len(contraction.stores) != 1:
+        return
+    contiguous = [r for r in contraction.outputs if contraction.is_stored_along(r)]
+    for vector_loop in contraction.outputs:
+        along = [o for o in contraction.operands if vector_loop in o.ranges]
+        others = [o for o in contraction.operands if vector_loop not in o.ranges]
+        if vector_loop in contiguous or len(along) != 1 or len(others) != 1 or along[0].is_masked:
             continue
-        if along[0].buffer not in found.constants or not set(found.terms) <= along[0].ranges:
+        constant, other = along[0], others[0]
+        if constant.buffer not in contraction.constants:
             continue
-        for row in rows:
-            if row in along[0].ranges or row not in others[0].ranges:
+        if not set(contraction.terms) <= constant.ranges:
+            continue
+        for m_loop in contiguous:
+            if m_loop in constant.ranges or m_loop not in other.ranges:
                 continue
-            for sixteenths in LANES:
+            for sixteenths in LANE_CHOICES:
                 lanes = sixteenths * width // 16
-                if lanes >= width and extent_of(lane) % lanes == 0:
-                    yield from _estimates(found, lane, lanes, row, along[0], others[0], target)
+                if lanes >= width and extent_of(vector_loop) % lanes == 0:
+                    yield from _estimates(
+                        contraction, vector_loop, lanes, m_loop, constant, other, target
+                    )
 
 
 def _estimates(
-    found: Contraction, lane: UOp, lanes: int, row: UOp, constant: Operand, other: Operand,
-    target: Target,
-) -> Iterator[Tile]:  # fmt: skip
-    """The cycles of all cores together, about."""
-    vectors = lanes * found.bits // target.vector_bits[-1]
-    loops = [r for r in found.outputs if r is not lane and r not in other.ranges]
-    parts = extent_of(lane) // lanes
-    if loops or any(r in constant.ranges for r in found.outputs if r is not lane):
+    contraction: Contraction, vector_loop: UOp, lanes: int, m_loop: UOp, constant: Operand,
+    other: Operand, target: Target,
+) -> Iterator[TransposedTile]:  # fmt: skip
+    """Yield the tiles for each m, with the cycles of all cores together."""
+    vectors = lanes * contraction.bits // target.vector_bits[-1]
+    outer = [r for r in contraction.outputs if r is not vector_loop]
+    if any(r not in other.ranges or r in constant.ranges for r in outer):
         return
-    made = _copied(found, other, row, target)
-    if made is None:
+    packing = _packing(contraction, other, m_loop, target)
+    if packing is None:
         return
-    copied, high, times = made
-    panel = lanes * found.length * constant.item
-    near = panel <= max(target.memory.l2, MEMORY) * 3 // 4
-    fetched = lanes * constant.item / (FROM_L2 if near else IN_ORDER)
-    copies = target.cores if parts % target.cores == 0 else parts
-    for rows in ROWS:
-        if rows * vectors > target.memory.registers - SPARE:
+    pack_cycles, packed_loop, packed_iterations = packing
+    panels = extent_of(vector_loop) // lanes
+    panel_bytes = lanes * contraction.length * constant.item
+    fits_l2 = panel_bytes <= max(target.memory.l2, DEFAULT_L2) * 3 // 4
+    bandwidth = lanes * constant.item / (L2_BANDWIDTH if fits_l2 else STREAM_BANDWIDTH)
+    copies = target.cores if panels % target.cores == 0 else panels
+    for m in M_CHOICES:
+        if m * vectors > target.memory.registers - OPERAND_REGISTERS:
             break
-        if extent_of(row) % rows:
+        if extent_of(m_loop) % m:
             continue
-        reads = vectors * 1.5 + rows * 0.5
-        each = max(rows * vectors, reads, fetched, LATENCY) + 0.1 * reads + 1.0
-        tiles = found.results / (lanes * rows)
-        cycles = tiles * (found.length * each + 10 + _finishing(found, lanes, vectors, rows))
-        cycles = (cycles + copied * copies) * (1 + load_imbalance(parts, target.cores))
-        staged = (constant, other) if copied else (constant,)
-        yield Tile(cycles, lane, lanes, row, rows, high, times, staged, turned=True)
+        loads = vectors * 1.5 + m * 0.5
+        per_k = max(m * vectors, loads, bandwidth, FMA_LATENCY) + 0.1 * loads + 1.0
+        tiles = contraction.results / (lanes * m)
+        epilogue = _epilogue_cycles(contraction, lanes, vectors, m)
+        cycles = tiles * (contraction.length * per_k + 10 + epilogue)
+        cycles = (cycles + pack_cycles * copies) * (1 + load_imbalance(panels, target.cores))
+        yield TransposedTile(
+            cycles, vector_loop, lanes, m_loop, m, constant, other if pack_cycles else None,
+            packed_loop, packed_iterations,
+        )  # fmt: skip
 
 
-def _finishing(found: Contraction, lanes: int, vectors: int, rows: int) -> float:
-    """The cycles from the sums of a tile to what is stored."""
-    if not _is_turned(lanes, rows):
-        return SCATTERING * vectors * rows
-    wide = max(_padded(rows) / ACROSS, 1.0)
-    return lanes * wide * (TURNING + 0.5 * found.following)
+def _epilogue_cycles(contraction: Contraction, lanes: int, vectors: int, m: int) -> float:
+    """Return the cycles from the accumulators of a tile to the stored results."""
+    if not _is_transposed_in_registers(lanes, m):
+        return SCATTER_CYCLES * vectors * m
+    registers = max(_power_of_two(m) / TRANSPOSED_LANES, 1.0)
+    return lanes * registers * (TRANSPOSE_CYCLES + 0.5 * contraction.following)
 
 
-def _is_turned(lanes: int, rows: int) -> bool:
-    """Whether the sums of a tile are turned in registers."""
-    return rows >= FEWEST and lanes >= FEWEST
+def _is_transposed_in_registers(lanes: int, m: int) -> bool:
+    """Return whether the accumulators are transposed in registers before they are stored."""
+    return m >= MIN_TRANSPOSED and lanes >= MIN_TRANSPOSED
 
 
-def _padded(rows: int) -> int:
-    """The lanes of what is stored for some rows."""
-    return 1 << (rows - 1).bit_length()
+def _power_of_two(m: int) -> int:
+    """Return the lanes of the vectors that store m contiguous results, some of them masked."""
+    return 1 << (m - 1).bit_length()
 
 
-def _copied(
-    found: Contraction, o: Operand, row: UOp, target: Target
+def _packing(
+    contraction: Contraction, o: Operand, m_loop: UOp, target: Target
 ) -> tuple[float, UOp | None, int] | None:
-    """The cycles to copy what windows share, and a loop of which some iterations share a copy.
+    """Return the cycles to pack the other operand, a loop, and its iterations that share a copy.
 
-    No cycles if it is read in place; None if that is slow.
+    No cycles if the operand is read in place; None if that is slow, and it cannot be packed.
     """
     if not o.is_masked:
-        apart = max(abs(o.step(r) or 0) for r in found.terms) * o.item
-        in_order = len(found.terms) == 1 or o.step(found.terms[-1]) == 1
-        slow = not in_order or is_crowded(apart, found.length, target)
-        return None if slow else (0.0, None, 1)
-    windows = {r: o.window(r, found.terms) for r in found.outputs if r in o.ranges}
-    used = {window[0] for window in windows.values() if window is not None}
-    if None in windows.values() or len(used) < len(windows):
+        k_stride = max(abs(o.step(r) or 0) for r in contraction.terms) * o.item
+        in_order = len(contraction.terms) == 1 or o.step(contraction.terms[-1]) == 1
+        is_slow = not in_order or has_set_conflicts(k_stride, contraction.length, target)
+        return None if is_slow else (0.0, None, 1)
+    windows = {r: o.window(r, contraction.terms) for r in contraction.outputs if r in o.ranges}
+    taps = {window[0] for window in windows.values() if window is not None}
+    if None in windows.values() or len(taps) < len(windows):
         return None
-    limit = max(target.memory.l2, MEMORY) // 2
-    high = next((r for r in windows if r is not row), None)
-    sizes = [extent_of(r) for r in found.terms if r not in used]
-    for times in _divisors(1 if high is None else extent_of(high)):
+    limit = max(target.memory.l2, DEFAULT_L2) // 2
+    packed_loop = next((r for r in windows if r is not m_loop), None)
+    channels = math.prod(extent_of(r) for r in contraction.terms if r not in taps)
+    for rows in _divisors(1 if packed_loop is None else extent_of(packed_loop)):
         spans = [
-            ((times if r is high else extent_of(r)) - 1) * window[1] + extent_of(window[0])
+            ((rows if r is packed_loop else extent_of(r)) - 1) * window[1] + extent_of(window[0])
             for r, window in windows.items()
             if window is not None
         ]
-        elements = math.prod(sizes) * math.prod(spans)
+        elements = channels * math.prod(spans)
         if elements * o.item <= limit:
-            parts = 1 if high is None else extent_of(high) // times
-            return elements * parts * COPYING, high, times
+            copies = 1 if packed_loop is None else extent_of(packed_loop) // rows
+            return elements * copies * PACK_CYCLES, packed_loop, rows
     return None
 
 
-def _divisors(size: int) -> list[int]:
-    """The largest first."""
-    return [n for n in range(size, 0, -1) if size % n == 0]
+def _divisors(extent: int) -> list[int]:
+    """Return the divisors of an extent, the largest first."""
+    return [n for n in range(extent, 0, -1) if extent % n == 0]
 
 
-def turned(plan: Plan, found: Contraction, tile: Tile) -> None:
-    """Do what a turned tile takes."""
-    assert tile.row is not None, "a turned tile has rows"
-    lane, row, cores = show(tile.lane), show(tile.row), plan.target.cores
-    constant, *others = tile.staged
-    parts = extent_of(tile.lane) // tile.lanes
-    plan.do(Upcast(lane, tile.lanes))
+def apply_transposed_tile(plan: Plan, contraction: Contraction, tile: TransposedTile) -> None:
+    """Apply the actions of a transposed tile to a plan."""
+    axis, cores = show(tile.vector_loop), plan.target.cores
+    panels = extent_of(tile.vector_loop) // tile.lanes
+    plan.do(Upcast(axis, tile.lanes))
     loops = list(plan.kernel.src[0].src[1:])
-    inner = f"{lane}_1" if parts > 1 else lane
-    outer = f"{lane}_0" if parts > 1 else ""
-    if others and parts > cores and parts % cores == 0:  # a core makes its copies once
-        plan.do(Split(outer, parts // cores))
+    inner = f"{axis}_1" if panels > 1 else axis
+    outer = f"{axis}_0" if panels > 1 else ""
+    if tile.packed is not None and panels > cores and panels % cores == 0:
+        plan.do(Split(outer, panels // cores))  # a core packs its copy once for all of its panels
         loops = list(plan.kernel.src[0].src[1:])
         outer = f"{outer}_0"
     if outer and show(loops[0]) != outer:
         plan.do(Move(outer, show(loops[0])))
-    if tile.more is not None and tile.times < extent_of(tile.more):
-        plan.do(Split(show(tile.more), tile.times))
-        around = f"{show(tile.more)}_0"
-        inside = [show(r) for r in loops if is_part_of(r, tile.lane)]
+    if tile.packed_loop is not None and tile.packed_iterations < extent_of(tile.packed_loop):
+        plan.do(Split(show(tile.packed_loop), tile.packed_iterations))
+        copies = f"{show(tile.packed_loop)}_0"
+        inside = [show(r) for r in loops if is_part_of(r, tile.vector_loop)]
         inside = [name for name in inside if name not in (outer, inner)]
         if inside:
-            plan.do(Move(around, inside[0]))
-    for other in others:
-        _copy(plan, found, other)
-    terms = tuple(show(r) for r in found.terms)
+            plan.do(Move(copies, inside[0]))
+    if tile.packed is not None:
+        _pack_windows(plan, contraction, tile.packed)
+    k_loops = tuple(show(r) for r in contraction.terms)
     which = next(
         k
-        for k, n in enumerate(loads_of(plan.kernel, constant.buffer))
-        if any(is_part_of(r, tile.lane) for r in n.ranges)
+        for k, n in enumerate(loads_of(plan.kernel, tile.constant.buffer))
+        if any(is_part_of(r, tile.vector_loop) for r in n.ranges)
     )
-    plan.do(Stage(constant.buffer, (*terms, inner), which))
-    if tile.rows > 1:
-        plan.do(Upcast(row, tile.rows))
-    _finish(plan, tile)
+    plan.do(Stage(tile.constant.buffer, (*k_loops, inner), which))
+    if tile.m > 1:
+        plan.do(Upcast(show(tile.m_loop), tile.m))
+    _transpose_epilogue(plan, tile)
     if outer:
         plan.do(Thread(outer))
 
 
-def _finish(plan: Plan, tile: Tile) -> None:
-    """What follows the sums, in lanes along what is stored."""
-    is_turned = _is_turned(tile.lanes, tile.rows)
-    finish = Finish(1, turned=True) if is_turned else Finish(tile.rows)
-    if not finish.is_legal(plan.kernel, plan.target):
+def _transpose_epilogue(plan: Plan, tile: TransposedTile) -> None:
+    """Vectorize the epilogue along the contiguous loop of the output, if that is legal."""
+    in_registers = _is_transposed_in_registers(tile.lanes, tile.m)
+    epilogue = Finish(1, turned=True) if in_registers else Finish(tile.m)
+    if not epilogue.is_legal(plan.kernel, plan.target):
         return
     before = set(plan.loops())
-    plan.do(finish)
-    if is_turned:
+    plan.do(epilogue)
+    if in_registers:
         across, along = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-        plan.pad(along, _padded(tile.rows))
-        plan.do(Upcast(along, _padded(tile.rows)))
-        plan.do(Upcast(across, math.gcd(tile.lanes, ACROSS)))
+        plan.pad(along, _power_of_two(tile.m))
+        plan.do(Upcast(along, _power_of_two(tile.m)))
+        plan.do(Upcast(across, math.gcd(tile.lanes, TRANSPOSED_LANES)))
 
 
-def _copy(plan: Plan, found: Contraction, o: Operand) -> None:
-    """What windows share, copied once."""
-    used: set[UOp] = set()
-    names = []
+def _pack_windows(plan: Plan, contraction: Contraction, o: Operand) -> None:
+    """Pack the operand that is read in overlapping windows, each element once."""
+    taps: set[UOp] = set()
+    sums = []
     loops = plan.loops()
-    for out in found.outputs:
-        window = o.window(out, found.terms)
+    for output in contraction.outputs:
+        window = o.window(output, contraction.terms)
         if window is not None:
-            used.add(window[0])
+            taps.add(window[0])
             factor = "" if window[1] == 1 else f"{window[1]}*"
-            name = show(out) if show(out) in loops else f"{show(out)}_1"
-            names.append(f"{show(window[0])}+{factor}{name}")
-    terms = [r for r in found.terms if r not in used and r in o.ranges]
+            name = show(output) if show(output) in loops else f"{show(output)}_1"
+            sums.append(f"{show(window[0])}+{factor}{name}")
+    k_loops = [r for r in contraction.terms if r not in taps and r in o.ranges]
     before = set(plan.loops())
-    plan.do(Stage(o.buffer, (*map(show, terms), *names), o.which, row=1))
-    fresh = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
-    width = copy_width(extent_of(plan.loop(fresh[-1])))
-    plan.pad(fresh[-1], width)
-    plan.do(Upcast(fresh[-1], width))
-    unroll_unmasked_loop(plan, o.value, dict(zip(terms, fresh, strict=False)))
+    plan.do(Stage(o.buffer, (*map(show, k_loops), *sums), o.which, row=1))
+    packing_loops = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+    width = copy_width(extent_of(plan.loop(packing_loops[-1])))
+    plan.pad(packing_loops[-1], width)
+    plan.do(Upcast(packing_loops[-1], width))
+    unroll_unmasked_loop(plan, o.value, dict(zip(k_loops, packing_loops, strict=False)))

@@ -1,0 +1,68 @@
+"""Vector lanes: how many iterations of a contiguous loop one tile takes, and along which loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.optimize.analysis.loop_strides import inside, reads, reads_neighbours, step
+from porism.optimize.strategy.action_plan import extent_of
+
+LONG_LOOP: Final = 128
+"""Iterations of a vectorized loop, from which on the padding of the last one is negligible."""
+
+
+def choose_lanes(extent: int, width: int, multiples: Sequence[int]) -> int:
+    """Return the lanes along a loop: one vector of `width`, or a multiple that divides the extent.
+
+    A loop that is a little shorter than a power of two is padded to it; 0 if it is too short.
+    """
+    for vectors in multiples:
+        if extent % (vectors * width) == 0:
+            return vectors * width
+    if extent >= width:
+        return width
+    lanes = 1 << (extent - 1).bit_length()
+    return lanes if extent * 4 >= lanes * 3 else lanes // 2 if extent == lanes // 2 else 0
+
+
+def choose_lanes_with_half_vectors(
+    extent: int, width: int, multiples: Sequence[int], *, is_nontemporal: bool = False
+) -> int:
+    """Return the lanes along a loop, in half vectors where these waste less on padding.
+
+    Rows that are written by non-temporal stores are not padded if half vectors fit them.
+    """
+    if extent % width == 0:
+        return choose_lanes(extent, width, multiples)
+    half = width // 2
+    most = max(multiples, default=1) * 2
+    if is_nontemporal:
+        for halves in (7, 5, 3):
+            if extent % (halves * half) == 0 and halves <= most:
+                return halves * half
+    for vectors in multiples:
+        if extent >= LONG_LOOP * vectors * width:
+            return vectors * width
+    if extent > half > 1 and -(-extent // width) * width * 10 > extent * 11:
+        for halves in (7, 6, 5, 4, 3, 2, 1):
+            if extent % (halves * half) == 0 and (halves == 1 or halves <= most):
+                return halves * half
+    return choose_lanes(extent, width, multiples)
+
+
+def is_contiguous_along_k_only(end: UOp, loop: UOp, min_extent: int = 1) -> bool:
+    """Return whether a reduction is strided along an output loop, but contiguous along its own.
+
+    Reduction loops of fewer iterations than `min_extent` do not count.
+    """
+    for node in inside(end):
+        if node.op is ops.REDUCE and loop in node.ranges:
+            loads = [n for n in reads(node.src[0]) if loop in n.ranges]
+            is_strided = any(step(n.src[1], loop) not in (0, 1) for n in loads)
+            k_loops = (r for r in node.src[1:] if extent_of(r) >= min_extent)
+            if is_strided and any(reads_neighbours(node, r) for r in k_loops):
+                return True
+    return False
