@@ -42,7 +42,7 @@ from porism.lower.private_memory import private_memory
 from porism.optimize.actions.loop_actions import Action, Thread, apply_all
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
-from porism.optimize.strategy.prepacked_weights import Packed, packed
+from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rewrite_trace import Trace, begin
 from porism.rewrite.rule import RuleSet
@@ -207,7 +207,7 @@ TARGET_STAGES: Final = (
 INSTRUCTION_STAGES: Final = (InstructionStage("indirect prefetch", insert_indirect_prefetches),)
 
 # after "schedule loops", for a kernel that reads constants
-PREPACK: Final = ConstantStage("prepack weights", packed)
+PREPACK: Final = ConstantStage("prepack weights", prepack_constants)
 PREFETCH_PREPACKED: Final = ConstantStage("prefetch prepacked weights", prefetch_prepacked)
 
 _SCHEDULING: Final = [stage.name for stage in TARGET_STAGES].index("schedule loops")
@@ -332,7 +332,7 @@ def prepack_kernel(
     target: Target,
     constants: Sequence[int],
     actions: Sequence[Action] | None = None,
-) -> Packed | None:
+) -> PrepackedKernel | None:
     """Return a kernel with scheduled loops that reads packed copies of constants.
 
     `constants` are numbers of PARAMs; each copy comes with the kernel that makes it, once. Returns
@@ -345,7 +345,7 @@ def prepack_kernel(
         return None
     copies = tuple(replace(c, kernel=_parallel_copy(c.kernel, target)) for c in prepacked.copies)
     kernel = PREFETCH_PREPACKED(prepacked.kernel, [copy.number for copy in copies], target)
-    return Packed(kernel, copies)
+    return PrepackedKernel(kernel, copies)
 
 
 def _parallel_copy(kernel: UOp, target: Target) -> UOp:

@@ -16,7 +16,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.loop_actions import Action, apply_all
 from porism.optimize.strategy import prepacked_weights
-from porism.optimize.strategy.prepacked_weights import Packed, packed
+from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants
 from porism.pipeline import simplify_kernel, unscheduled_kernel
 
 
@@ -30,7 +30,7 @@ def arranged(y: Any, actions: Sequence[Action]) -> UOp:
     return apply_all(unscheduled_kernel(kernel.node, target), actions, target)
 
 
-def computes_the_same(kernel: UOp, found: Packed) -> bool:
+def computes_the_same(kernel: UOp, found: PrepackedKernel) -> bool:
     """Whether a kernel on copies gives what it gave before, by the evaluator."""
     rng = np.random.default_rng(0)
     data = {
@@ -55,9 +55,9 @@ def locals_of(kernel: UOp) -> int:
 
 @pytest.fixture(autouse=True)
 def _everything_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepacked_weights, "LEAST", 0)
-    monkeypatch.setattr(prepacked_weights, "CROWDED", 0.0)
-    monkeypatch.setattr(prepacked_weights, "GROWTH", 4.0)
+    monkeypatch.setattr(prepacked_weights, "MIN_BYTES", 0)
+    monkeypatch.setattr(prepacked_weights, "MIN_CONFLICTS", 0.0)
+    monkeypatch.setattr(prepacked_weights, "MAX_PREPACK_GROWTH", 4.0)
 
 
 STAGED = {
@@ -83,7 +83,7 @@ STAGED = {
 @pytest.mark.parametrize("name", STAGED)
 def test_a_copy_is_made_beforehand(name: str) -> None:
     kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED[name])
-    found = packed(kernel, {2})
+    found = prepack_constants(kernel, {2})
     assert found is not None
     assert locals_of(found.kernel) == locals_of(kernel) - 1
     assert 2 not in parameters(found.kernel)
@@ -92,21 +92,21 @@ def test_a_copy_is_made_beforehand(name: str) -> None:
 
 def test_only_constants_are() -> None:
     kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED["columns"])
-    assert packed(kernel, {1}) is None
-    assert packed(kernel, set()) is None
+    assert prepack_constants(kernel, {1}) is None
+    assert prepack_constants(kernel, set()) is None
 
 
 def test_of_a_transposed_matrix() -> None:
     kernel = arranged(tensor(4, 5) @ tensor(24, 5).T, STAGED["columns"])
-    found = packed(kernel, {2})
+    found = prepack_constants(kernel, {2})
     assert found is not None
     assert computes_the_same(kernel, found)
 
 
 def test_a_copy_that_would_be_much_larger_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = arranged(tensor(8, 5) @ tensor(5, 24), STAGED["columns outside"])
-    monkeypatch.setattr(prepacked_weights, "GROWTH", 0.5)
-    assert packed(kernel, {2}) is None
+    monkeypatch.setattr(prepacked_weights, "MAX_PREPACK_GROWTH", 0.5)
+    assert prepack_constants(kernel, {2}) is None
 
 
 ROWS = [porism.Upcast("r0", 4), porism.Upcast("r1", 8)]
@@ -114,7 +114,7 @@ ROWS = [porism.Upcast("r0", 4), porism.Upcast("r1", 8)]
 
 def test_rows_side_by_side() -> None:
     kernel = arranged(tensor(12, 16) @ tensor(16, 24), ROWS)
-    found = packed(kernel, {1})
+    found = prepack_constants(kernel, {1})
     assert found is not None
     (copy,) = found.copies
     assert copy.axes == ("r0_0", "r2", "r0_1")
@@ -125,7 +125,7 @@ def test_rows_side_by_side() -> None:
 def test_rows_that_overlap() -> None:
     actions = [porism.Cover("r0", 5), porism.Upcast("r0_1", 5), porism.Upcast("r1", 24)]
     kernel = arranged(tensor(19, 16) @ tensor(16, 24), actions)
-    found = packed(kernel, {1})
+    found = prepack_constants(kernel, {1})
     assert found is not None
     assert found.copies[0].size == 20 * 16
     assert computes_the_same(kernel, found)
@@ -134,25 +134,25 @@ def test_rows_that_overlap() -> None:
 def test_in_a_reduction_in_blocks() -> None:
     actions = [porism.Upcast("r0", 4), porism.Upcast("r1", 8), porism.Block("r2", 4, "r1_0")]
     kernel = arranged(tensor(8, 8) @ tensor(8, 16), actions)
-    found = packed(kernel, {1})
+    found = prepack_constants(kernel, {1})
     assert found is not None
     assert computes_the_same(kernel, found)
 
 
 def test_not_if_rows_would_become_the_lanes() -> None:
     actions = [porism.Upcast("r0", 8), porism.Upcast("r1", 8)]
-    assert packed(arranged(tensor(16, 16) @ tensor(16, 24), actions), {1}) is None
+    assert prepack_constants(arranged(tensor(16, 16) @ tensor(16, 24), actions), {1}) is None
 
 
 def test_not_if_rows_are_not_in_each_others_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepacked_weights, "CROWDED", 1.5)
-    assert packed(arranged(tensor(12, 17) @ tensor(17, 24), ROWS), {1}) is None
+    monkeypatch.setattr(prepacked_weights, "MIN_CONFLICTS", 1.5)
+    assert prepack_constants(arranged(tensor(12, 17) @ tensor(17, 24), ROWS), {1}) is None
 
 
 def test_windows_of_a_convolution() -> None:
     y = porism.conv2d(tensor(1, 4, 8, 8), tensor(8, 4, 3, 3), padding=1)
     kernel = arranged(y, [porism.Upcast("r0", 4), porism.Upcast("r2", 8)])
-    found = packed(kernel, {2})
+    found = prepack_constants(kernel, {2})
     assert found is not None
     assert found.copies[0].size == 8 * 4 * 3 * 3
     assert computes_the_same(kernel, found)

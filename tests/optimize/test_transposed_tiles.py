@@ -19,7 +19,7 @@ from porism.optimize.actions.packed_panels import Stage
 from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.prepacked_weights import packed
+from porism.optimize.strategy.prepacked_weights import prepack_constants
 from porism.optimize.strategy.transposed_tiles import apply_transposed_tile, best_transposed_tile
 from porism.pipeline import lower_kernel, unscheduled_kernel
 
@@ -83,7 +83,7 @@ def test_the_weights_are_laid_out_beforehand(name: str) -> None:
     plan = transposed_plan(loops)
     assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
     assert any(isinstance(a, Finish) for a in plan.actions)
-    copies = packed(plan.kernel, WEIGHT)
+    copies = prepack_constants(plan.kernel, WEIGHT)
     assert copies is not None
     assert [copy.source for copy in copies.copies] == [2]
 

@@ -17,7 +17,7 @@ from porism.engine.run.buffer_storage import Held
 from porism.engine.run.compile_verification import check_tuned
 from porism.engine.run.program import Program
 from porism.ir.node_collector import forget_unused
-from porism.optimize.strategy.prepacked_weights import Copy
+from porism.optimize.strategy.prepacked_weights import PackedConstant
 from porism.schedule.schedule import Schedule
 
 MOST_PROGRAMS: Final = 1000
@@ -49,7 +49,7 @@ class Prepared:
     """From the inputs what `run` takes as its packs."""
     constants: frozenset[int]
     """The inputs that are constants."""
-    copies: Sequence[Copy]
+    copies: Sequence[PackedConstant]
     """What is laid out, in the order of the packs."""
 
     @property

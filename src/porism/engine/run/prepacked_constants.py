@@ -11,14 +11,14 @@ from porism.base.settings import settings
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
 from porism.optimize.actions.action_registry import Actions
-from porism.optimize.strategy.prepacked_weights import Copy, Packed
+from porism.optimize.strategy.prepacked_weights import PackedConstant, PrepackedKernel
 from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule
 
 MOST: Final = 10_000
 """Kernels of which it is remembered how they read constants."""
 
-_known: dict[tuple[str, UOp, tuple[int, ...], Actions | None], Packed | None] = {}
+_known: dict[tuple[str, UOp, tuple[int, ...], Actions | None], PrepackedKernel | None] = {}
 
 
 def forget_packed() -> None:
@@ -31,7 +31,7 @@ class Packing:
 
     def __init__(self, schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
         self.kernels = [step.kernel for step in schedule.steps]
-        self.copies: list[Copy] = []
+        self.copies: list[PackedConstant] = []
         """Each once; its source is the input that it is a copy of."""
         self.places: dict[tuple[int, int], int] = {}
         """By step and number of the parameter which of the copies that is."""
@@ -67,7 +67,7 @@ class Packing:
 
 def _packed(
     kernel: UOp, numbers: tuple[int, ...], backend: Backend, actions: Actions | None
-) -> Packed | None:
+) -> PrepackedKernel | None:
     """A kernel that reads copies of some of its buffers; None if it reads none."""
     if not numbers:
         return None

@@ -1,11 +1,17 @@
-"""Packing: constants laid out once in the order in which a kernel reads them.
+"""Pre-packed weights: constants that are packed once in the order in which a kernel reads them.
 
-    for j_0: for k: for j_1: … b[k * n + j_0 * 8 + j_1] …        … p[(j_0 * m + k) * 8 + j_1] …
+    for j_0: for k: for j_1:                 for j_0: for k: for j_1:
+        … b[k * n + j_0 * 8 + j_1] …             … p[(j_0 * m + k) * 8 + j_1] …
 
-The kernel has its loops already. A copy that it would make of a constant in each call is made
-beforehand, for all iterations of the loops around it. Rows that are read side by side are stored
-side by side, if they would be in the same places of a cache. So a tile reads a piece of memory from
-its begin to its end.
+The kernel has scheduled loops already. Two kinds of its accesses read a packed copy instead:
+
+- a panel of a constant that the kernel would pack in each call is packed beforehand, for all
+  iterations of the loops around it;
+- rows of a constant that a register tile reads together are interleaved, if their addresses would
+  conflict in the sets of a cache.
+
+So a register tile reads one sequential piece of memory. A copy is described by a kernel of plain
+loops that makes it, which is run once, before all calls.
 """
 
 from __future__ import annotations
@@ -28,62 +34,64 @@ from porism.optimize.strategy.tile_costs import MAX_PREPACK_GROWTH, same_set_fra
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked, masked
 
-LEAST: Final = 1 << 12
-"""Bytes of a constant that is worth it."""
+MIN_BYTES: Final = 1 << 12
+"""Bytes of a constant that is packed, at least: a page (chosen by hand)."""
 
-CROWDED: Final = 1.5
-"""Rows in one place of a cache, so many that they are better next to each other."""
+MIN_CONFLICTS: Final = 1.5
+"""Rows in one cache set, on average, from which on they are interleaved (measured)."""
 
-SIDE_BY_SIDE: Final = (Axis.UNROLL, Axis.UPCAST)
+UNROLLED: Final = (Axis.UNROLL, Axis.UPCAST)
 
 VARYING: Final = frozenset({ops.AFTER, ops.DEFINE_LOCAL, ops.REDUCE, ops.VARIABLE, ops.BIND})
-"""What may be different in each call, or is not there beforehand."""
+"""Ops whose value may differ from call to call, or is not known before the kernel runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A constant as a kernel reads it."""
+class PackedConstant:
+    """A constant in the order in which a kernel reads it."""
 
     number: int
-    """That of its PARAM in the kernel."""
+    """The number of its PARAM in the kernel."""
     source: int
-    """The PARAM that it is a copy of."""
+    """The number of the PARAM that it is packed from."""
     kernel: UOp
-    """What makes it: PARAM 0 of PARAM 1, in plain loops."""
+    """The kernel that packs it: from PARAM 1 to PARAM 0, in plain loops."""
     size: int
+    """Elements."""
     dtype: DType
     axes: tuple[str, ...]
-    """The loops that it is laid out for, the fastest last."""
+    """The names of the loops that it is packed for, the innermost last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """A kernel that reads copies of constants."""
+class PrepackedKernel:
+    """A kernel that reads packed constants."""
 
     kernel: UOp
-    copies: tuple[Copy, ...]
+    copies: tuple[PackedConstant, ...]
 
 
-def packed(kernel: UOp, constants: Collection[int]) -> Packed | None:
-    """An arranged kernel that reads copies of constants; None if there are none to be made."""
+def prepack_constants(kernel: UOp, constants: Collection[int]) -> PrepackedKernel | None:
+    """Return a scheduled kernel that reads packed constants; None if none is worth packing."""
     number = max((int(n.arg) for n in toposort(kernel) if n.op is ops.PARAM), default=0) + 1
-    copies: list[Copy] = []
-    for pack in (_copied_inside, _apart):
-        changes = list(pack(kernel, constants, number + len(copies)))
-        kernel = substitute(kernel, {old: new for each, _ in changes for old, new in each.items()})
+    copies: list[PackedConstant] = []
+    for prepack in (_prepack_panels, _interleave_rows):
+        changes = list(prepack(kernel, constants, number + len(copies)))
+        replacements = {old: new for nodes, _ in changes for old, new in nodes.items()}
+        kernel = substitute(kernel, replacements)
         copies += [copy for _, copy in changes]
-    return Packed(kernel, tuple(copies)) if copies else None
+    return PrepackedKernel(kernel, tuple(copies)) if copies else None
 
 
-Change = tuple[dict[UOp, UOp], Copy]
-"""What takes the place of what in a kernel, and the copy that it reads then."""
+Change = tuple[dict[UOp, UOp], PackedConstant]
+"""Nodes of a kernel with their replacements, and the packed constant that these read."""
 
 
-# -- copies that are made inside -------------------------------------------------------------------
+# -- panels ----------------------------------------------------------------------------------------
 
 
-def _copied_inside(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
-    """Local memory that is filled with constants, which becomes memory that is there already."""
+def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
+    """Yield changes of local buffers that are filled from a constant into a packed constant."""
     above = users(kernel)
     for filled in toposort(kernel):
         if filled.op is not ops.AFTER or filled.src[0].op is not ops.DEFINE_LOCAL:
@@ -91,38 +99,38 @@ def _copied_inside(kernel: UOp, constants: Collection[int], number: int) -> Iter
         local, end = filled.src[0], filled.src[-1]
         if len(filled.src) != 2 or end.op is not ops.END or end.src[0].op is not ops.STORE:
             continue
-        place, value = end.src[0].src
+        access, value = end.src[0].src
         around = end.ranges
-        param = _constant(value, constants)
-        if param is None or place.src[0] is not local or set(above[local]) != {filled, place}:
+        param = _only_constant(value, constants)
+        if param is None or access.src[0] is not local or set(above[local]) != {filled, access}:
             continue
         if any(user.op is not ops.INDEX or user.src[0] is not filled for user in above[filled]):
             continue
-        if any(r.arg[1] in SIDE_BY_SIDE or r.src[0].op is not ops.CONST for r in around):
+        if any(r.arg[1] in UNROLLED or r.src[0].op is not ops.CONST for r in around):
             continue
-        size = _up_to_a_line(local.dtype.size, value.dtype)
+        size = _in_whole_lines(local.dtype.size, value.dtype)
         total = size * iterations(around)
-        if not _is_worth_it(param, total):
+        if not _is_worth_packing(param, total):
             continue
-        new = _param(value.dtype, total, number)
-        first = placed(around, _steps(around, size))
-        copy = Copy(
+        packed = _param(value.dtype, total, number)
+        panel = placed(around, _strides(around, size))
+        copy = PackedConstant(
             number,
             int(param.arg),
-            _copying(place.src[1], first, value, param, total, (*around, *end.src[1:])),
+            _packing_kernel(access.src[1], panel, value, param, total, (*around, *end.src[1:])),
             total,
             value.dtype,
             tuple(map(show, (*around, *end.src[1:]))),
         )
         yield (
-            {n: new.index(_shifted(n.src[1], first), dtype=n.dtype) for n in above[filled]},
+            {n: packed.index(_add_offset(n.src[1], panel), dtype=n.dtype) for n in above[filled]},
             copy,
         )
         number += 1
 
 
-def _constant(value: UOp, constants: Collection[int]) -> UOp | None:
-    """The PARAM that a value reads, if that is all that it reads, and it is a constant."""
+def _only_constant(value: UOp, constants: Collection[int]) -> UOp | None:
+    """Return the PARAM that a value reads, if it is a constant, and all that the value reads."""
     order = toposort(value)
     params = [n for n in order if n.op is ops.PARAM]
     if len(params) != 1 or int(params[0].arg) not in constants:
@@ -130,54 +138,56 @@ def _constant(value: UOp, constants: Collection[int]) -> UOp | None:
     return None if any(n.op in VARYING for n in order) else params[0]
 
 
-# -- rows that are far apart -----------------------------------------------------------------------
+# -- rows with cache-set conflicts -----------------------------------------------------------------
 
 
-def _apart(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
-    """Rows that reductions read side by side, and that are far apart in memory."""
-    lanes = _lanes(kernel)
-    for load in _loads(kernel, constants):
+def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
+    """Yield changes of loads of conflicting rows into loads of a packed constant."""
+    vector_loops = _vector_loops(kernel)
+    for load in _constant_loads(kernel, constants):
         param = load.src[0]
-        axes = _walked(kernel, load)
+        axes = _loops_in_order(kernel, load)
         if len(axes) != len(load.ranges) or any(r.src[0].op is not ops.CONST for r in axes):
             continue
         total = iterations(axes)
-        if not _is_worth_it(param, total) or not _is_crowded(load, axes, lanes):
+        if not _is_worth_packing(param, total):
             continue
-        at = placed(axes, _steps(axes))
-        new = _param(load.dtype, total, number)
-        copy = Copy(
+        if not _has_conflicting_rows(load, axes, vector_loops):
+            continue
+        address = placed(axes, _strides(axes))
+        packed = _param(load.dtype, total, number)
+        copy = PackedConstant(
             number,
             int(param.arg),
-            _copying(at, UOp.const(index, 0), load, param, total, axes),
+            _packing_kernel(address, UOp.const(index, 0), load, param, total, axes),
             total,
             load.dtype,
             tuple(map(show, axes)),
         )
-        yield {load: new.index(_masked_as(load.src[1], at), dtype=load.dtype)}, copy
+        yield {load: packed.index(_with_mask_of(load.src[1], address), dtype=load.dtype)}, copy
         number += 1
 
 
-def _is_crowded(load: UOp, axes: Sequence[UOp], lanes: Collection[UOp]) -> bool:
-    """Whether a load reads rows side by side that get in each other's way in a cache.
+def _has_conflicting_rows(load: UOp, axes: Sequence[UOp], vector_loops: Collection[UOp]) -> bool:
+    """Return whether a load reads one element of each of some rows that share cache sets.
 
-    It reads one element of each at a time. More lanes than rows, so that the lanes stay what they
-    are when rows become neighbours.
+    The tile needs twice as many lanes as rows: fewer, and interleaved rows would be vectorized in
+    their place.
     """
-    at = load.src[1].src[1] if is_masked(load.src[1]) else load.src[1]
-    side = {r: stride(at, r) for r in axes if r.arg[1] in SIDE_BY_SIDE}
-    if len(side) != 1 or 1 in side.values() or not side.keys().isdisjoint(lanes):
+    address = load.src[1].src[1] if is_masked(load.src[1]) else load.src[1]
+    strides = {r: stride(address, r) for r in axes if r.arg[1] in UNROLLED}
+    if len(strides) != 1 or 1 in strides.values() or not strides.keys().isdisjoint(vector_loops):
         return False
-    ((row, step),) = side.items()
-    rows, widest = int(row.vmax) + 1, max((int(r.vmax) + 1 for r in lanes), default=0)
-    return (
-        rows * same_set_fraction(step, load.dtype.numpy.itemsize) >= CROWDED and widest >= 2 * rows
-    )
+    ((row_loop, row_stride),) = strides.items()
+    rows = int(row_loop.vmax) + 1
+    lanes = max((int(r.vmax) + 1 for r in vector_loops), default=0)
+    conflicts = rows * same_set_fraction(row_stride, load.dtype.numpy.itemsize)
+    return conflicts >= MIN_CONFLICTS and lanes >= 2 * rows
 
 
-def _loads(kernel: UOp, constants: Collection[int]) -> list[UOp]:
-    """What reductions read of constants, once for each of their terms."""
-    found: dict[UOp, None] = {}
+def _constant_loads(kernel: UOp, constants: Collection[int]) -> list[UOp]:
+    """Return the loads of constants that reductions repeat for each of their iterations."""
+    loads: dict[UOp, None] = {}
     for node in toposort(kernel):
         if node.op is ops.REDUCE:
             for load in toposort(node.src[0], within=lambda n: n.op is not ops.END):
@@ -186,53 +196,51 @@ def _loads(kernel: UOp, constants: Collection[int]) -> list[UOp]:
                     and len(load.src) == 2
                     and load.dtype.kind is not Kind.POINTER
                     and load.src[0].op is ops.PARAM
-                    and _constant(load, constants) is not None
+                    and _only_constant(load, constants) is not None
                     and any(r in node.src[1:] for r in load.ranges)
                 ):
-                    found[load] = None
-    return list(found)
+                    loads[load] = None
+    return list(loads)
 
 
-def _lanes(kernel: UOp) -> set[UOp]:
-    """Loops whose iterations go side by side, and are stored next to each other."""
+def _vector_loops(kernel: UOp) -> set[UOp]:
+    """Return the unrolled loops along which a store is contiguous."""
     order = toposort(kernel)
-    stores = [node.src[0].src[1] for node in order if node.op is ops.STORE]
-    plain = [at.src[1] if is_masked(at) else at for at in stores]
-    side = [n for n in order if n.op is ops.RANGE and n.arg[1] in SIDE_BY_SIDE]
-    return {r for r in side if any(stride(at, r) == 1 for at in plain)}
+    addresses = [node.src[0].src[1] for node in order if node.op is ops.STORE]
+    unmasked = [at.src[1] if is_masked(at) else at for at in addresses]
+    unrolled = [n for n in order if n.op is ops.RANGE and n.arg[1] in UNROLLED]
+    return {r for r in unrolled if any(stride(at, r) == 1 for at in unmasked)}
 
 
-def _walked(kernel: UOp, load: UOp) -> list[UOp]:
-    """The loops that a load depends on as they are walked, the outermost first.
-
-    Those whose iterations go side by side are walked fastest.
-    """
-    found: list[UOp] = []
+def _loops_in_order(kernel: UOp, load: UOp) -> list[UOp]:
+    """Return the loops that a load depends on, the outermost first and the unrolled ones last."""
+    loops: list[UOp] = []
     above = {load}
-    for node in toposort(kernel):  # from what is inside to what is around it
+    for node in toposort(kernel):  # from the innermost loops outwards
         if node not in above and any(s in above for s in node.src):
             above.add(node)
             if node.op in CLOSERS:
-                found = [r for r in node.src[1:] if r in load.ranges and r not in found] + found
-    return sorted(found, key=lambda r: r.arg[1] in SIDE_BY_SIDE)
+                loops = [r for r in node.src[1:] if r in load.ranges and r not in loops] + loops
+    return sorted(loops, key=lambda r: r.arg[1] in UNROLLED)
 
 
-# -- copies ----------------------------------------------------------------------------------------
+# -- packed constants ------------------------------------------------------------------------------
 
 
-def _is_worth_it(param: UOp, total: int) -> bool:
+def _is_worth_packing(param: UOp, total: int) -> bool:
+    """Return whether a constant is large enough, and packed, with its padding, not much larger."""
     size = param.dtype.size
     item = param.dtype.element.numpy.itemsize
-    return (
-        size * item >= LEAST and total <= MAX_PREPACK_GROWTH * size
-    )  # parts overlap, rows have room
+    return size * item >= MIN_BYTES and total <= MAX_PREPACK_GROWTH * size
 
 
-def _copying(at: UOp, first: UOp, value: UOp, param: UOp, total: int, loops: Iterable[UOp]) -> UOp:
-    """A kernel that stores a value for all iterations of some loops."""
-    place = _param(value.dtype, total, 0).index(_shifted(at, first), dtype=value.dtype)
+def _packing_kernel(
+    address: UOp, offset: UOp, value: UOp, param: UOp, total: int, loops: Iterable[UOp]
+) -> UOp:
+    """Return a kernel that stores a value for all iterations of some loops, in plain loops."""
+    access = _param(value.dtype, total, 0).index(_add_offset(address, offset), dtype=value.dtype)
     plain = {r: with_kind(r, Axis.LOOP) for r in loops}
-    store = place.store(substitute(value, {param: ops.PARAM(dtype=param.dtype, arg=1)}))
+    store = access.store(substitute(value, {param: ops.PARAM(dtype=param.dtype, arg=1)}))
     return ops.SINK(substitute(store, plain).end(*plain.values()))
 
 
@@ -240,24 +248,28 @@ def _param(dtype: DType, size: int, number: int) -> UOp:
     return ops.PARAM(dtype=dtype.pointer(Space.GLOBAL, size), arg=number)
 
 
-def _up_to_a_line(size: int, dtype: DType) -> int:
+def _in_whole_lines(size: int, dtype: DType) -> int:
+    """Return a number of elements, rounded up to whole cache lines."""
     line = max(LINE // dtype.numpy.itemsize, 1)
     return -(-size // line) * line
 
 
-def _steps(axes: Sequence[UOp], last: int = 1) -> list[int]:
-    """How far apart neighbours are, by axis."""
-    steps: list[int] = []
+def _strides(axes: Sequence[UOp], innermost: int = 1) -> list[int]:
+    """Return the stride of each axis, in elements, given that of the innermost."""
+    strides: list[int] = []
     for axis in reversed(axes):
-        steps.insert(0, last)
-        last *= int(axis.vmax) + 1
-    return steps
+        strides.insert(0, innermost)
+        innermost *= int(axis.vmax) + 1
+    return strides
 
 
-def _shifted(at: UOp, first: UOp) -> UOp:
-    return masked(at.src[0], at.src[1] + first) if is_masked(at) else at + first
+def _add_offset(address: UOp, offset: UOp) -> UOp:
+    """Return an index plus an offset, under the same mask."""
+    if is_masked(address):
+        return masked(address.src[0], address.src[1] + offset)
+    return address + offset
 
 
-def _masked_as(at: UOp, other: UOp) -> UOp:
-    """An index that is masked where another is."""
-    return masked(at.src[0], other) if is_masked(at) else other
+def _with_mask_of(address: UOp, other: UOp) -> UOp:
+    """Return an index under the mask of another one, if that has one."""
+    return masked(address.src[0], other) if is_masked(address) else other

@@ -100,7 +100,7 @@ class Tile:
     parallelizes_m: bool = False
     """Whether the m loop, and no other, is divided among the cores."""
     flattened_loop: UOp | None = None
-    """An output loop around the vectorized one that is merged with it; see `flat_tiles`."""
+    """An output loop around the vectorized one that is merged with it; see `flattened_tiles`."""
     flattened: int = 1
     """Iterations of it that are merged."""
 
