@@ -35,11 +35,12 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp, raw
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
+from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.action_registry import ACTIONS
-from porism.optimize.actions.block_actions import BlockAction
-from porism.optimize.actions.loop_actions import Action, PadTo, apply_all
-from porism.optimize.actions.loop_transforms import ranges_of
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.gpu.tensor_core_action import TC
+from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel, optimize_kernel, schedule_graph, unscheduled_kernel
 from porism.schedule.schedule import Buffer, Role, Schedule
@@ -94,7 +95,7 @@ def fields_of(kind: type[Action]) -> dict[str, Any]:
 
 def random_action(data: st.DataObject, names: Sequence[str], target: Target) -> Action:
     """An action on loops with these names, legal or not."""
-    kinds = [k for k in ACTIONS.values() if target.block or not issubclass(k, BlockAction)]
+    kinds = [k for k in ACTIONS.values() if target.block or not issubclass(k, ThreadBlockAction)]
     kind = data.draw(st.sampled_from(kinds))
     values = {name: random_field(data, name, type_, names)
               for name, type_ in fields_of(kind).items()}  # fmt: skip

@@ -8,7 +8,7 @@ its actions are shrunk.
     ./dev fuzz nests --minutes 10 --jobs 2
     ./dev fuzz nests --count 2000000 --jobs 2     so many nests
     ./dev fuzz nests --seed 17 --count 1          the nest with this number
-    ./dev fuzz nests --only Stage                 every list tries this action often
+    ./dev fuzz nests --only Pack                  every list tries this action often
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fuzz.search import fresh_seed
 from porism.base.settings import settings
 from porism.ir.text.expression import show
 from porism.optimize.actions.action_registry import ACTIONS
-from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.loop_substitution import ranges_of
 from porism.pipeline import GRAPH_STAGES, KERNEL_STAGES, RANGED_STAGES, TARGET_STAGES
 
 PROGRAMS = 8

@@ -16,7 +16,7 @@ from porism.base.dtypes import DType, Scalar, i32
 from porism.ir import ops
 from porism.ir.facts.reduction_identity import identity
 from porism.ir.ops import Op
-from porism.optimize.actions import loop_transforms
+from porism.optimize.actions.loops import loop_padding
 from tests.tensor.functions import FUNCTIONS
 
 NAMES = ("rewrite", "text")
@@ -61,7 +61,7 @@ def test_a_kernel_that_is_compiled_wrong_is_found(monkeypatch: pytest.MonkeyPatc
     def search(data: st.DataObject) -> None:
         compiled.check_tensor(FUNCTIONS["reduction"](data, i32), data)
 
-    monkeypatch.setattr(loop_transforms, "identity", with_one)
+    monkeypatch.setattr(loop_padding, "identity", with_one)
     with pytest.raises(AssertionError, match="differ after"):
         search()
 

@@ -22,9 +22,9 @@ from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.lower import expand, linearize
-from porism.optimize.actions import loop_transforms, peeling
 from porism.optimize.actions.action_registry import ACTIONS
-from porism.optimize.actions.loop_transforms import replaced
+from porism.optimize.actions.loop_substitution import replace_loop
+from porism.optimize.actions.loops import loop_padding, peeling
 
 SEEDS = (range(400), range(1_580, 1_590), range(1_700, 1_712))
 """Half a minute of nests; the last have a product for tensor cores among them."""
@@ -73,7 +73,7 @@ def _one_for_sums(op: Op, dtype: DType) -> Scalar | None:
 
 def _without_the_tail(kernel: UOp, sums: list[UOp], terms: UOp, first: int) -> UOp:
     most = UOp.range(first, (*terms.arg[0], 0), Axis.REDUCE)
-    return replaced(kernel, terms, most, [most])
+    return replace_loop(kernel, terms, most, [most])
 
 
 def _first(_: Op, parts: list[UOp]) -> UOp:
@@ -110,8 +110,8 @@ Bug = tuple[str, Any, str, Callable[..., Any]]
 
 BUGS: dict[str, Bug] = {
     "an accumulator starts at 1": ("linearize", linearize, "identity", _one_for_sums),
-    "padding of a sum is 1": ("PadTo", loop_transforms, "identity", _one_for_sums),
-    "the tail of a reduction is left out": ("Peel", peeling, "peeled", _without_the_tail),
+    "padding of a sum is 1": ("PadTo", loop_padding, "identity", _one_for_sums),
+    "the tail of a reduction is left out": ("Peel", peeling, "peel_reductions", _without_the_tail),
     "the sum of several vectors is the first": ("expand", expand, "_reduce_as_tree", _first),
     "lanes of another axis are folded": ("expand", expand._Expander, "_reduce", _over_any_lanes),
     "copies share their local memory": ("expand", pipeline, "private_memory", _unchanged),

@@ -17,11 +17,14 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
+from porism.optimize.actions.action import Action
 from porism.optimize.actions.action_registry import ACTIONS
-from porism.optimize.actions.block_actions import BlockAction
-from porism.optimize.actions.loop_actions import Action, Cover, PadTo, Unroll, Upcast
-from porism.optimize.actions.loop_transforms import ranges_of
-from porism.optimize.actions.peeling import Peel
+from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail
+from porism.optimize.actions.loops.peeling import Peel
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.search.candidates import ON_CPU, ON_GPU, View
 from porism.optimize.strategy import heuristic
 
@@ -29,7 +32,7 @@ AMOUNTS: Final = (2, 4, 3, 8, 5, 7, 6, 16, 1, 9)
 NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
 """What fields of actions are that are no amounts."""
 
-NARROW: Final = frozenset({"Block", "Stage", "Finish", "Scan", "Group", "GroupTop", "TC"})
+NARROW: Final = frozenset({"Block", "Pack", "Epilogue", "Scan", "Group", "GroupTop", "TC"})
 """Actions that are legal on few loops, and tried more often."""
 
 MOST: Final = 6
@@ -50,7 +53,7 @@ def fields_of(kind: type[Action]) -> dict[str, Any]:
 @functools.cache
 def kinds_for(target: Target) -> tuple[type[Action], ...]:
     """The actions that may be legal on a target."""
-    kinds = [k for k in ACTIONS.values() if target.block or not issubclass(k, BlockAction)]
+    kinds = [k for k in ACTIONS.values() if target.block or not issubclass(k, ThreadBlockAction)]
     return tuple(k for k in kinds for _ in range(3 if k.__name__ in NARROW else 1))
 
 
@@ -176,7 +179,7 @@ def _vectorize(choices: Choices, found: _List) -> None:
         axis, amount = show(counter), choices.one_of((4, 8, 2, 4, 16, 3))
         before: tuple[Action, ...] = (PadTo(axis, amount),)
         if how in (2, 3):
-            before = (Cover(axis, amount), Peel(axis, amount))
+            before = (OverlapTail(axis, amount), Peel(axis, amount))
         names = {show(r) for r in ranges_of(found.kernel)}
         for action in before:
             found.attempt(action)

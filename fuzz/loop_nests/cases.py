@@ -34,8 +34,8 @@ from porism.ir.levels import GRAPH, KERNEL, RANGED, Level
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.linearize import linearize
-from porism.optimize.actions.loop_actions import Action
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.gpu.tensor_core_action import TC
 from porism.pipeline import (
     INSTRUCTION_STAGES,
     KERNEL_STAGES,

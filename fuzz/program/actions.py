@@ -16,10 +16,10 @@ from porism.base.target import Target
 from porism.engine.tune import tuning_cache
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
+from porism.optimize.actions.action import Action
 from porism.optimize.actions.action_registry import ACTIONS
-from porism.optimize.actions.block_actions import BlockAction
-from porism.optimize.actions.loop_actions import Action
-from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
+from porism.optimize.actions.loop_substitution import ranges_of
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 
@@ -28,7 +28,7 @@ AMOUNTS: Final = (2, 3, 4, 5, 7, 8, 16)
 NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
 """What fields of actions are that are no amounts."""
 
-KINDS: Final = tuple(kind for kind in ACTIONS.values() if not issubclass(kind, BlockAction))
+KINDS: Final = tuple(kind for kind in ACTIONS.values() if not issubclass(kind, ThreadBlockAction))
 
 
 @functools.cache

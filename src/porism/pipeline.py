@@ -39,7 +39,8 @@ from porism.lower.indirect_prefetch import insert_indirect_prefetches
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
 from porism.lower.private_memory import private_memory
-from porism.optimize.actions.loop_actions import Action, Thread, apply_all
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
 from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants

@@ -18,7 +18,8 @@ from porism.engine.tune import tuning_cache
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.loop_actions import Action, Upcast
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 
 pytestmark = pytest.mark.usefixtures("nothing_tuned")
 

@@ -16,7 +16,8 @@ from porism.engine.run.program import Program
 from porism.engine.run.realize import request, schedule_of
 from porism.engine.tune import program_comparison, tuning, tuning_cache, tuning_worker
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions, write_actions
+from porism.optimize.actions.action import Actions
+from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 from porism.schedule.schedule import Schedule

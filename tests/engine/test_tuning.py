@@ -31,7 +31,7 @@ from porism.engine.tune.kernel_trial import (
 from porism.engine.tune.worker_pool import Crew, Fault, Job
 from porism.ir.node import UOp
 from porism.ir.text.serialization import to_text
-from porism.optimize.actions.action_registry import write_actions
+from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import search
 from porism.optimize.strategy import heuristic

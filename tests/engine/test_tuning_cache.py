@@ -22,8 +22,9 @@ from porism.engine.run import program
 from porism.engine.tune import tune_command, tuning_cache
 from porism.engine.tune.tuning_cache import Merged
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import Thread, Upcast
+from porism.optimize.actions.action import Actions
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 
 LLVM = BACKENDS["llvm"]
 ACTIONS: Actions = (Upcast("r1", 12), Thread("r0"))

@@ -22,9 +22,10 @@ from porism.lower.gpu.group_reduce import group_reduce
 from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
 from porism.lower.local_memory import local_memory
-from porism.optimize.actions.block_actions import Group, Local
-from porism.optimize.actions.loop_actions import Action, Upcast, apply_all
-from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.gpu.thread_block_actions import Group, Local
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.rules.addresses.grid_dims import fit, local_bytes, slots
 from porism.rules.addresses.index_dtype import lower_index_dtype
 from tests.block_kernels import (

@@ -15,8 +15,9 @@ from porism.base.target import GENERIC_CPU, Target
 from porism.engine.tune.kernel_trial import Trial
 from porism.ir import levels, ops
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import Upcast, apply_all
-from porism.optimize.actions.streaming_actions import Prefetch
+from porism.optimize.actions.action import apply_all
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.software_prefetch import Prefetch
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel, unscheduled_kernel
 

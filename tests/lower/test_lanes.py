@@ -11,7 +11,8 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.expand import expand
-from porism.optimize.actions.loop_actions import Upcast, apply_all
+from porism.optimize.actions.action import apply_all
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.pipeline import unscheduled_kernel
 
 

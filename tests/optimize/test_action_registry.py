@@ -12,9 +12,14 @@ import pytest
 
 import porism.optimize
 from porism.base.errors import ActionError
-from porism.optimize.actions.action_registry import ACTIONS, read_actions, write_actions
-from porism.optimize.actions.loop_actions import Action, NoLocals, PadTo, Swap, Upcast
-from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.action_serialization import read_actions, write_actions
+from porism.optimize.actions.gpu.thread_block_actions import NoLocals
+from porism.optimize.actions.loops.loop_interchange import Swap
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
 
 FOLDER = Path(porism.optimize.__file__).parent
 
@@ -33,7 +38,7 @@ def test_every_action_is_known() -> None:
 def test_what_is_written_is_read() -> None:
     actions = (
         Upcast("r1_0", 4, top=True), PadTo("r0", 8), Swap("r0", "r1"), NoLocals(),
-        Stage(1, ("r2", "2*r1_1+r3"), 3),
+        Pack(1, ("r2", "2*r1_1+r3"), 3),
     )  # fmt: skip
     assert read_actions(json.loads(json.dumps(write_actions(actions)))) == actions
 
@@ -54,8 +59,8 @@ def test_what_is_written_is_read() -> None:
         [["Thread", {"axis": "../r0"}]],
         [["Thread", {"axis": "r" + "0" * 5000}]],
         [["Thread", {"axis": ["r0"]}]],
-        [["Stage", {"buffer": 1, "axes": "r0", "load": 0}]],
-        [["Stage", {"buffer": 1, "axes": ["r0"] * 17, "load": 0}]],
+        [["Pack", {"buffer": 1, "axes": "r0", "load": 0}]],
+        [["Pack", {"buffer": 1, "axes": ["r0"] * 17, "load": 0}]],
         [["Action", {}]],
         [["__class__", {}]],
         [[["Upcast"], {}]],
@@ -63,5 +68,5 @@ def test_what_is_written_is_read() -> None:
     ],
 )
 def test_anything_else_is_refused(data: Any) -> None:
-    with pytest.raises(ActionError, match="what is said to be actions is something else"):
+    with pytest.raises(ActionError, match="the data are not a list of actions"):
         read_actions(data)

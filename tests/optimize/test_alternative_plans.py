@@ -10,8 +10,8 @@ import pytest
 import porism
 from porism.base.target import GENERIC_CPU, H200, Target
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import Upcast, apply_all
+from porism.optimize.actions.action import Actions, apply_all
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import Result, search
 from porism.optimize.strategy import heuristic

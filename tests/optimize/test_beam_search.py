@@ -13,9 +13,11 @@ from porism.base.target import GENERIC_CPU, H200, Target
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.action_registry import ACTIONS, Actions
-from porism.optimize.actions.loop_actions import Action, Thread, Unroll, Upcast, apply_all
-from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.action import Action, Actions, apply_all
+from porism.optimize.actions.action_registry import ACTIONS
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.model.loop_cost import cost_of
 from porism.optimize.search.beam_search import Found, Result, search
 from porism.optimize.search.candidates import ON_CPU, ON_GPU, neighbours, possible
@@ -112,7 +114,7 @@ def test_the_cost_model_tells_good_from_bad(better: list[Action], worse: list[Ac
 def test_large_code_and_large_local_memory_are_not_possible() -> None:
     kernel = product(64, 64, 64)
     assert cost_of(kernel, CPU).is_possible(CPU)
-    staged = Stage(2, ("r2", "r1"))
+    staged = Pack(2, ("r2", "r1"))
     copied = apply_all(product(512, 512, 512), [staged], CPU)
     assert not cost_of(copied, CPU).is_possible(CPU)
 

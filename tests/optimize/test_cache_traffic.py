@@ -13,19 +13,15 @@ from porism.base.target import GENERIC_CPU, KIB, LINE, MIB, Memory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Move,
-    Split,
-    Swap,
-    Thread,
-    Upcast,
-    apply_all,
-)
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import Stage
-from porism.optimize.actions.reduction_blocking import Block
-from porism.optimize.actions.streaming_actions import Stream
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.loops.loop_interchange import Move, Swap
+from porism.optimize.actions.loops.loop_tiling import Split
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.model.cache_traffic import Traffic, footprint, steps_of
 from porism.optimize.model.loop_cost import cost_of
 from porism.pipeline import unscheduled_kernel
@@ -110,7 +106,7 @@ def test_what_fits_the_last_cache_is_there() -> None:
 def test_stores_past_the_caches_do_not_read() -> None:
     kernel = kernel_of(ones(16384, 1024) + 1)
     lanes = [Upcast("r0", 16)]
-    plain, past = (moved(kernel, [*lanes, *more]).memory for more in ((), (Stream(0),)))
+    plain, past = (moved(kernel, [*lanes, *more]).memory for more in ((), (NonTemporal(0),)))
     assert past < 0.8 * plain
 
 
@@ -118,7 +114,7 @@ def test_a_product_in_blocks_moves_less() -> None:
     kernel = kernel_of(ones(512, 2048) @ ones(2048, 512))
     tile = [Upcast("r0", 4), Upcast("r1", 16)]
     plain = moved(kernel, tile)
-    panels = moved(kernel, [*tile, Move("r1_0", "r0_0"), Stage(2, ("r2", "r1_1"))])
+    panels = moved(kernel, [*tile, Move("r1_0", "r0_0"), Pack(2, ("r2", "r1_1"))])
     assert panels.l2 < plain.l2 / 4
 
 

@@ -10,7 +10,7 @@ import pytest
 import porism
 from porism.backends.backend_table import native
 from porism.base.target import Target
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.strategy import column_reductions, heuristic
 
 

@@ -13,8 +13,10 @@ from porism.backends.llvm.host_target import host
 from porism.base.errors import ActionError
 from porism.engine.run import realize
 from porism.ir.node import UOp
-from porism.optimize.actions import loop_actions, loop_transforms
-from porism.optimize.actions.loop_actions import Upcast, apply_all, upcast_together
+from porism.optimize.actions import loop_substitution
+from porism.optimize.actions.action import apply_all
+from porism.optimize.actions.loops import upcast_unroll
+from porism.optimize.actions.loops.upcast_unroll import Upcast, upcast_together
 from porism.optimize.strategy.contraction_strategy import plan_contraction
 from porism.pipeline import unscheduled_kernel
 
@@ -50,14 +52,14 @@ def test_many_layers_are_changed_as_often_as_few(monkeypatch: pytest.MonkeyPatch
     """Each change goes through all layers behind it."""
     few, many = layers(4), layers(12)
     changes: list[UOp] = []
-    change = loop_transforms.replaced_together
+    change = loop_substitution.replace_loops
 
-    def counted(kernel: UOp, parts: Mapping[UOp, loop_transforms.Parts]) -> UOp:
+    def counted(kernel: UOp, parts: Mapping[UOp, loop_substitution.Replacement]) -> UOp:
         changes.append(kernel)
         return change(kernel, parts)
 
-    monkeypatch.setattr(loop_transforms, "replaced_together", counted)
-    monkeypatch.setattr(loop_actions, "replaced_together", counted)
+    monkeypatch.setattr(loop_substitution, "replace_loops", counted)
+    monkeypatch.setattr(upcast_unroll, "replace_loops", counted)
     plan_contraction(few, host())
     before = len(changes)
     plan_contraction(many, host())
@@ -73,11 +75,11 @@ def test_what_cannot_be_done_alone_cannot_be_done_together() -> None:
 
 def test_a_part_of_a_loop_is_told_by_its_whole_axis() -> None:
     whole, one, other = (UOp.range(8, axis) for axis in [(0, 1), (0, 1, 0), (0, 0, 1)])
-    assert loop_transforms.is_part_of(whole, whole)
-    assert loop_transforms.is_part_of(one, whole)
-    assert not loop_transforms.is_part_of(other, whole)
-    assert not loop_transforms.is_part_of(UOp.range(8, (0,)), whole)
-    assert not loop_transforms.is_part_of(UOp.range(8, (10,)), UOp.range(8, (1,)))
+    assert loop_substitution.is_part_of(whole, whole)
+    assert loop_substitution.is_part_of(one, whole)
+    assert not loop_substitution.is_part_of(other, whole)
+    assert not loop_substitution.is_part_of(UOp.range(8, (0,)), whole)
+    assert not loop_substitution.is_part_of(UOp.range(8, (10,)), UOp.range(8, (1,)))
 
 
 @pytest.mark.parametrize("dtype", ["uint32", "float32"])

@@ -66,7 +66,7 @@ def test_tiles_of_odd_sizes_overlap(order: tuple[int, ...]) -> None:
     result = x.permute(*order) * 2
     kernel = kernel_of(result)
     names = [type(action).__name__ for action in kernel.actions]
-    assert names.count("Cover") == 2
+    assert names.count("OverlapTail") == 2
     assert "PadTo" not in names
     np.testing.assert_array_equal(result.numpy(), np.transpose(x.numpy(), order) * np.float32(2))
 

@@ -10,7 +10,7 @@ from porism.base.dtypes import index
 from porism.evaluate import evaluate
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute
-from porism.optimize.analysis.linear_indices import in_sums
+from porism.optimize.analysis.linear_indices import substitute_sums
 
 A, B, C = UOp.range(4, 0), UOp.range(3, 1), UOp.range(2, 2)
 FRESH, OTHER = UOp.range(4, 3), UOp.range(3, 4)
@@ -27,7 +27,7 @@ FRESH, OTHER = UOp.range(4, 3), UOp.range(3, 4)
     ],
 )
 def test_a_value_at_other_ranges_is_the_same(value: UOp) -> None:
-    changed = in_sums(value, {FRESH: {A: 1}, OTHER: {B: 1}})
+    changed = substitute_sums(value, {FRESH: {A: 1}, OTHER: {B: 1}})
     assert changed is not None
     for i, j, k in product(range(4), range(3), range(2)):
         numbers = {r: UOp.const(index, n) for r, n in ((A, i), (B, j), (C, k))}

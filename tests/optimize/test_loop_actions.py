@@ -19,24 +19,19 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.epilogue import Finish
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Cover,
-    Move,
-    NoLocals,
-    PadTo,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-    apply_all,
-)
-from porism.optimize.actions.loop_transforms import ranges_of
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import ROOM_BYTES, Stage, loads_of
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.gpu.thread_block_actions import NoLocals
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.loop_interchange import Move, Swap
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.epilogue import Epilogue
+from porism.optimize.actions.memory.packed_panels import TAIL_PADDING, Pack
+from porism.optimize.analysis.buffer_loads import loads_of
 from porism.rules.addresses.strides import stride
 
 
@@ -100,15 +95,15 @@ def possible(kernel: UOp) -> list[Action]:
         found += [Unroll(name, n) for n in (2, 3, 4)] + [Unroll(name, 2, top=True)]
         found += [PadTo(name, n) for n in (4, 8)] + [Thread(name)]
         found += [Split(name, n) for n in (2, 3, 4)]
-        found += [Cover(name, n) for n in (3, 4)]
+        found += [OverlapTail(name, n) for n in (3, 4)]
     found += [Swap(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Move(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Merge(a, b) for a, b in itertools.permutations(names, 2)]
     found += [Block(a, n, b) for a, b in itertools.permutations(names, 2) for n in (1, 2, 4)]
-    found += [Finish(n) for n in (1, 2, 3, 4)] + [Finish(n, turned=True) for n in (1, 2)]
+    found += [Epilogue(n) for n in (1, 2, 3, 4)] + [Epilogue(n, transposed=True) for n in (1, 2)]
     for buffer in (1, 2):
-        found += [Stage(buffer, (name,)) for name in names]
-        found += [Stage(buffer, pair) for pair in itertools.permutations(names, 2)]
+        found += [Pack(buffer, (name,)) for name in names]
+        found += [Pack(buffer, pair) for pair in itertools.permutations(names, 2)]
     return [action for action in found if action.is_legal(kernel, GENERIC_CPU)]
 
 
@@ -146,7 +141,7 @@ def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> 
     for first in turns:
         between = first.apply(kernel, GENERIC_CPU)
         for second in possible(between):
-            if isinstance(second, (Block, Stage, Finish, Split, Move, Swap)):
+            if isinstance(second, (Block, Pack, Epilogue, Split, Move, Swap)):
                 changed = second.apply(between, GENERIC_CPU)
                 np.testing.assert_array_equal(
                     run(changed, sizes), expected, err_msg=f"{first}, {second}"
@@ -158,7 +153,7 @@ def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> 
 def test_what_follows_a_tile_is_done_in_loops(lanes: int, turned: bool) -> None:
     kernel, sizes = KERNELS["squared product"]
     tile = [Upcast("r0", 2), Upcast("r1", 6)]
-    changed = apply_all(kernel, [*tile, Finish(lanes, turned), Thread("r0_0")], GENERIC_CPU)
+    changed = apply_all(kernel, [*tile, Epilogue(lanes, turned), Thread("r0_0")], GENERIC_CPU)
     np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
     side = [r for r in changed.src[0].src[1:] if r.arg[1] is Axis.UPCAST]
     assert [int(r.vmax) + 1 for r in side] == ([lanes] if lanes > 1 else [])
@@ -168,7 +163,7 @@ def test_a_tile_is_kept_turned() -> None:
     """What is stored along is the slowest loop of what is kept, also of sums that are stored."""
     for name in ("product", "squared product"):
         kernel, sizes = KERNELS[name]
-        actions = [Upcast("r0", 2), Upcast("r1", 2), Finish(1, turned=True)]
+        actions = [Upcast("r0", 2), Upcast("r1", 2), Epilogue(1, transposed=True)]
         changed = apply_all(kernel, actions, GENERIC_CPU)
         np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
         (kept,) = [
@@ -191,39 +186,39 @@ FLOATS = ops.SINK(
 
 REFUSED = [
     (Upcast("r9", 4), "there is no loop r9", "the loops of the kernel are r0, r1, r2"),
-    (Upcast("r0", 4), "r0 has 6 iterations", "no multiple of 4"),
+    (Upcast("r0", 4), "the extent of r0 is 6", "no multiple of 4"),
     (Upcast("r0", 1), "the amount is 1", "at least 2"),
     (Upcast("r2", 2), "a loop of the kind reduce", "must be of the kind loop"),
     (Unroll("r1", 2), "a loop of the kind loop", "must be of the kind reduce"),
     (Thread("r1"), "not the outermost", "Swap it outwards"),
-    (Swap("r0", "r2"), "not next to each other", "one step at a time"),
-    (Split("r0", 6), "r0 has 6 iterations", "a smaller amount"),
-    (Split("r0", 5), "r0 has 6 iterations", "no multiple of 5"),
-    (Cover("r0", 3), "r0 has 6 iterations", "do not overlap"),
-    (Cover("r0", 8), "r0 has 6 iterations", "smaller than the size"),
-    (Cover("r2", 5), "a loop of the kind reduce", "must be of the kind loop"),
+    (Swap("r0", "r2"), "not adjacent", "one after the other"),
+    (Split("r0", 6), "the extent of r0 is 6", "a smaller amount"),
+    (Split("r0", 5), "the extent of r0 is 6", "no multiple of 5"),
+    (OverlapTail("r0", 3), "the extent of r0 is 6", "do not overlap"),
+    (OverlapTail("r0", 8), "the extent of r0 is 6", "smaller than the extent"),
+    (OverlapTail("r2", 5), "a loop of the kind reduce", "must be of the kind loop"),
     (Merge("r1", "r0"), "r0 is not directly inside of r1", "Swap or Move"),
     (Merge("r1", "r2"), "r2 is not directly inside of r1", "Swap or Move"),
-    (Stage(1, ("r0+r2",)), "not decided by these sums", "one by one"),
-    (Stage(1, ("2*r0+3*r2",)), "counts one by one", "a factor of 1"),
-    (Stage(1, ("2*r0",)), "is one loop", "needs no factor"),
-    (Stage(1, ("x*r0+r2",)), "no sum of loops", "write '2*r1+r3'"),
-    (Stage(1, ("r0+r0",)), "names a loop twice", "name it once"),
-    (Stage(1, ()), "it names no loop", "name them"),
+    (Pack(1, ("r0+r2",)), "not a function of these sums", "one by one"),
+    (Pack(1, ("2*r0+3*r2",)), "has the factor 1", "a factor of 1"),
+    (Pack(1, ("2*r0",)), "is one loop", "needs no factor"),
+    (Pack(1, ("x*r0+r2",)), "no sum of loops", "write '2*r1+r3'"),
+    (Pack(1, ("r0+r0",)), "names a loop twice", "name it once"),
+    (Pack(1, ()), "it names no loop", "name them"),
     (Move("r0", "r1"), "r0 is around r1 already", "leave it"),
     (Move("r2", "r1"), "a loop of the kind reduce", "must be of the kind loop"),
     (Move("r1", "r1"), "not loops of the same stores", "two loops of one nest"),
-    (Stage(1, ("r1",)), "what is read does not depend on r1", "leave out r1"),
-    (Stage(1, ("r0", "r0")), "names a loop twice", "name it once"),
-    (Stage(1, ("r0",), 1), "buffer 1 has no load 1", "the kernel has 1 of them"),
-    (Stage(0, ("r0",)), "buffer 0 is written as well", "copy what is only read"),
-    (Stage(3, ("r0",)), "buffer 3 has no load 0", "the kernel has 0 of them"),
-    (Block("r2", 12, "r1"), "r2 has 12 iterations", "no blocks of 12"),
+    (Pack(1, ("r1",)), "the load does not depend on r1", "leave out r1"),
+    (Pack(1, ("r0", "r0")), "names a loop twice", "name it once"),
+    (Pack(1, ("r0",), 1), "buffer 1 has no load 1", "the kernel has 1 of them"),
+    (Pack(0, ("r0",)), "buffer 0 is written as well", "pack a buffer that is only read"),
+    (Pack(3, ("r0",)), "buffer 3 has no load 0", "the kernel has 0 of them"),
+    (Block("r2", 12, "r1"), "the extent of r2 is 12", "not larger than a block of 12"),
     (Block("r1", 2, "r0"), "a loop of the kind loop", "must be of the kind reduce"),
     (Block("r2", 2, "r2"), "a loop of the kind reduce", "must be of the kind loop"),
-    (Finish(4), "1 reductions are followed by something", "leave it out"),
-    (PadTo("r0", 3), "a multiple of 3 already", "nothing needs"),
-    (PadTo("r0", 64), "64 iterations instead of 6", "smaller multiple"),
+    (Epilogue(4), "1 reductions have an epilogue", "leave it out"),
+    (PadTo("r0", 3), "a multiple of 3 already", "leave it out"),
+    (PadTo("r0", 64), "would be 64 instead of 6", "smaller multiple"),
 ]
 
 
@@ -240,15 +235,17 @@ def test_a_copy_that_another_one_needs_is_filled_in_one_place() -> None:
     i, j = UOp.range(3, 0), UOp.range(5, 1)
     place = pointer(2, 15).index(i * 5 + j).cast(i.dtype).maximum(0).minimum(5)
     kernel = ops.SINK(pointer(0, 15).index(i * 5 + j).store(pointer(1, 6).index(place)).end(i, j))
-    kernel = Stage(2, ("r1",)).apply(kernel, GENERIC_CPU)
-    with pytest.raises(ActionError, match="needs a copy that is filled inside of these loops"):
-        Stage(1, ("r0", "r1")).apply(kernel, GENERIC_CPU)
-    assert Stage(1, ("r1",)).is_legal(kernel, GENERIC_CPU)
+    kernel = Pack(2, ("r1",)).apply(kernel, GENERIC_CPU)
+    with pytest.raises(
+        ActionError, match="needs a local buffer that is filled inside of these loops"
+    ):
+        Pack(1, ("r0", "r1")).apply(kernel, GENERIC_CPU)
+    assert Pack(1, ("r1",)).is_legal(kernel, GENERIC_CPU)
 
 
 def test_too_many_copies_are_refused() -> None:
     kernel = apply_all(matrix_product(64, 64, 64), [Upcast("r0", 64)], GENERIC_CPU)
-    with pytest.raises(ActionError, match="side by side"):
+    with pytest.raises(ActionError, match="unrolled or vectorized"):
         Upcast("r1", 64).apply(kernel, GENERIC_CPU)
 
 
@@ -264,7 +261,7 @@ def test_a_gpu_has_no_cores_to_share_among() -> None:
 
 def test_no_locals_is_said_once() -> None:
     kernel = NoLocals().apply(PRODUCT, H200)
-    with pytest.raises(ActionError, match="said already"):
+    with pytest.raises(ActionError, match="was applied before"):
         NoLocals().apply(kernel, H200)
 
 
@@ -276,20 +273,22 @@ def test_what_is_no_action_is_refused() -> None:
 def test_a_copy_may_not_be_large() -> None:
     kernel = matrix_product(2, 4096, 4096)
     with pytest.raises(ActionError, match="would have 16777216 elements"):
-        Stage(2, ("r1", "r2")).apply(kernel, GENERIC_CPU)
+        Pack(2, ("r1", "r2")).apply(kernel, GENERIC_CPU)
 
 
 def test_copies_together_may_not_be_large() -> None:
     """They lie on the stack: two that are allowed, or rows with room at their ends, do not fit."""
     kernel = matrix_product(800, 800, 800)
-    once = Stage(1, ("r0", "r2")).apply(kernel, GENERIC_CPU)
-    with pytest.raises(ActionError, match="all copies would take 5120000 bytes"):
-        Stage(2, ("r2", "r1")).apply(once, GENERIC_CPU)
-    with pytest.raises(ActionError, match="the sums would take 2560000 bytes, beside 2560000"):
+    once = Pack(1, ("r0", "r2")).apply(kernel, GENERIC_CPU)
+    with pytest.raises(ActionError, match="all local buffers would take 5120000 bytes"):
+        Pack(2, ("r2", "r1")).apply(once, GENERIC_CPU)
+    with pytest.raises(
+        ActionError, match="the partial results would take 2560000 bytes, beside 2560000"
+    ):
         Block("r2", 80, "r0").apply(once, GENERIC_CPU)
     pairs = Split("r1", 2).apply(kernel, GENERIC_CPU)
-    with pytest.raises(ActionError, match="all copies would take"):
-        Stage(2, ("r2", "r1_0", "r1_1"), row=1).apply(pairs, GENERIC_CPU)
+    with pytest.raises(ActionError, match="all local buffers would take"):
+        Pack(2, ("r2", "r1_0", "r1_1"), row=1).apply(pairs, GENERIC_CPU)
 
 
 def test_what_is_written_is_not_copied() -> None:
@@ -297,7 +296,7 @@ def test_what_is_written_is_not_copied() -> None:
     place = pointer(0, 8).index(i)
     kernel = ops.SINK(place.store(pointer(0, 8).index(i) * pointer(1, 8).index(i)).end(i))
     with pytest.raises(ActionError, match="buffer 0 is written as well"):
-        Stage(0, ("r0",)).apply(kernel, GENERIC_CPU)
+        Pack(0, ("r0",)).apply(kernel, GENERIC_CPU)
 
 
 def test_what_is_done_to_each_element_is_done_when_it_is_copied() -> None:
@@ -305,14 +304,14 @@ def test_what_is_done_to_each_element_is_done_when_it_is_copied() -> None:
     at = (j >= 1).where(j - 1, UOp(ops.INVALID, j.dtype))
     read = (j >= 1).where(pointer(1, 8).index(at), UOp.const(i32, 5))
     kernel = ops.SINK(pointer(0, 32).index(i * 8 + j).store(read * i.cast(i32)).end(i, j))
-    changed = Stage(1, ("r1",)).apply(kernel, GENERIC_CPU)
+    changed = Pack(1, ("r1",)).apply(kernel, GENERIC_CPU)
     (fill,) = [n for n in toposort(changed) if n.op is ops.AFTER]
     assert fill.src[1].src[0].src[1].op is ops.WHERE
     np.testing.assert_array_equal(run(changed, (32, 8)), run(kernel, (32, 8)))
 
 
 def test_actions_are_plain_data() -> None:
-    for action in (Cover("r0", 4), Move("r1", "r0"), Merge("r0", "r1"), Stage(1, ("r2",), 1)):
+    for action in (OverlapTail("r0", 4), Move("r1", "r0"), Merge("r0", "r1"), Pack(1, ("r2",), 1)):
         assert eval(repr(action)) == action
 
 
@@ -333,7 +332,7 @@ def test_what_windows_share_is_copied_once(step: int) -> None:
     kernel = window(3, 8, step)
     sizes = (24, 24 * step, 3)
     total = "r1+r2" if step == 1 else "2*r1+r2"
-    changed = Stage(1, (total,)).apply(kernel, GENERIC_CPU)
+    changed = Pack(1, (total,)).apply(kernel, GENERIC_CPU)
     (memory,) = {n for n in toposort(changed) if n.op is ops.DEFINE_LOCAL}
     assert memory.dtype.size == 7 * step + 3
     np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
@@ -341,7 +340,7 @@ def test_what_windows_share_is_copied_once(step: int) -> None:
 
 def test_parts_that_overlap_store_each_element_once() -> None:
     kernel = matrix_product(7, 5, 3)
-    actions = [Cover("r0", 3), Upcast("r0_1", 3), Cover("r1", 4), Upcast("r1_1", 4)]
+    actions = [OverlapTail("r0", 3), Upcast("r0_1", 3), OverlapTail("r1", 4), Upcast("r1_1", 4)]
     changed = apply_all(kernel, actions, GENERIC_CPU)
     np.testing.assert_array_equal(run(changed, (35, 21, 15)), run(kernel, (35, 21, 15)))
     assert not any(n.op is ops.INVALID for n in toposort(*loads_of(changed)))
@@ -360,7 +359,7 @@ def test_an_index_counts_on_in_one_loop() -> None:
 
 def test_rows_of_a_copy_begin_on_whole_lines() -> None:
     kernel = matrix_product(6, 8, 12)
-    changed = Stage(2, ("r2", "r1"), row=1).apply(kernel, GENERIC_CPU)
+    changed = Pack(2, ("r2", "r1"), row=1).apply(kernel, GENERIC_CPU)
     (memory,) = {n for n in toposort(changed) if n.op is ops.DEFINE_LOCAL}
-    assert memory.dtype.size == 12 * 8 + ROOM_BYTES // 4
+    assert memory.dtype.size == 12 * 8 + TAIL_PADDING // 4
     np.testing.assert_array_equal(run(changed, (48, 72, 96)), run(kernel, (48, 72, 96)))

@@ -12,8 +12,8 @@ from porism.base.target import GENERIC_CPU
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import Move
-from porism.optimize.actions.merge_loops import Merge
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.merge_loops import Merge
 from porism.optimize.strategy import heuristic
 
 SMALL = dataclasses.replace(

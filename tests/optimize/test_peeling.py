@@ -9,10 +9,14 @@ import pytest
 import porism
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, Target
-from porism.optimize.actions.loop_actions import Action, PadTo, Split, Thread, Unroll, Upcast
-from porism.optimize.actions.packed_panels import Stage
-from porism.optimize.actions.peeling import Peel
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import Split
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.peeling import Peel
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 from tests.optimize.programs import kernel_of, values
@@ -25,7 +29,7 @@ from tests.optimize.programs import kernel_of, values
         [Peel("r2", 8), Unroll("r2_0", 8), Unroll("r2_1", 5)],
         [Upcast("r0", 4), Upcast("r1", 16), Peel("r2", 4), Unroll("r2_0", 4), Thread("r0_0")],
         [Peel("r2", 36)],
-        [Peel("r2", 16), Stage(2, ("r2_0", "r1"))],
+        [Peel("r2", 16), Pack(2, ("r2_0", "r1"))],
     ],
     ids=str,
 )
@@ -41,8 +45,8 @@ def test_several_reductions_over_a_loop_are_peeled_together() -> None:
 
 
 REFUSED = [
-    ([Peel("r2", 37)], "37 iterations", "nothing is left over"),
-    ([Split("r1", 16), Peel("r2", 1)], "37 iterations", "nothing is left over"),
+    ([Peel("r2", 37)], "the extent of r2 is 37", "leaves no remainder"),
+    ([Split("r1", 16), Peel("r2", 1)], "the extent of r2 is 37", "leaves no remainder"),
     ([Peel("r1", 5)], "a loop of the kind loop", "must be of the kind reduce"),
     ([Block("r2", 8, "r1"), Peel("r2_0", 3)], "a loop of the kind ordered", "reduce"),
 ]

@@ -14,8 +14,9 @@ from porism.base.target import GENERIC_CPU
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import Action, Upcast
-from porism.optimize.actions.streaming_actions import Prefetch
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.software_prefetch import Prefetch
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.prefetch_placement import AHEAD, prefetch_prepacked
 

@@ -14,7 +14,7 @@ from porism.engine.tune.kernel_trial import expected, parameters
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.strategy import prepacked_weights
 from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants
 from porism.pipeline import simplify_kernel, unscheduled_kernel
@@ -61,21 +61,21 @@ def _everything_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STAGED = {
-    "columns": [porism.Upcast("r1", 8), porism.Stage(2, ("r2", "r1_1"))],
+    "columns": [porism.Upcast("r1", 8), porism.Pack(2, ("r2", "r1_1"))],
     "columns outside": [
         porism.Upcast("r0", 4),
         porism.Upcast("r1", 8),
         porism.Move("r1_0", "r0_0"),
-        porism.Stage(2, ("r2", "r1_1")),
+        porism.Pack(2, ("r2", "r1_1")),
         porism.Upcast("r4", 8),
         porism.Thread("r1_0"),
     ],
-    "rows with room": [porism.Upcast("r1", 8), porism.Stage(2, ("r2", "r1_1"), row=1)],
+    "rows with room": [porism.Upcast("r1", 8), porism.Pack(2, ("r2", "r1_1"), row=1)],
     "parts that overlap": [
-        porism.Cover("r1", 16),
+        porism.OverlapTail("r1", 16),
         porism.Upcast("r1_1", 16),
         porism.Move("r1_0", "r0"),
-        porism.Stage(2, ("r2", "r1_1_1")),
+        porism.Pack(2, ("r2", "r1_1_1")),
     ],
 }
 
@@ -123,7 +123,7 @@ def test_rows_side_by_side() -> None:
 
 
 def test_rows_that_overlap() -> None:
-    actions = [porism.Cover("r0", 5), porism.Upcast("r0_1", 5), porism.Upcast("r1", 24)]
+    actions = [porism.OverlapTail("r0", 5), porism.Upcast("r0_1", 5), porism.Upcast("r1", 24)]
     kernel = arranged(tensor(19, 16) @ tensor(16, 24), actions)
     found = prepack_constants(kernel, {1})
     assert found is not None

@@ -15,18 +15,13 @@ from porism.base.target import GENERIC_CPU, H200, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Cover,
-    Move,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-)
-from porism.optimize.actions.packed_panels import Stage
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.loop_interchange import Move, Swap
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 from tests.optimize.programs import kernel_of, values
@@ -37,19 +32,19 @@ PRODUCT = [
     [Block("r2", 8, "r0"), Upcast("r1", 16), Unroll("r2_1", 8)],
     [Upcast("r1", 16), Block("r2", 8, "r1_1"), Thread("r0")],
     [Upcast("r1", 16), Block("r2", 8, "r1_0"), Upcast("r0", 4)],
-    [Cover("r0", 5), Upcast("r0_1", 5), Block("r2", 4, "r1")],
-    [Block("r2", 4, "r0"), Cover("r0", 5), Upcast("r0_1", 5)],
+    [OverlapTail("r0", 5), Upcast("r0_1", 5), Block("r2", 4, "r1")],
+    [Block("r2", 4, "r0"), OverlapTail("r0", 5), Upcast("r0_1", 5)],
     [Block("r2", 8, "r0"), Swap("r0", "r1")],
-    [Stage(2, ("r2", "r1")), Block("r2", 8, "r1")],
-    [Move("r1", "r0"), Block("r2", 8, "r0"), Stage(2, ("r2_1",)), Stage(1, ("r2_1",)),
+    [Pack(2, ("r2", "r1")), Block("r2", 8, "r1")],
+    [Move("r1", "r0"), Block("r2", 8, "r0"), Pack(2, ("r2_1",)), Pack(1, ("r2_1",)),
      Thread("r1")],
     [Split("r1", 16), Block("r2", 8, "r1_1"), Upcast("r1_1", 16)],
     [Block("r2", 5, "r1")],
     [Upcast("r0", 4), Upcast("r1", 16), Block("r2", 7, "r1_0"), Unroll("r2_1", 7),
      Unroll("r2_2", 4), Thread("r0_0")],
-    [Block("r2", 31, "r0"), Cover("r1", 24), Upcast("r1_1", 24)],
-    [Upcast("r0", 4), Cover("r1", 48), Upcast("r1_1", 16), Block("r2", 5, "r1_1_0"),
-     Stage(1, ("r0_1", "r2_1")), Thread("r0_0")],
+    [Block("r2", 31, "r0"), OverlapTail("r1", 24), Upcast("r1_1", 24)],
+    [Upcast("r0", 4), OverlapTail("r1", 48), Upcast("r1_1", 16), Block("r2", 5, "r1_1_0"),
+     Pack(1, ("r0_1", "r2_1")), Thread("r0_0")],
 ]  # fmt: skip
 
 
@@ -95,7 +90,7 @@ def test_sums_that_do_not_depend_on_a_loop_are_left() -> None:
     out, read = (UOp(ops.PARAM, f32.pointer(size=n), (), p) for p, n in ((0, 32), (1, 16)))
     total = read.index(i * 4 + k).reduce(ops.ADD, k)
     kernel = ops.SINK(out.index(i * 8 + j).store(total * j.cast(f32)).end(i, j))
-    with pytest.raises(ActionError, match="the same for all iterations of r1"):
+    with pytest.raises(ActionError, match="does not depend on r1"):
         Block("r2", 2, "r1").apply(kernel, GENERIC_CPU)
 
 
@@ -111,14 +106,14 @@ def test_only_the_outermost_loop_of_a_reduction_is_done_in_blocks() -> None:
 
 def test_sums_may_not_take_much_memory() -> None:
     kernel = unscheduled_kernel(kernel_of(values(2048, 8) @ values(8, 1024)).node, GENERIC_CPU)
-    with pytest.raises(ActionError, match="the sums would take 8388608 bytes"):
+    with pytest.raises(ActionError, match="the partial results would take 8388608 bytes"):
         Block("r2", 4, "r0").apply(kernel, GENERIC_CPU)
 
 
 def test_what_is_copied_before_is_not_left_over() -> None:
     kernel = kernel_of(values(12, 32) @ values(32, 64))
-    with pytest.raises(ActionError, match=r"what is added up is copied before[\s\S]*divides 32"):
-        porism.opt(kernel, [Stage(2, ("r2",)), Block("r2", 5, "r1")])
+    with pytest.raises(ActionError, match=r"its operands are packed[\s\S]*divides 32"):
+        porism.opt(kernel, [Pack(2, ("r2",)), Block("r2", 5, "r1")])
 
 
 def test_a_gpu_has_no_such_blocks() -> None:
@@ -149,7 +144,7 @@ def test_a_few_rows_times_a_large_matrix_are_done_in_strips(
     actions = chosen(kernel)
     assert any(isinstance(a, Block) for a in actions)
     assert any(isinstance(a, Thread) for a in actions)
-    assert any(isinstance(a, Stage) for a in actions) == (rows is not None and rows >= 5)
+    assert any(isinstance(a, Pack) for a in actions) == (rows is not None and rows >= 5)
     assert porism.opt(kernel, actions).check() < 1e-5
 
 
@@ -172,7 +167,7 @@ def test_a_small_matrix_is_not_done_in_strips() -> None:
 def test_what_an_index_is_computed_from_keeps_its_bounds() -> None:
     places = porism.asarray(np.arange(40).reshape(4, 10) * 7 % 50)
     kernel = kernel_of(values(50)[places.max(axis=1)])
-    with pytest.raises(ActionError, match="an index is computed from what is added up"):
+    with pytest.raises(ActionError, match="an index is computed from the reduction"):
         porism.opt(kernel, [Block("r1", 2, "r0")])
 
 

@@ -14,12 +14,16 @@ from porism.backends.backend_table import native
 from porism.base.target import GENERIC_CPU, Memory
 from porism.ir import ops
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Action, Cover, PadTo, Thread, Upcast, apply_all
-from porism.optimize.actions.loop_transforms import named_ranges
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import Stage
-from porism.optimize.actions.reduction_blocking import Block
-from porism.optimize.actions.streaming_actions import Stream
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.loop_substitution import named_ranges
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import contraction_strategy, heuristic
 from porism.optimize.strategy.action_plan import Plan
@@ -94,17 +98,17 @@ def chosen(tensor: Any) -> tuple[Action, ...]:
 
 def test_sizes_that_do_not_fit_are_covered_and_not_masked() -> None:
     actions = chosen(ones(67, 64) @ ones(64, 71))
-    assert any(isinstance(a, Cover) for a in actions)
+    assert any(isinstance(a, OverlapTail) for a in actions)
     assert not any(isinstance(a, PadTo) for a in actions)
 
 
 def test_what_windows_share_is_copied_once() -> None:
-    stages = [a for a in chosen(convolution(16, 16, 3)) if isinstance(a, Stage)]
+    stages = [a for a in chosen(convolution(16, 16, 3)) if isinstance(a, Pack)]
     assert any("+" in axis for stage in stages for axis in stage.axes)
 
 
 def test_what_jumps_from_lane_to_lane_is_copied() -> None:
-    assert any(isinstance(a, Stage) for a in chosen(porism.linear(ones(256, 64), ones(64, 64))))
+    assert any(isinstance(a, Pack) for a in chosen(porism.linear(ones(256, 64), ones(64, 64))))
 
 
 def test_a_tile_fits_the_registers() -> None:
@@ -137,7 +141,7 @@ def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
     assert tile.flattened_loop is found.outputs[-2]
     plan = Plan(loops_of(channels(64, 17)), GENERIC_CPU)
     apply_tile(plan, found, tile)
-    assert next(a for a in plan.actions if isinstance(a, Stage)).row == 2
+    assert next(a for a in plan.actions if isinstance(a, Pack)).row == 2
     assert any(isinstance(a, Merge) for a in plan.actions)
     (kernel,) = porism.kernels(channels(64, 17))
     assert porism.opt(kernel, plan.actions).check() < 1e-5
@@ -168,7 +172,7 @@ def test_constants_are_laid_out_where_others_are_read_in_strips(rows: int) -> No
     assert any(isinstance(action, Block) for action in blocked)
     laid_out = contraction_strategy.plan_contraction(loops, WIDE, frozenset({2})).actions
     assert not any(isinstance(action, Block) for action in laid_out)
-    assert [action.buffer for action in laid_out if isinstance(action, Stage)] == [2]
+    assert [action.buffer for action in laid_out if isinstance(action, Pack)] == [2]
 
 
 def test_small_products_are_left_to_one_core() -> None:
@@ -187,16 +191,16 @@ def test_what_no_cache_holds_is_read_for_several_rows() -> None:
 
 def test_short_sums_that_fit_no_cache_are_stored_past_it() -> None:
     loops = loops_of(ones(4096, 64) @ ones(64, 4096))
-    assert Stream(0) in contraction_strategy.plan_contraction(loops, WIDE).actions
+    assert NonTemporal(0) in contraction_strategy.plan_contraction(loops, WIDE).actions
     loops = loops_of(ones(512, 64) @ ones(64, 512))
-    assert Stream(0) not in contraction_strategy.plan_contraction(loops, WIDE).actions
+    assert NonTemporal(0) not in contraction_strategy.plan_contraction(loops, WIDE).actions
 
 
 @pytest.mark.parametrize("size", [56, 14])
 def test_vectors_that_need_the_same_mask_are_copied_together(size: int) -> None:
     loops = loops_of(porism.conv2d(ones(8, 64, size, size), ones(64, 64, 3, 3), padding=1))
     actions = contraction_strategy.plan_contraction(loops, WIDE).actions
-    place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
+    place = next(k for k, action in enumerate(actions) if isinstance(action, Pack))
     fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE)))
     fresh -= set(named_ranges(apply_all(loops, actions[:place], WIDE)))
     copied = {a.axis: a.amount for a in actions if isinstance(a, Upcast) and a.axis in fresh}
@@ -209,7 +213,7 @@ def test_what_is_copied_across_its_rows_is_loaded_along_them() -> None:
     q, k, v = (ones(1, 4, 64, 32) for _ in range(3))
     loops = loops_of(porism.scaled_dot_product_attention(q, k, v))
     actions = contraction_strategy.plan_contraction(loops, WIDE).actions
-    place = next(k for k, action in enumerate(actions) if isinstance(action, Stage))
+    place = next(k for k, action in enumerate(actions) if isinstance(action, Pack))
     before = named_ranges(apply_all(loops, actions[:place], WIDE))
     fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE))) - set(before)
     copied = [a for a in actions if isinstance(a, Upcast) and a.axis in fresh]
@@ -243,5 +247,5 @@ def test_parts_of_the_rows_may_overlap() -> None:
     plan = Plan(kernel, target)
     apply_tile(plan, found, dataclasses.replace(tile, parallelizes_m=True))
     (plain,) = porism.kernels(ones(515, 64) @ ones(64, 40))
-    assert isinstance(plan.actions[0], Cover)
+    assert isinstance(plan.actions[0], OverlapTail)
     assert porism.opt(plain, plan.actions).check() < 1e-5

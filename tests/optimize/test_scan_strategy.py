@@ -14,20 +14,14 @@ from porism.base.target import GENERIC_CPU, H200
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import read_actions, write_actions
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Cover,
-    Move,
-    PadTo,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-    apply_all,
-)
-from porism.optimize.actions.scan_loop import Scan
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.action_serialization import read_actions, write_actions
+from porism.optimize.actions.loops.loop_interchange import Move, Swap
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.scan_loop import Scan
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel, unscheduled_kernel
 from porism.verification.verification_report import How
@@ -44,7 +38,7 @@ ALONG: list[list[Action]] = [
     [Scan("r1", 8), Unroll("r2_1", 8)],
     [Scan("r1", 8), Upcast("r1_1", 8)],
     [Scan("r1"), Upcast("r0", 4)],
-    [Scan("r1"), Cover("r0", 5), Upcast("r0_1", 5)],
+    [Scan("r1"), OverlapTail("r0", 5), Upcast("r0_1", 5)],
     [Upcast("r0", 4), Scan("r1", 8), Upcast("r1_1", 8), Unroll("r2_1", 8), Thread("r0_0")],
     [PadTo("r1", 40), PadTo("r2", 40), Scan("r1", 8), Upcast("r1_1", 8), Unroll("r2_1", 8)],
 ]
@@ -101,12 +95,12 @@ def test_a_gpu_has_no_such_loops() -> None:
 
 
 REFUSED: list[tuple[list[Action], str]] = [
-    ([Scan("r0")], "nothing is reduced up to the iteration of r0"),
-    ([Scan("r1", 7)], "they are not several parts of 7"),
-    ([Scan("r1", 96)], "they are not several parts of 96"),
+    ([Scan("r0")], "nothing is a prefix reduction along r0"),
+    ([Scan("r1", 7)], "it is not several times 7"),
+    ([Scan("r1", 96)], "it is not several times 96"),
     ([Scan("r2")], "r2 is a loop of the kind reduce"),
     ([Scan("r1"), Scan("r1_0")], "r1_0 is a loop of the kind ordered"),
-    ([Scan("r1"), Swap("r0", "r1_0")], "each iteration of one needs"),
+    ([Scan("r1"), Swap("r0", "r1_0")], "carries values from iteration to iteration"),
     ([Scan("r1"), Move("r1_0", "r0")], "r1_0 is a loop of the kind ordered"),
 ]
 
@@ -120,7 +114,7 @@ def test_what_is_refused(actions: list[Action], why: str) -> None:
 
 def test_other_reductions_are_no_scans() -> None:
     kernel = kernel_of(values(12, 96).sum(axis=1))
-    with pytest.raises(ActionError, match="nothing is reduced up to the iteration of r0"):
+    with pytest.raises(ActionError, match="nothing is a prefix reduction along r0"):
         porism.opt(kernel, [Scan("r0")])
 
 

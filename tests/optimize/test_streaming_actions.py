@@ -18,8 +18,11 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Action, PadTo, Unroll, Upcast, apply_all
-from porism.optimize.actions.streaming_actions import Prefetch, Stream
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.software_prefetch import Prefetch
+from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.loop_strides import widest
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel
@@ -45,21 +48,21 @@ def line(size: int) -> UOp:
 
 
 REFUSED = [
-    (rows(6, 16), [Upcast("r1", 16), Stream(1)], "nothing is stored in buffer 1"),
-    (rows(6, 16), [Stream(0)], "not stored in vectors"),
-    (rows(6, 18), [Upcast("r1", 2), Stream(0)], "not stored in vectors"),
-    (rows(6, 10), [Upcast("r0", 2), Stream(0)], "not stored in vectors"),
-    (rows(6, 10, i8), [Upcast("r1", 10), Stream(0)], "not stored in vectors"),
-    (rows(6, 15), [PadTo("r1", 16), Upcast("r1", 16), Stream(0)], "not stored in vectors"),
-    (rows(6, 16, read=True), [Upcast("r1", 16), Stream(0)], "is read again in the kernel"),
-    (rows(6, 16), [Upcast("r1", 16), Stream(0), Stream(0)], "said already"),
+    (rows(6, 16), [Upcast("r1", 16), NonTemporal(1)], "nothing is stored in buffer 1"),
+    (rows(6, 16), [NonTemporal(0)], "not stored in vectors"),
+    (rows(6, 18), [Upcast("r1", 2), NonTemporal(0)], "not stored in vectors"),
+    (rows(6, 10), [Upcast("r0", 2), NonTemporal(0)], "not stored in vectors"),
+    (rows(6, 10, i8), [Upcast("r1", 10), NonTemporal(0)], "not stored in vectors"),
+    (rows(6, 15), [PadTo("r1", 16), Upcast("r1", 16), NonTemporal(0)], "not stored in vectors"),
+    (rows(6, 16, read=True), [Upcast("r1", 16), NonTemporal(0)], "is read again in the kernel"),
+    (rows(6, 16), [Upcast("r1", 16), NonTemporal(0), NonTemporal(0)], "non-temporal already"),
     (rows(6, 16), [Prefetch(2, "r0", 1)], "nothing is read from buffer 2"),
     (rows(6, 16), [Prefetch(0, "r0", 1)], "nothing is read from buffer 0"),
     (rows(6, 16), [Prefetch(1, "r2", 1)], "there is no loop r2"),
     (rows(6, 16), [Prefetch(1, "r0", 0)], "0 iterations ahead"),
     (rows(6, 16), [Upcast("r1", 16), Prefetch(1, "r1_1", 1)], "of the kind upcast"),
-    (rows(6, 16, read=True), [Prefetch(0, "r0", 1)], "not known where it will be read"),
-    (rows(6, 16), [Prefetch(1, "r0", 1), Prefetch(1, "r1", 1)], "said already"),
+    (rows(6, 16, read=True), [Prefetch(0, "r0", 1)], "the addresses of later iterations"),
+    (rows(6, 16), [Prefetch(1, "r0", 1), Prefetch(1, "r1", 1)], "prefetched already"),
     (rows(6, 16), [Prefetch(1, "r0", 1, ("r2",))], "there is no loop r2"),
 ]
 
@@ -72,7 +75,7 @@ def test_refused_with_a_reason(kernel: UOp, actions: list[Action], message: str)
 
 def test_not_on_a_gpu() -> None:
     with pytest.raises(ActionError, match="the target is a GPU"):
-        Stream(0).apply(Upcast("r1", 16).apply(rows(6, 16), H200), H200)
+        NonTemporal(0).apply(Upcast("r1", 16).apply(rows(6, 16), H200), H200)
     with pytest.raises(ActionError, match="the target is a GPU"):
         Prefetch(1, "r0", 1).apply(rows(6, 16), H200)
 
@@ -82,7 +85,7 @@ def test_not_on_a_gpu() -> None:
 def test_the_same_is_stored(lanes: int, length: int) -> None:
     x = porism.asarray(np.ones((5, length), np.float32))
     (kernel,) = porism.kernels(x * 3)
-    arranged = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.Stream(0)])
+    arranged = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.NonTemporal(0)])
     assert "# stream" in arranged.text
     assert arranged.check() == 0
 
@@ -92,7 +95,7 @@ def test_the_same_is_stored(lanes: int, length: int) -> None:
 def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
     """It is stored as usual, and nothing behind it."""
     pad = [PadTo("r1", lanes)] if size % lanes else []
-    kernel = apply_all(line(size), [*pad, Upcast("r1", lanes), Stream(0)], native().target())
+    kernel = apply_all(line(size), [*pad, Upcast("r1", lanes), NonTemporal(0)], native().target())
     whole = array_allocator.new_array(size + lanes, np.dtype(np.float32))[0]
     whole[...] = -1
     data = {0: whole[:size], 1: np.arange(size, dtype=np.float32)}
@@ -108,7 +111,7 @@ def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
 @pytest.mark.parametrize("offset", [0, 1, 4, 8])
 def test_memory_that_is_not_aligned(offset: int) -> None:
     """A user's array may begin anywhere."""
-    kernel = apply_all(rows(8, 64), [Upcast("r1", 16), Stream(0)], native().target())
+    kernel = apply_all(rows(8, 64), [Upcast("r1", 16), NonTemporal(0)], native().target())
     whole = array_allocator.new_array(8 * 64 + 16, np.dtype(np.float32))[0]
     data = {0: whole[offset : offset + 8 * 64], 1: np.arange(8 * 64, dtype=np.float32)}
     whole[...] = -1
@@ -177,15 +180,15 @@ def cached(size: int) -> Target:
 
 def test_only_results_that_exceed_the_cache() -> None:
     kernel = rows(64, 64)
-    assert Stream(0) in heuristic.choose_actions(kernel, cached(1 << 14))
-    assert Stream(0) not in heuristic.choose_actions(kernel, cached(1 << 20))
+    assert NonTemporal(0) in heuristic.choose_actions(kernel, cached(1 << 14))
+    assert NonTemporal(0) not in heuristic.choose_actions(kernel, cached(1 << 20))
     odd = rows(64, 63)
-    assert Stream(0) not in heuristic.choose_actions(odd, cached(1 << 10))
+    assert NonTemporal(0) not in heuristic.choose_actions(odd, cached(1 << 10))
 
 
 def test_a_row_of_any_length_that_is_all() -> None:
     chosen = heuristic.choose_actions(line((1 << 14) + 3), cached(1 << 10))
-    assert Stream(0) in chosen
+    assert NonTemporal(0) in chosen
     width = widest(toposort(line(3)), GENERIC_CPU)
     assert Upcast("r1", 4 * width) in chosen
     assert Upcast("r1", width) in heuristic.choose_actions(line(1001 * width), GENERIC_CPU)
@@ -195,7 +198,7 @@ def test_rows_of_half_vectors_are_not_padded() -> None:
     """A part of a line would be stored in another way than the rest of it."""
     half = widest(toposort(line(3)), GENERIC_CPU) // 2
     kernel = rows(64, 5 * 25 * half)
-    assert {Upcast("r1", 5 * half), Stream(0)} <= set(
+    assert {Upcast("r1", 5 * half), NonTemporal(0)} <= set(
         heuristic.choose_actions(kernel, cached(1 << 14))
     )
     assert Upcast("r1", 5 * half) not in heuristic.choose_actions(kernel, cached(1 << 24))

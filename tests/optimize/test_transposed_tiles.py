@@ -14,8 +14,8 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
-from porism.optimize.actions.epilogue import Finish
-from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.memory.epilogue import Epilogue
+from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.contraction_accesses import contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
@@ -81,8 +81,8 @@ def test_a_turned_tile_computes_the_same(name: str) -> None:
 def test_the_weights_are_laid_out_beforehand(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
     plan = transposed_plan(loops)
-    assert any(isinstance(a, Stage) and a.buffer == 2 for a in plan.actions)
-    assert any(isinstance(a, Finish) for a in plan.actions)
+    assert any(isinstance(a, Pack) and a.buffer == 2 for a in plan.actions)
+    assert any(isinstance(a, Epilogue) for a in plan.actions)
     copies = prepack_constants(plan.kernel, WEIGHT)
     assert copies is not None
     assert [copy.source for copy in copies.copies] == [2]

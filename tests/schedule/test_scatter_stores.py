@@ -17,8 +17,10 @@ from porism.ir.axis import Axis
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Swap, Thread, Unroll, Upcast
-from porism.optimize.actions.loop_transforms import ranges_of
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.loop_interchange import Swap
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.schedule.loops.scatter_stores import FEWEST
 from tests.backends.running import works
 

@@ -12,7 +12,7 @@ import porism
 from porism.base.errors import ShapeError
 from porism.ir import ops
 from porism.ir.traversal import toposort
-from porism.optimize.actions.scan_loop import Scan
+from porism.optimize.actions.loops.scan_loop import Scan
 from porism.tensor.api.cumulative import ENOUGH_ROWS, MAX_DIRECT, MIN_CHUNK
 from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, wide
 

@@ -21,8 +21,8 @@ from porism.base.settings import settings
 from porism.engine.run import program
 from porism.engine.tune import background_tuning, tuning, tuning_cache
 from porism.engine.tune.worker_pool import Fault, Job
-from porism.optimize.actions.action_registry import write_actions
-from porism.optimize.actions.loop_actions import Upcast
+from porism.optimize.actions.action_serialization import write_actions
+from porism.optimize.actions.loops.upcast_unroll import Upcast
 from tests.tensor.oracle import refuses
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"

@@ -80,8 +80,8 @@ def test_copies_of_iterations_side_by_side_may_not_be_large() -> None:
     """They lie on the stack of a thread, and what does not fit would be no error of Python's."""
     a, b = (porism.asarray(np.ones(s, np.float32)) for s in ((64, 20_000), (20_000, 64)))
     (kernel,) = porism.kernels(a @ b)
-    changed = porism.opt(kernel, [porism.Stage(1, ("r2",)), porism.Upcast("r0", 64)])
-    with pytest.raises(ActionError, match="the copies of a kernel take 5120000 bytes"):
+    changed = porism.opt(kernel, [porism.Pack(1, ("r2",)), porism.Upcast("r0", 64)])
+    with pytest.raises(ActionError, match="the local buffers of a kernel take 5120000 bytes"):
         changed.time(runs=1)
 
 
@@ -130,7 +130,7 @@ def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 REFUSED: list[tuple[list[Any], str]] = [
     ([porism.Upcast("r7", 4)], "there is no loop r7"),
-    ([porism.Upcast("r0", 4)], "r0 has 6 iterations"),
+    ([porism.Upcast("r0", 4)], "the extent of r0 is 6"),
     ([porism.Unroll("r0", 2)], "r0 is a loop of the kind loop"),
     ([porism.Upcast("r1", 8), porism.Upcast("r1", 2)], "there is no loop r1"),
     ([porism.Local("r0", 2)], "has no blocks of threads"),

@@ -18,7 +18,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import rebuild, substitute, toposort
-from porism.optimize.actions import loop_transforms
+from porism.optimize.actions import loop_substitution
 from porism.tensor.tensor import Tensor
 from porism.verification.accesses import bounds_and_races
 from porism.verification.verification_report import How
@@ -107,7 +107,7 @@ def test_a_store_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
     def shorter(graph: UOp) -> UOp:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
-        return loop_transforms.replaced(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
+        return loop_substitution.replace_loop(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
 
     text = fails(product(), monkeypatch, "symbolic", shorter)
     assert "the stage 'symbolic' changed what a kernel writes" in text
@@ -116,7 +116,9 @@ def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_padded_loop_without_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     def longer(graph: UOp) -> UOp:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
-        return loop_transforms.replaced(graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s])
+        return loop_substitution.replace_loop(
+            graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s]
+        )
 
     text = fails(product(), monkeypatch, "symbolic", longer)
     assert "nothing before" in text

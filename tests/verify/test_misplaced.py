@@ -19,8 +19,9 @@ from porism.ir.levels import KERNEL, THREADS, Level
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.loop_actions import Action, Upcast, apply_all
-from porism.optimize.actions.packed_panels import Stage
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
 from porism.pipeline import (
     lower_kernel,
     schedule_graph,
@@ -58,7 +59,7 @@ def choice() -> Any:
 
 PROGRAMS: dict[str, tuple[Callable[[], Any], list[Action]]] = {
     "product": (product, [Upcast("r0", 4), Upcast("r1", 8)]),
-    "copied product": (product, [Upcast("r0", 4), Upcast("r1", 8), Stage(2, ("r2", "r1_1"))]),
+    "copied product": (product, [Upcast("r0", 4), Upcast("r1", 8), Pack(2, ("r2", "r1_1"))]),
     "window": (window, [Upcast("r0", 8)]),
     "difference": (difference, [Upcast("r1", 2)]),
     "choice": (choice, []),

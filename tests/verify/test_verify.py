@@ -13,8 +13,8 @@ import porism
 from porism.base.dtypes import f16, f32
 from porism.base.settings import settings
 from porism.base.target import H200
-from porism.optimize.actions.loop_actions import Action, apply_all
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.gpu.tensor_core_action import TC
 from porism.tensor.tensor import Tensor
 from porism.verification import verify_kernel
 from porism.verification.accesses import iteration_conjectures, stage_equivalence
@@ -164,21 +164,21 @@ ACTIONS: dict[str, list[Action]] = {
     "padded": [porism.PadTo("r0", 8), porism.Upcast("r0", 8)],
     "swapped": [porism.Swap("r0", "r1"), porism.Upcast("r1", 8)],
     "split twice": [porism.Upcast("r1", 16), porism.Upcast("r1_0", 2)],
-    "staged": [porism.Upcast("r1", 16), porism.Stage(2, ("r2", "r1_1"))],
+    "staged": [porism.Upcast("r1", 16), porism.Pack(2, ("r2", "r1_1"))],
     "merged": [porism.Merge("r0", "r1"), porism.Upcast("r3", 16)],
     "covered twice": [
-        porism.Cover("r0", 5),
-        porism.Cover("r1", 24),
+        porism.OverlapTail("r0", 5),
+        porism.OverlapTail("r1", 24),
         porism.Upcast("r1_1", 24),
         porism.Upcast("r0_1", 5),
         porism.Move("r1_0", "r0_0"),
-        porism.Stage(2, ("r2", "r1_1_1")),
+        porism.Pack(2, ("r2", "r1_1_1")),
     ],
     "peeled": [porism.Peel("r2", 5), porism.Unroll("r2_0", 5), porism.Thread("r0")],
     "in blocks": [porism.Block("r2", 8, "r1"), porism.Upcast("r1", 16)],
     "in blocks with some left over": [porism.Block("r2", 5, "r1"), porism.Upcast("r1", 16)],
     "in blocks around all": [porism.Move("r1", "r0"), porism.Block("r2", 7, "r1")],
-    "staged and padded": [porism.PadTo("r0", 8), porism.Stage(1, ("r0", "r2"))],
+    "staged and padded": [porism.PadTo("r0", 8), porism.Pack(1, ("r0", "r2"))],
 }
 
 
@@ -192,8 +192,8 @@ def test_kernels_after_actions(name: str) -> None:
 def test_a_finished_tile() -> None:
     """What follows the sums has loops of its own, and reads kept sums by them."""
     (found,) = porism.kernels(porism.exp(some(13, 32) @ some(32, 64)) * some(64))
-    tile = [porism.Cover("r0", 4), porism.Upcast("r0_1", 4), porism.Upcast("r1", 32)]
-    changed = porism.opt(found, [*tile, porism.Finish(16), porism.Thread("r0_0")])
+    tile = [porism.OverlapTail("r0", 4), porism.Upcast("r0_1", 4), porism.Upcast("r1", 32)]
+    changed = porism.opt(found, [*tile, porism.Epilogue(16), porism.Thread("r0_0")])
     assert changed.check() < 1e-6
     report = changed.verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
@@ -202,7 +202,7 @@ def test_a_finished_tile() -> None:
 def test_a_tile_that_is_turned() -> None:
     """What is kept has the other order, and the loops after it are padded and in lanes."""
     (found,) = porism.kernels(porism.exp(some(16, 32) @ some(32, 63)) * some(63))
-    tile = [porism.Upcast("r0", 16), porism.Upcast("r1", 7), porism.Finish(1, turned=True)]
+    tile = [porism.Upcast("r0", 16), porism.Upcast("r1", 7), porism.Epilogue(1, transposed=True)]
     last = [porism.PadTo("r4", 8), porism.Upcast("r4", 8), porism.Upcast("r3", 8)]
     changed = porism.opt(found, [*tile, *last, porism.Thread("r1_0")])
     assert changed.check() < 1e-5

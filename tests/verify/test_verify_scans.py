@@ -13,7 +13,7 @@ from porism.ir import ops
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.scan_loop import Scan
+from porism.optimize.actions.loops.scan_loop import Scan
 from porism.pipeline import unscheduled_kernel
 from porism.verification.accesses import stage_equivalence, verify_scans
 from porism.verification.verification_report import How

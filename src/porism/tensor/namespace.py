@@ -11,6 +11,8 @@ import math
 from importlib import import_module
 from typing import Any, Final
 
+from porism.optimize.actions.action_registry import ACTIONS
+
 MODULES: Final[dict[str, str]] = {
     "tensor": "Tensor",
     "symbolic_sizes": "Variable",
@@ -75,11 +77,7 @@ MODULES: Final[dict[str, str]] = {
     ),
     "inspect.explain": "kernels explain",
     "inspect.kernel_profile": "profile",
-    "inspect.manual_schedule": (
-        "opt Upcast Unroll Split Cover Thread Swap Move Merge PadTo Peel Stage Block Finish Stream"
-        " Prefetch Scan"
-        " NoLocals Local Group GroupTop TC"
-    ),
+    "inspect.manual_schedule": "opt",
     "inspect.verify_report": "verify",
     "realization": "realize memory",
     "jit.jit": "jit",
@@ -100,7 +98,7 @@ DTYPES: Final = frozenset(
 
 CONSTANTS: Final = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 
-NAMES: Final = frozenset((*WHERE, *DTYPES, *CONSTANTS))
+NAMES: Final = frozenset((*WHERE, *ACTIONS, *DTYPES, *CONSTANTS))
 """Everything that `porism` has of tensors."""
 
 
@@ -116,6 +114,8 @@ def find(name: str) -> Any:
         return CONSTANTS[name]
     if name in DTYPES:
         return import_module("porism.tensor.promotion").NAMES[name]
+    if name in ACTIONS:
+        return ACTIONS[name]
     load()
     return getattr(import_module(f"porism.tensor.{WHERE[name]}"), name)
 

@@ -20,7 +20,7 @@ from porism.ir import ops
 from porism.ir.levels import KERNEL, THREADS, WORDS, Level
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.action import Action
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel, schedule_graph, watched
 from porism.schedule.loop_listing import listing

@@ -29,8 +29,8 @@ from porism.engine.cache import cache_counts
 from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
-from porism.optimize.actions.action_registry import write_actions
-from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.action_serialization import write_actions
 from porism.pipeline import lower_kernel
 
 WITHOUT_EFFECT: Final = frozenset(

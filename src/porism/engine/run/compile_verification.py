@@ -15,8 +15,7 @@ from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.action import Action, Actions
 from porism.pipeline import lower_kernel
 from porism.schedule.schedule import Schedule
 from porism.verification.verification_report import Report

@@ -9,7 +9,7 @@ from porism.base.errors import PorismError
 from porism.base.target import Target
 from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
+from porism.optimize.actions.action import Actions
 from porism.pipeline import lower_kernel
 
 KINDS: Final = ("llvm", "assembly", "c")

@@ -10,7 +10,7 @@ from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
+from porism.optimize.actions.action import Actions
 from porism.optimize.strategy.prepacked_weights import PackedConstant, PrepackedKernel
 from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule

@@ -36,7 +36,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.node_collector import forget_unused
 from porism.ir.traversal import toposort
-from porism.optimize.actions.action_registry import Actions
+from porism.optimize.actions.action import Actions
 from porism.schedule.schedule import Role, Schedule
 
 JOB: Final = 24

@@ -22,7 +22,7 @@ from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import write
 from porism.engine.tune import tuning_cache
 from porism.engine.tune.worker_pool import Crew, Fault
-from porism.optimize.actions.action_registry import read_actions, write_actions
+from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.schedule.schedule import Schedule
 
 NICE: Final = 10

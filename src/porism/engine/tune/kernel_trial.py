@@ -22,7 +22,7 @@ from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.packed_panels import MOST_BYTES, local_bytes
+from porism.optimize.actions.local_buffers import MAX_LOCAL_BYTES, local_bytes
 from porism.pipeline import lower_kernel
 
 Data = Mapping[int, Array]
@@ -81,12 +81,12 @@ def call(function: Function, data: Data, variables: Mapping[str, int]) -> float:
 def _refuse_much_memory(kernel: UOp) -> None:
     """Copies that are made for several iterations at once are known only now."""
     taken = local_bytes(kernel)
-    if taken > MOST_BYTES:
+    if taken > MAX_LOCAL_BYTES:
         raise ActionError(
-            f"the copies of a kernel take {taken} bytes",
-            why=f"they lie on the stack of a thread, and may take {MOST_BYTES}; iterations around "
-            "a copy that go side by side have one each",
-            fix="Stage less, or leave out an Upcast or Unroll around it",
+            f"the local buffers of a kernel take {taken} bytes",
+            why=f"they are on the stack of a thread, and may take {MAX_LOCAL_BYTES}; unrolled or "
+            "vectorized iterations around a buffer have one each",
+            fix="Pack less, or leave out an Upcast or Unroll around it",
         )
 
 

@@ -28,7 +28,7 @@ from porism.engine.tune.kernel_trial import values_of
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.action_registry import Actions
+from porism.optimize.actions.action import Actions
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 from porism.schedule.schedule import Role, Schedule

@@ -26,7 +26,8 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.serialization import to_text
 from porism.ir.traversal import toposort
-from porism.optimize.actions.action_registry import Actions, write_actions
+from porism.optimize.actions.action import Actions
+from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import Found, Result, search
 from porism.optimize.strategy import heuristic

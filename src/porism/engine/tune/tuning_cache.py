@@ -31,7 +31,8 @@ from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.cache.kernel_cache import made_by, surroundings
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions, read_actions, write_actions
+from porism.optimize.actions.action import Actions
+from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.pipeline import optimize_kernel
 
 FORMAT: Final = "porism tuning 1"

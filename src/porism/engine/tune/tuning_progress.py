@@ -110,7 +110,7 @@ def changes(reports: Sequence[Report]) -> str:
 def action_text(action: object) -> str:
     """An action in short.
 
-    >>> from porism.optimize.actions.loop_actions import Upcast
+    >>> from porism.optimize.actions.loops.upcast_unroll import Upcast
     >>> action_text(Upcast("r1", 16))
     "Upcast('r1', 16)"
     """

@@ -30,7 +30,7 @@ from porism.engine.tune.worker_pool import Answer, Job
 from porism.ir.node import UOp
 from porism.ir.text.argument_text import Limits
 from porism.ir.text.serialization import parse, to_text
-from porism.optimize.actions.action_registry import read_actions, write_actions
+from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.pipeline import lower_kernel
 
 NAME: Final = "kernel"

@@ -1,1 +1,1 @@
-"""Actions: transformations of the loops of a kernel, and their registry."""
+"""Actions: transformations of a kernel's loops, one class each, listed in one registry."""

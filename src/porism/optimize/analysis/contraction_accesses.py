@@ -13,8 +13,8 @@ from porism.ir import ops
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.epilogue import instructions
-from porism.optimize.actions.packed_panels import loads_of, prepared
+from porism.optimize.actions.memory.epilogue import epilogue_instructions
+from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.loop_strides import iterations, step
 from porism.optimize.strategy.action_plan import extent_of, is_unscheduled
 from porism.rules.addresses.validity import is_masked
@@ -135,14 +135,14 @@ def contraction(kernel: UOp, constants: frozenset[int] = frozenset()) -> Contrac
     for number in sorted({_number(n) for n in loads_of(kernel)}):
         for which, load in enumerate(loads_of(kernel, number)):
             if load in inside:
-                operands.append(Operand(prepared(kernel, load), load, number, which))
+                operands.append(Operand(converted_load(kernel, load), load, number, which))
     stores = effect.src if effect.op is ops.GROUP else (effect,)
     if not operands or any(s.op is not ops.STORE for s in stores):
         return None
     bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
         tuple(outputs), tuple(terms), tuple(operands), tuple(stores), len(reductions),
-        max([*bits, 8]), instructions(kernel.src[0]), constants,
+        max([*bits, 8]), epilogue_instructions(kernel.src[0]), constants,
     )  # fmt: skip
 
 

@@ -1,6 +1,8 @@
-"""Sums: indices as sums of multiples, and several ranges of them said by one.
+"""Linear indices: index expressions as sums of loops with coefficients.
 
-(i + j - 1) * 4, where i + j is t        t * 4 - 4
+    (i + j - 1) * 4, where t = i + j        t * 4 - 4
+
+Several loops of such a sum can be replaced by one loop over the values of their sum.
 """
 
 from __future__ import annotations
@@ -12,29 +14,31 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
-Sum = dict[UOp, int]
-"""Ranges, and what each is multiplied with."""
+Coefficients = dict[UOp, int]
+"""A sum: nodes, most of them loops, and what each is multiplied by."""
 
 
-def in_sums(value: UOp, sums: Mapping[UOp, Sum]) -> UOp | None:
-    """A value with sums of ranges said by one range each; None if it depends on more than these.
+def substitute_sums(value: UOp, sums: Mapping[UOp, Coefficients]) -> UOp | None:
+    """Return a value with sums of loops replaced by one loop each.
+
+    None if the value depends on the loops of a sum in another way than through the sum.
 
     >>> from porism.ir.text.expression import show
     >>> i, j, t = UOp.range(8, 0), UOp.range(3, 1), UOp.range(10, 2)
-    >>> show(in_sums((i + j) // 2, {t: {i: 1, j: 1}}))
+    >>> show(substitute_sums((i + j) // 2, {t: {i: 1, j: 1}}))
     'r2 // 2'
     """
-    every = {r: counter for counter, terms in sums.items() for r in terms}
+    replaced = {r for terms in sums.values() for r in terms}
     new: dict[UOp, UOp | None] = {}
-    forms: dict[UOp, dict[UOp, int]] = {}
+    forms: dict[UOp, Coefficients] = {}
     for node in toposort(value):
-        if not any(r in every for r in node.ranges):
+        if not any(r in replaced for r in node.ranges):
             new[node] = node
             continue
-        form = linear(node, forms)
+        form = linear_form(node, forms)
         if form is not None:
             forms[node] = form
-            new[node] = _rewritten(form, every, sums, new)
+            new[node] = _substitute_in_form(form, replaced, sums, new)
             continue
         src = [new[s] for s in node.src]
         known = [s for s in src if s is not None]
@@ -44,8 +48,11 @@ def in_sums(value: UOp, sums: Mapping[UOp, Sum]) -> UOp | None:
     return new[value]
 
 
-def linear(node: UOp, forms: Mapping[UOp, dict[UOp, int]]) -> dict[UOp, int] | None:
-    """An index as a sum of multiples of nodes; None if it is no such sum."""
+def linear_form(node: UOp, forms: Mapping[UOp, Coefficients]) -> Coefficients | None:
+    """Return an index as a sum of nodes with coefficients; None if its op is not linear.
+
+    `forms` are the linear forms of its sources, where they have one.
+    """
     if node.dtype is not index:
         return None
     parts = [forms.get(s, {s: 1}) for s in node.src]
@@ -59,44 +66,48 @@ def linear(node: UOp, forms: Mapping[UOp, dict[UOp, int]]) -> dict[UOp, int] | N
     if node.op not in (ops.ADD, ops.SUB, ops.NEG):
         return None
     signs = {ops.ADD: (1, 1), ops.SUB: (1, -1), ops.NEG: (-1,)}[node.op]
-    found: dict[UOp, int] = {}
+    coefficients: Coefficients = {}
     for part, sign in zip(parts, signs, strict=True):
         for atom, times in part.items():
-            found[atom] = found.get(atom, 0) + sign * times
-    return found
+            coefficients[atom] = coefficients.get(atom, 0) + sign * times
+    return coefficients
 
 
-def _rewritten(
-    form: Mapping[UOp, int],
-    every: Mapping[UOp, UOp],
-    sums: Mapping[UOp, Sum],
+def _substitute_in_form(
+    form: Coefficients,
+    replaced: set[UOp],
+    sums: Mapping[UOp, Coefficients],
     new: Mapping[UOp, UOp | None],
 ) -> UOp | None:
-    """A sum with other ranges; None if those of a sum do not stand in it as they should."""
-    parts: dict[UOp, int] = {}
+    """Return a linear index with sums replaced by loops.
+
+    None if the coefficients of the loops of a sum are not one multiple of those in the sum.
+    """
+    coefficients: Coefficients = {}
     for atom, times in form.items():
-        if atom not in every:
+        if atom not in replaced:
             other = new.get(atom, atom)
             if other is None:
                 return None
-            parts[other] = parts.get(other, 0) + times
-    for counter, terms in sums.items():
-        shares = {form.get(r, 0) // times for r, times in terms.items()}
-        exact = all(form.get(r, 0) % times == 0 for r, times in terms.items())
-        if len(shares) > 1 or not exact:
+            coefficients[other] = coefficients.get(other, 0) + times
+    for loop, terms in sums.items():
+        multiples = {form.get(r, 0) // times for r, times in terms.items()}
+        is_exact = all(form.get(r, 0) % times == 0 for r, times in terms.items())
+        if len(multiples) > 1 or not is_exact:
             return None
-        parts[counter] = parts.get(counter, 0) + shares.pop()  # an atom can become a counter
-    return total(parts)
+        # An atom may have become the loop already, so that its coefficient is added to.
+        coefficients[loop] = coefficients.get(loop, 0) + multiples.pop()
+    return linear_sum(coefficients)
 
 
-def total(terms: Mapping[UOp, int]) -> UOp:
-    """A sum of multiples."""
-    number: UOp | None = None
-    for atom, times in terms.items():
+def linear_sum(coefficients: Mapping[UOp, int]) -> UOp:
+    """Return the node of a sum with coefficients."""
+    total: UOp | None = None
+    for atom, times in coefficients.items():
         if atom.op is ops.CONST:
             part = UOp.const(index, int(atom.arg) * times)
         else:
             part = atom if times == 1 else atom * times
         if times:
-            number = part if number is None else number + part
-    return UOp.const(index, 0) if number is None else number
+            total = part if total is None else total + part
+    return UOp.const(index, 0) if total is None else total

@@ -20,9 +20,11 @@ from typing import Final
 from porism.base.errors import ActionError
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import Action, PadTo, Thread, Unroll, Upcast, apply_all
-from porism.optimize.actions.streaming_actions import Stream
+from porism.optimize.actions.action import Action, Actions, apply_all
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import Contraction, contraction
 from porism.optimize.strategy import column_panels, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of
@@ -146,11 +148,11 @@ def _variations(start: Actions) -> Iterator[Actions]:
             scaled = _scaled(start, kinds, numerator, denominator)
             if scaled is not None:
                 yield scaled
-    nontemporal = [action for action in start if isinstance(action, Stream)]
+    nontemporal = [action for action in start if isinstance(action, NonTemporal)]
     if nontemporal:
         yield tuple(action for action in start if action not in nontemporal)
     else:
-        yield (*start, Stream(0))
+        yield (*start, NonTemporal(0))
     if start and isinstance(start[-1], Thread):
         yield start[:-1]
 

@@ -16,8 +16,7 @@ from typing import Final
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.loop_actions import apply_all
+from porism.optimize.actions.action import Actions, apply_all
 from porism.optimize.model.loop_cost import Cost, cost_of
 from porism.optimize.search.candidates import neighbours
 

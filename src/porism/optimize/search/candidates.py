@@ -21,29 +21,24 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.action_registry import Actions
-from porism.optimize.actions.block_actions import Group, GroupTop, Local
-from porism.optimize.actions.epilogue import Finish
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Cover,
-    Move,
-    NoLocals,
-    PadTo,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-)
-from porism.optimize.actions.loop_transforms import CLOSERS, ranges_of
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import Stage, loads_of, prepared
-from porism.optimize.actions.peeling import Peel
-from porism.optimize.actions.reduction_blocking import Block
-from porism.optimize.actions.scan_loop import Scan, scanned
-from porism.optimize.actions.streaming_actions import Prefetch, Stream
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.action import Action, Actions
+from porism.optimize.actions.gpu.tensor_core_action import TC
+from porism.optimize.actions.gpu.thread_block_actions import Group, GroupTop, Local, NoLocals
+from porism.optimize.actions.loop_substitution import CLOSERS, ranges_of
+from porism.optimize.actions.loops.loop_interchange import Move, Swap
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.peeling import Peel
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.scan_loop import Scan, scan_axis
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.epilogue import Epilogue
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.actions.memory.software_prefetch import Prefetch
+from porism.optimize.actions.memory.streaming_stores import NonTemporal
+from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 
 SIDE_BY_SIDE: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 64, 128)
 """Iterations that are tried side by side."""
@@ -125,7 +120,7 @@ def _covers(view: View) -> Iterator[Action]:
         size = int(r.src[0].arg)
         for amount in COVERS:
             if amount < size and size % amount:
-                yield Cover(show(r), amount)
+                yield OverlapTail(show(r), amount)
 
 
 def _blocks(view: View) -> Iterator[Action]:
@@ -143,11 +138,11 @@ def _peels(view: View) -> Iterator[Action]:
 
 
 def _finishes(view: View) -> Iterator[Action]:
-    yield from (Finish(lanes) for lanes in (8, 16, 32))
+    yield from (Epilogue(lanes) for lanes in (8, 16, 32))
 
 
 def _scans(view: View) -> Iterator[Action]:
-    counter = scanned(view.kernel)
+    counter = scan_axis(view.kernel)
     if counter is not None and counter.src[0].op is ops.CONST:
         size = int(counter.src[0].arg)
         yield from (Scan(show(counter), n) for n in (1, 4, 8, 16) if n < size and size % n == 0)
@@ -179,7 +174,7 @@ def _merges(view: View) -> Iterator[Action]:
 
 
 def _streams(view: View) -> Iterator[Action]:
-    yield Stream(0)
+    yield NonTemporal(0)
 
 
 def _prefetches(view: View) -> Iterator[Action]:
@@ -213,14 +208,14 @@ def _stages(view: View) -> Iterator[Action]:
         number = int(place.arg)
         which = counts.get(number, 0)
         counts[number] = which + 1
-        ranges = sorted(prepared(view.kernel, load).ranges, key=lambda r: r.arg[0])
+        ranges = sorted(converted_load(view.kernel, load).ranges, key=lambda r: r.arg[0])
         spread = [r for r in ranges if r.arg[1] in SPREAD]
         reduced = [r for nest in view.nests for r in nest if r in ranges]
         reduced = [r for r in dict.fromkeys(reduced) if r.arg[1] is Axis.REDUCE]
         lanes = sorted(spread, key=lambda r: int(r.vmax))
         for inner in ([*reduced, *lanes], [*reduced[-1:], *lanes], reduced):
             if inner:
-                yield Stage(number, tuple(show(r) for r in inner), which)
+                yield Pack(number, tuple(show(r) for r in inner), which)
 
 
 def _locals(view: View) -> Iterator[Action]:
@@ -250,7 +245,7 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     Upcast: _upcasts,
     Unroll: _unrolls,
     Split: _splits,
-    Cover: _covers,
+    OverlapTail: _covers,
     Peel: _peels,
     Block: _blocks,
     Thread: _threads,
@@ -258,10 +253,10 @@ ON_CPU: Final[Mapping[type[Action], Proposals]] = {
     Move: _moves,
     Merge: _merges,
     PadTo: _pads,
-    Stage: _stages,
-    Finish: _finishes,
+    Pack: _stages,
+    Epilogue: _finishes,
     Scan: _scans,
-    Stream: _streams,
+    NonTemporal: _streams,
     Prefetch: _prefetches,
 }
 """What is proposed for a CPU, by action."""
@@ -359,7 +354,7 @@ def _other_values(action: Action, name: str, value: Any, view: View) -> Iterator
     if isinstance(value, bool):
         yield not value
     elif name in AMOUNTS:
-        choices = {Split: BLOCKS, Block: BLOCKS, PadTo: MULTIPLES, Cover: COVERS}.get(
+        choices = {Split: BLOCKS, Block: BLOCKS, PadTo: MULTIPLES, OverlapTail: COVERS}.get(
             type(action), SIDE_BY_SIDE
         )
         yield from (n for n in sorted({*choices, 2 * value, value // 2}) if n > 1 and n != value)

@@ -13,8 +13,10 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Action, PadTo, Upcast, upcast_together
-from porism.optimize.actions.loop_transforms import named_ranges
+from porism.optimize.actions.action import Action
+from porism.optimize.actions.loop_substitution import named_ranges
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.upcast_unroll import Upcast, upcast_together
 
 COPY_LANES: Final = 16
 """Elements that one instruction of a packing loop copies: 512 bits of 32-bit elements."""

@@ -26,9 +26,12 @@ from porism.base.target import Target
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.loop_actions import Cover, Move, Split, Upcast
-from porism.optimize.actions.packed_panels import Stage, loads_of
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.strategy.action_plan import Plan, extent_of
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
@@ -179,7 +182,7 @@ def apply_panels(plan: Plan, contraction: Contraction, panels: Panels) -> None:
         upcast(plan, panels.m_loop, extent_of(panels.m_loop))
     axis, columns = show(panels.vector_loop), extent_of(panels.vector_loop)
     if panels.width < columns:
-        split = Cover if columns % panels.width else Split
+        split = OverlapTail if columns % panels.width else Split
         plan.do(split(axis, panels.width))
         axis = f"{axis}_1"
         plan.do(Upcast(axis, panels.lanes))
@@ -208,7 +211,7 @@ def _pack_rows(plan: Plan, contraction: Contraction, m_loop: UOp, k_axis: str) -
         for which, load in enumerate(loads_of(plan.kernel, operand.buffer)):
             unrolled = [r for r in load.ranges if r.arg[1] is Axis.UPCAST]
             if k_loop in load.ranges and len(unrolled) == 1:
-                stage = Stage(operand.buffer, (show(unrolled[0]), k_axis), which)
+                stage = Pack(operand.buffer, (show(unrolled[0]), k_axis), which)
                 if stage.is_legal(plan.kernel, plan.target):
                     plan.do(stage)
                 break

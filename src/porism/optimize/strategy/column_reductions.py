@@ -24,8 +24,9 @@ from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.loop_actions import Split, Unroll, Upcast
-from porism.optimize.actions.reduction_blocking import Block
+from porism.optimize.actions.loops.loop_tiling import Split
+from porism.optimize.actions.loops.reduction_blocking import Block
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.analysis.loop_strides import inside, iterations, reads, step, stores, widest
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 

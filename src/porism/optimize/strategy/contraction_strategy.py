@@ -27,8 +27,10 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Move, Upcast
-from porism.optimize.actions.packed_panels import SPREAD, Stage, loads_of
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.upcast_unroll import UNROLLED_KINDS, Upcast
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, contraction
 from porism.optimize.analysis.loop_strides import (
     copies_of,
@@ -270,7 +272,7 @@ def _strided_loads(kernel: UOp, vector_loop: UOp) -> list[UOp]:
     return list(loads)
 
 
-def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Stage, int, float] | None:
+def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Pack, int, float] | None:
     """Return an action that packs a load, the elements of its panel, and how often each is read.
 
     The panel is packed inside the outermost loops that the load depends on.
@@ -281,7 +283,7 @@ def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Stage, in
     number = next((k for k in range(1, 64) if load in loads_of(kernel, k)), None)
     if number is None:
         return None
-    loops = [r for r in end.src[1:] if r.arg[1] not in SPREAD]
+    loops = [r for r in end.src[1:] if r.arg[1] not in UNROLLED_KINDS]
     levels = [level for level, r in enumerate(loops) if r in load.ranges]
     around = loops[: max(levels) + 1] if levels else []
     inner = [r for r in load.ranges if r not in around]
@@ -291,7 +293,7 @@ def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Stage, in
     inner.sort(key=lambda r: (r is vector_loop, r.arg[1] is not Axis.REDUCE))
     reuse = iterations(nest) / (iterations(around) * iterations(inner))
     which = loads_of(kernel, number).index(load)
-    stage = Stage(number, tuple(show(r) for r in inner), which)
+    stage = Pack(number, tuple(show(r) for r in inner), which)
     return stage, iterations(inner), reuse
 
 
@@ -308,7 +310,7 @@ def _invariant_loops(kernel: UOp, load: UOp) -> list[UOp]:
     return list(loops)
 
 
-def _transpose_packing(plan: Plan, load: UOp, stage: Stage, before: dict[str, UOp]) -> None:
+def _transpose_packing(plan: Plan, load: UOp, stage: Pack, before: dict[str, UOp]) -> None:
     """Load contiguous elements of a panel together, to transpose them in registers."""
     packing_loops = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
     for axis, name in zip(stage.axes, packing_loops, strict=True):

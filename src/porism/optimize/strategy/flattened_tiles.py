@@ -22,9 +22,11 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Cover, Split, Upcast
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import ROW_BYTES, Stage, loads_of, prepared
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.packed_panels import ROW_ALIGNMENT, Pack
+from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
 from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
@@ -111,9 +113,9 @@ def _panels(
     """Yield the panels that fit half of the L2 cache, the one with the least padding per lanes."""
     k = iterations(contraction.terms)
     limit = max(target.memory.l2, DEFAULT_L2) // 2
-    line = ROW_BYTES // along[0].item
+    line = ROW_ALIGNMENT // along[0].item
     columns, extent = extent_of(inner), extent_of(outer)
-    sizes = {rows: -(-rows * columns // line) * ROW_BYTES * k for rows in range(2, extent + 1)}
+    sizes = {rows: -(-rows * columns // line) * ROW_ALIGNMENT * k for rows in range(2, extent + 1)}
     row_counts = [
         rows
         for rows, size in sizes.items()
@@ -193,7 +195,7 @@ def split_flattened_loop(plan: Plan, tile: Tile) -> None:
     assert tile.flattened_loop is not None, "a flattened tile"
     axis, extent = show(tile.flattened_loop), extent_of(tile.flattened_loop)
     if tile.flattened < extent:
-        action = Cover if extent % tile.flattened else Split
+        action = OverlapTail if extent % tile.flattened else Split
         plan.do(action(axis, tile.flattened))
 
 
@@ -206,11 +208,11 @@ def pack_and_merge(plan: Plan, contraction: Contraction, tile: Tile) -> UOp:
     for operand in tile.packed:
         loads = loads_of(plan.kernel, operand.buffer)
         which = next(k for k, load in enumerate(loads) if tile.vector_loop in load.ranges)
-        value = prepared(plan.kernel, loads[which])
+        value = converted_load(plan.kernel, loads[which])
         k_loops = [r for r in contraction.terms if r in value.ranges]
         before = set(plan.loops())
         plan.do(
-            Stage(
+            Pack(
                 operand.buffer,
                 (*map(show, k_loops), show(rows), show(tile.vector_loop)),
                 which,

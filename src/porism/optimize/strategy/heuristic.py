@@ -15,7 +15,7 @@ from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.action import Action
 from porism.optimize.strategy import contraction_strategy, scan_strategy, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 

@@ -17,8 +17,8 @@ from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.loop_actions import Move
-from porism.optimize.actions.merge_loops import Merge
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.merge_loops import Merge
 from porism.optimize.analysis.loop_strides import inside, iterations, reads, step
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 

@@ -25,7 +25,7 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.streaming_actions import Prefetch, looked_up
+from porism.optimize.actions.memory.software_prefetch import Prefetch, is_indirect
 from porism.optimize.analysis.loop_strides import iterations, step
 from porism.optimize.model.loop_cost import weight
 from porism.optimize.strategy.action_plan import Plan, extent_of
@@ -197,7 +197,7 @@ def _later_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     (axis,) = axes
     for load in loads:
         lanes = [r for r in load.ranges if r.arg[1] in SIDE_BY_SIDE]
-        if not any(step(load.src[1], r) == 1 for r in lanes) or not looked_up(load, axis):
+        if not any(step(load.src[1], r) == 1 for r in lanes) or not is_indirect(load, axis):
             return None
     inner = [r for r in loads[0].ranges if r is not axis]
     row = iterations(inner) * _item(buffer)

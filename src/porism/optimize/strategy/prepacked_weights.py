@@ -27,8 +27,8 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort, users
-from porism.optimize.actions.loop_transforms import CLOSERS, with_kind
-from porism.optimize.actions.packed_panels import placed
+from porism.optimize.actions.loop_substitution import CLOSERS, with_kind
+from porism.optimize.actions.memory.packed_panels import strided_offset
 from porism.optimize.analysis.loop_strides import iterations
 from porism.optimize.strategy.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
 from porism.rules.addresses.strides import stride
@@ -113,7 +113,7 @@ def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Ite
         if not _is_worth_packing(param, total):
             continue
         packed = _param(value.dtype, total, number)
-        panel = placed(around, _strides(around, size))
+        panel = strided_offset(around, _strides(around, size))
         copy = PackedConstant(
             number,
             int(param.arg),
@@ -154,7 +154,7 @@ def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> It
             continue
         if not _has_conflicting_rows(load, axes, vector_loops):
             continue
-        address = placed(axes, _strides(axes))
+        address = strided_offset(axes, _strides(axes))
         packed = _param(load.dtype, total, number)
         copy = PackedConstant(
             number,

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.packed_panels import row_length
+from porism.optimize.actions.memory.packed_panels import row_stride
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
 from porism.optimize.strategy.action_plan import extent_of
@@ -237,7 +237,7 @@ def _panel(contraction: Contraction, target: Target, columns: _Columns, o: Opera
     )
     n_taps = 1 if n_window is None else extent_of(n_window[0])
     n_rows = n if n_window is None else (n - 1) * n_window[1] + n_taps
-    length = row_length(lanes + lane_taps - 1, o.item) if lane_taps * n_taps > 1 else lanes
+    length = row_stride(lanes + lane_taps - 1, o.item) if lane_taps * n_taps > 1 else lanes
     size = length * n_rows * k // (lane_taps * n_taps) * o.item
     k_stride = abs(o.step(contraction.terms[-1]) or 0) * o.item
     exceeds_tlb = k_stride * k > TLB_PAGES * PAGE and k_stride >= 2 * lanes * o.item

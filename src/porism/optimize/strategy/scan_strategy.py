@@ -15,8 +15,10 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.loop_actions import Move, Split, Unroll, Upcast
-from porism.optimize.actions.scan_loop import Scan, scanned
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.loop_tiling import Split
+from porism.optimize.actions.loops.scan_loop import Scan, scan_axis
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.analysis.loop_strides import inside, iterations, step, stores, widest
 from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
@@ -37,7 +39,7 @@ VECTORS: Final = (4, 2, 1)
 
 def plan_scan(kernel: UOp, target: Target) -> Plan | None:
     """The actions for a kernel with a scan; None if there is none, or it is short."""
-    counter = None if target.block else scanned(kernel)
+    counter = None if target.block else scan_axis(kernel)
     if counter is None or not is_unscheduled(counter) or extent_of(counter) <= FEWEST:
         return None
     plan = Plan(kernel, target)

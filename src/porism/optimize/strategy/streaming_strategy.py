@@ -32,18 +32,11 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.loop_actions import (
-    MOST_SIDE_BY_SIDE,
-    Cover,
-    Move,
-    Split,
-    Thread,
-    Unroll,
-    Upcast,
-    unrolled,
-)
-from porism.optimize.actions.peeling import in_whole_vectors
-from porism.optimize.actions.streaming_actions import Stream, lanes_of_store
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import MAX_UNROLLED, Unroll, Upcast, unroll_factor
+from porism.optimize.actions.memory.streaming_stores import NonTemporal, aligned_store_lanes
 from porism.optimize.analysis.loop_strides import (
     copies_of,
     inside,
@@ -58,6 +51,7 @@ from porism.optimize.analysis.loop_strides import (
 from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 from porism.optimize.strategy.loop_order import order_loops_by_loads
+from porism.optimize.strategy.peeled_reductions import vectorize_peeled
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.vector_lanes import (
     choose_lanes_with_half_vectors,
@@ -154,7 +148,7 @@ def _vectorize_loop(plan: Plan, end: UOp, loop: UOp, width: int) -> None:
     lanes = choose_lanes_with_half_vectors(
         extent_of(loop), width, multiples, is_nontemporal=is_nontemporal
     )
-    if 1 < lanes <= MOST_SIDE_BY_SIDE // unrolled(plan.kernel, loop):
+    if 1 < lanes <= MAX_UNROLLED // unroll_factor(plan.kernel, loop):
         invariant = _invariant_outer_loop(end, loop)
         plan.pad(show(loop), lanes)
         plan.do(Upcast(show(loop), lanes))
@@ -181,7 +175,7 @@ def _vector_multiples(plan: Plan, end: UOp, loop: UOp, width: int) -> list[int]:
     local_bytes = _local_bytes(plan.kernel) * width
     if local_bytes:  # every lane has local buffers of its own
         most = min(most, max(target.memory.l2, 1 << 18) // 2 // local_bytes)
-    most = min(most, MOST_SIDE_BY_SIDE // (_short_reduction_length(end) * width))
+    most = min(most, MAX_UNROLLED // (_short_reduction_length(end) * width))
     copies = copies_of(end)
     return [n for n in multiples if n * copies <= most]
 
@@ -241,7 +235,7 @@ def _apply_transposed_tiles(plan: Plan, end: UOp, loop: UOp, across: UOp, width:
         return
     if extent_of(across) % tall and extent_of(loop) % wide:
         # Tiles that are masked both ways are not always transposed in registers: overlap the last.
-        covers = [Cover(columns, wide), Cover(rows, tall)]
+        covers = [OverlapTail(columns, wide), OverlapTail(rows, tall)]
         if all(cover.is_legal(plan.kernel, plan.target) for cover in covers):
             for cover in covers:
                 plan.do(cover)
@@ -329,7 +323,7 @@ def vectorize_reductions(plan: Plan) -> None:
     """Vectorize reductions that are scalar so far along a loop in which loads are contiguous."""
     while (reduction := _next_scalar_reduction(plan.kernel, plan.target)) is not None:
         axis, lanes, choices = reduction
-        if extent_of(plan.loop(axis)) % lanes == 0 or not in_whole_vectors(plan, axis, choices):
+        if extent_of(plan.loop(axis)) % lanes == 0 or not vectorize_peeled(plan, axis, choices):
             plan.pad(axis, lanes)
             plan.do(Unroll(axis, lanes))
 
@@ -353,7 +347,7 @@ def _next_scalar_reduction(kernel: UOp, target: Target) -> tuple[str, int, Seque
             for wider in (2 * width, PARTIAL_SUMS * width):
                 if not upcast and (extent % wider == 0 or extent > 8 * wider):
                     lanes = wider
-            if unrolled(kernel, loop) * lanes <= MOST_SIDE_BY_SIDE:
+            if unroll_factor(kernel, loop) * lanes <= MAX_UNROLLED:
                 choices = (width,) if upcast else (PARTIAL_SUMS * width, 2 * width, width)
                 return show(loop), lanes, choices
     return None
@@ -385,7 +379,7 @@ def use_nontemporal_stores(plan: Plan) -> None:
     order = toposort(plan.kernel)
     stored = [n for n in order if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
     for buffer in dict.fromkeys(base_of(n.src[0]) for n in stored):
-        action = Stream(buffer.arg)
+        action = NonTemporal(buffer.arg)
         in_lines = all(_writes_whole_lines(n) for n in stored if base_of(n.src[0]) is buffer)
         is_large = _exceeds_last_cache(buffer, plan.target)
         if is_large and in_lines and action.is_legal(plan.kernel, plan.target):
@@ -400,4 +394,4 @@ def _writes_whole_lines(store: UOp) -> bool:
     access = store.src[0]
     if not is_masked(access.src[1]) and len(access.src) == 2:
         return True
-    return lanes_of_store(store) * store.src[1].dtype.numpy.itemsize >= LINE
+    return aligned_store_lanes(store) * store.src[1].dtype.numpy.itemsize >= LINE

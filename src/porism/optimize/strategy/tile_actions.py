@@ -19,12 +19,17 @@ from typing import Final
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.epilogue import Finish, instructions, side_by_side
-from porism.optimize.actions.loop_actions import Cover, Move, PadTo, Split, Thread, Unroll, Upcast
-from porism.optimize.actions.loop_transforms import is_part_of
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import Stage, load_of, loads_of, prepared
-from porism.optimize.actions.peeling import Peel
+from porism.optimize.actions.loop_substitution import is_part_of
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
+from porism.optimize.actions.loops.merge_loops import Merge
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.peeling import Peel
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
+from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_instructions, tile_elements
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
 from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width, extent_of
@@ -91,7 +96,7 @@ def upcast(plan: Plan, loop: UOp | None, factor: int) -> None:
     if extent <= factor or extent % factor == 0:
         plan.do(Upcast(axis, factor))
     else:
-        plan.do(Cover(axis, factor))
+        plan.do(OverlapTail(axis, factor))
         plan.do(Upcast(f"{axis}_1", factor))
 
 
@@ -157,9 +162,9 @@ def _loop_over_epilogue(plan: Plan, contraction: Contraction) -> None:
     """Put the epilogue of a tile into a loop, if it is too long to be unrolled."""
     end = plan.kernel.src[0]
     width = plan.target.vector_bits[-1] // contraction.bits
-    vectors = side_by_side(end) // width
-    epilogue = Finish(width)
-    is_long = vectors * instructions(end) > MAX_UNROLLED_EPILOGUE
+    vectors = tile_elements(end) // width
+    epilogue = Epilogue(width)
+    is_long = vectors * epilogue_instructions(end) > MAX_UNROLLED_EPILOGUE
     if is_long and epilogue.is_legal(plan.kernel, plan.target):
         plan.do(epilogue)
 
@@ -185,7 +190,7 @@ def _split_m_among_cores(plan: Plan, tile: Tile) -> None:
     if chunk >= extent:
         upcast(plan, tile.m_loop, tile.m)
         return
-    plan.do(Cover(axis, chunk) if extent % chunk else Split(axis, chunk))
+    plan.do(OverlapTail(axis, chunk) if extent % chunk else Split(axis, chunk))
     if tile.m > 1:
         plan.do(Upcast(f"{axis}_1", tile.m))
 
@@ -254,14 +259,14 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     )
     loads = loads_of(plan.kernel, operand.buffer)
     which = next(k for k, load in enumerate(loads) if lanes in load.ranges)  # not packed yet
-    value = prepared(plan.kernel, loads[which])
+    value = converted_load(plan.kernel, loads[which])
     unrolled = [r for r in value.ranges if r.arg[1] is Axis.UPCAST]
     k_loops = [r for r in contraction.terms if r in value.ranges]
     inner = [*(r for r in unrolled if r is not lanes), lanes]
     sums, taps = _window_sums(contraction, operand, inner, lanes, k_loops)
     if taps:
         outer = [r for r in k_loops if r not in taps]
-        stage = Stage(operand.buffer, (*map(show, outer), *sums), which, row=1)
+        stage = Pack(operand.buffer, (*map(show, outer), *sums), which, row=1)
         if stage.is_legal(plan.kernel, plan.target):
             packing_loops = _do_and_list_loops(plan, stage)
             _copy_rows(plan, packing_loops[-1])
@@ -269,7 +274,7 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
             return True
     axes = [*k_loops, *inner]
     row = int(lanes is tile.vector_loop)
-    stage = Stage(operand.buffer, tuple(map(show, axes)), which, row=row)
+    stage = Pack(operand.buffer, tuple(map(show, axes)), which, row=row)
     packing_loops = _do_and_list_loops(plan, stage)
     _vectorize_packing(plan, dict(zip(axes, packing_loops, strict=True)), lanes, value)
     return False
@@ -296,7 +301,7 @@ def _window_sums(
     return sums, taps
 
 
-def _do_and_list_loops(plan: Plan, stage: Stage) -> list[str]:
+def _do_and_list_loops(plan: Plan, stage: Pack) -> list[str]:
     """Apply a packing action, and return the names of its packing loops, the outermost first."""
     before = set(plan.loops())
     plan.do(stage)

@@ -21,7 +21,7 @@ from typing import Final
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.streaming_actions import SHORTEST
+from porism.optimize.actions.memory.streaming_stores import MIN_STORE_BYTES
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import iterations
 from porism.optimize.strategy.action_plan import extent_of
@@ -204,7 +204,7 @@ def allows_nontemporal_stores(
 ) -> bool:
     """Return whether a tile can be stored without the caches: in whole, aligned vectors."""
     columns = extent_of(vector_loop)
-    is_aligned = columns * contraction.bits % (8 * SHORTEST) == 0
+    is_aligned = columns * contraction.bits % (8 * MIN_STORE_BYTES) == 0
     return is_aligned and columns % lanes == 0 and (m_loop is None or extent_of(m_loop) % m == 0)
 
 

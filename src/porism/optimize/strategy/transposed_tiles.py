@@ -23,10 +23,14 @@ from typing import Final
 from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
-from porism.optimize.actions.epilogue import Finish
-from porism.optimize.actions.loop_actions import Move, Split, Thread, Upcast
-from porism.optimize.actions.loop_transforms import is_part_of
-from porism.optimize.actions.packed_panels import Stage, loads_of
+from porism.optimize.actions.loop_substitution import is_part_of
+from porism.optimize.actions.loops.loop_interchange import Move
+from porism.optimize.actions.loops.loop_tiling import Split
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.memory.epilogue import Epilogue
+from porism.optimize.actions.memory.packed_panels import Pack
+from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
 from porism.optimize.strategy.flattened_tiles import unroll_unmasked_loop
@@ -235,7 +239,7 @@ def apply_transposed_tile(plan: Plan, contraction: Contraction, tile: Transposed
         for k, n in enumerate(loads_of(plan.kernel, tile.constant.buffer))
         if any(is_part_of(r, tile.vector_loop) for r in n.ranges)
     )
-    plan.do(Stage(tile.constant.buffer, (*k_loops, inner), which))
+    plan.do(Pack(tile.constant.buffer, (*k_loops, inner), which))
     if tile.m > 1:
         plan.do(Upcast(show(tile.m_loop), tile.m))
     _transpose_epilogue(plan, tile)
@@ -246,7 +250,7 @@ def apply_transposed_tile(plan: Plan, contraction: Contraction, tile: Transposed
 def _transpose_epilogue(plan: Plan, tile: TransposedTile) -> None:
     """Vectorize the epilogue along the contiguous loop of the output, if that is legal."""
     in_registers = _is_transposed_in_registers(tile.lanes, tile.m)
-    epilogue = Finish(1, turned=True) if in_registers else Finish(tile.m)
+    epilogue = Epilogue(1, transposed=True) if in_registers else Epilogue(tile.m)
     if not epilogue.is_legal(plan.kernel, plan.target):
         return
     before = set(plan.loops())
@@ -272,7 +276,7 @@ def _pack_windows(plan: Plan, contraction: Contraction, o: Operand) -> None:
             sums.append(f"{show(window[0])}+{factor}{name}")
     k_loops = [r for r in contraction.terms if r not in taps and r in o.ranges]
     before = set(plan.loops())
-    plan.do(Stage(o.buffer, (*map(show, k_loops), *sums), o.which, row=1))
+    plan.do(Pack(o.buffer, (*map(show, k_loops), *sums), o.which, row=1))
     packing_loops = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
     width = copy_width(extent_of(plan.loop(packing_loops[-1])))
     plan.pad(packing_loops[-1], width)

@@ -14,7 +14,7 @@ from porism.engine.run.realize import request, schedule_of
 from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir.facts.node_shape import to_text
 from porism.ir.node import UOp
-from porism.optimize.actions.loop_actions import Action
+from porism.optimize.actions.action import Action
 from porism.optimize.strategy import heuristic
 from porism.pipeline import optimize_kernel, unscheduled_kernel
 from porism.schedule.loop_listing import divisions, listing

@@ -25,59 +25,12 @@ from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.block_actions import Group, GroupTop, Local
-from porism.optimize.actions.epilogue import Finish
-from porism.optimize.actions.loop_actions import (
-    Action,
-    Cover,
-    Move,
-    NoLocals,
-    PadTo,
-    Split,
-    Swap,
-    Thread,
-    Unroll,
-    Upcast,
-    apply_all,
-)
-from porism.optimize.actions.merge_loops import Merge
-from porism.optimize.actions.packed_panels import Stage
-from porism.optimize.actions.peeling import Peel
-from porism.optimize.actions.reduction_blocking import Block
-from porism.optimize.actions.scan_loop import Scan
-from porism.optimize.actions.streaming_actions import Prefetch, Stream
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.action import Action, apply_all
 from porism.pipeline import unscheduled_kernel
 from porism.schedule.loop_listing import listing
 from porism.tensor.inspect.explain import Kernel
 from porism.tensor.user_line import users_line
 from porism.verification.verification_report import Report
-
-__all__ = [
-    "TC",
-    "Block",
-    "Cover",
-    "Finish",
-    "Group",
-    "GroupTop",
-    "Local",
-    "Merge",
-    "Move",
-    "NoLocals",
-    "PadTo",
-    "Peel",
-    "Prefetch",
-    "Scan",
-    "ScheduledKernel",
-    "Split",
-    "Stage",
-    "Stream",
-    "Swap",
-    "Thread",
-    "Unroll",
-    "Upcast",
-    "opt",
-]  # fmt: skip
 
 RUNS: Final = 7
 """Timed runs, of which the median counts; chosen by hand."""

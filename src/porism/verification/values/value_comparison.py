@@ -21,7 +21,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.loop_actions import Action, apply_all
+from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.strategy import heuristic
 from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loop_listing import listing

@@ -22,18 +22,13 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.optimize.actions.block_actions import Group, GroupTop, Local
-from porism.optimize.actions.loop_actions import (
-    Action,
-    NoLocals,
-    PadTo,
-    Swap,
-    Unroll,
-    Upcast,
-    apply_all,
-)
-from porism.optimize.actions.loop_transforms import ranges_of
-from porism.optimize.actions.tensor_core_action import TC
+from porism.optimize.actions.action import Action, apply_all
+from porism.optimize.actions.gpu.tensor_core_action import TC
+from porism.optimize.actions.gpu.thread_block_actions import Group, GroupTop, Local, NoLocals
+from porism.optimize.actions.loop_substitution import ranges_of
+from porism.optimize.actions.loops.loop_interchange import Swap
+from porism.optimize.actions.loops.loop_padding import PadTo
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from tests.block_kernels import (
     CASES,
     SMALL,
@@ -163,19 +158,25 @@ def triangle(n: int) -> UOp:
 REFUSED = [
     (Local("r9", 2), PRODUCT, SMALL, "there is no loop r9", "r0, r1, r2"),
     (Local("r0", 2), PRODUCT, GENERIC_CPU, "has no blocks of threads", "use Thread or Upcast"),
-    (Group("r2", 2), PRODUCT, GENERIC_CPU, "has no blocks of threads", "what a GPU has"),
+    (Group("r2", 2), PRODUCT, GENERIC_CPU, "has no blocks of threads", "only a GPU has them"),
     (Local("r2", 2), PRODUCT, SMALL, "of the kind reduce", "must be of the kind loop"),
     (Group("r1", 2), PRODUCT, SMALL, "of the kind loop", "must be of the kind reduce"),
     (GroupTop("r1", 2), PRODUCT, SMALL, "of the kind loop", "must be of the kind reduce"),
-    (Local("r1", 3), PRODUCT, SMALL, "r1 has 4 iterations", "PadTo('r1', 3) first"),
+    (Local("r1", 3), PRODUCT, SMALL, "the extent of r1 is 4", "PadTo('r1', 3) first"),
     (Local("r1", 1), PRODUCT, SMALL, "the amount is 1", "at least 2"),
     (Local("r0", 2), NoLocals().apply(PRODUCT, SMALL), SMALL, "no threads", "leave NoLocals out"),
     (Group("r2", 2), NoLocals().apply(PRODUCT, SMALL), SMALL, "no threads", "leave NoLocals out"),
     (Group("r1", 2), counted(4), SMALL, "reduces an index", "no width yet"),
     (Local("r0", 2), running(4), SMALL, "depend on each other", "one reads what another writes"),
-    (Local("r0", 2), triangle(4), SMALL, "the size of r1 depends on r0", "the same loops"),
+    (Local("r0", 2), triangle(4), SMALL, "the extent of r1 depends on r0", "the same iterations"),
     (TC("r0", "r1", "r2"), PRODUCT, H200, "no tensor core multiplies i32 and i32", "i8 → i32"),
-    (TC("r0", "r0", "r2"), PRODUCT, H200, "not the loop of a matrix product", "other loops"),
+    (
+        TC("r0", "r0", "r2"),
+        PRODUCT,
+        H200,
+        "not the reduction axis of a matrix product",
+        "other loops",
+    ),
 ]
 
 
@@ -284,7 +285,7 @@ def test_a_product_that_is_rounded_before_it_is_summed_is_no_matter_of_tensor_co
     left, right = pointer(1, 256, f16).index(i * 16 + r), pointer(2, 128, f16).index(r * 8 + j)
     total = (left * right).cast(f32).reduce(ops.ADD, r)
     kernel = ops.SINK(pointer(0, 128, f32).index(i * 8 + j).store(total).end(i, j))
-    with pytest.raises(ActionError, match="not the loop of a matrix product"):
+    with pytest.raises(ActionError, match="not the reduction axis of a matrix product"):
         MULTIPLY.apply(kernel, H200)
 
 
@@ -292,7 +293,7 @@ def test_the_sum_of_a_tensor_core_is_not_grouped() -> None:
     case = product_case(16, 8, 64, f16, f32)
     with pytest.raises(ActionError, match="the reduction of a tensor core"):
         Group("r2_0", 2).apply(MULTIPLY.apply(case.kernel, H200), H200)
-    with pytest.raises(ActionError, match="the sum is that of a group"):
+    with pytest.raises(ActionError, match="the reduction is that of a group"):
         TC("r0", "r1", "r2_0").apply(Group("r2", 4).apply(case.kernel, H200), H200)
 
 

@@ -1,0 +1,1 @@
+"""GPU actions: threads of a block and tensor cores."""

@@ -1,0 +1,1 @@
+"""Loop actions: vectorize, unroll, tile, reorder, merge, pad and parallelize loops."""

@@ -1,0 +1,1 @@
+"""Memory actions: packed panels, epilogues on local tiles, prefetches, non-temporal stores."""
