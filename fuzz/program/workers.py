@@ -30,8 +30,8 @@ BLOCK: Final = 25
 """Programs that are given to a worker at once."""
 LIFE: Final = 1500
 """Programs after which a worker is replaced: what a process keeps of each kernel adds up."""
-HANG: Final = 120.0
-"""Seconds after which a program hangs; the slowest ones take some seconds."""
+HANG: Final = 600.0
+"""Seconds after which a program hangs; the slowest ones take some, more on a busy machine."""
 SHRINK: Final = 20.0
 """Seconds for shrinking a finding."""
 SHRUNK: Final = 6
