@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from porism.simplifier.common_subterms import MOST_BUNDLES, share
-from porism.simplifier.expression_cost import measure, measure_in_any_order
+from porism.simplifier.common_subterms import MOST_OPERAND_LISTS, share_subterms
+from porism.simplifier.expression_cost import measure, measure_unordered
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
+from porism.simplifier.readable_order import reorder
 from porism.simplifier.simplify import simplify
 from porism.simplifier.variable_bounds import box
-from porism.simplifier.written_order import arrange
 
 NAMES = "abcd"
 BOUNDS = dict.fromkeys(NAMES, (-9, 9))
@@ -19,8 +19,8 @@ BOUNDS = dict.fromkeys(NAMES, (-9, 9))
 def shared(text: str) -> str:
     """A text in order and grouped, and nothing else done to it."""
     known = box(BOUNDS)
-    root = arrange(parse(text, known.variables), known.numbered())
-    return known.named_text(to_python(share(root)))
+    root = reorder(parse(text, known.variables), known.internal_names())
+    return known.named_text(to_python(share_subterms(root)))
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_what_all_have_in_common_comes_before_what_two_have() -> None:
 def test_it_never_costs_more() -> None:
     known = box(BOUNDS)
     for text in ("(a + b - c) % (c - b)", "(a + b + c) * (b + c + d) % (a + d)", "-a - b < a + b"):
-        root = arrange(parse(text, known.variables), known.numbered())
-        assert measure(share(root)) <= measure(root)
+        root = reorder(parse(text, known.variables), known.internal_names())
+        assert measure(share_subterms(root)) <= measure(root)
 
 
 def test_very_many_sums_stay_as_they_are() -> None:
-    names = [f"v{number}" for number in range(MOST_BUNDLES + 2)]
+    names = [f"v{number}" for number in range(MOST_OPERAND_LISTS + 2)]
     known = box(dict.fromkeys((*names, "a", "b"), (0, 9)))
     text = " ^ ".join(f"({name} + a + b)" for name in names)
     root = parse(text, known.variables)
-    assert share(root) is root
+    assert share_subterms(root) is root
 
 
 def test_a_guard_stays_before_its_division() -> None:
@@ -75,8 +75,8 @@ def test_the_cost_in_any_order() -> None:
     known = box(BOUNDS)
     one = parse("(a + b) % (b*2 + a) if a + b < c else a + 2*b", known.variables)
     other = parse("(b + a) % (a + 2*b) if c > a + b else b*2 + a", known.variables)
-    assert measure_in_any_order(one) == measure_in_any_order(other) == (1, 38)
-    assert measure(other)[1] > measure_in_any_order(other)[1]
+    assert measure_unordered(one) == measure_unordered(other) == (1, 38)
+    assert measure(other)[1] > measure_unordered(other)[1]
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,16 @@ FALSE = {
 
 
 def test_terms_are_those_of_rules() -> None:
-    claim = read("(x*c0 + y)//c1 -> x when divides(c1, c0) and hi(y) < c1 and x < y")
-    assert claim.stated.before is (x * c0 + y) // c1
-    assert claim.stated.after is x
-    assert claim.stated.when is divides(c1, c0) & (hi(y) < c1)
-    assert claim.conditions == (x < y,)
-    assert claim.stated.theories == (Theory.INTEGERS,)
-    assert read("x % c0 -> x when vmin(x) >= 0").stated.when is (lo(x) >= 0)
+    conjecture = read("(x*c0 + y)//c1 -> x when divides(c1, c0) and hi(y) < c1 and x < y")
+    assert conjecture.rule.before is (x * c0 + y) // c1
+    assert conjecture.rule.after is x
+    assert conjecture.rule.when is divides(c1, c0) & (hi(y) < c1)
+    assert conjecture.conditions == (x < y,)
+    assert conjecture.rule.theories == (Theory.INTEGERS,)
+    assert read("x % c0 -> x when vmin(x) >= 0").rule.when is (lo(x) >= 0)
     logical = read("p and q -> q")
-    assert logical.stated.before is p & q
-    assert logical.stated.theories == (Theory.BOOLEANS,)
+    assert logical.rule.before is p & q
+    assert logical.rule.theories == (Theory.BOOLEANS,)
 
 
 def test_every_fact_can_be_asked() -> None:
@@ -70,9 +70,9 @@ def test_every_fact_can_be_asked() -> None:
         asked = f"{name}({', '.join(arguments)})"
         if not terms.FACTS[fact].truth:
             asked += " > 0"
-        claim = read(f"x + c0 -> x when {asked}")
-        assert f"{fact}(" in str(claim)
-        assert not claim.conditions
+        conjecture = read(f"x + c0 -> x when {asked}")
+        assert f"{fact}(" in str(conjecture)
+        assert not conjecture.conditions
 
 
 @pytest.mark.parametrize("text", TRUE)

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.index_corpus import corpus
 from porism.ir import ops
-from porism.simplifier.fast_parser import DEEPEST, LONGEST, quick_parse
-from porism.simplifier.light_nodes import Part, Parts, settled
+from porism.simplifier.fast_parser import MOST_CHARACTERS, MOST_PENDING, fast_parse
+from porism.simplifier.light_nodes import LightNode, LightNodes, to_uops
 from porism.simplifier.parser import parse
 from porism.simplifier.simplify import simplify
 from porism.simplifier.variable_bounds import box
@@ -19,8 +19,8 @@ from tests.simplifier.test_parser import MALFORMED, PRECEDENCE, VARIABLES
 
 def quick(text: str) -> object:
     """The graph as UOps, or None."""
-    found = quick_parse(text, VARIABLES, Parts().make)
-    return None if found is None else settled(found)
+    found = fast_parse(text, VARIABLES, LightNodes().make)
+    return None if found is None else to_uops(found)
 
 
 @pytest.mark.parametrize("text", PRECEDENCE)
@@ -36,9 +36,9 @@ def test_leaves_mistakes_to_the_parser(text: str) -> None:
 def test_reads_what_compilers_write() -> None:
     for row in corpus(60, seed=3):
         variables = box(row["vars"]).variables
-        found = quick_parse(row["expr"], variables, Parts().make)
+        found = fast_parse(row["expr"], variables, LightNodes().make)
         assert found is not None
-        assert settled(found) is parse(row["expr"], variables)
+        assert to_uops(found) is parse(row["expr"], variables)
 
 
 def test_random_words_are_read_alike_or_not_at_all() -> None:
@@ -57,7 +57,11 @@ def test_random_words_are_read_alike_or_not_at_all() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [f"a + {' ' * LONGEST}b", "(" * (DEEPEST + 2) + "a" + ")" * (DEEPEST + 2), "a + " + "9" * 30],
+    [
+        f"a + {' ' * MOST_CHARACTERS}b",
+        "(" * (MOST_PENDING + 2) + "a" + ")" * (MOST_PENDING + 2),
+        "a + " + "9" * 30,
+    ],
 )
 def test_what_is_large_is_left_to_the_parser(text: str) -> None:
     assert quick(text) is None
@@ -67,9 +71,9 @@ def test_what_is_large_is_left_to_the_parser(text: str) -> None:
 def test_another_order_has_the_same_number() -> None:
     chance = random.Random(1)
     for row in corpus(40, seed=11):
-        known, parts = box(row["vars"]).variables, Parts()
+        known, parts = box(row["vars"]).variables, LightNodes()
         texts = (row["expr"], variants.swapped(row["expr"], chance))
-        one, other = (quick_parse(text, known, parts.make) for text in texts)
+        one, other = (fast_parse(text, known, parts.make) for text in texts)
         assert one is not None
         assert other is not None
         assert one.order == other.order, texts
@@ -86,4 +90,4 @@ def test_no_node_of_the_process_has_a_part_below_it() -> None:
         simplify(text, dict.fromkeys("abc", (0, 9)), explain=True)
     for op in ops.table():
         for node in (*op.nodes.values(), *op.raw.values()):
-            assert not any(isinstance(s, Part) for s in node.src), node
+            assert not any(isinstance(s, LightNode) for s in node.src), node

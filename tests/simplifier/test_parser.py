@@ -205,9 +205,14 @@ def test_limits(case: str) -> None:
         parse(text, VARIABLES, LIMITS)
 
 
-def test_nesting_is_counted_down_again() -> None:
-    parse("+".join(["(-a)"] * 12), VARIABLES, LIMITS)
-    parse("+".join(["min(a, b)"] * 8), VARIABLES, LIMITS)
+@pytest.mark.parametrize("operand", ["(-a)", "min(a, b)", "(a if a < b else b)"])
+def test_only_open_parentheses_count_as_nesting(operand: str) -> None:
+    """Twelve operands side by side are one level deep; the same parentheses nested are refused."""
+    limits = Limits(depth=4)
+    wide = parse("+".join([operand] * 12), VARIABLES, limits)
+    assert wide is parse("+".join([operand] * 12), VARIABLES)
+    with pytest.raises(ParseError, match="nests more than 4 deep"):
+        parse("(" * 4 + operand + ")" * 4, VARIABLES, limits)
 
 
 def test_numbers_of_any_length() -> None:

@@ -21,7 +21,7 @@ from porism.ir.traversal import toposort
 from porism.simplifier.c_text import to_c
 from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
-from porism.simplifier.written_order import arrange
+from porism.simplifier.readable_order import reorder
 from tests.expressions import expressions
 
 A, B = (raw(ops.VARIABLE, dtypes.index, (), (name, low, 9)) for name, low in (("a", -5), ("b", 0)))
@@ -101,7 +101,7 @@ def test_means_the_same_in_python(root: UOp) -> None:
 @given(graphs())
 @settings(max_examples=50, deadline=None)
 def test_arranging_keeps_the_value(root: UOp) -> None:
-    assert values(arrange(root, "ab")) == values(root)
+    assert values(reorder(root, "ab")) == values(root)
 
 
 def test_other_words_for_what_the_parser_does_not_make() -> None:
@@ -165,8 +165,8 @@ def test_huge_numbers_are_hexadecimal() -> None:
     ],
 )
 def test_arranges_for_reading(before: str, after: str) -> None:
-    assert to_python(arrange(parse(before, VARIABLES), "ab")) == after
-    assert to_python(arrange(parse(after, VARIABLES), "ab")) == after
+    assert to_python(reorder(parse(before, VARIABLES), "ab")) == after
+    assert to_python(reorder(parse(after, VARIABLES), "ab")) == after
 
 
 # -- C ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from porism.ir.traversal import toposort
 from porism.simplifier.expression_cost import measure
 from porism.simplifier.parser import parse
 from porism.simplifier.simplify import simplify
-from porism.simplifier.variable_bounds import BoundsError, box, from_words
+from porism.simplifier.variable_bounds import BoundsError, box, from_arguments
 
 ROWS = corpus(60, seed=7)
 
@@ -105,7 +105,7 @@ def test_symbolic_bounds(text: str, bounds: dict[str, Any], simpler: str) -> Non
 
 
 def test_bounds_on_the_command_line() -> None:
-    words = from_words(["r=0..3", " v = ..2", "n=1..", "k=0..n-1", "s=4", "e=n%2..n//2"])
+    words = from_arguments(["r=0..3", " v = ..2", "n=1..", "k=0..n-1", "s=4", "e=n%2..n//2"])
     assert words["e"] == ("n%2", "n//2")
     known = box(words).variables
     assert [(v.vmin, v.vmax) for v in known.values()][:2] == [(0, 3), (-float("inf"), 2)]
@@ -140,9 +140,9 @@ def test_ends_are_read_like_expressions() -> None:
     with pytest.raises(ParseError, match="an end of the bounds of 'x' is a condition"):
         simplify("x", {"n": (0, 3), "x": (0, "n < 2")})
     with pytest.raises(BoundsError, match="'r' has bounds twice"):
-        from_words(["r=0..3", "r=0..4"])
+        from_arguments(["r=0..3", "r=0..4"])
     with pytest.raises(BoundsError, match="'r' gives no bounds"):
-        from_words(["r"])
+        from_arguments(["r"])
     with pytest.raises(PorismError, match="an expression is a text, not a int"):
         simplify(3)  # type: ignore[arg-type]
 

@@ -1,8 +1,8 @@
-"""C text: expressions for kernels in C and its relatives, with the same floor semantics.
+"""C text: an expression in C, with divisions that round down as in Python.
 
-In C `/` and `%` round towards zero, so they stand only where the bounds show that the dividend is
-not negative and the divisor is positive. Elsewhere a function is called, whose definition comes
-first. Variables are taken to be wide enough for every value in between.
+In C `/` and `%` round towards zero, so they are used only where the bounds show that the dividend
+is not negative and the divisor is positive. Elsewhere a function is called, whose definition comes
+first. Variables are assumed to be wide enough for every intermediate value.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ DEFINITIONS: Final = {
     "smaller": "{ return a < b ? a : b; }",
     "larger": "{ return a < b ? b : a; }",
 }
-"""The functions that an expression may call, of two numbers a and b."""
+"""The bodies of the functions of a and b that an expression may call, by name."""
 
-_SMALLEST_LONG: Final = 1 << 31  # from here on a number is written as a long long
-_WIDEST: Final = 1 << 63
+_SMALLEST_LONG: Final = 1 << 31
+"""A constant of this magnitude or more gets the suffix LL."""
+_LARGEST: Final = 1 << 63
+"""Constants of this magnitude or more do not fit in a long long."""
 
 
 def to_c(root: UOp, longest: int = LONGEST) -> str:
-    """An expression in C, below the definitions of the functions that it calls.
+    """Return an expression in C, after the definitions of the functions that it calls.
 
     >>> from porism.simplifier.parser import parse
     >>> i = UOp.variable("i", 0, 99)
@@ -76,17 +78,18 @@ def to_c(root: UOp, longest: int = LONGEST) -> str:
     """
     text = write(root, _pieces, longest)
     called = {name for node in toposort(root) if (name := _function(node)) is not None}
-    return "\n".join([*(_defined(name) for name in DEFINITIONS if name in called), text])
+    return "\n".join([*(_definition(name) for name in DEFINITIONS if name in called), text])
 
 
-def _defined(name: str) -> str:
+def _definition(name: str) -> str:
+    """Return the definition of a function in C."""
     return f"static inline long long {name}(long long a, long long b) {DEFINITIONS[name]}"
 
 
 def _function(node: UOp) -> str | None:
-    """The name of the function that a node calls."""
+    """Return the name of the function that a node calls, if it calls one."""
     op = node.op
-    if op in (ops.IDIV, ops.MOD) and not _truncates_alike(node):
+    if op in (ops.IDIV, ops.MOD) and not _rounds_alike(node):
         return "floordiv" if op is ops.IDIV else "floormod"
     if op is ops.SHR and node.src[0].vmin < 0:
         return "floordiv"
@@ -95,12 +98,13 @@ def _function(node: UOp) -> str | None:
     return None
 
 
-def _truncates_alike(node: UOp) -> bool:
-    """Whether rounding down and rounding towards zero are the same here."""
+def _rounds_alike(node: UOp) -> bool:
+    """Whether rounding down and rounding towards zero give the same result for a division."""
     return node.src[0].vmin >= 0 and node.src[1].vmin > 0
 
 
 def _pieces(node: UOp) -> tuple[list[Piece], int]:
+    """Return the text of a node with its sources in their places, and its precedence."""
     op, src = node.op, node.src
     if op is ops.CONST:
         return _constant(node)
@@ -127,23 +131,24 @@ def _pieces(node: UOp) -> tuple[list[Piece], int]:
         return infix(">>", src, SHIFT)
     if op in (ops.IDIV, ops.MOD):
         return infix("/" if op is ops.IDIV else "%", src, PRODUCT)
-    found = (_CONDITIONS if src and is_condition(src[0]) else _NUMBERS).get(op)
-    if found is None:
+    operator = (_CONDITIONS if src and is_condition(src[0]) else _NUMBERS).get(op)
+    if operator is None:
         raise refused(node)
-    return infix(found[0], src, found[1])
+    return infix(operator[0], src, operator[1])
 
 
 def _power(amount: UOp) -> list[Piece]:
-    """2 to the power of a shift's amount."""
+    """Return the text of 2 to the power of a shift's amount."""
     if amount.op is ops.CONST and 0 <= amount.arg < 62:
         return [_number(1 << amount.arg)]
     return ["(1LL << ", (amount, SHIFT + 1), ")"]
 
 
 def _constant(node: UOp) -> tuple[list[Piece], int]:
+    """Return the text of a constant, and its precedence."""
     if isinstance(node.arg, bool):
         return ["1" if node.arg else "0"], ATOM
-    if not -_WIDEST < node.arg < _WIDEST:
+    if not -_LARGEST < node.arg < _LARGEST:
         raise PorismError(
             "a number does not fit in 64 bits",
             where=f"a number of {node.arg.bit_length()} bits",
@@ -153,4 +158,5 @@ def _constant(node: UOp) -> tuple[list[Piece], int]:
 
 
 def _number(value: int) -> str:
+    """Return an integer literal in C."""
     return f"{value}LL" if abs(value) >= _SMALLEST_LONG else str(value)

@@ -1,12 +1,14 @@
-"""A claim: a rule as a person types it, `x//c0//c1 -> x//(c0*c1) when c1 > 0`.
+"""Conjectures: a rewrite rule as a user types it, to be proved or refuted:
+
+    x//c0//c1 -> x//(c0*c1) when c1 > 0
 
 Both sides and the guard are in the syntax of `porism.simplifier.parser`. The names `c`, `c0`, `c1`
 … are constants, `p` and `q` (and `p0`, `q1` …) are conditions, any other name is a number. The
 right side and the guard may ask what is known of a value: `lo(x)`, `hi(x)`, `divides(c0, c1)`, … as
 in `porism.rewrite.terms`; `vmin` and `vmax` are other names for `lo` and `hi`.
 
-A rule of the compiler asks constants and facts alone, since it fires before values are known. A
-claim may speak of the values too: `min(x, y) -> x when x <= y`.
+The guard of a compiler's rule asks for constants and facts alone, since the rule fires before
+values are known. A conjecture may also have conditions on values: `min(x, y) -> x when x <= y`.
 """
 
 from __future__ import annotations
@@ -26,17 +28,19 @@ from porism.ir.traversal import toposort
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule, rule
 from porism.rules.rule_instances import THEORY_TYPES, instantiate
-from porism.simplifier.parser import Parser, Waiting
+from porism.simplifier.parser import Parser, Pending
 from porism.simplifier.tokenizer import KEYWORDS, LIMITS, Limits, Token, fail, tokens
 
 NAME: Final = "typed"
+"""The name of the rule of every conjecture."""
 EXAMPLE: Final = "write it as 'x//c0//c1 -> x//(c0*c1) when c1 > 0'"
+"""The advice of errors about the form."""
 
 FACTS: Final = {**{name: name for name in terms.FACTS}, "vmin": "lo", "vmax": "hi"}
-"""What a guard can ask, by the names it may be asked by."""
+"""The facts of a guard by the names under which a conjecture may use them."""
 
 SMALL: Final = Limits(characters=10_000, nodes=1_000, depth=100, digits=1_000)
-"""A rule is much smaller than an expression may be."""
+"""The limits of a conjecture, which is much smaller than an expression; chosen by hand."""
 
 _CONDITION: Final = re.compile(r"[pq]\d*")
 _ARROW: Final = re.compile(r"->")
@@ -44,48 +48,48 @@ _WHEN: Final = re.compile(r"\bwhen\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A typed rule: what it states, and the parts of its guard that are about values."""
+class Conjecture:
+    """A typed rule, and the conjuncts of its guard that are conditions on values."""
 
-    stated: Rule
+    rule: Rule
     conditions: tuple[UOp, ...] = ()
 
     def goal(self, without: UOp | None = None) -> Rule:
-        """The rule to be proved, perhaps without one of the conditions on values.
+        """Return the rule to be proved, perhaps without one of the conditions on values.
 
         With conditions it is `before if conditions else 0 -> after if conditions else 0`, which
         says nothing where they do not hold.
         """
         holds = terms.conjunction([part for part in self.conditions if part is not without])
         if holds is None:
-            return self.stated
-        before, after = self.stated.before, self.stated.after
-        nothing = terms.FALSE if before.dtype is terms.B else terms.literal(0)
+            return self.rule
+        before, after = self.rule.before, self.rule.after
+        otherwise = terms.FALSE if before.dtype is terms.B else terms.literal(0)
         return replace(
-            self.stated,
-            before=ops.WHERE(holds, before, nothing),
-            after=ops.WHERE(holds, after, nothing),
+            self.rule,
+            before=ops.WHERE(holds, before, otherwise),
+            after=ops.WHERE(holds, after, otherwise),
         )
 
-    def vacuous(self) -> Rule:
-        """A rule that holds if the conditions on values never hold where the left side has one."""
-        before = self.stated.before
-        is_there = before | ~before if before.dtype is terms.B else before.eq(before)
-        holds = terms.conjunction([*self.conditions, is_there])
+    def vacuity(self) -> Rule:
+        """Return a rule that holds iff no values with a defined left side fulfil the conditions."""
+        before = self.rule.before
+        is_defined = before | ~before if before.dtype is terms.B else before.eq(before)
+        holds = terms.conjunction([*self.conditions, is_defined])
         assert holds is not None
         zero, one = terms.literal(0), terms.literal(1)
-        return replace(self.stated, before=ops.WHERE(holds, one, zero), after=zero)
+        return replace(self.rule, before=ops.WHERE(holds, one, zero), after=zero)
 
     def __str__(self) -> str:
-        parts = [*terms.conjuncts(self.stated.when), *self.conditions]
+        parts = [*terms.conjuncts(self.rule.when), *self.conditions]
         guard = " and ".join(show(part) for part in parts)
-        return f"{show(self.stated.before)} -> {show(self.stated.after)}" + (
+        return f"{show(self.rule.before)} -> {show(self.rule.after)}" + (
             f"  when {guard}" if guard else ""
         )
 
 
-def read(text: str, theories: Iterable[str] = ()) -> Claim:
-    """The claim that a text states; an error that points at the place if it states none.
+def read(text: str, theories: Iterable[str] = ()) -> Conjecture:
+    """Parse a conjecture; raise an error that points into the text if it is none.
 
     >>> print(read("min(x, y) -> x when x <= y"))
     min(x, y) -> x  when x <= y
@@ -126,17 +130,17 @@ def read(text: str, theories: Iterable[str] = ()) -> Claim:
     if sides[0].dtype is not sides[1].dtype:
         fail(text, after.start, "one side is a number, the other is a condition")
     try:
-        stated = rule(NAME, sides[0], sides[1], terms.conjunction(known))
+        parsed = rule(NAME, sides[0], sides[1], terms.conjunction(known))
     except RuleError as error:
         raise ParseError(
             "this states no rule", text=text, offset=0, why=error.why, fix=error.fix
         ) from None
     if not bound:
         fail(text, 0, "the left side has no variable", why="an equation of numbers is no rule")
-    found = tuple(chosen) or (_natural(stated),)
-    for theory in found:
+    holds_in = tuple(chosen) or (_natural_theory(parsed),)
+    for theory in holds_in:
         _check_theory(theory, [*sides, *values])
-    return Claim(replace(stated, theories=found), values)
+    return Conjecture(replace(parsed, theories=holds_in), values)
 
 
 def _check_theory(theory: Theory, parts: Sequence[UOp]) -> None:
@@ -155,30 +159,31 @@ def _check_theory(theory: Theory, parts: Sequence[UOp]) -> None:
             ) from None
 
 
-def _natural(stated: Rule) -> Theory:
-    """The theory of what is typed in Python: whole numbers without end, or conditions."""
-    root = stated.before
+def _natural_theory(parsed: Rule) -> Theory:
+    """Return the theory of Python's values: unbounded integers, or conditions."""
+    root = parsed.before
     is_order = root.op.group is ops.COMPARISON
     on = root.src[0].dtype if is_order else root.dtype
     return Theory.BOOLEANS if on is terms.B else Theory.INTEGERS
 
 
 def _theory(word: str) -> Theory:
+    """Return the theory that the user names; an unknown name is an error."""
     known = {t.value.replace(" ", "-"): t for t in Theory if t is not Theory.STRUCTURE}
-    found = known.get(word.strip().lower().replace(" ", "-"))
-    if found is None:
+    theory = known.get(word.strip().lower().replace(" ", "-"))
+    if theory is None:
         raise PorismError(f"there is no theory {word!r}", fix=f"one of: {', '.join(known)}")
-    return found
+    return theory
 
 
 # -- the three parts -------------------------------------------------------------------------------
 
 
 def _split(text: str) -> tuple[range, range, range | None]:
-    """Where the left side, the right side and the guard are."""
+    """Return the spans of the left side, of the right side, and of the guard if there is one."""
     if len(text) > SMALL.characters:
         fail(text, SMALL.characters, f"a rule of {len(text)} characters", fix="state a shorter one")
-    arrows = [found.span() for found in _ARROW.finditer(text)]
+    arrows = [match.span() for match in _ARROW.finditer(text)]
     if not arrows:
         hint = re.search(r"=>|→|=(?!=)(?<![<>=!]=)", text)
         when = _WHEN.search(text)
@@ -187,7 +192,7 @@ def _split(text: str) -> tuple[range, range, range | None]:
     if len(arrows) > 1:
         fail(text, arrows[1][0], "a second '->'", why="a rule has two sides", fix=EXAMPLE)
     start, end = arrows[0]
-    words = [found.span() for found in _WHEN.finditer(text)]
+    words = [match.span() for match in _WHEN.finditer(text)]
     for at, _ in words[1:]:
         fail(text, at, "a second 'when'", fix="join the parts of the guard with 'and'")
     if not words:
@@ -198,14 +203,15 @@ def _split(text: str) -> tuple[range, range, range | None]:
 
 
 class _Leaves:
-    """The variables of a claim: each name as a leaf for the parser, and the hole it stands for."""
+    """The variables of a conjecture: the parser's leaf of each name, and the hole it stands for."""
 
     def __init__(self, *, only_conditions: bool) -> None:
         self.only_conditions = only_conditions
         self.holes: dict[str, UOp] = {}
-        self.of: dict[UOp, UOp] = {}
+        self.hole_of: dict[UOp, UOp] = {}
 
-    def named(self, name: str) -> UOp:
+    def leaf(self, name: str) -> UOp:
+        """Return the leaf of a name: a condition if it is call_result p, q, p0 …, else a number."""
         if name not in self.holes:
             number = terms.is_constant_hole(terms.hole(name)) or not self.only_conditions
             is_condition = not number or _CONDITION.fullmatch(name) is not None
@@ -215,14 +221,14 @@ class _Leaves:
             leaf = raw(ops.PARAM, dtypes.boolean, (), list(self.holes).index(name))
         else:
             leaf = raw(ops.VARIABLE, dtypes.index, (), (name, None, None))
-        self.of[leaf] = hole
+        self.hole_of[leaf] = hole
         return leaf
 
 
 def _term(
     text: str, part: range, leaves: _Leaves, bound: set[str] | None = None, *, facts: bool = False
 ) -> UOp:
-    """A part of the text as a term over holes; `bound` are the names that it may use."""
+    """Return a span of the text as a term over holes; `bound` are the names that it may use."""
     piece = text[part.start : part.stop]
     try:
         if bound is not None:
@@ -231,20 +237,21 @@ def _term(
     except ParseError as error:
         at = part.start + error.column - 1
         raise ParseError(error.what, text=text, offset=at, why=error.why, fix=error.fix) from None
-    made: dict[UOp, UOp] = {}
+    term_of: dict[UOp, UOp] = {}
     for node in toposort(graph):
-        src = [made[s] for s in node.src]
-        if node in leaves.of:
-            made[node] = leaves.of[node]
+        src = [term_of[s] for s in node.src]
+        if node in leaves.hole_of:
+            term_of[node] = leaves.hole_of[node]
         elif node.op is ops.CONST:
             is_truth = node.dtype is dtypes.boolean
-            made[node] = terms.literal(node.arg, terms.B if is_truth else terms.T)
+            term_of[node] = terms.literal(node.arg, terms.B if is_truth else terms.T)
         else:
-            made[node] = terms.fact(node.arg, *src) if node.op is ops.FACT else node.op(*src)
-    return made[graph]
+            term_of[node] = terms.fact(node.arg, *src) if node.op is ops.FACT else node.op(*src)
+    return term_of[graph]
 
 
 def _check_bound(piece: str, bound: set[str]) -> None:
+    """Refuse names that the left side of the rule does not have."""
     for token in _names(piece):
         if token.text not in bound:
             near = [name for name in sorted(bound) if name != token.text]
@@ -260,14 +267,14 @@ def _check_bound(piece: str, bound: set[str]) -> None:
 
 
 def _names(piece: str) -> Iterator[Token]:
-    """The variables in a piece of text, where they stand."""
+    """Yield the tokens of the variables in a piece of text."""
     for token in tokens(piece, SMALL):
         if token.kind == "name" and token.text not in KEYWORDS and token.text not in FACTS:
             yield token
 
 
 class _RuleParser(Parser):
-    """Any name is a variable, bounds are not known, and there may be facts."""
+    """A parser for which any name is a variable without bounds, and which reads facts."""
 
     def __init__(self, text: str, leaves: _Leaves, *, facts: bool) -> None:
         super().__init__(text, {}, replace(LIMITS, depth=SMALL.depth, nodes=SMALL.nodes))
@@ -276,7 +283,7 @@ class _RuleParser(Parser):
         self.calls = self.calls | frozenset(FACTS)
 
     def variable(self, token: Token) -> UOp:
-        return self.leaves.named(token.text)
+        return self.leaves.leaf(token.text)
 
     def call(self, token: Token, following: Token) -> None:
         if token.text in FACTS and not self.facts:
@@ -287,19 +294,19 @@ class _RuleParser(Parser):
             )
         super().call(token, following)
 
-    def called(self, top: Waiting, values: list[UOp], at: int) -> UOp:
+    def call_result(self, top: Pending, values: list[UOp], at: int) -> UOp:
         if top.symbol not in FACTS:
-            return super().called(top, values, at)
+            return super().call_result(top, values, at)
         fact = terms.FACTS[FACTS[top.symbol]]
         if len(values) != fact.arity:
             takes = "one argument" if fact.arity == 1 else f"{fact.arity} arguments"
             self.fail(at, f"{top.symbol} takes {takes}, not {len(values)}", why=f"it is {fact.doc}")
         for value in values:
-            self.numeric(value, top.at, f"{top.symbol}( )")
+            self.check_number(value, top.at, f"{top.symbol}( )")
         kind = dtypes.boolean if fact.truth else dtypes.index
         return raw(ops.FACT, kind, tuple(values), fact.name)
 
-    def defined(self, symbol: str, last: UOp, at: int) -> None:
-        """Refuse a constant zero alone: nothing is known of the rest."""
+    def check_defined(self, symbol: str, last: UOp, at: int) -> None:
+        """Refuse a division by the constant zero; other divisors have no known bounds."""
         if symbol in ("//", "%") and last.op is ops.CONST and last.arg == 0:
             self.fail(at, "division by zero", why="the divisor is always 0")

@@ -1,4 +1,4 @@
-"""Cost: how much work an expression is. A part that occurs twice is computed once."""
+"""Cost: the operations of an expression, in which equal subexpressions count once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from porism.ir.ops import Op
 from porism.ir.traversal import toposort
 
 DIVISION: Final = 32
-"""A division is worth more than any rewriting that takes it away is likely to add."""
+"""The cost of a division, in additions: more than removing one is likely to add. By hand."""
 
 COSTS: Final[dict[Op, int]] = {ops.IDIV: DIVISION, ops.MOD: DIVISION, ops.MUL: 2}
+"""The cost of an op, in additions; 1 for any other op. Chosen by hand."""
 
 
 def measure(root: UOp) -> tuple[int, int]:
-    """The number of different divisions and remainders, and the cost of everything.
+    """Return the number of different divisions and remainders, and the cost of all operations.
 
     >>> i = UOp.variable("i", 0, 99)
     >>> quotient = UOp(ops.IDIV, None, (i, i.lift(4)))
@@ -31,18 +32,18 @@ def measure(root: UOp) -> tuple[int, int]:
     return divmods, total
 
 
-TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
-"""Comparisons, and what they are from the other side."""
+MIRRORED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
+"""Comparisons, and the op of the same comparison with its operands swapped."""
 
 
-def measure_in_any_order(root: UOp) -> tuple[int, int]:
-    """The same where parts that differ only in the order of their operands are one part.
+def measure_unordered(root: UOp) -> tuple[int, int]:
+    """Return what `measure` does, but count nodes equal up to the order of operands once.
 
     >>> from porism.ir.node import raw
     >>> i, j = UOp.variable("i", 0, 99), UOp.variable("j", 0, 99)
     >>> sums = (raw(ops.ADD, None, (i, j), None), raw(ops.ADD, None, (j, i), None))
     >>> both = raw(ops.LT, None, sums, None)
-    >>> measure(both), measure_in_any_order(both)
+    >>> measure(both), measure_unordered(both)
     ((0, 3), (0, 2))
     """
     divmods = total = 0
@@ -57,8 +58,8 @@ def measure_in_any_order(root: UOp) -> tuple[int, int]:
         parts = [numbers[s] for s in src]
         if op.commutative:
             parts.sort()
-        elif op in TURNED:
-            op = TURNED[op]
+        elif op in MIRRORED:
+            op = MIRRORED[op]
             parts.reverse()
         key = (op, node.arg, *parts)
         number = known.get(key)
@@ -70,18 +71,19 @@ def measure_in_any_order(root: UOp) -> tuple[int, int]:
     return divmods, total
 
 
-_ENOUGH: Final = 1 << 40  # lengths are not counted further
+_SATURATED: Final = 1 << 40
+"""Where counting stops: with much sharing a text could be longer than any memory."""
 
 
-def length(root: UOp) -> int:
-    """How many names and numbers the text has, in which a part that is used twice is repeated.
+def leaf_count(root: UOp) -> int:
+    """Return how many names and numbers the text has, which repeats shared subexpressions.
 
     >>> i = UOp.variable("i", 0, 99)
     >>> quotient = UOp(ops.IDIV, None, (i, i.lift(4)))
-    >>> length(UOp(ops.ADD, None, (quotient, quotient)))
+    >>> leaf_count(UOp(ops.ADD, None, (quotient, quotient)))
     4
     """
-    lengths: dict[UOp, int] = {}
+    counts: dict[UOp, int] = {}
     for node in toposort(root):
-        lengths[node] = min(sum(lengths[s] for s in node.src), _ENOUGH) if node.src else 1
-    return lengths[root]
+        counts[node] = min(sum(counts[s] for s in node.src), _SATURATED) if node.src else 1
+    return counts[root]

@@ -1,8 +1,8 @@
-"""Quick parser: the texts that compilers write, read in one loop over their words.
+"""Fast parser: the expressions that compilers write, parsed in one loop over their words.
 
 It knows names, decimal numbers, parentheses, `-x`, `+ - * // %`, comparisons of two numbers, `and`,
-`or`, and `a if c else b`. Of everything else, and of every mistake, it says that it cannot read it:
-`porism.simplifier.parser` can, or tells what is wrong. What it reads, it reads as that does.
+`or`, and `a if c else b`. For everything else, and for every mistake, it returns None, and
+`porism.simplifier.parser` parses the text or reports the mistake. Both give the same graph.
 """
 
 from __future__ import annotations
@@ -18,93 +18,93 @@ from porism.ir.ops import Op
 from porism.simplifier.light_nodes import Make, number
 from porism.simplifier.parser import (
     ARITHMETIC,
-    BINDING,
     CHOICE,
     COMPARISON,
     COMPARISONS,
     LOGIC,
+    PRECEDENCE,
     PREFIX,
 )
 
-LONGEST: Final = 20_000
-"""Characters of a text; what is longer is left to the parser."""
+MOST_CHARACTERS: Final = 20_000
+"""A text with more characters is left to the parser; chosen by hand."""
 
-DEEPEST: Final = 200
-"""What may wait for its right side at a time."""
+MOST_PENDING: Final = 200
+"""With more pending operators at a time, the text is left to the parser; chosen by hand."""
 
 _WORDS: Final = re.compile(r"\w+|//|[<>=!]=|\S")
 _BOOL: Final = dtypes.boolean
 _INDEX: Final = dtypes.index
-_DIGITS: Final = 18
-"""Of a number."""
+_MOST_DIGITS: Final = 18
+"""A number with more digits is left to the parser."""
 
-Waiting = tuple[int, Op | None]
-"""What waits for its right side: how tightly it holds its operands, and its op."""
+Pending = tuple[int, Op | None]
+"""An operator whose right side is not parsed yet: its precedence, and its op."""
 
-_OPEN: Final[Waiting] = (0, None)
-_IF: Final[Waiting] = (0, ops.WHERE)
-_ELSE: Final[Waiting] = (CHOICE, ops.WHERE)
-_MINUS: Final[Waiting] = (PREFIX, ops.NEG)
-_OPERATORS: Final[dict[str, Waiting]] = {
-    word: (BINDING[word], op)
+_OPEN: Final[Pending] = (0, None)
+_IF: Final[Pending] = (0, ops.WHERE)
+_ELSE: Final[Pending] = (CHOICE, ops.WHERE)
+_MINUS: Final[Pending] = (PREFIX, ops.NEG)
+_OPERATORS: Final[dict[str, Pending]] = {
+    word: (PRECEDENCE[word], op)
     for word, op in {**ARITHMETIC, **COMPARISONS, **LOGIC}.items()
     if word not in ("<<", ">>")
 }
 
 
-def quick_parse(text: str, variables: Mapping[str, UOp], make: Make) -> UOp | None:
-    """The graph of an expression over known variables; None if that is for the parser to read."""
-    if len(text) > LONGEST:
+def fast_parse(text: str, variables: Mapping[str, UOp], make: Make) -> UOp | None:
+    """Return the graph of an expression over known variables; None if the parser has to read it."""
+    if len(text) > MOST_CHARACTERS:
         return None
     leaves = dict(variables)
     values: list[UOp] = []
-    waiting: list[Waiting] = []
+    pending: list[Pending] = []
     expects_value = True
     for word in _WORDS.findall(text):
         if expects_value:
             leaf = leaves.get(word)
             if leaf is None:
                 if word == "(" or word == "-":
-                    if len(waiting) > DEEPEST:
+                    if len(pending) > MOST_PENDING:
                         return None
-                    waiting.append(_OPEN if word == "(" else _MINUS)
+                    pending.append(_OPEN if word == "(" else _MINUS)
                     continue
                 leaf = _number(word)
                 if leaf is None:
                     return None
                 leaves[word] = leaf
-            if waiting and waiting[-1] is _MINUS and leaf.op is ops.CONST:
-                waiting.pop()  # a sign before a number is part of it
+            if pending and pending[-1] is _MINUS and leaf.op is ops.CONST:
+                pending.pop()  # a sign before a number is part of it
                 leaf = number(-leaf.arg)
             values.append(leaf)
             expects_value = False
             continue
         operator = _OPERATORS.get(word)
         if operator is not None:
-            binding = operator[0]
-            if binding == COMPARISON and waiting and _has_comparison(waiting):
+            precedence = operator[0]
+            if precedence == COMPARISON and pending and _follows_comparison(pending):
                 return None  # a chain
-            while waiting and waiting[-1][0] >= binding:
-                if not _complete(values, waiting.pop()[1], make):
+            while pending and pending[-1][0] >= precedence:
+                if not _combine(values, pending.pop()[1], make):
                     return None
-            waiting.append(operator)
+            pending.append(operator)
             expects_value = True
         elif word == ")":
-            while waiting and waiting[-1][0]:
-                if not _complete(values, waiting.pop()[1], make):
+            while pending and pending[-1][0]:
+                if not _combine(values, pending.pop()[1], make):
                     return None
-            if not waiting or waiting.pop() is not _OPEN:
+            if not pending or pending.pop() is not _OPEN:
                 return None
         elif word == "if" or word == "else":
-            while waiting and waiting[-1][0] > CHOICE:
-                if not _complete(values, waiting.pop()[1], make):
+            while pending and pending[-1][0] > CHOICE:
+                if not _combine(values, pending.pop()[1], make):
                     return None
             if word == "if":
-                if waiting and waiting[-1] is _IF:
+                if pending and pending[-1] is _IF:
                     return None
-                waiting.append(_IF)
-            elif waiting and waiting[-1] is _IF:
-                waiting[-1] = _ELSE
+                pending.append(_IF)
+            elif pending and pending[-1] is _IF:
+                pending[-1] = _ELSE
             else:
                 return None
             expects_value = True
@@ -112,29 +112,30 @@ def quick_parse(text: str, variables: Mapping[str, UOp], make: Make) -> UOp | No
             return None
     if expects_value:
         return None
-    while waiting:
-        binding, op = waiting.pop()
-        if not binding or not _complete(values, op, make):
+    while pending:
+        precedence, op = pending.pop()
+        if not precedence or not _combine(values, op, make):
             return None
     return values[0]
 
 
 def _number(word: str) -> UOp | None:
-    if not word.isascii() or not word.isdigit() or len(word) > _DIGITS:
+    """Return a decimal number as a constant; None for any other word."""
+    if not word.isascii() or not word.isdigit() or len(word) > _MOST_DIGITS:
         return None
     return number(int(word)) if word[0] != "0" or len(word) == 1 else None
 
 
-def _has_comparison(waiting: list[Waiting]) -> bool:
-    """Whether the comparison that comes next belongs to one that waits."""
-    for binding, _ in reversed(waiting):
-        if binding <= COMPARISON:
-            return binding == COMPARISON
+def _follows_comparison(pending: list[Pending]) -> bool:
+    """Whether the next comparison continues a pending one to a chain."""
+    for precedence, _ in reversed(pending):
+        if precedence <= COMPARISON:
+            return precedence == COMPARISON
     return False
 
 
-def _complete(values: list[UOp], op: Op | None, make: Make) -> bool:
-    """Put together what waited; says whether it fits together."""
+def _combine(values: list[UOp], op: Op | None, make: Make) -> bool:
+    """Combine a pending operator with the values on the stack; return whether their types fit."""
     last = values.pop()
     first = values[-1] if op is not ops.NEG else last
     if first.dtype is _INDEX is last.dtype and op in _ON_NUMBERS:

@@ -1,9 +1,9 @@
-"""Parts: the nodes of one expression while it is read and written, cheaper to make than UOps.
+"""Light nodes: the nodes of one expression while it is parsed and printed, cheaper than UOps.
 
-A UOp is one object in the whole process and knows its bounds. Most nodes of an expression that is
-simplified are looked at a few times and then forgotten. A part is a node of the same fields; equal
-parts of one expression are one object, and its bounds are computed if somebody asks for them.
-Variables are UOps in any case. `settled` makes UOps of parts.
+A UOp is hash-consed in the whole process, and its bounds are computed when it is made. Most nodes
+of an expression that is simplified are visited a few times and then dropped. A light node has the
+same fields; it is hash-consed within one expression, and its bounds are computed on demand.
+Variables and constants are UOps in any case. `to_uops` turns light nodes into UOps.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from porism.ir.text import structural_digest
 from porism.ir.traversal import rebuild
 
 Make = Callable[[Op, tuple[UOp, ...]], UOp]
-"""Makes a node of an op and its sources, exactly as stated."""
+"""Returns the node of an op and its sources, without rewriting."""
 
 _BOOL: Final = dtypes.boolean
 _INDEX: Final = dtypes.index
 _MASK: Final = structural_digest.MASK
-_TURNED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
+_MIRRORED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
 _low: Final = vars(Draft)["vmin"].__set__
 _high: Final = vars(Draft)["vmax"].__set__
 _get_high: Final = vars(Draft)["vmax"].__get__
 
 
-class Part(UOp):
-    """A node of one expression."""
+class LightNode(UOp):
+    """A node of one expression, whose bounds are computed on demand."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        """The bounds, when they are asked for; those of all parts below first."""
+        """Compute the bounds of the node, after those of all light nodes below it."""
         if name not in ("vmin", "vmax"):
             raise AttributeError(name)
         stack: list[UOp] = [self]
         while stack:
             node = stack[-1]
-            waiting = [s for s in node.src if s.__class__ is Part and not _is_bounded(s)]
-            if waiting:
-                stack += waiting
+            pending = [s for s in node.src if s.__class__ is LightNode and not _is_bounded(s)]
+            if pending:
+                stack += pending
                 continue
             stack.pop()
             low, high = node.op.bounds(node.dtype, node.src, node.arg)
@@ -55,6 +55,7 @@ class Part(UOp):
 
 
 def _is_bounded(node: UOp) -> bool:
+    """Whether the bounds of a light node are computed."""
     try:
         _get_high(node)
     except AttributeError:
@@ -62,31 +63,31 @@ def _is_bounded(node: UOp) -> bool:
     return True
 
 
-def made(op: Op, src: tuple[UOp, ...]) -> UOp:
-    """A UOp: the node that everybody has who makes the same."""
+def make_uop(op: Op, src: tuple[UOp, ...]) -> UOp:
+    """Return the hash-consed UOp of an op and its sources, without rewriting."""
     return raw(op, None, src, None)
 
 
-def remade(node: UOp, src: tuple[UOp, ...], make: Make) -> UOp:
-    """A node on other sources."""
+def with_sources(node: UOp, src: tuple[UOp, ...], make: Make) -> UOp:
+    """Return the node with other sources."""
     if node.arg is None and node.op.elementwise:
         return make(node.op, src)
     return raw(node.op, node.dtype_given, src, node.arg)
 
 
-class Parts:
-    """The parts of one expression."""
+class LightNodes:
+    """The table of the light nodes of one expression."""
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[Op, tuple[UOp, ...]], UOp] = {}
 
     def make(self, op: Op, src: tuple[UOp, ...]) -> UOp:
-        """The part with this op and these sources; of a choice between equals, that."""
+        """Return the light node of an op and its sources; a choice between equals is that value."""
         if op is ops.WHERE and src[1] is src[2]:
             return src[1]
         key = (op, src)
-        found = self.nodes.get(key)
-        if found is None:
+        existing = self.nodes.get(key)
+        if existing is None:
             node = Draft()
             node.op = op
             node.src = src
@@ -94,20 +95,20 @@ class Parts:
             node.dtype = _BOOL if op.group is ops.COMPARISON else src[-1].dtype
             node.order = _fingerprint(op, src)
             node.on_memory = False
-            node.__class__ = Part
-            found = self.nodes[key] = cast(UOp, node)
-        return found
+            node.__class__ = LightNode
+            existing = self.nodes[key] = cast(UOp, node)
+        return existing
 
-    def of(self, root: UOp) -> UOp:
-        """A graph of UOps as parts, but for what has an argument."""
-        return rebuild(root, lambda node, src: remade(node, src, self.make) if src else node)
+    def from_uops(self, root: UOp) -> UOp:
+        """Return a graph of UOps as light nodes; nodes with an argument stay UOps."""
+        return rebuild(root, lambda node, src: with_sources(node, src, self.make) if src else node)
 
 
 def _fingerprint(op: Op, src: tuple[UOp, ...]) -> int:
-    """A number that is the same for all orders and groupings of sums, products and conditions.
+    """Return a hash that does not depend on the order and grouping of sums, products, conditions.
 
-    It is the value of an expression whose variables, and operations other than sums and products,
-    have random values.
+    It is the value of the expression modulo a power of two when each variable, and each operation
+    other than a sum or a product, has a pseudo-random value.
     """
     if len(src) == 2:
         a, b = src
@@ -122,8 +123,8 @@ def _fingerprint(op: Op, src: tuple[UOp, ...]) -> int:
         if op is ops.AND or op is ops.OR:
             x, y = (s.order if s.op is op else hash((op.code, s.order)) for s in src)
             return (x + y) & _MASK
-        if op in _TURNED:
-            op, x, y = _TURNED[op], y, x
+        if op in _MIRRORED:
+            op, x, y = _MIRRORED[op], y, x
         elif op.commutative and y < x:
             x, y = y, x
         return hash((op.code, x, y)) & _MASK
@@ -134,14 +135,14 @@ def _fingerprint(op: Op, src: tuple[UOp, ...]) -> int:
 
 
 def number(value: int) -> UOp:
-    """A constant, which is a UOp."""
+    """Return a constant of the index type, which is a UOp."""
     return const(_INDEX, value)
 
 
-def settled(root: UOp) -> UOp:
-    """The same graph as UOps."""
-    return rebuild(root, _as_uop) if root.__class__ is Part else root
+def to_uops(root: UOp) -> UOp:
+    """Return a graph of light nodes as UOps."""
+    return rebuild(root, _as_uop) if root.__class__ is LightNode else root
 
 
 def _as_uop(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    return raw(node.op, None, src, None) if node.__class__ is Part else node
+    return raw(node.op, None, src, None) if node.__class__ is LightNode else node

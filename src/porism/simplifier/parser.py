@@ -1,4 +1,4 @@
-"""The parser: an expression in Python syntax as a graph, exactly as written.
+"""Parser: an expression in Python syntax as a graph, without any simplification.
 
     choice      a if c else b           lowest
     conditions  a or b, a and b, not a
@@ -9,10 +9,10 @@
     signs       -a, +a, ~a
     the rest    names, 12, 1_000, 0x1f, True, False, (a), min(a, b, …), max(a, b, …), int(a)
 
-Values are whole numbers or conditions: `&`, `|` and `^` work on two of a kind, `==` and `!=` too.
+Values are integers or conditions: `&`, `|` and `^` work on two of a kind, `==` and `!=` too.
 On conditions `&` is `and`, `|` is `or`, `^` and `!=` are one operation, and `a == b` is
-`not a != b`. A condition is a number only where that is said, `int(c)`, and as a factor: `c * x`;
-then it is `1 if c else 0`. No part of this calls itself, so nesting costs no stack.
+`not a != b`. A condition is a number only in `int(c)` and as a factor, `c * x`; then it is
+`1 if c else 0`. This is an operator-precedence parser without recursion, so nesting costs no stack.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from porism.simplifier.tokenizer import (
 )
 
 CHOICE, OR, AND, NOT, COMPARISON, PREFIX = 1, 3, 4, 5, 6, 13
-BINDING: Final = {
+PRECEDENCE: Final = {
     "or": OR,
     "and": AND,
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARISON),
@@ -48,7 +48,7 @@ BINDING: Final = {
     **dict.fromkeys(("+", "-"), 11),
     **dict.fromkeys(("*", "//", "%"), 12),
 }
-"""How tightly each operator on two values holds them together."""
+"""The precedence of each binary operator; a higher one binds more tightly."""
 
 ARITHMETIC: Final[dict[str, Op]] = {
     "+": ops.ADD,
@@ -71,33 +71,36 @@ LOGIC: Final[dict[str, Op]] = {"and": ops.AND, "or": ops.OR}
 BITS: Final[dict[str, Op]] = {"&": ops.AND, "|": ops.OR, "^": ops.XOR}
 CALLS: Final[dict[str, Op]] = {"min": ops.MIN, "max": ops.MAX}
 NUMBER: Final = "int"
-"""The call that makes a number of a condition."""
+"""The function that turns a condition into a number."""
 
 LARGEST_SHIFT: Final = 4096
-"""A number shifted to the left by more would only fill the memory."""
+"""The largest shift to the left, in bits, that is accepted; more would only fill the memory."""
 
 _BOOL: Final = dtypes.boolean
 
 
 @dataclass(slots=True)
-class Waiting:
-    """Something that began, and waits for what stands to its right."""
+class Pending:
+    """An operator, a parenthesis, a call or a choice whose right side is not parsed yet."""
 
     symbol: str
-    binding: int
+    precedence: int
     at: int
+    """The offset in the text."""
     values: list[UOp] = field(default_factory=list)
-    """What it holds already: the operands of a chain, a call or a choice."""
+    """The operands so far: of an operator, a chain, a call or a choice."""
     chain: list[Token] = field(default_factory=list)
     """The operators of a chain of comparisons."""
 
 
 NESTING: Final = ("(", "min", "max", NUMBER, "neg", "~", "pos", "not", "if", "else")
-_OPEN: Final = 0  # the binding of what only its own closing ends
+"""The symbols that count as a level of nesting."""
+_OPEN: Final = 0
+"""The precedence of what ends only at its closing symbol."""
 
 
 def parse(text: str, variables: Mapping[str, UOp], limits: Limits = LIMITS) -> UOp:
-    """The graph of an expression over known variables.
+    """Return the graph of an expression over known variables.
 
     >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
     >>> parse("(r*8 + v) % 7", {"r": r, "v": v})
@@ -116,13 +119,13 @@ def parse(text: str, variables: Mapping[str, UOp], limits: Limits = LIMITS) -> U
 
 
 def names_in(text: str, limits: Limits = LIMITS) -> list[str]:
-    """The names of variables in a text, each once, in the order in which they appear."""
-    found = (token for token in tokens(text, limits) if token.kind == "name")
-    return list(dict.fromkeys(t.text for t in found if t.text not in KEYWORDS))
+    """Return the names of variables in a text, each once, in order of appearance."""
+    names = (token.text for token in tokens(text, limits) if token.kind == "name")
+    return list(dict.fromkeys(name for name in names if name not in KEYWORDS))
 
 
 class Parser:
-    """One reading of one text: what is complete lies in `values`, the rest waits."""
+    """The parsing of one text: a stack of complete values, and one of pending operators."""
 
     calls: frozenset[str] = frozenset({*CALLS, NUMBER})
     """The names that take arguments in parentheses."""
@@ -132,11 +135,12 @@ class Parser:
         self.variables = variables
         self.limits = limits
         self.values: list[UOp] = []
-        self.waiting: list[Waiting] = []
+        self.pending: list[Pending] = []
         self.nesting = 0
         self.count = 0
 
     def run(self) -> UOp:
+        """Return the graph of the whole text."""
         stream = tokens(self.text, self.limits)
         expects_value = True
         for token in stream:
@@ -154,45 +158,47 @@ class Parser:
         return result
 
     def fail(self, at: int, what: str, why: str | None = None, fix: str | None = None) -> NoReturn:
+        """Raise the error for a mistake at an offset of the text."""
         fail(self.text, at, what, why, fix)
 
     # -- where a value is expected -----------------------------------------------------------------
 
     def value(self, token: Token) -> bool:
-        """Take a token where a value begins; says whether one is still expected."""
+        """Parse a token where a value begins; return whether a value is still expected."""
         if token.kind == "number":
             self.number(token)
         elif token.text == "(":
-            self.wait(Waiting("(", _OPEN, token.at))
+            self.push_pending(Pending("(", _OPEN, token.at))
             return True
         elif token.text in ("-", "+", "~"):
             symbol = {"-": "neg", "+": "pos"}.get(token.text, token.text)
-            self.wait(Waiting(symbol, PREFIX, token.at))
+            self.push_pending(Pending(symbol, PREFIX, token.at))
             return True
         elif token.text == "not":
-            if self.waiting and self.waiting[-1].binding > NOT:
+            if self.pending and self.pending[-1].precedence > NOT:
                 self.fail(token.at, "'not' needs parentheses here", fix="write (not …)")
-            self.wait(Waiting("not", NOT, token.at))
+            self.push_pending(Pending("not", NOT, token.at))
             return True
         elif token.text in ("True", "False"):
             self.push(raw(ops.CONST, _BOOL, (), token.text == "True"), token.at)
         elif token.kind == "name" and token.text not in KEYWORDS:
             self.push(self.variable(token), token.at)
         else:
-            self.misplaced(token)
+            self.fail_misplaced(token)
         return False
 
     def number(self, token: Token) -> None:
-        """A number; a sign before it is part of it."""
+        """Push a number; a sign before it is part of it."""
         number = whole_number(self.text, token, self.limits)
-        if self.waiting and self.waiting[-1].symbol == "neg":
-            self.waiting.pop()
+        if self.pending and self.pending[-1].symbol == "neg":
+            self.pending.pop()
             self.nesting -= 1
             number = -number
         self.push(raw(ops.CONST, dtypes.index, (), number), token.at)
 
-    def misplaced(self, token: Token) -> NoReturn:
-        before = self.waiting[-1] if self.waiting else None
+    def fail_misplaced(self, token: Token) -> NoReturn:
+        """Raise the error for a token that begins no value."""
+        before = self.pending[-1] if self.pending else None
         fix = None
         if token.text == ")" and before is not None and before.symbol == "(":
             fix = "put a value between the parentheses"
@@ -203,10 +209,11 @@ class Parser:
         self.fail(token.at, f"expected a value, found {token.text!r}", fix=fix)
 
     def variable(self, token: Token) -> UOp:
+        """Return the variable of a name; an unknown name is an error."""
         name = token.text
-        found = self.variables.get(name)
-        if found is not None:
-            return found
+        variable = self.variables.get(name)
+        if variable is not None:
+            return variable
         known = list(self.variables)
         if len(name) > self.limits.name:
             self.fail(token.at, f"a name of {len(name)} characters", why="it may have at most 100")
@@ -220,76 +227,80 @@ class Parser:
         )
 
     def call(self, token: Token, following: Token) -> None:
+        """Push a call, which is followed by its parenthesis."""
         if following.text != "(":
             self.fail(
                 following.at, f"expected '(' after {token.text}", fix=f"write {token.text}(…)"
             )
-        self.wait(Waiting(token.text, _OPEN, token.at))
+        self.push_pending(Pending(token.text, _OPEN, token.at))
 
     # -- where an operator is expected -------------------------------------------------------------
 
     def operator(self, token: Token) -> bool:
-        """Take a token after a value; says whether a value is expected next."""
+        """Parse a token after a value; return whether a value is expected next."""
         symbol = token.text
         if symbol in COMPARISONS:
             self.comparison(token)
-        elif symbol in BINDING:
-            binding = BINDING[symbol]
-            self.settle(binding - 1)
-            self.waiting.append(Waiting(symbol, binding, token.at, [self.values.pop()]))
+        elif symbol in PRECEDENCE:
+            precedence = PRECEDENCE[symbol]
+            self.reduce(precedence - 1)
+            self.pending.append(Pending(symbol, precedence, token.at, [self.values.pop()]))
         elif symbol == "if":
-            self.settle(CHOICE)
-            if self.waiting and self.waiting[-1].symbol == "if":
+            self.reduce(CHOICE)
+            if self.pending and self.pending[-1].symbol == "if":
                 self.fail(token.at, "a choice as a condition needs parentheses")
-            self.wait(Waiting("if", _OPEN, token.at, [self.values.pop()]))
+            self.push_pending(Pending("if", _OPEN, token.at, [self.values.pop()]))
         elif symbol == "else":
-            self.settle(CHOICE)
-            top = self.waiting[-1] if self.waiting else None
+            self.reduce(CHOICE)
+            top = self.pending[-1] if self.pending else None
             if top is None or top.symbol != "if":
                 self.fail(token.at, "an 'else' without its 'if'", fix="write 'a if c else b'")
-            top.symbol, top.binding = "else", CHOICE
-            top.values.append(self.condition(self.values.pop(), top.at, "'if'"))
+            top.symbol, top.precedence = "else", CHOICE
+            top.values.append(self.check_condition(self.values.pop(), top.at, "'if'"))
         elif symbol == ")":
             self.close(token)
             return False
         elif symbol == ",":
-            self.settle(_OPEN)
-            if not self.waiting or self.waiting[-1].symbol not in self.calls:
+            self.reduce(_OPEN)
+            if not self.pending or self.pending[-1].symbol not in self.calls:
                 self.fail(token.at, "a comma outside of min( ) and max( )")
-            self.waiting[-1].values.append(self.values.pop())
+            self.pending[-1].values.append(self.values.pop())
         else:
-            self.no_operator(token)
+            self.fail_no_operator(token)
         return True
 
-    def no_operator(self, token: Token) -> NoReturn:
+    def fail_no_operator(self, token: Token) -> NoReturn:
+        """Raise the error for a token that is no operator."""
         fix = "write the operator between two values, such as a * b"
         if token.text == "~":
             fix = "write != to compare, or ^ for the bits in which two numbers differ"
-        self.fail(token.at, f"expected an operator, found {_shown(token)}", fix=fix)
+        self.fail(token.at, f"expected an operator, found {_quoted(token)}", fix=fix)
 
     def comparison(self, token: Token) -> None:
-        self.settle(COMPARISON)
-        top = self.waiting[-1] if self.waiting else None
+        """Push a comparison, or add it to the chain that it continues."""
+        self.reduce(COMPARISON)
+        top = self.pending[-1] if self.pending else None
         if top is None or not top.chain:
-            top = Waiting("<", COMPARISON, token.at)
-            self.waiting.append(top)
+            top = Pending("<", COMPARISON, token.at)
+            self.pending.append(top)
         top.values.append(self.values.pop())
         top.chain.append(token)
 
     def close(self, token: Token) -> None:
-        self.settle(_OPEN)
-        if not self.waiting:
+        """Reduce up to the parenthesis that a token closes."""
+        self.reduce(_OPEN)
+        if not self.pending:
             self.fail(token.at, "a ')' without its '('")
-        top = self.waiting[-1]
+        top = self.pending[-1]
         if top.symbol == "if":
             self.fail(token.at, "expected 'else'", fix="write 'a if c else b'")
-        self.waiting.pop()
+        self.pending.pop()
         self.nesting -= 1
         if top.symbol in self.calls:
-            self.values.append(self.called(top, [*top.values, self.values.pop()], token.at))
+            self.values.append(self.call_result(top, [*top.values, self.values.pop()], token.at))
 
-    def called(self, top: Waiting, values: list[UOp], at: int) -> UOp:
-        """What a call gives; `at` is the place of its closing parenthesis."""
+    def call_result(self, top: Pending, values: list[UOp], at: int) -> UOp:
+        """Return the result of a call; `at` is the offset of its closing parenthesis."""
         if top.symbol == NUMBER:
             if len(values) > 1:
                 self.fail(at, "int takes one value")
@@ -297,38 +308,41 @@ class Parser:
         if len(values) < 2:
             self.fail(at, f"{top.symbol} takes two values or more")
         for value in values:
-            self.numeric(value, top.at, f"{top.symbol}( )")
+            self.check_number(value, top.at, f"{top.symbol}( )")
         result = values[0]
         for value in values[1:]:
             result = _make(CALLS[top.symbol], (result, value))
         return result
 
     def end(self, token: Token, expects_value: bool) -> None:
+        """Reduce all that is pending at the end of the text."""
         if expects_value:
-            if not self.waiting:
+            if not self.pending:
                 self.fail(token.at, "there is no expression", fix="write one, such as (r*8 + v)%7")
             self.fail(token.at, "expected a value, found the end of the text")
-        self.settle(_OPEN)
-        if self.waiting:
-            top = self.waiting[-1]
+        self.reduce(_OPEN)
+        if self.pending:
+            top = self.pending[-1]
             if top.symbol == "if":
                 self.fail(token.at, "expected 'else'", fix="write 'a if c else b'")
             self.fail(top.at, f"this {top.symbol!r} is never closed", fix="add a ')'")
 
-    # -- putting together --------------------------------------------------------------------------
+    # -- reducing ----------------------------------------------------------------------------------
 
-    def wait(self, began: Waiting) -> None:
+    def push_pending(self, pending: Pending) -> None:
+        """Push something that nests, within the limit of nesting."""
         self.nesting += 1
         if self.nesting > self.limits.depth:
             self.fail(
-                began.at,
+                pending.at,
                 f"the expression nests more than {self.limits.depth} deep",
                 why="parentheses, signs and choices inside one another are limited",
                 fix="simplify its parts one by one",
             )
-        self.waiting.append(began)
+        self.pending.append(pending)
 
     def push(self, node: UOp, at: int) -> None:
+        """Push a complete value, within the limit of nodes."""
         self.count += 1
         if self.count > self.limits.nodes:
             self.fail(
@@ -339,59 +353,61 @@ class Parser:
             )
         self.values.append(node)
 
-    def settle(self, binding: int) -> None:
-        """Complete everything that holds its operands more tightly than this."""
-        waiting = self.waiting
-        while waiting and waiting[-1].binding > binding:
-            top = waiting.pop()
+    def reduce(self, precedence: int) -> None:
+        """Combine all pending operators of a higher precedence with their operands."""
+        pending = self.pending
+        while pending and pending[-1].precedence > precedence:
+            top = pending.pop()
             if top.symbol in NESTING:
                 self.nesting -= 1
-            self.push(self.completed(top, self.values.pop()), top.at)
+            self.push(self.combine(top, self.values.pop()), top.at)
 
-    def completed(self, top: Waiting, last: UOp) -> UOp:
+    def combine(self, top: Pending, last: UOp) -> UOp:
+        """Return the value of a pending operator and its last operand."""
         symbol, at = top.symbol, top.at
         if top.chain:
-            return self.chained(top, [*top.values, last])
+            return self.conjunction_of_pairs(top, [*top.values, last])
         if symbol == "else":
             return self.choice(top.values[0], top.values[1], last, at)
         if symbol == "not":
-            return _make(ops.NOT, (self.condition(last, at, "'not'"),))
+            return _make(ops.NOT, (self.check_condition(last, at, "'not'"),))
         if symbol in ("neg", "pos", "~"):
             shown = {"neg": "'-'", "pos": "'+'"}.get(symbol, "'~'")
             fix = "write 'not'" if symbol == "~" else None
-            self.numeric(last, at, shown, fix=fix)
+            self.check_number(last, at, shown, fix=fix)
             if symbol == "pos":
                 return last
             return _make(ops.NEG if symbol == "neg" else ops.NOT, (last,))
         first = top.values[0]
         if symbol in LOGIC:
             for value in (first, last):
-                self.condition(value, at, repr(symbol))
+                self.check_condition(value, at, repr(symbol))
             return _make(LOGIC[symbol], (first, last))
         if symbol in BITS:
-            self.alike(first, last, at, symbol)
+            self.check_same_kind(first, last, at, symbol)
             return _make(BITS[symbol], (first, last))
         if symbol == "*":
             first, last = _as_number(first), _as_number(last)
         for value in (first, last):
-            self.numeric(value, at, repr(symbol))
-        self.defined(symbol, last, at)
+            self.check_number(value, at, repr(symbol))
+        self.check_defined(symbol, last, at)
         return _make(ARITHMETIC[symbol], (first, last))
 
-    def chained(self, top: Waiting, values: list[UOp]) -> UOp:
-        """The conjunction of the comparisons of neighbours."""
+    def conjunction_of_pairs(self, top: Pending, values: list[UOp]) -> UOp:
+        """Return a chain of comparisons as the conjunction of the comparisons of neighbours."""
         result: UOp | None = None
         for token, a, b in zip(top.chain, values[:-1], values[1:], strict=True):
-            self.alike(a, b, token.at, token.text)
+            self.check_same_kind(a, b, token.at, token.text)
             if a.dtype is not _BOOL:
                 pair = _make(COMPARISONS[token.text], (a, b))
             else:
-                pair = self.of_conditions(token, a, b)
+                pair = self.compare_conditions(token, a, b)
             result = pair if result is None else _make(ops.AND, (result, pair))
         assert result is not None
         return result
 
-    def of_conditions(self, token: Token, a: UOp, b: UOp) -> UOp:
+    def compare_conditions(self, token: Token, a: UOp, b: UOp) -> UOp:
+        """Return the comparison of two conditions, which is `==` or `!=`."""
         if token.text not in ("==", "!="):
             self.fail(
                 token.at,
@@ -402,6 +418,7 @@ class Parser:
         return differ if token.text == "!=" else _make(ops.NOT, (differ,))
 
     def choice(self, yes: UOp, condition: UOp, no: UOp, at: int) -> UOp:
+        """Return `yes if condition else no`."""
         if yes.dtype is not no.dtype:
             self.fail(
                 at,
@@ -411,9 +428,10 @@ class Parser:
             )
         return _make(ops.WHERE, (condition, yes, no))
 
-    # -- what does not go together -----------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
-    def numeric(self, value: UOp, at: int, what: str, fix: str | None = None) -> None:
+    def check_number(self, value: UOp, at: int, what: str, fix: str | None = None) -> None:
+        """Refuse a condition where a number is needed."""
         if value.dtype is _BOOL:
             self.fail(
                 at,
@@ -421,7 +439,8 @@ class Parser:
                 fix=fix or "write int(condition) for a condition as a number",
             )
 
-    def condition(self, value: UOp, at: int, what: str) -> UOp:
+    def check_condition(self, value: UOp, at: int, what: str) -> UOp:
+        """Refuse a number where a condition is needed; return the condition."""
         if value.dtype is not _BOOL:
             self.fail(
                 at,
@@ -430,7 +449,8 @@ class Parser:
             )
         return value
 
-    def alike(self, a: UOp, b: UOp, at: int, symbol: str) -> None:
+    def check_same_kind(self, a: UOp, b: UOp, at: int, symbol: str) -> None:
+        """Refuse a number beside a condition."""
         if a.dtype is not b.dtype:
             self.fail(
                 at,
@@ -439,8 +459,8 @@ class Parser:
                 fix="write int(condition) for a condition as a number",
             )
 
-    def defined(self, symbol: str, last: UOp, at: int) -> None:
-        """Refuse what has no value anywhere, and shifts that would fill the memory."""
+    def check_defined(self, symbol: str, last: UOp, at: int) -> None:
+        """Refuse operations that are never defined, and shifts that would fill the memory."""
         if symbol in ("//", "%") and last.vmin == 0 == last.vmax:
             self.fail(at, "division by zero", why="the divisor is always 0")
         if symbol in ("<<", ">>") and last.vmax < 0:
@@ -455,11 +475,12 @@ class Parser:
 
 
 def _make(op: Op, src: tuple[UOp, ...]) -> UOp:
+    """Return a node without rewriting."""
     return raw(op, None, src, None)
 
 
 def _as_number(value: UOp) -> UOp:
-    """A condition as 1 or 0; a number as it is."""
+    """Return a condition as 1 or 0, and a number as it is."""
     if value.dtype is not _BOOL:
         return value
     one, zero = (raw(ops.CONST, dtypes.index, (), number) for number in (1, 0))
@@ -467,8 +488,10 @@ def _as_number(value: UOp) -> UOp:
 
 
 def _kind(value: UOp) -> str:
+    """Return what a value is, for messages."""
     return "a condition" if value.dtype is _BOOL else "a number"
 
 
-def _shown(token: Token) -> str:
+def _quoted(token: Token) -> str:
+    """Return the text of a token in quotes, cut if it is long."""
     return repr(token.text if len(token.text) <= 30 else token.text[:29] + "…")

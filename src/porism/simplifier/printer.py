@@ -1,8 +1,8 @@
-"""The printer: graphs as expressions in Python syntax, which `parse` reads back.
+"""Printer: a graph as an expression in Python syntax, which `parse` reads back.
 
-Only the parentheses that are needed are written. What the parser cannot make is written in other
-words of the same value: a condition as a number is `(1 if c else 0)`, the larger of two conditions
-is `a or b`.
+Only the parentheses that are needed are written. Ops without a syntax of their own are written as
+equal expressions: a condition as a number is `(1 if c else 0)`, the larger of two conditions is
+`a or b`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.text.argument_text import int_to_text
-from porism.simplifier.parser import AND, BINDING, CHOICE, COMPARISON, NOT, OR, PREFIX
+from porism.simplifier.parser import AND, CHOICE, COMPARISON, NOT, OR, PRECEDENCE, PREFIX
 
 ATOM: Final = 15
 LONGEST: Final = 10_000_000
-"""Characters of a text; a graph with much sharing could have a longer one than memory holds."""
+"""The most characters of a text; a graph with much sharing could have an endless one."""
 
 Piece = str | tuple[UOp, int]
-"""A text, or a node still to be written, and how tightly it must hold together."""
+"""A text, or a node still to be written with the lowest precedence that needs no parentheses."""
 
 Pieces = Callable[[UOp], tuple[list[Piece], int]]
-"""A node's own text, its sources in their places, and how tightly that holds together."""
+"""Returns the text of a node with its sources in their places, and its precedence."""
 
 _SYMBOLS: Final[dict[Op, str]] = {
     ops.ADD: "+",
@@ -48,10 +48,10 @@ _SYMBOLS: Final[dict[Op, str]] = {
 }
 _INFIX: Final = {
     # a < b < c would mean something else
-    op: (f" {symbol} ", BINDING[symbol], BINDING[symbol] + (BINDING[symbol] == COMPARISON))
+    op: (f" {symbol} ", PRECEDENCE[symbol], PRECEDENCE[symbol] + (PRECEDENCE[symbol] == COMPARISON))
     for op, symbol in _SYMBOLS.items()
 }
-"""Operations on numbers with their symbols, and how tightly they hold, and hold their first."""
+"""Of ops on numbers the symbol, the precedence, and the precedence of the first operand."""
 _OF_CONDITIONS: Final[dict[Op, str]] = {
     ops.AND: "and",
     ops.MIN: "and",
@@ -64,7 +64,7 @@ _OF_CONDITIONS: Final[dict[Op, str]] = {
 
 
 def to_python(root: UOp, longest: int = LONGEST) -> str:
-    """An expression of numbers and conditions in Python syntax.
+    """Return an expression of numbers and conditions in Python syntax.
 
     >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
     >>> to_python(UOp(ops.MOD, None, (UOp(ops.ADD, None, (r, v)), r.lift(7))))
@@ -76,37 +76,38 @@ def to_python(root: UOp, longest: int = LONGEST) -> str:
 
 
 def write(root: UOp, pieces: Pieces, longest: int) -> str:
-    """Text from left to right, by the words of a language."""
+    """Return the text of a graph in the language whose syntax `pieces` is."""
     written: list[str] = []
     length = 0
-    waiting: list[Piece] = [(root, 0)]
-    while waiting:
-        if length + len(waiting) > longest:  # each that waits is a character or more
+    pending: list[Piece] = [(root, 0)]
+    while pending:
+        if length + len(pending) > longest:  # each piece is a character or more
             raise PorismError(
                 f"the text of an expression has more than {longest} characters",
                 why="parts that are shared in the graph are repeated in the text",
             )
-        piece = waiting.pop()
+        piece = pending.pop()
         if isinstance(piece, str):
             written.append(piece)
             length += len(piece)
             continue
         node, needed = piece
-        found, own = pieces(node)
+        inner, own = pieces(node)
         if own < needed:
-            waiting.append(")")
-        waiting += reversed(found)
+            pending.append(")")
+        pending += reversed(inner)
         if own < needed:
-            waiting.append("(")
+            pending.append("(")
     return "".join(written)
 
 
 def is_condition(node: UOp) -> bool:
+    """Whether a node is a condition, and not a number."""
     return node.dtype.mask is node.dtype
 
 
 def refused(node: UOp) -> PorismError:
-    """What is neither arithmetic nor logic has no text."""
+    """Return the error for an op that is neither arithmetic nor logic."""
     return PorismError(
         f"{node.op.name} cannot be written as an expression",
         where=repr(node),
@@ -115,10 +116,11 @@ def refused(node: UOp) -> PorismError:
 
 
 def _pieces(node: UOp) -> tuple[list[Piece], int]:
+    """Return the text of a node with its sources in their places, and its precedence."""
     op, src = node.op, node.src
-    known = _INFIX.get(op)
-    if known is not None and src[0].dtype is dtypes.index:
-        between, own, first = known
+    operator = _INFIX.get(op)
+    if operator is not None and src[0].dtype is dtypes.index:
+        between, own, first = operator
         return [(src[0], first), between, (src[1], own + 1)], own
     if op is ops.CONST:
         if isinstance(node.arg, bool):
@@ -145,7 +147,7 @@ def _pieces(node: UOp) -> tuple[list[Piece], int]:
     symbol = (_OF_CONDITIONS if conditions else _SYMBOLS).get(op)
     if symbol is None:
         raise refused(node)
-    own = BINDING[symbol]
+    own = PRECEDENCE[symbol]
     # a < b < c would mean something else
     return infix(symbol, src, own, alone=own == COMPARISON)
 
@@ -153,12 +155,12 @@ def _pieces(node: UOp) -> tuple[list[Piece], int]:
 def infix(
     symbol: str, src: tuple[UOp, ...], own: int, *, alone: bool = False
 ) -> tuple[list[Piece], int]:
-    """Two operands with an operator between them, which groups from the left if not `alone`."""
+    """Return two operands with an operator between them, left-associative unless `alone`."""
     return [(src[0], own + alone), f" {symbol} ", (src[1], own + 1)], own
 
 
 def call(name: str, node: UOp) -> list[Piece]:
-    """`max(a, b, c)`, where the first is a `max` in its turn."""
+    """Return a call with all operands of nested calls of the same function: `max(a, b, c)`."""
     operands = [node.src[1]]
     first = node.src[0]
     while first.op is node.op:
@@ -172,4 +174,4 @@ def call(name: str, node: UOp) -> list[Piece]:
     return [*pieces, ")"]
 
 
-assert AND > OR > CHOICE  # a choice is written around conditions without parentheses
+assert AND > OR > CHOICE  # a condition inside a choice needs no parentheses

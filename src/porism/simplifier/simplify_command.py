@@ -1,6 +1,6 @@
 """The command `porism simplify`: one expression and its bounds, or a file of many.
 
-Text goes to the output, progress to the errors, and colours only to a terminal.
+Results go to the standard output, progress to the standard error, colours only to a terminal.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rich.text import Text
 
 from porism.base.errors import ParseError, PorismError
 from porism.simplifier.simplify import Result, simplify
-from porism.simplifier.variable_bounds import from_words
+from porism.simplifier.variable_bounds import from_arguments
 
 FAILED: Final = 1
 """The exit status if some line of a file had no answer."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it, and give the exit status."""
+    """Run the command, and return the exit status."""
     if options.jsonl is not None:
         if options.expression is not None:
             raise PorismError(
@@ -34,14 +34,14 @@ def run(options: argparse.Namespace) -> int:
                 why="--jsonl takes all expressions from the file",
                 fix="leave one of them out",
             )
-        return _many(options)
+        return _simplify_file(options)
     if options.expression is None:
         raise PorismError(
             "there is no expression",
             fix="write porism simplify '(r*8+v)%7' r=0..3 v=0..2",
         )
     text = sys.stdin.read() if options.expression == "-" else options.expression
-    result = simplify(text, from_words(options.bounds), explain=options.explain)
+    result = simplify(text, from_arguments(options.bounds), explain=options.explain)
     if options.explain:
         _explain(text.strip(), result)
     print(result.c if options.c else result.text)
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain(text: str, result: Result) -> None:
-    """Each step on lines of its own: the rule and how it is established, before, after."""
+    """Print each step: the rule and how it is established, then the text before and after."""
     from porism.catalogue.rule_listing import established
 
     console = Console(highlight=False, soft_wrap=True)
@@ -70,10 +70,11 @@ def _explain(text: str, result: Result) -> None:
     console.print(Text(f"{result.divmods} divisions, cost {result.cost}", style="dim"))
 
 
-# -- a file of them --------------------------------------------------------------------------------
+# -- a file ----------------------------------------------------------------------------------------
 
 
-def _many(options: argparse.Namespace) -> int:
+def _simplify_file(options: argparse.Namespace) -> int:
+    """Simplify every line of a JSONL file, and return the exit status."""
     failures = 0
     lines = _lines(options.jsonl)
     with _progress(len(lines)) as advance:
@@ -88,6 +89,7 @@ def _many(options: argparse.Namespace) -> int:
 
 
 def _lines(name: str) -> list[str]:
+    """Return the lines of a file, or of the standard input for `-`."""
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except OSError as error:
@@ -100,7 +102,7 @@ def _lines(name: str) -> list[str]:
 
 
 def _answer(number: int, line: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What is printed for one line: its own name and expression, and the result or an error."""
+    """Return the output for one line: its name and expression, and the result or an error."""
     row: dict[str, Any] = {"line": number}
     try:
         given = _row(line)
@@ -117,6 +119,7 @@ def _answer(number: int, line: str, options: argparse.Namespace) -> dict[str, An
 
 
 def _row(line: str) -> dict[str, Any]:
+    """Return a line as an object with `expr` and `vars`; anything else is an error."""
     form = 'a line is {"expr": "(r*8+v)%7", "vars": {"r": [0, 3], "v": [0, 2]}}'
     try:
         row = json.loads(line)
@@ -133,7 +136,7 @@ def _row(line: str) -> dict[str, Any]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    """A bar on the terminal; nothing where the errors go elsewhere."""
+    """Show a progress bar if the standard error is a terminal; yields what advances it."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda: None

@@ -1,6 +1,6 @@
-"""Tokens: the words, numbers and symbols of an expression in Python syntax, with their places.
+"""Tokenizer: the names, numbers and symbols of an expression in Python syntax, with offsets.
 
-The text may come from anywhere. It is never executed, and `Limits` bound what reading may cost.
+The text may be untrusted. It is never executed, and `Limits` bound the cost of parsing it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from porism.base.errors import ParseError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large an expression may be: far beyond what people write, far below what would hurt."""
+    """How large an expression may be; chosen by hand, far above what people write."""
 
     characters: int = 1_000_000
     nodes: int = 200_000
-    depth: int = 1_000  # parentheses, signs and choices inside one another
-    digits: int = 10_000  # of one number
-    name: int = 100  # characters
+    depth: int = 1_000
+    """Nested parentheses, signs and choices."""
+    digits: int = 10_000
+    """Digits of one number."""
+    name: int = 100
+    """Characters of one name."""
 
 
 LIMITS: Final = Limits()
@@ -33,12 +36,13 @@ KEYWORDS: Final = frozenset(
 
 
 class Token(NamedTuple):
-    """A piece of the text."""
+    """A name, a number or a symbol."""
 
     kind: str
     """One of number, name, symbol and end."""
     text: str
     at: int
+    """The offset in the text, in characters."""
 
 
 _PIECES: Final = re.compile(
@@ -55,7 +59,6 @@ _WHOLE: Final = re.compile(
 )
 _BASES: Final = {"decimal": 10, "hexadecimal": 16, "octal": 8, "binary": 2}
 
-# What people write that is no part of the language, and what they may have meant.
 _HINTS: Final = {
     "=": "write == to compare",
     "/": "write // for the quotient, rounded down",
@@ -67,15 +70,16 @@ _HINTS: Final = {
     ".": "only whole numbers are allowed",
     "#": "leave comments out",
 }
+"""Advice for characters of other languages, by character."""
 
 
 def fail(text: str, at: int, what: str, why: str | None = None, fix: str | None = None) -> NoReturn:
-    """A mistake in the text, with its place."""
+    """Raise the error for a mistake at an offset of the text."""
     raise ParseError(what, text=text, offset=at, why=why, fix=fix)
 
 
 def tokens(text: str, limits: Limits = LIMITS) -> Iterator[Token]:
-    """The pieces of a text, then one that marks its end.
+    """Yield the tokens of a text, then one that marks its end.
 
     >>> [token.text for token in tokens("(r*8 + v) % 0x10")]
     ['(', 'r', '*', '8', '+', 'v', ')', '%', '0x10', '']
@@ -91,16 +95,17 @@ def tokens(text: str, limits: Limits = LIMITS) -> Iterator[Token]:
     at = 0
     match = _PIECES.match
     while at < len(text):
-        found = match(text, at)
-        if found is None:
+        piece = match(text, at)
+        if piece is None:
             _unknown_character(text, at)
-        if found.lastgroup != "blank":
-            yield Token(found.lastgroup or "", found[0], at)
-        at = found.end()
+        if piece.lastgroup != "blank":
+            yield Token(piece.lastgroup or "", piece[0], at)
+        at = piece.end()
     yield Token("end", "", at)
 
 
 def _unknown_character(text: str, at: int) -> NoReturn:
+    """Raise the error for a character that begins no token."""
     character = text[at]
     hint = _HINTS.get(character)
     if character.isidentifier():
@@ -109,11 +114,11 @@ def _unknown_character(text: str, at: int) -> NoReturn:
 
 
 def whole_number(text: str, token: Token, limits: Limits = LIMITS) -> int:
-    """The value of a number's token."""
-    found = _WHOLE.fullmatch(token.text)
-    if found is None or found.lastgroup is None:
+    """Return the value of a token that is a number."""
+    match = _WHOLE.fullmatch(token.text)
+    if match is None or match.lastgroup is None:
         _no_number(text, token)
-    digits = found[found.lastgroup].replace("_", "")
+    digits = match[match.lastgroup].replace("_", "")
     if len(digits) > limits.digits:
         fail(
             text,
@@ -121,11 +126,12 @@ def whole_number(text: str, token: Token, limits: Limits = LIMITS) -> int:
             f"a number of {len(digits)} digits",
             why=f"a number may have at most {limits.digits}",
         )
-    base = _BASES[found.lastgroup]
+    base = _BASES[match.lastgroup]
     return _decimal(digits) if base == 10 else int(digits, base)
 
 
 def _no_number(text: str, token: Token) -> NoReturn:
+    """Raise the error for a token that begins like a number and is none."""
     shown = token.text if len(token.text) <= 20 else token.text[:19] + "…"
     fix = "write it in digits, such as 12, 1_000 or 0x1f"
     why = None
@@ -138,12 +144,13 @@ def _no_number(text: str, token: Token) -> NoReturn:
     fail(text, token.at, f"{shown!r} is no number", why=why, fix=fix)
 
 
-_AT_ONCE: Final = 600  # digits; Python may be set to refuse more than 640
+_MOST_DIGITS_OF_INT: Final = 600
+"""Digits that `int` converts at a time; Python may be set to refuse more than 640."""
 
 
 def _decimal(digits: str) -> int:
-    """The value of any number of decimal digits, in halves that Python converts."""
-    if len(digits) <= _AT_ONCE:
+    """Return the value of any number of decimal digits, converted in halves."""
+    if len(digits) <= _MOST_DIGITS_OF_INT:
         return int(digits)
     half = len(digits) // 2
     scale: int = 10 ** (len(digits) - half)

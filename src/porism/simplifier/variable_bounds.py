@@ -1,8 +1,8 @@
-"""Bounds: what is known of each variable, given as pairs of ends or as `r=0..n-1`.
+"""Variable bounds: the interval of each variable, given as a pair of ends or as `r=0..n-1`.
 
-An end is a whole number, None where there is none, or the text of an expression over other
-variables. A symbolic end becomes a fact, such as `r <= n - 1`, and the variable gets the numbers
-between which that expression can lie.
+An end is an integer, None where there is none, or the text of an expression over other variables. A
+symbolic end becomes a fact, such as `r <= n - 1`, and the variable gets the numeric bounds of that
+expression.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Bounds = Mapping[str, Sequence[End]]
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBERED: Final = re.compile(r"\bv([0-9]+)\b")
 _FORM: Final = "write a pair of inclusive ends, such as (0, 3), (0, None) or (0, 'n - 1')"
-MOST: Final = 100_000
-"""As many variables may have bounds."""
+MOST_VARIABLES: Final = 100_000
+"""The most variables that may have bounds; chosen by hand."""
 
 
 class BoundsError(PorismError):
@@ -39,58 +39,59 @@ class BoundsError(PorismError):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The variables with what is known of them.
+    """The product of the variables' intervals, with the facts about symbolic ends.
 
-    Inside they are called by their numbers, so that nothing can depend on what they are called.
+    Inside, variables are named v0, v1 … so that no result can depend on the names given.
     """
 
     variables: Mapping[str, UOp]
-    """For each name, the variable that stands for it."""
+    """The variable of each name that was given."""
     ends: Mapping[UOp, tuple[UOp, ...]]
-    """For some variables, the facts that state their symbolic ends."""
+    """The facts that state symbolic ends, by variable."""
 
-    def numbered(self) -> list[str]:
-        """What the variables are called inside."""
+    def internal_names(self) -> list[str]:
+        """Return the names v0, v1 … of the variables."""
         return [variable.arg[0] for variable in self.variables.values()]
 
     def named_text(self, text: str) -> str:
-        """A text with the names that were given."""
+        """Return a text with internal names replaced by the names that were given."""
         names = list(self.variables)
-        return _NUMBERED.sub(lambda found: names[int(found[1])], text)
+        return _NUMBERED.sub(lambda match: names[int(match[1])], text)
 
     def named_variables(self) -> dict[str, UOp]:
-        """For each name, a variable that is called so."""
+        """Return for each name that was given a variable of that name."""
         return {
             name: raw(ops.VARIABLE, dtypes.index, (), (name, *variable.arg[1:]))
             for name, variable in self.variables.items()
         }
 
     def facts(self, root: UOp) -> tuple[UOp, ...]:
-        """The facts about the variables of an expression, and about those that they lead to."""
+        """Return the facts about the variables of an expression, and about those in the facts."""
         if not self.ends:
             return ()
-        found: dict[UOp, None] = {}
-        waiting, seen = _variables(root), set[UOp]()
-        while waiting:
-            variable = waiting.pop()
-            if variable not in seen:
-                seen.add(variable)
+        facts: dict[UOp, None] = {}
+        pending, visited = _variables(root), set[UOp]()
+        while pending:
+            variable = pending.pop()
+            if variable not in visited:
+                visited.add(variable)
                 for fact in self.ends.get(variable, ()):
-                    found[fact] = None
-                    waiting += _variables(fact)
-        return tuple(found)
+                    facts[fact] = None
+                    pending += _variables(fact)
+        return tuple(facts)
 
 
 def _variables(root: UOp) -> list[UOp]:
+    """Return the variables of an expression, those nearest to the root first."""
     return [node for node in reversed(toposort(root)) if node.op is ops.VARIABLE]
 
 
 def box(bounds: Bounds) -> Box:
-    """Variables for names with bounds.
+    """Return the variables with the given bounds.
 
-    >>> made = box({"n": (1, 16), "r": (0, "n - 1")})
-    >>> (fact,) = made.facts(made.variables["r"])
-    >>> made.variables["r"].vmax, fact
+    >>> known = box({"n": (1, 16), "r": (0, "n - 1")})
+    >>> (fact,) = known.facts(known.variables["r"])
+    >>> known.variables["r"].vmax, fact
     (15, UOp(LE bool v1 <= v0 - 1))
     >>> box({"r": (3, 0)})
     Traceback (most recent call last):
@@ -106,33 +107,35 @@ def box(bounds: Bounds) -> Box:
             where=_short(bounds),
             fix="write {'r': (0, 3)}",
         )
-    if len(bounds) > MOST:
-        raise BoundsError(f"bounds for {len(bounds)} variables", why=f"at most {MOST} are allowed")
+    if len(bounds) > MOST_VARIABLES:
+        raise BoundsError(
+            f"bounds for {len(bounds)} variables", why=f"at most {MOST_VARIABLES} are allowed"
+        )
     texts = {name: _checked(name, ends) for name, ends in bounds.items()}
     numbers = {name: number for number, name in enumerate(texts)}
     variables: dict[str, UOp] = {}
     facts: dict[UOp, tuple[UOp, ...]] = {}
-    for name in _in_order(texts):
+    for name in _topological_order(texts):
         low, high = [_end(name, end, variables) for end in texts[name]]
-        least, most = _numbers(name, low, high, texts[name])
+        least, most = _numeric_bounds(name, low, high, texts[name])
         variable = _variable(numbers[name], least, most)
         variables[name] = variable
-        found = _facts(variable, low, high)
-        if found:
-            facts[variable] = found
-    # In the order in which they were given, which is the order people think of them in.
+        symbolic = _facts(variable, low, high)
+        if symbolic:
+            facts[variable] = symbolic
+    # In the order given, which is the order in which results are written.
     ordered = {name: variables[name] for name in texts}
     return Box(ordered, facts)
 
 
 @lru_cache(1024)
 def _variable(number: int, least: int | None, most: int | None) -> UOp:
-    """The variable with this number and these bounds."""
+    """Return the variable of a number, with its bounds."""
     return raw(ops.VARIABLE, dtypes.index, (), (f"v{number}", least, most))
 
 
 def _checked(name: Any, ends: Any) -> tuple[End, End]:
-    """The two ends, as int, text or None."""
+    """Return the two ends as int, text or None; anything else is an error."""
     if not _is_name(name):
         why = "it is a word of the language" if name in KEYWORDS else None
         raise BoundsError(
@@ -149,12 +152,14 @@ def _checked(name: Any, ends: Any) -> tuple[End, End]:
 
 
 def _is_name(name: Any) -> bool:
+    """Whether something can be the name of a variable."""
     if not isinstance(name, str) or name in KEYWORDS:
         return False
     return (name.isidentifier() and name.isascii()) or bool(_NAME.fullmatch(name))
 
 
 def _checked_end(name: str, end: Any) -> End:
+    """Return an end as int, text or None; anything else is an error."""
     if end is None or end.__class__ is int or isinstance(end, str):
         return end
     if not isinstance(end, bool):
@@ -169,8 +174,8 @@ def _checked_end(name: str, end: Any) -> End:
     )
 
 
-def _in_order(texts: Mapping[str, tuple[End, End]]) -> list[str]:
-    """Names after those that their ends mention; a circle is an error."""
+def _topological_order(texts: Mapping[str, tuple[End, End]]) -> list[str]:
+    """Return the names, each after those that its ends mention; a cycle is an error."""
     if not any(isinstance(end, str) for ends in texts.values() for end in ends):
         return list(texts)
     needs: dict[str, list[str]] = {}
@@ -187,19 +192,20 @@ def _in_order(texts: Mapping[str, tuple[End, End]]) -> list[str]:
                 stack.pop()
                 continue
             path[name] = None
-            waiting = next((other for other in needs[name] if other not in order), None)
-            if waiting is None:
+            needed = next((other for other in needs[name] if other not in order), None)
+            if needed is None:
                 order[name] = None
                 del path[name]
                 stack.pop()
-            elif waiting in path:
-                raise _circle([*path][[*path].index(waiting) :])
+            elif needed in path:
+                raise _cycle([*path][[*path].index(needed) :])
             else:
-                stack.append(waiting)
+                stack.append(needed)
     return list(order)
 
 
-def _circle(names: list[str]) -> BoundsError:
+def _cycle(names: list[str]) -> BoundsError:
+    """Return the error for bounds that depend on themselves."""
     shown = " → ".join([*names[:8], names[0] if len(names) <= 8 else "…"])
     return BoundsError(
         f"the bounds of {names[0]!r} depend on themselves",
@@ -208,12 +214,12 @@ def _circle(names: list[str]) -> BoundsError:
     )
 
 
-Known = UOp | int | None
-"""An end that was read: a node if it is an expression."""
+ParsedEnd = UOp | int | None
+"""An end after parsing: a node if it is an expression."""
 
 
-def _end(name: str, end: End, variables: Mapping[str, UOp]) -> Known:
-    """An end, read if it is a text."""
+def _end(name: str, end: End, variables: Mapping[str, UOp]) -> ParsedEnd:
+    """Return an end, parsed if it is a text."""
     if not isinstance(end, str):
         return end
     node = parse(end, variables)
@@ -227,10 +233,10 @@ def _end(name: str, end: End, variables: Mapping[str, UOp]) -> Known:
     return node
 
 
-def _numbers(
-    name: str, low: Known, high: Known, texts: tuple[End, End]
+def _numeric_bounds(
+    name: str, low: ParsedEnd, high: ParsedEnd, texts: tuple[End, End]
 ) -> tuple[int | None, int | None]:
-    """The numbers between which a variable with these ends lies."""
+    """Return the numeric bounds of a variable with these ends; an empty interval is an error."""
     least = _number(low, lower=True)
     most = _number(high, lower=False)
     if least is not None and most is not None and least > most:
@@ -244,8 +250,8 @@ def _numbers(
     return least, most
 
 
-def _facts(variable: UOp, low: Known, high: Known) -> tuple[UOp, ...]:
-    """What the numbers of a variable do not say of its ends."""
+def _facts(variable: UOp, low: ParsedEnd, high: ParsedEnd) -> tuple[UOp, ...]:
+    """Return the facts about symbolic ends that the numeric bounds do not imply."""
     facts = []
     if isinstance(low, UOp) and low.vmin != low.vmax:
         facts.append(raw(ops.GE, None, (variable, low), None))
@@ -254,16 +260,18 @@ def _facts(variable: UOp, low: Known, high: Known) -> tuple[UOp, ...]:
     return tuple(facts)
 
 
-def _number(end: Known, *, lower: bool) -> int | None:
+def _number(end: ParsedEnd, *, lower: bool) -> int | None:
+    """Return the least or largest value of an end, if it has one."""
     if not isinstance(end, UOp):
         return end
     if end.op is ops.CONST:
         return int(end.arg)
-    found = end.vmin if lower else end.vmax
-    return found if isinstance(found, int) else None
+    bound = end.vmin if lower else end.vmax
+    return bound if isinstance(bound, int) else None
 
 
 def _short(value: Any) -> str:
+    """Return a value as text of at most 60 characters, for messages."""
     if isinstance(value, int) and not isinstance(value, bool):
         text = int_to_text(value)
     else:
@@ -274,23 +282,23 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def from_words(words: Iterable[str]) -> dict[str, tuple[End, End]]:
-    """Bounds as they are written on the command line.
+def from_arguments(arguments: Iterable[str]) -> dict[str, tuple[End, End]]:
+    """Return the bounds that arguments of the command line state.
 
-    >>> from_words(["r=0..3", "v=..2", "n=1..", "k=0..n-1", "s=4"])
+    >>> from_arguments(["r=0..3", "v=..2", "n=1..", "k=0..n-1", "s=4"])
     {'r': ('0', '3'), 'v': (None, '2'), 'n': ('1', None), 'k': ('0', 'n-1'), 's': ('4', '4')}
     """
-    found: dict[str, tuple[End, End]] = {}
-    for word in words:
-        name, equals, ends = (part.strip() for part in word.partition("="))
+    bounds: dict[str, tuple[End, End]] = {}
+    for argument in arguments:
+        name, equals, ends = (part.strip() for part in argument.partition("="))
         low, dots, high = (part.strip() for part in ends.partition(".."))
         if not equals or (not dots and not low):
             raise BoundsError(
-                f"{_short(word)} gives no bounds",
+                f"{_short(argument)} gives no bounds",
                 why="bounds are written name=low..high, both inclusive",
                 fix="write r=0..3, n=1.. with no upper end, k=0..n-1, or s=4 for one value",
             )
-        if name in found:
-            raise BoundsError(f"{name!r} has bounds twice", where=_short(word))
-        found[name] = (low or None, high or None) if dots else (low, low)
-    return found
+        if name in bounds:
+            raise BoundsError(f"{name!r} has bounds twice", where=_short(argument))
+        bounds[name] = (low or None, high or None) if dots else (low, low)
+    return bounds

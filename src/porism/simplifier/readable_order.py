@@ -1,4 +1,4 @@
-"""Arrange: an expression in the order in which people write one.
+"""Readable order: an expression with its operands in the order in which people write them.
 
 The normal form sorts operands so that equal nodes meet; that order means nothing to a reader. Here
 sums get their largest strides first, subtractions after additions, and the constant last:
@@ -7,7 +7,7 @@ sums get their largest strides first, subtractions after additions, and the cons
 
 Products, comparisons and conjunctions follow: constants stand on the right, and variables in the
 order in which their bounds were given. A condition that keeps a divisor from being zero comes
-before the division. Values stay the same; the graph is made exactly as stated.
+before the division. Values stay the same; no rule is applied to the new nodes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.traversal import toposort
-from porism.simplifier.light_nodes import Make, made, number
+from porism.simplifier.light_nodes import Make, make_uop, number
 
 LINEAR: Final = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL})
 _FLAT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR, ops.XOR})
-_SCALED: Final = frozenset({ops.MUL, ops.NEG, ops.CONST})  # what has factors
+_SCALED: Final = frozenset({ops.MUL, ops.NEG, ops.CONST})  # ops of products
 _FLIPPED: Final[dict[Op, Op]] = {
     ops.LT: ops.GT,
     ops.LE: ops.GE,
@@ -42,89 +42,92 @@ _OPPOSITE: Final[dict[Op, Op]] = {
     ops.NE: ops.EQ,
 }
 MOST_TERMS: Final = 50_000
-"""A sum with more terms, since it shares parts, is left as it is."""
+"""A sum that expands to more terms, because it shares nodes, keeps its order; by hand."""
 
 Factors = tuple[UOp, ...]
 Term = tuple[int, Factors]
-"""A coefficient and what it multiplies."""
+"""A coefficient and the factors that it multiplies."""
 
-_LAST: Final = 1 << 60  # the rank of what has no variable
+_LAST: Final = 1 << 60  # the rank of an expression without variables
 
 
-def arrange(
-    root: UOp, names: Sequence[str] = (), kept: Container[UOp] = (), make: Make = made
+def reorder(
+    root: UOp, names: Sequence[str] = (), kept: Container[UOp] = (), make: Make = make_uop
 ) -> UOp:
-    """The same value, written in a readable order; sums and the like in `kept` stay in one piece.
+    """Return an equal expression in a readable order; nodes in `kept` are not taken apart.
 
     >>> r, v = UOp.variable("r", 0, 3), UOp.variable("v", 0, 2)
-    >>> arrange(UOp(ops.ADD, None, (r.lift(3), UOp(ops.ADD, None, (v, r.lift(8) * r)))), "rv")
+    >>> reorder(UOp(ops.ADD, None, (r.lift(3), UOp(ops.ADD, None, (v, r.lift(8) * r)))), "rv")
     UOp(ADD index r * 8 + v + 3)
     """
-    return _Arranging(names, kept, make).run(root)
+    return _Reordering(names, kept, make).run(root)
 
 
-class _Arranging:
+class _Reordering:
+    """The reordering of one expression."""
+
     def __init__(self, names: Sequence[str], kept: Container[UOp], make: Make) -> None:
         self.kept = kept
         self.make = make
         self.position = {name: number for number, name in enumerate(names)}
-        self.made: dict[UOp, UOp] = {}
+        self.reordered: dict[UOp, UOp] = {}
         self.ranks: dict[UOp, int] = {}
         self.terms: dict[UOp, list[Term]] = {}
         self.too_long: set[UOp] = set()
         self.known_hazards: dict[UOp, int] = {}
 
     def run(self, root: UOp) -> UOp:
-        """Parts first, each once; sums and conjunctions as a whole, not by their inner nodes."""
+        """Reorder operands first, each once; a sum or a conjunction is reordered as a whole."""
         if not root.src:
             return root
-        done = self.made
+        done = self.reordered
         stack = [root]
         while stack:
             node = stack[-1]
             if node in done:
                 stack.pop()
                 continue
-            waiting = [part for part in self.parts(node) if part.src and part not in done]
-            if waiting:
-                stack += reversed(waiting)
+            pending = [part for part in self.operands(node) if part.src and part not in done]
+            if pending:
+                stack += reversed(pending)
                 continue
             stack.pop()
-            done[node] = made = self.written(node)
-            self.rank(made)
+            done[node] = new = self.readable(node)
+            self.rank(new)
         return done[root]
 
-    def parts(self, node: UOp) -> Sequence[UOp]:
-        """The nodes to arrange before this one."""
+    def operands(self, node: UOp) -> Sequence[UOp]:
+        """Return the nodes to reorder before this one."""
         if node.op in LINEAR:
             if node in self.too_long:
                 return node.src
             if node not in self.terms:
-                found = terms_of(node, self.kept)
-                if found is None:
-                    seen = self.too_long  # its parts are not tried one after the other
-                    seen.update(toposort(node, within=lambda n: n.op in LINEAR and n not in seen))
+                terms = terms_of(node, self.kept)
+                if terms is None:
+                    too_long = self.too_long  # the sums inside are not expanded either
+                    linear = toposort(node, within=lambda n: n.op in LINEAR and n not in too_long)
+                    too_long.update(linear)
                     return node.src
-                self.terms[node] = found
+                self.terms[node] = terms
             return [factor for _, factors in self.terms[node] for factor in factors]
         if node.op in _FLAT:
             return operands_of(node, self.kept)
         return node.src
 
-    def written(self, node: UOp) -> UOp:
-        """An arranged node; what has no sources is arranged as it is."""
-        op, made = node.op, self.made
+    def readable(self, node: UOp) -> UOp:
+        """Return a node on its reordered operands, in a readable order."""
+        op, reordered = node.op, self.reordered
         if op in LINEAR and node in self.terms:
             return self.sum(self.terms.pop(node))
         if op in _FLAT:
-            parts = [made.get(part, part) for part in operands_of(node, self.kept)]
+            parts = [reordered.get(part, part) for part in operands_of(node, self.kept)]
             if op is not ops.XOR:
                 parts = list(dict.fromkeys(parts))
-            parts.sort(key=self.place)
+            parts.sort(key=self.sort_key)
             if op is not ops.XOR and node.dtype is dtypes.boolean:
                 parts.sort(key=self.hazards)
-            return self.folded(op, parts)
-        src = tuple([made.get(s, s) for s in node.src])
+            return self.chain(op, parts)
+        src = tuple([reordered.get(s, s) for s in node.src])
         if op is ops.NOT and src[0].op in _OPPOSITE and src[0].src[0].dtype.is_integer:
             op, src = _OPPOSITE[src[0].op], src[0].src
         if op in _FLIPPED and self.is_backward(op, *src):
@@ -134,83 +137,84 @@ class _Arranging:
         return self.make(op, src)
 
     def is_backward(self, op: Op, a: UOp, b: UOp) -> bool:
-        """Whether a comparison is to be turned: a constant goes right, the first variable left."""
+        """Whether to swap a comparison: a constant goes right, the first variable left."""
         if a.op is ops.CONST or b.op is ops.CONST:
             return b.op is not ops.CONST
         if op in (ops.EQ, ops.NE):
-            return self.place(b) < self.place(a)
+            return self.sort_key(b) < self.sort_key(a)
         ranks = self.rank(a), self.rank(b)
         return ranks[1] < ranks[0] or (ranks[1] == ranks[0] and op in (ops.GT, ops.GE))
 
     # -- order -------------------------------------------------------------------------------------
 
     def rank(self, node: UOp) -> int:
-        """The position of the first variable in an arranged node."""
-        found = self.ranks.get(node)
-        if found is None:
+        """Return the position of the first variable in a reordered node."""
+        rank = self.ranks.get(node)
+        if rank is None:
             if node.op is ops.VARIABLE:
-                found = self.position.get(node.arg[0], len(self.position))
+                rank = self.position.get(node.arg[0], len(self.position))
             else:
                 stack = list(node.src)
-                found = _LAST
+                rank = _LAST
                 while stack:  # inner nodes of a sum have no rank of their own
                     part = stack.pop()
                     known = self.ranks.get(part)
                     if known is None and part.op is not ops.VARIABLE:
                         stack += part.src
                     else:
-                        found = min(found, self.rank(part) if known is None else known)
-            self.ranks[node] = found
-        return found
+                        rank = min(rank, self.rank(part) if known is None else known)
+            self.ranks[node] = rank
+        return rank
 
-    def place(self, node: UOp) -> tuple[bool, int, int]:
-        """Where an operand stands among others: constants last."""
+    def sort_key(self, node: UOp) -> tuple[bool, int, int]:
+        """Return the key by which operands are sorted: constants last."""
         return (node.op is ops.CONST, self.rank(node), node.order)
 
     def hazards(self, root: UOp) -> int:
-        """How many operations inside one another may have no value, such as a division by zero.
+        """Return how many nested operations may be undefined, such as a division by zero.
 
         A conjunction is read from left to right only until it is decided: what keeps a divisor
         from being zero stands before the division.
         """
         known = self.known_hazards
         for node in toposort(root, within=lambda n: n not in known):
-            inside = max((known[s] for s in node.src), default=0)
-            known[node] = inside + may_have_no_value(node)
+            nested = max((known[s] for s in node.src), default=0)
+            known[node] = nested + may_be_undefined(node)
         return known[root]
 
     # -- sums --------------------------------------------------------------------------------------
 
     def sum(self, terms: list[Term]) -> UOp:
-        """A sum of terms with arranged factors; equal terms are put together."""
+        """Return the sum of terms with reordered factors; equal terms are added up."""
         total: dict[Factors, int] = {}
-        for times, factors in terms:
-            single: list[UOp] = []
+        for coefficient, factors in terms:
+            flat: list[UOp] = []
             for factor in factors:  # a sum may have turned out to be a product
-                arranged = self.made.get(factor, factor)
-                if arranged.op not in _SCALED or factor in self.kept:
-                    single.append(arranged)
+                reordered = self.reordered.get(factor, factor)
+                if reordered.op not in _SCALED or factor in self.kept:
+                    flat.append(reordered)
                     continue
-                scale, parts = _factors(arranged, 1)
-                times *= scale
-                single += parts
-            key = tuple(sorted(single, key=self.place) if len(single) > 1 else single)
-            total[key] = total.get(key, 0) + times
+                scale, parts = _factors(reordered, 1)
+                coefficient *= scale
+                flat += parts
+            key = tuple(sorted(flat, key=self.sort_key) if len(flat) > 1 else flat)
+            total[key] = total.get(key, 0) + coefficient
         constant = total.pop((), 0)
+        terms = [self.absorb_coefficient(k, factors) for factors, k in total.items() if k]
         ordered = sorted(
-            (self.gathered(times, factors) for factors, times in total.items() if times),
-            key=lambda term: (term[0] < 0, -_stride(term), *self.places(term[1])),
+            terms,
+            key=lambda term: (term[0] < 0, -_stride(term), *map(self.sort_key, term[1])),
         )
         whole: UOp | None = None
         if constant and (not ordered or (constant > 0 and ordered[0][0] < 0)):
             whole, constant = number(constant), 0  # 3 - x
-        for times, factors in ordered:
+        for coefficient, factors in ordered:
             if whole is None:
-                whole = self.scaled(times, factors)
-            elif times > 0:
-                whole = self.make(ops.ADD, (whole, self.scaled(times, factors)))
+                whole = self.scaled(coefficient, factors)
+            elif coefficient > 0:
+                whole = self.make(ops.ADD, (whole, self.scaled(coefficient, factors)))
             else:
-                whole = self.make(ops.SUB, (whole, self.scaled(-times, factors)))
+                whole = self.make(ops.SUB, (whole, self.scaled(-coefficient, factors)))
         if whole is None:
             return number(constant)
         if constant:
@@ -218,62 +222,61 @@ class _Arranging:
             whole = self.make(op, (whole, number(abs(constant))))
         return whole
 
-    def folded(self, op: Op, parts: Sequence[UOp]) -> UOp:
+    def chain(self, op: Op, parts: Sequence[UOp]) -> UOp:
+        """Return the operands joined by an op, from left to right."""
         whole = parts[0]
         for part in parts[1:]:
             whole = self.make(op, (whole, part))
         return whole
 
-    def gathered(self, times: int, factors: Factors) -> Term:
-        """A choice of numbers takes the coefficient: (1 if c else 0) * 4 is (4 if c else 0)."""
-        if abs(times) == 1 or len(factors) != 1 or not chooses_numbers(factors[0]):
-            return times, factors
+    def absorb_coefficient(self, coefficient: int, factors: Factors) -> Term:
+        """Return a term whose choice of numbers has the coefficient: 4 if c else 0."""
+        if abs(coefficient) == 1 or len(factors) != 1 or not is_choice_of_numbers(factors[0]):
+            return coefficient, factors
         condition, *numbers = factors[0].src
-        src = (condition, *(number(abs(times) * n.arg) for n in numbers))
-        return (1 if times > 0 else -1), (self.make(ops.WHERE, src),)
+        src = (condition, *(number(abs(coefficient) * n.arg) for n in numbers))
+        return (1 if coefficient > 0 else -1), (self.make(ops.WHERE, src),)
 
-    def scaled(self, times: int, factors: Factors) -> UOp:
-        product = self.folded(ops.MUL, factors)
-        if times == 1:
+    def scaled(self, coefficient: int, factors: Factors) -> UOp:
+        """Return a term as a node."""
+        product = self.chain(ops.MUL, factors)
+        if coefficient == 1:
             return product
-        if times == -1:
+        if coefficient == -1:
             return self.make(ops.NEG, (product,))
-        return self.make(ops.MUL, (product, number(times)))
-
-    def places(self, factors: Factors) -> tuple[tuple[bool, int, int], ...]:
-        return tuple(self.place(factor) for factor in factors)
+        return self.make(ops.MUL, (product, number(coefficient)))
 
 
-def may_have_no_value(node: UOp) -> bool:
-    """Whether a node may divide by zero, or shift by less than nothing."""
+def may_be_undefined(node: UOp) -> bool:
+    """Whether a node may divide by zero, or shift by a negative amount."""
     if node.op in (ops.IDIV, ops.MOD):
         return node.src[1].vmin <= 0 <= node.src[1].vmax
     return node.op in (ops.SHL, ops.SHR) and node.src[1].vmin < 0
 
 
 def terms_of(root: UOp, kept: Container[UOp] = ()) -> list[Term] | None:
-    """The terms of a sum, with the factors as they were; None if there are too many."""
-    found: list[Term] = []
+    """Return the terms of a sum, with the factors as they are; None if there are too many."""
+    terms: list[Term] = []
     stack: list[tuple[UOp, int]] = [(root, 1)]
     while stack:
-        node, times = stack.pop()
+        node, coefficient = stack.pop()
         if (not node.src and node.op is not ops.CONST) or (node is not root and node in kept):
-            found.append((times, (node,)))
+            terms.append((coefficient, (node,)))
         elif node.op is ops.ADD:
-            stack += [(node.src[1], times), (node.src[0], times)]
+            stack += [(node.src[1], coefficient), (node.src[0], coefficient)]
         elif node.op is ops.SUB:
-            stack += [(node.src[1], -times), (node.src[0], times)]
+            stack += [(node.src[1], -coefficient), (node.src[0], coefficient)]
         elif node.op is ops.NEG:
-            stack.append((node.src[0], -times))
+            stack.append((node.src[0], -coefficient))
         else:
-            found.append(_factors(node, times, kept))
-        if len(found) + len(stack) > MOST_TERMS:
+            terms.append(_factors(node, coefficient, kept))
+        if len(terms) + len(stack) > MOST_TERMS:
             return None
-    return found
+    return terms
 
 
-def _factors(root: UOp, times: int, kept: Container[UOp] = ()) -> Term:
-    """The factors of a product, constants apart. A sum among them stays as it is."""
+def _factors(root: UOp, coefficient: int, kept: Container[UOp] = ()) -> Term:
+    """Return the coefficient and the factors of a product; a sum among them stays whole."""
     factors: list[UOp] = []
     stack = [root]
     while stack and len(stack) + len(factors) < MOST_TERMS:
@@ -283,47 +286,47 @@ def _factors(root: UOp, times: int, kept: Container[UOp] = ()) -> Term:
         elif node.op is ops.MUL:
             stack += reversed(node.src)
         elif node.op is ops.CONST:
-            times *= node.arg
+            coefficient *= node.arg
         elif node.op is ops.NEG:
-            times = -times
+            coefficient = -coefficient
             stack.append(node.src[0])
         else:
             factors.append(node)
-    return times, tuple(factors + stack)
+    return coefficient, tuple(factors + stack)
 
 
 def operands_of(root: UOp, kept: Container[UOp] = ()) -> list[UOp]:
-    """The operands of a conjunction and the like, whose inner nodes have the same op."""
-    found: list[UOp] = []
+    """Return the operands of a chain of one associative op, such as a conjunction."""
+    operands: list[UOp] = []
     stack = [root]
     seen = {root}
     shares = root.op is not ops.XOR  # elsewhere a repeated operand changes nothing
     while stack:
         node = stack.pop()
-        opened = node is root or node not in kept
-        if opened and node.op is root.op and node.dtype is root.dtype and len(found) < MOST_TERMS:
+        same = node.op is root.op and node.dtype is root.dtype
+        if same and (node is root or node not in kept) and len(operands) < MOST_TERMS:
             for s in reversed(node.src):
                 if not shares or s not in seen:
                     seen.add(s)
                     stack.append(s)
         else:
-            found.append(node)
-    return found
+            operands.append(node)
+    return operands
 
 
 def _stride(term: Term) -> int:
-    """How far a term moves an address: its coefficient, and the numbers that it chooses from."""
-    times, factors = term
-    if len(factors) == 1 and chooses_numbers(factors[0]):
-        return abs(times) * max(abs(int(s.arg)) for s in factors[0].src[1:])
-    if len(factors) == 1 and abs(times) == 1 and factors[0].op in LINEAR:
+    """Return the stride of a term: its coefficient times the largest number it chooses from."""
+    coefficient, factors = term
+    if len(factors) == 1 and is_choice_of_numbers(factors[0]):
+        return abs(coefficient) * max(abs(int(s.arg)) for s in factors[0].src[1:])
+    if len(factors) == 1 and abs(coefficient) == 1 and factors[0].op in LINEAR:
         first = factors[0]  # kept in one piece, it stands where its first term would
         while first.op in LINEAR and first.op is not ops.MUL:
             first = first.src[0]
         return _stride(_factors(first, 1))
-    return abs(times)
+    return abs(coefficient)
 
 
-def chooses_numbers(node: UOp) -> bool:
-    """`(4 if c else 0)`, as a quotient of two values is written."""
+def is_choice_of_numbers(node: UOp) -> bool:
+    """Whether a node is a choice of two constants, `(4 if c else 0)`."""
     return node.op is ops.WHERE and all(s.op is ops.CONST for s in node.src[1:])
