@@ -1,4 +1,4 @@
-"""`porism prove --rule`: rules that people type, proved or refuted, and mistakes pointed at."""
+"""`porism prove --rule`: conjectures are proved or refuted, and mistakes pointed at."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FALSE = {
     "x if p else 0 -> x": "p = False",
     "x - y - x -> y * 0 - y // y * y when x < 9": "y = 0",
 }
-"""Each with a part of what is told."""
+"""False conjectures, each with a part of the printed counterexample."""
 
 
 def test_terms_are_those_of_rules() -> None:
@@ -76,7 +76,7 @@ def test_every_fact_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("text", TRUE)
-def test_true_claims_are_proved(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_true_conjectures_are_proved(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "--rule", text]) == 0
     out = capsys.readouterr().out
     assert out.startswith("proved: ")
@@ -85,7 +85,7 @@ def test_true_claims_are_proved(text: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("text", FALSE)
-def test_false_claims_are_refuted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_false_conjectures_are_refuted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "--rule", text]) == 1
     out = capsys.readouterr().out
     assert out.startswith("refuted: ")

@@ -1,4 +1,4 @@
-"""The quick parser: what it reads, it reads as the parser does; parts stay in their expression."""
+"""The fast parser: it gives the graph that the parser gives; light nodes stay in one expression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.simplifier import variants
 from tests.simplifier.test_parser import MALFORMED, PRECEDENCE, VARIABLES
 
 
-def quick(text: str) -> object:
+def fast(text: str) -> object:
     """The graph as UOps, or None."""
     found = fast_parse(text, VARIABLES, LightNodes().make)
     return None if found is None else to_uops(found)
@@ -25,12 +25,12 @@ def quick(text: str) -> object:
 
 @pytest.mark.parametrize("text", PRECEDENCE)
 def test_reads_as_the_parser_does(text: str) -> None:
-    assert quick(text) in (None, parse(text, VARIABLES))
+    assert fast(text) in (None, parse(text, VARIABLES))
 
 
 @pytest.mark.parametrize("text", MALFORMED)
 def test_leaves_mistakes_to_the_parser(text: str) -> None:
-    assert quick(text) is None
+    assert fast(text) is None
 
 
 def test_reads_what_compilers_write() -> None:
@@ -48,7 +48,7 @@ def test_random_words_are_read_alike_or_not_at_all() -> None:
     read = 0
     for _ in range(20_000):
         text = " ".join(chance.choices(words, k=chance.randint(1, 9)))
-        found = quick(text)
+        found = fast(text)
         if found is not None:
             read += 1
             assert found is parse(text, VARIABLES), text
@@ -64,11 +64,11 @@ def test_random_words_are_read_alike_or_not_at_all() -> None:
     ],
 )
 def test_what_is_large_is_left_to_the_parser(text: str) -> None:
-    assert quick(text) is None
+    assert fast(text) is None
     assert parse(text, VARIABLES) is not None
 
 
-def test_another_order_has_the_same_number() -> None:
+def test_the_fingerprint_does_not_depend_on_the_order() -> None:
     chance = random.Random(1)
     for row in corpus(40, seed=11):
         known, parts = box(row["vars"]).variables, LightNodes()
@@ -79,7 +79,7 @@ def test_another_order_has_the_same_number() -> None:
         assert one.order == other.order, texts
 
 
-def test_no_node_of_the_process_has_a_part_below_it() -> None:
+def test_no_uop_has_a_light_node_below_it() -> None:
     texts = [
         "a * b * c // (b*c + 9)",
         "max(a, b*c) + (a if a % 4 < b else (b if c < 3 else -a//3))",

@@ -100,7 +100,7 @@ def test_means_the_same_in_python(root: UOp) -> None:
 
 @given(graphs())
 @settings(max_examples=50, deadline=None)
-def test_arranging_keeps_the_value(root: UOp) -> None:
+def test_reordering_keeps_the_value(root: UOp) -> None:
     assert values(reorder(root, "ab")) == values(root)
 
 
@@ -164,7 +164,7 @@ def test_huge_numbers_are_hexadecimal() -> None:
         ("(1 if a < b else 0) * 4 + a", "(4 if a < b else 0) + a"),
     ],
 )
-def test_arranges_for_reading(before: str, after: str) -> None:
+def test_reorders_for_reading(before: str, after: str) -> None:
     assert to_python(reorder(parse(before, VARIABLES), "ab")) == after
     assert to_python(reorder(parse(after, VARIABLES), "ab")) == after
 

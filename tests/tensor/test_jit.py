@@ -424,7 +424,7 @@ def test_a_tensor_kept_from_inside() -> None:
         kept.append(x + 1)
         return x
 
-    with pytest.raises(PorismError, match="keeps a tensor that it made"):
+    with pytest.raises(PorismError, match="keeps a tensor that it created"):
         f(ones(1))
 
     place: set[Any] = set()  # whose elements have no places that could be named
@@ -486,9 +486,9 @@ def test_generators_are_refused() -> None:
         porism.jit(later)
     with pytest.raises(PorismError, match="jit of a int"):
         porism.jit(3)  # type: ignore[call-overload]
-    with pytest.raises(PorismError, match="gives a generator"):
+    with pytest.raises(PorismError, match="returns a generator"):
         porism.jit(lambda x: (x for _ in range(3)))(ones(1))
-    with pytest.raises(PorismError, match="gives a ndarray"):
+    with pytest.raises(PorismError, match="returns a ndarray"):
         porism.jit(lambda x: np.zeros(3))(ones(1))
     with pytest.raises(PorismError, match="a set as an argument"):
         porism.jit(lambda x: 1)({1})

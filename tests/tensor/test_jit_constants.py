@@ -1,4 +1,4 @@
-"""What a jitted function computes once of tensors from outside, and when it does so again."""
+"""What a jitted function computes once of captured constants, and when it does so again."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def array(*dims: int) -> Any:
 def once(jitted: Any) -> list[tuple[int, ...]]:
     """The shapes of what the only program of a function computes once."""
     (program,) = jitted.programs
-    if program.lasting.once is None:
+    if program.constants.constant_program is None:
         return []
-    schedule = program.lasting.once.schedule
+    schedule = program.constants.constant_program.schedule
     buffers = [schedule.buffers[place] for place in schedule.outputs]
     return [tuple(int(dim.arg) for dim in buffer.dims) for buffer in buffers]
 
 
 def copies(jitted: Any) -> list[Any]:
     (program,) = jitted.programs
-    return list(program.lasting.program.copies)
+    return list(program.constants.program.copies)
 
 
 def close(found: Any, expected: Any) -> None:

@@ -250,7 +250,7 @@ def test_what_is_kept_in_other_places_is_refused() -> None:
         holder.weight = holder.weight + x
         return holder.weight
 
-    with pytest.raises(PorismError, match="keeps a tensor that it made, as 'weight'"):
+    with pytest.raises(PorismError, match="keeps a tensor that it created, as 'weight'"):
         keeps(ones(2))
     assert holder.weight.tolist() == [1, 1]
 
@@ -308,7 +308,7 @@ def test_methods_are_bound_to_their_objects() -> None:
             return x + len(cls.__name__)
 
     a, b = Counter(0), Counter(10)
-    with pytest.raises(PorismError, match="keeps a tensor that it made, as 'count'"):
+    with pytest.raises(PorismError, match="keeps a tensor that it created, as 'count'"):
         a.step(ones(1))  # `+=` on an attribute is a new tensor
     assert a.count.tolist() == [0]
     assert Counter.plain(ones(1)).tolist() == [2]
@@ -347,10 +347,10 @@ def test_an_argument_that_is_closed_over_too() -> None:
         return weight + x
 
     assert reads(weight).tolist() == [2, 2]
-    with pytest.raises(PorismError, match="also uses it from outside"):
+    with pytest.raises(PorismError, match="also captures it"):
         both(weight)
     assert both(ones(2)).tolist() == [1, 1]
-    with pytest.raises(PorismError, match="also uses it from outside"):
+    with pytest.raises(PorismError, match="also captures it"):
         both(weight)
     assert weight.tolist() == [2, 2]
 
@@ -634,7 +634,7 @@ def test_a_child_does_not_wait_for_threads_that_it_lacks() -> None:
     updating = threading.Event()
 
     def hold() -> None:
-        with step.state:
+        with step.state_lock:
             updating.set()
             assert go_on.wait(60)
 

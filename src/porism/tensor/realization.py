@@ -8,7 +8,7 @@ from porism.base.settings import settings
 from porism.engine.run import array_allocator as engine_memory
 from porism.engine.run.array_allocator import Figures
 from porism.tensor.jit.nested_values import leaves
-from porism.tensor.jit.replay import compute
+from porism.tensor.jit.replay import realize_tensors
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
@@ -30,10 +30,10 @@ def realize(*tensors: Any, beam: int | None = None) -> None:
         return  # left to the call of the jitted function
     found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
     if beam is None:
-        compute(found)
+        realize_tensors(found)
     else:
         with settings.override(beam=beam):
-            compute(found)
+            realize_tensors(found)
 
 
 def memory() -> Figures:

@@ -25,7 +25,7 @@ from porism.tensor.api.arithmetic import multiply
 from porism.tensor.api.comparison import where
 from porism.tensor.api.cumulative import cumsum
 from porism.tensor.conversion import as_tensor
-from porism.tensor.jit.tracing import Supply, current
+from porism.tensor.jit.tracing import ValueStream, current
 from porism.tensor.known_sizes import known
 from porism.tensor.movement.sorting import argsort, topk
 from porism.tensor.tensor import Tensor, method
@@ -79,13 +79,13 @@ def _key_and_counter(count: int) -> tuple[UOp, int]:
     if trace is None:
         return new_buffer(dtypes.u64, (2,), _advance_counter(count)), 0
     # Each call of a jitted function reads the state and advances it by all that the function draws.
-    supply = trace.supplies.get("random")
-    if supply is None:
+    stream = trace.streams.get("random")
+    if stream is None:
         words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
-        supply = trace.supplies["random"] = Supply(words, _advance_counter)
-    before = supply.amount
-    supply.amount += count
-    return supply.placeholder, before
+        stream = trace.streams["random"] = ValueStream(words, _advance_counter)
+    before = stream.amount
+    stream.amount += count
+    return stream.placeholder, before
 
 
 def _advance_counter(count: int) -> Array:

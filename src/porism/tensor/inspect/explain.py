@@ -142,12 +142,13 @@ def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
         print(f"program {number} of {function.__name__}")
         if program.schedule is not None:
             _print_schedule(program.schedule, kind)
-        lasting = program.lasting
-        if lasting.once is not None:
-            size = _bytes(sum(lasting.once.sizes))
+        constants = program.constants
+        once = constants.constant_program
+        if once is not None:
+            size = _bytes(sum(once.sizes))
             print(f"computed once from constants, {size}, until one of them is assigned to:")
-            _print_schedule(lasting.once.schedule, kind)
-        for copy in () if lasting.program is None else lasting.program.copies:
+            _print_schedule(once.schedule, kind)
+        for copy in () if constants.program is None else constants.program.copies:
             size = _bytes(copy.size * copy.dtype.numpy.itemsize)
             print(
                 f"pre-packed once, {size}: input{copy.source}, as kernels read it along "

@@ -1,11 +1,11 @@
-"""Lasting: tensors that a jitted function finds outside and leaves as they are, such as weights.
+"""Captured constants: tensors that a jitted function uses and does not assign to, such as weights.
 
-What the function computes of them alone is computed once, and kept until one of them is assigned
-to. A value is known by its BUFFER, of which no two have the same number; memory that is written
-over gets another BUFFER. So a call only has to compare numbers.
+Subgraphs that depend on constants alone are computed once, and weights are packed once, until one
+of the tensors is assigned to. A value is identified by the number of its BUFFER, which is unique;
+memory that is overwritten gets another BUFFER. So a call only compares numbers.
 
-Memory that a tensor shares with somebody else may change at any time. What is made of that is made
-at every call.
+Memory that a tensor shares with other code may change at any time. What depends on such a tensor is
+computed in every call.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from porism.schedule.schedule import Schedule
 from porism.tensor.jit.tracing import no_value
 from porism.tensor.tensor import Tensor
 
-ELSEWHERE: Final = np.empty(0)
-"""In place of an array that something else holds on to."""
+NO_ARRAY: Final = np.empty(0)
+"""Stands for an array that is kept alive elsewhere."""
 
 
-def held_of(tensor: Tensor) -> Held:
-    """The values of a tensor in memory, computed if need be."""
-    found = held_if_any(tensor._node)
-    if found is not None:
-        return found
+def storage_of(tensor: Tensor) -> Held:
+    """Return the array and the address of a tensor's values, computed if need be."""
+    storage = held_if_any(tensor._node)
+    if storage is not None:
+        return storage
     try:
         buffer = realize([tensor._node])[0]
         if all(dim.op is ops.CONST for dim in shape(tensor._node)):
@@ -45,104 +45,106 @@ def held_of(tensor: Tensor) -> Held:
         raise no_value() from None
 
 
-def is_own(tensor: Tensor) -> bool:
-    """Whether nobody else can write to the values of a tensor."""
-    found = held_if_any(tensor._node)
-    return found is None or array_allocator.is_own(
-        found[0]
-    )  # what is not computed yet will be ours
+def owns_memory(tensor: Tensor) -> bool:
+    """Whether no other code can write to the values of a tensor."""
+    storage = held_if_any(tensor._node)
+    if storage is None:
+        return True  # it will be computed into memory of its own
+    return array_allocator.is_own(storage[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What is at hand for a call, made of certain values."""
+class CallConstants:
+    """What a call needs besides its arguments, derived from certain values of the constants."""
 
-    numbers: list[Any]
-    """Of the BUFFERs."""
+    buffer_numbers: list[Any]
+    """The numbers of the BUFFERs that hold those values."""
     inputs: list[Any]
-    """Those of the program; None for what each call has itself."""
+    """The inputs of the program; None where each call has its own."""
     packs: Sequence[Held]
-    """Copies for the kernels of the program, laid out as they are read."""
+    """Constants packed in the order in which the kernels of the program read them."""
     program: Prepared | None
-    """That which the copies are for."""
+    """The program that the packed constants are for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """What is computed of constants alone."""
+class ConstantProgram:
+    """The program that computes what depends on constants alone."""
 
     schedule: Schedule
     run: Runner
     sources: list[int | Held]
-    """For each of its inputs which of the tensors it is, or what it is."""
-    places: list[int]
-    """For each of its outputs the input of the program that it is."""
+    """Of each input, which of the constant tensors it is, or its storage."""
+    targets: list[int]
+    """Of each output, the input of the main program that it becomes."""
     sizes: list[int]
-    """Bytes of each."""
+    """Of each output, its bytes."""
 
 
 @dataclass(slots=True, eq=False)
-class Lasting:
-    """The tensors, and what was made of them."""
+class CapturedConstants:
+    """The constant tensors of a replay, and what was computed from them."""
 
     tensors: list[Tensor]
-    count: int
-    """Of inputs of the program."""
-    places: list[tuple[int, int]]
+    input_count: int
+    """How many inputs the program has."""
+    inputs: list[tuple[int, int]]
     """Inputs of the program, and which of the tensors each is."""
-    constants: list[tuple[int, Held]]
+    literals: list[tuple[int, Held]]
     """Inputs of the program that never change."""
-    once: Once | None
+    constant_program: ConstantProgram | None
     program: Prepared | None
-    """What runs at each call; None if there is nothing to compute."""
-    derived: frozenset[int]
-    """Those of the tensors of which something is made."""
-    made: Made | None = field(default=None, init=False)
-    """The latest, unless something of it may change unseen."""
+    """What runs in each call; None if there is nothing to compute."""
+    precomputed: frozenset[int]
+    """Those of the tensors from which something is computed or packed once."""
+    latest: CallConstants | None = field(default=None, init=False)
+    """The latest result, unless one of those tensors shares memory that may change unseen."""
 
-    def is_known(self) -> bool:
-        """Whether all tensors are what they were when things were made of them."""
-        made = self.made
-        return made is not None and made.numbers == [t._node.arg for t in self.tensors]
+    def is_current(self) -> bool:
+        """Whether all tensors have the values from which the latest result was computed."""
+        latest = self.latest
+        return latest is not None and latest.buffer_numbers == [t._node.arg for t in self.tensors]
 
-    def now(self) -> tuple[Made, list[UOp]]:
-        """What is made of the values of this moment, and the BUFFERs, to be held meanwhile."""
+    def current(self) -> tuple[CallConstants, list[UOp]]:
+        """Return what the present values give, and their BUFFERs, to be kept alive in the call."""
         nodes = [tensor._node for tensor in self.tensors]
-        made = self.made
+        latest = self.latest
         if (
-            made is not None
-            and made.program is self.program
-            and made.numbers == [node.arg for node in nodes]
+            latest is not None
+            and latest.program is self.program
+            and latest.buffer_numbers == [node.arg for node in nodes]
         ):
-            return made, nodes
-        return self._renewed()
+            return latest, nodes
+        return self._recompute()
 
-    def _renewed(self) -> tuple[Made, list[UOp]]:
+    def _recompute(self) -> tuple[CallConstants, list[UOp]]:
+        """Run the constant program and pack constants anew."""
         nodes = [_buffer(tensor) for tensor in self.tensors]
         values = [held(node) for node in nodes]
-        inputs: list[Any] = [None] * self.count
-        for place, constant in self.constants:
-            inputs[place] = constant
-        for place, which in self.places:
-            inputs[place] = values[which]
-        once, program = self.once, self.program
-        if once is not None:
-            given = [values[one] if isinstance(one, int) else one for one in once.sources]
-            for place, output in zip(once.places, once.run(given, {}), strict=True):
-                inputs[place] = output
+        inputs: list[Any] = [None] * self.input_count
+        for number, literal in self.literals:
+            inputs[number] = literal
+        for number, which in self.inputs:
+            inputs[number] = values[which]
+        constant_program, program = self.constant_program, self.program
+        if constant_program is not None:
+            sources = [values[s] if isinstance(s, int) else s for s in constant_program.sources]
+            outputs = constant_program.run(sources, {})
+            for number, output in zip(constant_program.targets, outputs, strict=True):
+                inputs[number] = output
         packs = program.pack(inputs) if program is not None else ()
-        for place, which in self.places:
-            inputs[place] = (ELSEWHERE, values[which][1])
-        made = Made([node.arg for node in nodes], inputs, packs, program)
-        own = all(array_allocator.is_own(values[k][0]) for k in self.derived)
-        self.made = made if own else None
-        return made, nodes
+        for number, which in self.inputs:
+            inputs[number] = (NO_ARRAY, values[which][1])
+        latest = CallConstants([node.arg for node in nodes], inputs, packs, program)
+        owned = all(array_allocator.is_own(values[k][0]) for k in self.precomputed)
+        self.latest = latest if owned else None
+        return latest, nodes
 
 
 def _buffer(tensor: Tensor) -> UOp:
-    """The BUFFER with the values of a tensor, whose sizes are known."""
+    """Return the BUFFER with the values of a tensor of static shape, computed if need be."""
     node = tensor._node
     while held_if_any(node) is None:
-        held_of(tensor)
+        storage_of(tensor)
         node = tensor._node
     return node

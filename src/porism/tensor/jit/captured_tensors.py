@@ -1,7 +1,7 @@
-"""Holders: where a function finds the tensors that are not its arguments.
+"""Captured tensors: the variables, containers and attributes in which a function finds tensors.
 
-A trace knows those tensors by the objects. Where `model.weight` names another object later, the
-trace no longer fits; so the places are looked up once, and compared at every call.
+A trace identifies captured tensors by object. If `model.weight` is another object later, the trace
+no longer applies; so the locations are searched once, and compared in every call.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, Final
 
 from porism.tensor.tensor import Tensor
 
-MOST: Final = 100_000
-"""Objects that are looked at; a function that sees more is not searched any further."""
+MOST_OBJECTS: Final = 100_000
+"""The most objects that a search visits; chosen by hand."""
 
 LIBRARIES: Final = frozenset(("porism", "numpy", "llvmlite"))
-"""Packages that hold no tensors of a user and are not searched, beside those of Python itself."""
+"""Packages that hold no tensors of users and are not searched, beside the standard library."""
 
-Place = tuple[Any, Any]
-"""A dict, a list or the attributes of an object with a key, or a cell of a closure with None."""
+Location = tuple[Any, Any]
+"""A container (dict, list, `Attributes`) and a key, or a cell of a closure and None."""
 
-NOWHERE: Final[Place] = (None, None)
-"""The place of what cannot be put elsewhere."""
+UNNAMED: Final[Location] = (None, None)
+"""The location of objects that are reached in a way that has no name, such as arguments."""
 
-_LEAVES: Final = (str, bytes, int, float, complex, types.BuiltinFunctionType)
+_WITHOUT_TENSORS: Final = (str, bytes, int, float, complex, types.BuiltinFunctionType)
 
 
 class Attributes:
-    """Attributes that are in no dict of their object, by name: in slots, or in its class."""
+    """The attributes of an object that are not in its `__dict__`: slots and class attributes."""
 
     __slots__ = ("holder",)
 
@@ -49,30 +49,32 @@ class Attributes:
         setattr(self.holder, name, value)
 
 
-def places(function: Callable[..., Any], others: Iterable[Any]) -> Iterator[tuple[Place, Tensor]]:
-    """Places that hold a tensor, in what a function and some objects refer to."""
-    seen: set[int] = set()
-    waiting: deque[Any] = deque([function, *others])
+def tensor_locations(
+    function: Callable[..., Any], others: Iterable[Any]
+) -> Iterator[tuple[Location, Tensor]]:
+    """Yield the tensors that a function and some objects reach, with their locations."""
+    visited: set[int] = set()
+    pending: deque[Any] = deque([function, *others])
     count = 0
-    while waiting:
-        value = waiting.popleft()  # what is near comes first
-        if id(value) in seen:
+    while pending:
+        value = pending.popleft()  # breadth first: near objects come first
+        if id(value) in visited:
             continue
-        seen.add(id(value))
-        for place, inner in _inside(value):
+        visited.add(id(value))
+        for location, inner in _references(value):
             count += 1
-            if count > MOST:
+            if count > MOST_OBJECTS:
                 return
             if isinstance(inner, Tensor):
-                if place is not NOWHERE:
-                    yield place, inner
-            elif inner is not None and not isinstance(inner, _LEAVES):
-                waiting.append(inner)
+                if location is not UNNAMED:
+                    yield location, inner
+            elif inner is not None and not isinstance(inner, _WITHOUT_TENSORS):
+                pending.append(inner)
 
 
-def holds(place: Place, tensor: Tensor) -> bool:
-    """Whether a tensor is still where it was."""
-    container, key = place
+def holds(location: Location, tensor: Tensor) -> bool:
+    """Whether a location still holds a tensor."""
+    container, key = location
     try:
         if isinstance(container, types.CellType):
             return container.cell_contents is tensor
@@ -81,9 +83,9 @@ def holds(place: Place, tensor: Tensor) -> bool:
         return False
 
 
-def put(place: Place, tensor: Tensor) -> None:
-    """Put a tensor back where it was, if that is possible."""
-    container, key = place
+def restore(location: Location, tensor: Tensor) -> None:
+    """Put a tensor back into its location, if the location is mutable."""
+    container, key = location
     if isinstance(container, types.CellType):
         container.cell_contents = tensor
     elif isinstance(container, (dict, Attributes)) or (
@@ -92,66 +94,67 @@ def put(place: Place, tensor: Tensor) -> None:
         container[key] = tensor
 
 
-def _inside(value: Any) -> Iterator[tuple[Place, Any]]:
-    """What an object refers to, as far as its places can be named."""
+def _references(value: Any) -> Iterator[tuple[Location, Any]]:
+    """Yield the objects that an object refers to, with their locations."""
     if isinstance(value, (dict, types.MappingProxyType)):
-        yield from (((value, key), one) for key, one in list(value.items()))
+        yield from (((value, key), item) for key, item in list(value.items()))
     elif isinstance(value, (list, tuple, deque)):
-        yield from (((value, k), one) for k, one in enumerate(list(value)))
+        yield from (((value, k), item) for k, item in enumerate(list(value)))
     elif isinstance(value, types.FunctionType):
-        yield from _of_function(value)
+        yield from _function_references(value)
     elif isinstance(value, types.MethodType):
-        yield from ((NOWHERE, one) for one in (value.__self__, value.__func__))
+        yield from ((UNNAMED, item) for item in (value.__self__, value.__func__))
     elif isinstance(value, functools.partial):
         parts = (value.func, value.args, value.keywords)
-        yield from ((NOWHERE, one) for one in parts)
+        yield from ((UNNAMED, item) for item in parts)
     elif isinstance(value, type):
-        yield from _of_class(value)
+        yield from _class_references(value)
     elif not isinstance(value, types.ModuleType):
-        yield from _of_object(value)
+        yield from _object_references(value)
 
 
-def _of_object(value: Any) -> Iterator[tuple[Place, Any]]:
-    """What an object has of its own, and what its class has."""
+def _object_references(value: Any) -> Iterator[tuple[Location, Any]]:
+    """Yield the attributes of an object and of its class."""
     kind = type(value)
     own = getattr(value, "__dict__", None)
     if (kind.__module__ or "").startswith("porism."):
-        if isinstance(own, dict):  # a jitted function, perhaps
-            yield NOWHERE, own.get("__wrapped__")
+        if isinstance(own, dict):  # it may be a jitted function
+            yield UNNAMED, own.get("__wrapped__")
         return
     if isinstance(own, dict):
-        yield from (((own, key), one) for key, one in list(own.items()))
-    for each in _searched(kind):
-        for name, one in list(vars(each).items()):
-            if isinstance(one, Tensor) or (
-                isinstance(one, types.MemberDescriptorType) and hasattr(value, name)
+        yield from (((own, key), item) for key, item in list(own.items()))
+    for base in _user_classes(kind):
+        for name, item in list(vars(base).items()):
+            if isinstance(item, Tensor) or (
+                isinstance(item, types.MemberDescriptorType) and hasattr(value, name)
             ):
                 yield (Attributes(value), name), getattr(value, name)
-    yield NOWHERE, kind
+    yield UNNAMED, kind
 
 
-def _of_class(kind: type) -> Iterator[tuple[Place, Any]]:
-    """What a class, and those that it is derived from, have for all their objects."""
-    for each in _searched(kind):
-        for name, one in list(vars(each).items()):
-            if isinstance(one, (staticmethod, classmethod)):
-                yield NOWHERE, one.__func__
-            elif isinstance(one, property):
-                yield NOWHERE, one.fget
-            elif not isinstance(one, types.MemberDescriptorType):
-                yield (Attributes(kind), name), one
+def _class_references(kind: type) -> Iterator[tuple[Location, Any]]:
+    """Yield the attributes of a class and of its base classes."""
+    for base in _user_classes(kind):
+        for name, item in list(vars(base).items()):
+            if isinstance(item, (staticmethod, classmethod)):
+                yield UNNAMED, item.__func__
+            elif isinstance(item, property):
+                yield UNNAMED, item.fget
+            elif not isinstance(item, types.MemberDescriptorType):
+                yield (Attributes(kind), name), item
 
 
-def _searched(kind: type) -> list[type]:
-    """A class and those that it is derived from, without those of libraries."""
-    return [each for each in kind.__mro__ if not _is_library(each.__module__)]
+def _user_classes(kind: type) -> list[type]:
+    """Return a class and its base classes, without those of libraries."""
+    return [base for base in kind.__mro__ if not _is_library(base.__module__)]
 
 
-def _of_function(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
+def _function_references(function: types.FunctionType) -> Iterator[tuple[Location, Any]]:
+    """Yield what a function can name: closure cells, defaults, globals and imported modules."""
     if _is_library(function.__module__):
         return
-    names = sorted(_names(function.__code__))
-    modules = [sys.modules.get(name) for name in names]  # what is imported inside, perhaps
+    names = sorted(_used_names(function.__code__))
+    modules = [sys.modules.get(name) for name in names]  # a function may import a module
     for cell in function.__closure__ or ():
         try:
             yield (cell, None), cell.cell_contents
@@ -159,21 +162,21 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
             continue
         modules.append(cell.cell_contents)
     for defaults in (function.__defaults__, function.__kwdefaults__):
-        yield NOWHERE, defaults
-    yield from _named(function.__globals__, modules, names)
+        yield UNNAMED, defaults
+    yield from _scope_references(function.__globals__, modules, names)
 
 
-def _named(
+def _scope_references(
     scope: dict[str, Any], modules: Iterable[Any], names: Sequence[str]
-) -> Iterator[tuple[Place, Any]]:
-    """Of what a scope and modules hold that which has one of the names, also in modules there."""
-    scopes, seen = [scope], {id(scope)}
+) -> Iterator[tuple[Location, Any]]:
+    """Yield what has item of the names in a scope, in modules, and in modules found there."""
+    scopes, visited = [scope], {id(scope)}
 
     def enter(module: Any) -> None:
-        if not isinstance(module, types.ModuleType) or id(vars(module)) in seen:
+        if not isinstance(module, types.ModuleType) or id(vars(module)) in visited:
             return
         if not _is_library(module.__name__):
-            seen.add(id(vars(module)))
+            visited.add(id(vars(module)))
             scopes.append(vars(module))
 
     for module in modules:
@@ -181,27 +184,29 @@ def _named(
     while scopes:
         here = scopes.pop()
         for name in names:
-            one = here.get(name)
-            enter(one)
-            yield (here, name), one
+            item = here.get(name)
+            enter(item)
+            yield (here, name), item
 
 
 def _is_library(module: str | None) -> bool:
+    """Whether a module is part of a library that holds no tensors of users."""
     return _is_library_package((module or "").partition(".")[0])
 
 
 @functools.cache
 def _is_library_package(name: str) -> bool:
+    """Whether a top-level package is a library that holds no tensors of users."""
     if name not in sys.stdlib_module_names:
         return name in LIBRARIES
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is None or file.startswith(os.path.dirname(os.__file__))  # not a user's `test.py`
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """The names of globals and attributes that code uses, and the functions inside of it."""
-    found = set(code.co_names)
+def _used_names(code: types.CodeType) -> set[str]:
+    """Return the names of globals and attributes that code and its inner functions use."""
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return found
+            names |= _used_names(constant)
+    return names

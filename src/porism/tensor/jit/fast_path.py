@@ -1,12 +1,12 @@
-"""Short: the way of a call that is like the last one, without a look at what cannot matter.
+"""Fast path: a call like the last one skips the search for a matching trace.
 
-A call of a jitted function finds out what kind of arguments it has, looks for the trace of that
-kind, asks it for its inputs, and wraps what it has computed. As a rule the next call is of the same
-kind: its tensors are in memory, and of the same shapes and types; all else is the same; and the
-function assigns to nothing. Then the inputs are taken while that is checked, and nothing is looked
-up. A call of another kind goes the long way.
+A call of a jitted function computes the signature of its arguments, finds the trace of that
+signature, gathers the inputs of the program, and wraps its outputs. Usually the next call has the
+same signature: its tensors are in memory, of the same shapes and types; all other arguments are the
+same objects; and the function assigns to nothing. Then one check of the arguments yields the
+inputs, and nothing is looked up. Any other call takes the slow path.
 
-What checks the arguments is written in Python for their number, and has no loop.
+The check is Python code generated for the number of arguments, without a loop.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from porism.base.settings import plain
 from porism.engine.run.buffer_storage import Held
 from porism.ir import ops
 from porism.ir.buffer_node import new_buffer
-from porism.tensor.jit.captured_constants import held_of
-from porism.tensor.jit.nested_values import Signature, is_told_by_identity, unbound
+from porism.tensor.jit.captured_constants import storage_of
+from porism.tensor.jit.nested_values import Signature, is_compared_by_identity, unbound_shape
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
@@ -29,124 +29,128 @@ if TYPE_CHECKING:
     from porism.tensor.jit.replay import Replay
 
 MISSED: Final = object()
-"""In place of a result: the call is of another kind."""
+"""Returned in place of a result if the call does not fit the fast path."""
 
 MOST_ARGUMENTS: Final = 8
-"""Of a call that has a short way."""
+"""The most arguments of a call that has a fast path; chosen by hand."""
 
-_NOTHING: Final[Mapping[str, int]] = {}
+_NO_VARIABLES: Final[Mapping[str, int]] = {}
 _new: Final = Tensor.__new__
 
 Check = Callable[[Collection[Any], Collection[Any]], list[Held] | None]
-"""Where the values of the tensors among arguments, by place and by name, are; None if they are of
-another kind."""
+"""Takes positional and keyword arguments; returns the storage of the tensors among them, or None if
+the arguments do not fit."""
 
 
-class Short:
-    """The short way to what a trace gives."""
+class FastPath:
+    """The fast path to one trace."""
 
     __slots__ = (
-        "are_inputs", "check", "count", "names", "outside", "places", "replay", "single", "values",
+        "argument_inputs", "arguments_are_inputs", "check", "has_captured", "keywords",
+        "positional", "replay", "settings", "single_output",
     )  # fmt: skip
 
     def __init__(self, replay: Replay, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        given = (*args, *kwargs.values())
+        arguments = (*args, *kwargs.values())
         self.replay = replay
-        self.values: Any = None
-        """The settings under which it may be gone; None for none."""
-        self.names = [*kwargs]
-        self.count = len(args)
-        self.check = check_of(args, tuple(kwargs.values()))
-        tensors = sum(value.__class__ is Tensor for value in given)
-        places = {which: place for place, which in replay.arguments}
-        self.places = [(places[k], k) for k in range(tensors) if k in places]
-        """Inputs, and which tensor of the arguments each is."""
-        self.are_inputs = [places.get(k) for k in range(tensors)] == [*range(replay.lasting.count)]
-        """Whether the tensors of the arguments are the inputs, all of them and in this order."""
-        self.outside = bool(replay.outside or replay.named or replay.cells)
-        self.single = replay.single()
+        self.settings: Any = None
+        """The settings under which the fast path may be taken; None if it may not."""
+        self.keywords = [*kwargs]
+        self.positional = len(args)
+        self.check = argument_check(args, tuple(kwargs.values()))
+        tensors = sum(value.__class__ is Tensor for value in arguments)
+        input_of = {which: number for number, which in replay.arguments}
+        self.argument_inputs = [(input_of[k], k) for k in range(tensors) if k in input_of]
+        """Inputs of the program, and which tensor of the arguments each is."""
+        inputs = [input_of.get(k) for k in range(tensors)]
+        self.arguments_are_inputs = inputs == [*range(replay.constants.input_count)]
+        """Whether the tensors of the arguments are all inputs of the program, in order."""
+        self.has_captured = bool(replay.captured_types or replay.locations or replay.cells)
+        self.single_output = replay.single_output()
 
-    def open(self) -> Short:
-        """Let calls under the settings of this moment go it."""
-        self.values = plain()
+    def enable(self) -> FastPath:
+        """Allow calls under the present settings to take the fast path."""
+        self.settings = plain()
         return self
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What the function gives, or MISSED."""
-        values = plain()
-        if current.get() is not None or values is None or values is not self.values:
+        """Return the result of the function, or MISSED if the call does not fit."""
+        settings = plain()
+        if current.get() is not None or settings is None or settings is not self.settings:
             return MISSED
-        if len(args) != self.count or ((kwargs or self.names) and [*kwargs] != self.names):
+        if len(args) != self.positional:
             return MISSED
-        given = self.check(args, kwargs.values())
-        if given is None:
+        if (kwargs or self.keywords) and [*kwargs] != self.keywords:
+            return MISSED
+        storage = self.check(args, kwargs.values())
+        if storage is None:
             return MISSED
         replay = self.replay
-        found = replay.at_hand() if self.outside else replay.made()
-        if found is None:
+        unchanged = replay.unchanged_constants() if self.has_captured else replay.call_constants()
+        if unchanged is None:
             return MISSED
-        made, buffers = found
-        inputs = given
-        if not self.are_inputs:
-            inputs = made.inputs.copy()
-            for place, which in self.places:
-                inputs[place] = given[which]
-            for place, tensor in replay.captured:
-                inputs[place] = held_of(tensor)
-        program, single = made.program, self.single
-        outputs = [] if program is None else program.run(inputs, _NOTHING, made.packs)
-        del buffers  # they were in use until here
+        constants, buffers = unchanged
+        inputs = storage
+        if not self.arguments_are_inputs:
+            inputs = constants.inputs.copy()
+            for number, which in self.argument_inputs:
+                inputs[number] = storage[which]
+            for number, tensor in replay.captured:
+                inputs[number] = storage_of(tensor)
+        program, single = constants.program, self.single_output
+        outputs = [] if program is None else program.run(inputs, _NO_VARIABLES, constants.packs)
+        del buffers  # kept alive until here
         if single is None:
-            return replay.results(replay.nodes(inputs, outputs, _NOTHING), _NOTHING)
+            return replay.results(replay.nodes(inputs, outputs, _NO_VARIABLES), _NO_VARIABLES)
         dtype, dims, output = single
         value = _new(Tensor)
         value._node = new_buffer(dtype, dims, "cpu", outputs[output])
         return value
 
 
-def short_of(
+def fast_path_of(
     replay: Replay, signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Short | None:
-    """The short way for calls like this one, if there is one."""
-    given = (*args, *kwargs.values())
-    if len(given) > MOST_ARGUMENTS or signature.variables or not replay.is_plain():
+) -> FastPath | None:
+    """Return the fast path for calls like this one, if there is one."""
+    arguments = (*args, *kwargs.values())
+    if len(arguments) > MOST_ARGUMENTS or signature.variables or not replay.is_stateless():
         return None
-    others = [value for value in given if value.__class__ is not Tensor]
-    tensors = [value for value in given if value.__class__ is Tensor]
+    others = [value for value in arguments if value.__class__ is not Tensor]
+    tensors = [value for value in arguments if value.__class__ is Tensor]
     if len(set(map(id, tensors))) < len(signature.tensors):
-        return None  # or some are inside of others
-    return Short(replay, args, kwargs) if all(map(is_told_by_identity, others)) else None
+        return None  # some are inside of containers, or one is passed twice
+    return FastPath(replay, args, kwargs) if all(map(is_compared_by_identity, others)) else None
 
 
 # -- checking the arguments ------------------------------------------------------------------------
 
 
-def check_of(given: Sequence[Any], named: Sequence[Any] = ()) -> Check:
-    """What checks whether as many arguments are of the same kind as those given."""
-    told: list[Any] = []
+def argument_check(given: Sequence[Any], named: Sequence[Any] = ()) -> Check:
+    """Return the check whether arguments fit those given, positional and keyword ones."""
+    expected: list[Any] = []
     for value in (*given, *named):
         if value.__class__ is Tensor:
-            told += (value._node.dtype, unbound(value._node, {}))
+            expected += (value._node.dtype, unbound_shape(value._node, {}))
         else:
-            told.append(value)
+            expected.append(value)
     tensors = tuple(value.__class__ is Tensor for value in (*given, *named))
-    return _written(tensors, len(given))(*told)
+    return _compiled_check(tensors, len(given))(*expected)
 
 
 @functools.lru_cache(256)
-def _written(tensors: tuple[bool, ...], given: int) -> Callable[..., Check]:
-    """For arguments some of which are tensors, what makes a check of what is told of them."""
+def _compiled_check(tensors: tuple[bool, ...], given: int) -> Callable[..., Check]:
+    """Return the compiled factory of checks; `tensors` says which arguments are tensors."""
     names: dict[str, Any] = {"Tensor": Tensor, "BUFFER": ops.BUFFER}
-    exec(text_of(tensors, given), names)
-    found: Callable[..., Check] = names["check_of"]
-    return found
+    exec(check_source(tensors, given), names)
+    factory: Callable[..., Check] = names["argument_check"]
+    return factory
 
 
-def text_of(tensors: Sequence[bool], given: int) -> str:
-    """The same in Python, for so many arguments by place and the others by name.
+def check_source(tensors: Sequence[bool], given: int) -> str:
+    """Return the Python source of that factory; the first `given` arguments are positional.
 
-    >>> print(text_of([True, False], given=1))
-    def check_of(dtype0, dims0, other1):
+    >>> print(check_source([True, False], given=1))
+    def argument_check(dtype0, dims0, other1):
         def check(given, named):
             x0, = given
             x1, = named
@@ -160,16 +164,16 @@ def text_of(tensors: Sequence[bool], given: int) -> str:
         return check
     """
     some = [k for k, is_tensor in enumerate(tensors) if is_tensor]
-    told = [f"dtype{k}, dims{k}" if t else f"other{k}" for k, t in enumerate(tensors)]
+    expected = [f"dtype{k}, dims{k}" if t else f"other{k}" for k, t in enumerate(tensors)]
     first = [
         f"x{k}.__class__ is Tensor" if t else f"x{k} is other{k}" for k, t in enumerate(tensors)
     ]
-    first += [f"x{one} is not x{two}" for one, two in itertools.combinations(some, 2)]
+    first += [f"x{a} is not x{b}" for a, b in itertools.combinations(some, 2)]
     second = [f"n{k}.op is BUFFER and n{k}.dtype is dtype{k} and n{k}.src == dims{k}" for k in some]
     lines = [
-        f"def check_of({', '.join(told)}):",
+        f"def argument_check({', '.join(expected)}):",
         "    def check(given, named):",
-        *(f"        {names}= {place}" for names, place in _unpacked(len(tensors), given)),
+        *(f"        {names}= {source}" for names, source in _unpacking(len(tensors), given)),
         f"        if {' and '.join(first) or 'True'}:",
         *(f"            n{k} = x{k}._node" for k in some),
         f"            if {' and '.join(second) or 'True'}:",
@@ -182,8 +186,8 @@ def text_of(tensors: Sequence[bool], given: int) -> str:
     return "\n".join(lines)
 
 
-def _unpacked(count: int, given: int) -> Iterator[tuple[str, str]]:
-    """The names of arguments, where there are some, and what they are taken from."""
+def _unpacking(count: int, given: int) -> Iterator[tuple[str, str]]:
+    """Yield the names of positional and of keyword arguments, and what they are unpacked from."""
     names = [f"x{k}, " for k in range(count)]
     if given:
         yield "".join(names[:given]), "given"

@@ -1,9 +1,9 @@
-"""Jit: a function on tensors, traced once for each kind of arguments, and then only replayed.
+"""Jit: a function on tensors, traced once for each signature of its arguments, then replayed.
 
-The first call runs the function on placeholders, which stand for the data; what it does becomes one
-program. A call with arguments of the same shapes and types fills in the addresses of the data, and
-runs that. Tensors that the function uses from outside are inputs too: their values are those of the
-moment, and what the function assigns to them is assigned at every call.
+The first call runs the function on placeholders; the recorded graph is compiled to one program. A
+call with arguments of the same shapes and types fills in the addresses of the data and runs the
+program. Captured tensors are inputs too: a call reads their present values, and assigns to them
+what the function assigns.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from porism.engine.run.buffer_storage import new_placeholder
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor.jit import captured_tensors
-from porism.tensor.jit.fast_path import MISSED, Short, short_of
-from porism.tensor.jit.nested_values import Signature, leaves, rebuilt, told
-from porism.tensor.jit.replay import Replay, both_inside_and_out, compute
-from porism.tensor.jit.trace_to_replay import replay
+from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
+from porism.tensor.jit.nested_values import Signature, describe, leaves, map_leaves
+from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
+from porism.tensor.jit.trace_to_replay import make_replay
 from porism.tensor.jit.tracing import Trace, current
 from porism.tensor.promotion import refuse
 from porism.tensor.shapes import as_int
@@ -68,10 +68,10 @@ def jit(
     budget: float | None = None,
     fast_math: bool | None = None,
 ) -> Any:
-    """A function that is traced once for each signature, and then replayed.
+    """Return a function that is traced once for each signature, and then replayed.
 
-    `signatures` is how many kinds of arguments are kept, the oldest go; by default what the setting
-    `jit_signatures` says. With `beam` its kernels are tuned when it is traced, as the setting of
+    `signatures` is how many signatures are kept, the oldest are dropped; by default the setting
+    `jit_signatures`. With `beam` its kernels are tuned when it is traced, as the setting of
     that name says; with `budget` it runs at once, is tuned in the background for so many seconds,
     and goes on with the better kernels. `fast_math` says whether rules may change float results in
     it (docs/fast_math.md); by default the setting of that name does.
@@ -99,7 +99,7 @@ def jit(
 
 
 class Jitted(Generic[Parameters, Result]):
-    """A function with the programs that its traces have become."""
+    """A jitted function, with a replay for each signature."""
 
     __name__: str
     __wrapped__: Callable[Parameters, Result]
@@ -112,7 +112,7 @@ class Jitted(Generic[Parameters, Result]):
         budget: float | None = None,
         fast_math: bool | None = None,
     ) -> None:
-        _check(function)
+        _check_function(function)
         functools.update_wrapper(self, function)
         self.function = function
         self.most = most
@@ -120,67 +120,67 @@ class Jitted(Generic[Parameters, Result]):
         self.budget = budget
         self.fast_math = fast_math
         self.traces = 0
-        """How often the function was traced."""
+        """How often the function has been traced."""
         self._replays: dict[tuple[Any, ...], Replay] = {}
-        self._short: Short | None = None
-        """The short way for calls like the last one."""
-        self._told: dict[str, str] = {}
+        self._fast_path: FastPath | None = None
+        """The fast path for calls like the last one."""
+        self._last_arguments: dict[str, str] = {}
         self._tunings: list[Background] = []
-        self.state: Any
-        """Held by calls that update state."""
+        self.state_lock: Any
+        """Held by calls that assign to captured tensors or arguments."""
         self.renew_locks()
-        _all.add(self)
+        _instances.add(self)
 
     def renew_locks(self) -> None:
-        """Take locks that nobody holds: at the beginning, and in a forked child."""
+        """Make new locks: at the beginning, and in a forked child, where a lock may be held."""
         self._lock = threading.RLock()
-        self.state = threading.RLock()
-        for each in self._replays.values():
-            each.lock = self.state
+        self.state_lock = threading.RLock()
+        for traced in self._replays.values():
+            traced.lock = self.state_lock
 
     def __repr__(self) -> str:
-        return f"<jitted {_name(self.function)}, {len(self._replays)} signatures>"
+        return f"<jitted {_qualified_name(self.function)}, {len(self._replays)} signatures>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method, it is bound to its object as functions are."""
+        """Bind the function to an object when it is used as a method."""
         if instance is None or isinstance(self.function, staticmethod):
             return self
         return types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """It is pickled and copied as functions are, by its name, or else with what it wraps."""
+        """Pickle and copy the function by its name, or else with the function that it wraps."""
         name = str(getattr(self, "__qualname__", ""))
-        found: Any = sys.modules.get(self.__module__)
+        named: Any = sys.modules.get(self.__module__)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:
+            named = getattr(named, part, None)
+        if named is self:
             return name
         return Jitted, (self.function, self.most, self.beam, self.budget, self.fast_math)
 
     @property
     def signatures(self) -> int:
-        """How many kinds of arguments are kept."""
+        """How many signatures are kept."""
         return len(self._replays)
 
     @property
     def programs(self) -> list[Replay]:
-        """What its traces have become, the oldest first."""
+        """The replays, the oldest first."""
         return list(self._replays.values())
 
     def clear(self) -> None:
-        """Forget all traces."""
+        """Drop all traces."""
         with self._lock:
-            self._short = None
+            self._fast_path = None
             self._replays.clear()
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        short = self._short
-        if short is not None:
-            result = short.call(args, kwargs)
+        fast_path = self._fast_path
+        if fast_path is not None:
+            result = fast_path.call(args, kwargs)
             if result is not MISSED:
                 return result  # type: ignore[no-any-return]
         if current.get() is not None:
-            return self.function(*args, **kwargs)  # it becomes a part of what is traced
+            return self.function(*args, **kwargs)  # it becomes part of the outer trace
         signature = Signature()
         for value in args:
             signature.add(value)
@@ -189,89 +189,98 @@ class Jitted(Generic[Parameters, Result]):
             for value in kwargs.values():
                 signature.add(value)
         if len(signature.tensors) > 1:
-            signature.alike()
+            signature.add_aliasing()
         signature.parts.append(settings.backend)
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
         key = tuple(signature.parts)
-        found = self._replays.get(key)
-        why = None if found is None else found.outdated(signature.variables)
-        if found is None or why is not None:
-            found = self._new(key, signature, args, kwargs, why)
-            found.outdated(signature.variables)
-        self._short = None if found.short is None else found.short.open()
+        traced = self._replays.get(key)
+        why = None if traced is None else traced.why_outdated(signature.variables)
+        if traced is None or why is not None:
+            traced = self._retrace(key, signature, args, kwargs, why)
+            traced.why_outdated(signature.variables)
+        self._fast_path = None if traced.fast_path is None else traced.fast_path.enable()
         if signature.lazy:
-            compute(signature.tensors)
-        return found.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
+            realize_tensors(signature.tensors)
+        return traced.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
 
-    def _new(
+    def _retrace(
         self, key: tuple[Any, ...], signature: Signature, args: Any, kwargs: Any, why: str | None
     ) -> Replay:
-        """Trace, unless another thread did so meanwhile."""
+        """Return a new trace, unless another thread has traced the same signature meanwhile."""
         with self._lock:
-            found = self._replays.get(key)
-            if found is not None and found.outdated(signature.variables) is None:
-                return found
-            known = self._describe(args, kwargs)
+            traced = self._replays.get(key)
+            if traced is not None and traced.why_outdated(signature.variables) is None:
+                return traced
+            arguments = self._describe(args, kwargs)
             if settings.debug >= 1:
-                reason = why or _reason(self._told, known)
+                reason = why or _retrace_reason(self._last_arguments, arguments)
                 again = " again" if self.traces else ""
-                print(f"porism: tracing {_name(self.function)}{again}: {reason}", file=sys.stderr)
+                print(
+                    f"porism: tracing {_qualified_name(self.function)}{again}: {reason}",
+                    file=sys.stderr,
+                )
             own = {"beam": self.beam, "fast_math": self.fast_math}
             with settings.override(**{name: v for name, v in own.items() if v is not None}):
-                found = _traced(self, signature, args, kwargs)
-            found.short = short_of(found, signature, args, kwargs)
+                traced = _trace(self, signature, args, kwargs)
+            traced.fast_path = fast_path_of(traced, signature, args, kwargs)
             if self.budget is not None:
-                self._tune(found, self.budget)
+                self._tune(traced, self.budget)
             self.traces += 1
-            self._told = known
+            self._last_arguments = arguments
             self._replays.pop(key, None)
             most = settings.jit_signatures if self.most is None else self.most
             while len(self._replays) >= most:
                 del self._replays[next(iter(self._replays))]
-            self._replays[key] = found
-            return found
+            self._replays[key] = traced
+            return traced
 
-    def _tune(self, found: Replay, budget: float) -> None:
-        self._tunings = [each for each in self._tunings if not each.wait(0)]
-        started = found.tune(budget)
-        if started is not None:
-            self._tunings.append(started)
+    def _tune(self, traced: Replay, budget: float) -> None:
+        """Start tuning a replay in the background for some seconds."""
+        self._tunings = [tuning for tuning in self._tunings if not tuning.wait(0)]
+        tuning = traced.tune(budget)
+        if tuning is not None:
+            self._tunings.append(tuning)
 
     def wait_tuned(self, timeout: float | None = None) -> bool:
-        """Wait until what is tuned in the background is in use; whether that is so."""
-        return all(each.wait(timeout) for each in list(self._tunings))
+        """Wait until the kernels that are being tuned are in use; return whether they are."""
+        return all(tuning.wait(timeout) for tuning in list(self._tunings))
 
     def _describe(self, args: Any, kwargs: Any) -> dict[str, str]:
-        """The arguments for people, by path."""
+        """Return a text for each leaf of the arguments, by path."""
         try:
             named = inspect.signature(self.function).bind(*args, **kwargs).arguments
         except (TypeError, ValueError):  # the call will say what is wrong
             named = {**{f"argument {k}": value for k, value in enumerate(args)}, **kwargs}
         return {
-            path: told(leaf) for name, value in named.items() for path, leaf in leaves(value, name)
+            path: describe(leaf)
+            for name, value in named.items()
+            for path, leaf in leaves(value, name)
         }
 
 
-_all: weakref.WeakSet[Jitted[Any, Any]] = weakref.WeakSet()
+_instances: weakref.WeakSet[Jitted[Any, Any]] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    """Renew the locks of all jitted functions in a forked child."""
     # Threads that held the locks are not in this process. A fork does not wait for them: one may be
     # inside of a user's function, which may take long, or wait for the fork itself.
-    for each in list(_all):
-        each.renew_locks()
+    for jitted in list(_instances):
+        jitted.renew_locks()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _name(function: Any) -> str:
+def _qualified_name(function: Any) -> str:
+    """Return the name of a function for messages."""
     return str(getattr(function, "__qualname__", None) or repr(function))
 
 
-def _check(function: Any) -> None:
+def _check_function(function: Any) -> None:
+    """Refuse what cannot be traced: values that are not callable, generators, coroutines."""
     if not callable(function):
         raise refuse(
             f"jit of a {type(function).__name__}",
@@ -286,14 +295,14 @@ def _check(function: Any) -> None:
     for kind, is_kind in kinds.items():
         if is_kind(function):
             raise refuse(
-                f"jit of {_name(function)}, which is {kind}",
-                "it stops in the middle, and a replay runs from the arguments to the results",
+                f"jit of {_qualified_name(function)}, which is {kind}",
+                "it stops in the middle, and a make_replay runs from the arguments to the results",
                 "return a list or a stacked tensor, or jit the function that makes one step",
             )
 
 
-def _reason(before: dict[str, str], now: dict[str, str]) -> str:
-    """Why there is no trace for these arguments."""
+def _retrace_reason(before: dict[str, str], now: dict[str, str]) -> str:
+    """Return why there is no trace for these arguments."""
     if not before:
         return "it is called for the first time"
     for path, text in now.items():
@@ -308,8 +317,8 @@ def _reason(before: dict[str, str], now: dict[str, str]) -> str:
 # -- tracing ---------------------------------------------------------------------------------------
 
 
-def _traced(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
-    """Run a function on placeholders."""
+def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
+    """Run a function on placeholders, and return the replay of what it did."""
     function = jitted.function
     trace = Trace()
     wrappers: list[Tensor] = []
@@ -321,12 +330,14 @@ def _traced(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay
             by_tensor[id(tensor)] = Tensor(new_placeholder(node.dtype, shape(node)))
         wrappers.append(by_tensor[id(tensor)])
         placeholders.append(wrappers[-1]._node)
-    trace.made.update((id(tensor), tensor) for tensor in wrappers)
-    following = iter(wrappers)
-    given = rebuilt((args, kwargs), lambda leaf: next(following) if _is_tensor(leaf) else leaf)
+    trace.created.update((id(tensor), tensor) for tensor in wrappers)
+    replacements = iter(wrappers)
+    given = map_leaves(
+        (args, kwargs), lambda leaf: next(replacements) if _is_tensor(leaf) else leaf
+    )
     leaves_before = [leaf for _, leaf in leaves(given)]
     others = [leaf for leaf in leaves_before if not isinstance(leaf, Tensor)]
-    with _restored(function, others):
+    with _restored_on_error(function, others):
         token = current.set(trace)
         try:
             result = function(*given[0], **given[1])
@@ -334,71 +345,72 @@ def _traced(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay
             _check_arrays(args, kwargs, wrappers, placeholders)
             for _, leaf in leaves(result):
                 if isinstance(leaf, Tensor):
-                    trace.read(leaf)  # one from outside may be given as it is, and used nowhere
-            return replay(
+                    trace.read(leaf)  # a captured tensor may be returned and not used otherwise
+            return make_replay(
                 wrappers,
                 placeholders,
-                list(trace.outside.values()),
-                list(trace.supplies.values()),
+                list(trace.captured.values()),
+                list(trace.streams.values()),
                 result,
-                _places(function, others, trace, signature),
-                jitted.state,
+                _captured_locations(function, others, trace, signature),
+                jitted.state_lock,
             )
         finally:
             current.reset(token)
 
 
 def _is_tensor(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is a tensor inside the function."""
     return isinstance(leaf, (Tensor, np.ndarray))
 
 
 @contextmanager
-def _restored(function: Any, others: list[Any]) -> Iterator[None]:
-    """Put tensors back where they were, if something goes wrong."""
-    before = list(captured_tensors.places(function, others))
+def _restored_on_error(function: Any, others: list[Any]) -> Iterator[None]:
+    """Put captured tensors back into their locations if the block raises an error."""
+    before = list(captured_tensors.tensor_locations(function, others))
     try:
         yield
     except BaseException:
-        for place, tensor in before:
-            if not captured_tensors.holds(place, tensor):
-                captured_tensors.put(place, tensor)
+        for location, tensor in before:
+            if not captured_tensors.holds(location, tensor):
+                captured_tensors.restore(location, tensor)
         raise
 
 
-def _places(
+def _captured_locations(
     function: Any, others: list[Any], trace: Trace, signature: Signature
-) -> list[tuple[captured_tensors.Place, Tensor]]:
-    """Where the tensors from outside are; those that were made inside must not be there."""
-    found = []
-    for place, tensor in captured_tensors.places(function, others):
-        if id(tensor) in trace.made:
-            name = "a variable" if place[1] is None else repr(place[1])
+) -> list[tuple[captured_tensors.Location, Tensor]]:
+    """Return the locations of captured tensors; a created tensor in such a place is an error."""
+    locations = []
+    for location, tensor in captured_tensors.tensor_locations(function, others):
+        if id(tensor) in trace.created:
+            name = "a variable" if location[1] is None else repr(location[1])
             raise refuse(
-                f"a jitted function keeps a tensor that it made, as {name}",
-                "what it keeps in Python is kept once, when it is traced, and not at every call",
-                "return the tensor, or give its value to one that is there, with x.assign(...)",
+                f"a jitted function keeps a tensor that it created, as {name}",
+                "what it keeps in Python is kept once, when it is traced, and not in every call",
+                "return the tensor, or give its value to an existing one, with x.assign(...)",
             )
-        if id(tensor) in trace.outside:
-            found.append((place, tensor))
-    changed = any(one.now is not one.before for one in trace.outside.values())
-    if changed and any(id(tensor) in trace.outside for tensor in signature.tensors):
-        raise both_inside_and_out()
-    return found
+        if id(tensor) in trace.captured:
+            locations.append((location, tensor))
+    assigned = any(c.node is not c.placeholder for c in trace.captured.values())
+    if assigned and any(id(tensor) in trace.captured for tensor in signature.tensors):
+        raise captured_argument_error()
+    return locations
 
 
 def _check_untouched(before: list[Any], given: Any) -> None:
-    """Containers among the arguments hold what they held."""
+    """Refuse a function that changes containers among its arguments."""
     after = [leaf for _, leaf in leaves(given)]
     if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
         raise refuse(
             "a jitted function changes a dict, a list or an object that it was given",
-            "that would happen once, when it is traced, and not at every call",
+            "that would happen once, when it is traced, and not in every call",
             "return the new one; a tensor gets another value with x.assign(...) or x[...] = …",
         )
 
 
 def _check_arrays(args: Any, kwargs: Any, wrappers: list[Tensor], placeholders: list[UOp]) -> None:
-    """NumPy's arrays among the arguments are tensors inside, and are not written to."""
+    """Refuse a function that assigns to an array of NumPy's among its arguments."""
     given = [leaf for _, leaf in leaves((args, kwargs)) if _is_tensor(leaf)]
     for leaf, tensor, before in zip(given, wrappers, placeholders, strict=True):
         if isinstance(leaf, np.ndarray) and tensor._node is not before:

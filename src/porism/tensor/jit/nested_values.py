@@ -1,7 +1,7 @@
-"""Structure: tensors in dicts, lists, tuples and dataclasses, apart from the values in them.
+"""Nested values: tensors inside dicts, lists, tuples and dataclasses, and the signature of a call.
 
-The *signature* of a value is what a trace depends on: its containers, of tensors the shape and the
-type, of symbolic sizes the variables, and all other values themselves.
+The *signature* of arguments is what a trace depends on: the containers, of tensors the shape and
+the type, of symbolic sizes the variables, and all other values themselves.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ from porism.tensor.promotion import name_of, refuse
 from porism.tensor.shapes import plain, size_text, to_text
 from porism.tensor.tensor import Tensor
 
-Leaf = tuple[DType, Shape]
-"""Of a tensor its type and its dims, with variables that are not bound."""
+TensorType = tuple[DType, Shape]
+"""The type of a tensor's elements and its shape, whose symbolic sizes have no values."""
 
 _BUFFER: Final = ops.BUFFER
 _PLAIN: Final = frozenset({int, bool, str, bytes, types.NoneType, type, DType})
+"""Classes of immutable values, which are part of a signature as they are."""
 
 
 class Signature:
-    """What was found in the arguments of a call."""
+    """The signature of a call, and the tensors and symbolic sizes among its arguments."""
 
     __slots__ = ("lazy", "parts", "tensors", "variables")
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
-        """All that a trace depends on; equal for calls that it serves."""
+        """All that a trace depends on; equal for calls that can replay the same trace."""
         self.tensors: list[Tensor] = []
         self.variables: dict[str, int] = {}
+        """The values of the symbolic sizes, by name."""
         self.lazy = False
-        """Whether there are tensors that are perhaps not computed yet."""
+        """Whether some of the tensors may not be computed yet."""
 
     def add(self, value: Any) -> None:
-        """Look at an argument."""
+        """Add an argument to the signature."""
         kind = value.__class__
         if kind is Tensor:
             node = value._node
             if node.op is _BUFFER:
                 self.parts.append((node.dtype, node.src))
             else:
-                self.parts.append((node.dtype, unbound(node, self.variables)))
+                self.parts.append((node.dtype, unbound_shape(node, self.variables)))
                 self.lazy = True
             self.tensors.append(value)
         elif kind in _PLAIN:
@@ -63,66 +65,70 @@ class Signature:
             self._add_other(kind, value)
 
     def _add_other(self, kind: Any, value: Any) -> None:
+        """Add an argument that is neither a plain tensor nor a plain value."""
         parts = self.parts
         inner = contents(value)
         if inner is not None:
             parts.append((kind, tuple((name.__class__, name) for name, _ in inner)))
-            for _, one in inner:
-                self.add(one)
+            for _, item in inner:
+                self.add(item)
         elif isinstance(value, float):
             parts.append((kind, value.hex()))  # -0.0 is not 0.0, and NaN is NaN
         elif isinstance(value, np.generic):
             parts.append((kind, value.dtype, value.tobytes()))
         elif isinstance(value, Tensor):
-            parts.append((kind, value.dtype, unbound(value._node, self.variables)))
+            parts.append((kind, value.dtype, unbound_shape(value._node, self.variables)))
             self.tensors.append(value)
             self.lazy = True
         elif isinstance(value, UOp):
-            parts.append((UOp, substituted(value, self.variables)))
+            parts.append((UOp, unbound_size(value, self.variables)))
         elif isinstance(value, np.ndarray):
             parts.append(np.ndarray)
             self.add(from_array(to_array(value)))
         else:
             parts.append((kind, _hashable(value)))
 
-    def alike(self) -> None:
-        """Say which of the tensors are one and the same."""
+    def add_aliasing(self) -> None:
+        """Add which of the tensors are the same object, if any are."""
         tensors = self.tensors
         if len(set(map(id, tensors))) < len(tensors):
             first: dict[int, int] = {}
             self.parts.append(tuple(first.setdefault(id(t), k) for k, t in enumerate(tensors)))
 
 
-def unbound(node: UOp, variables: dict[str, int]) -> Shape:
-    """The dims of a node, with variables in the place of bound ones, whose values are noted."""
-    return tuple(dim if dim.op is ops.CONST else substituted(dim, variables) for dim in shape(node))
+def unbound_shape(node: UOp, variables: dict[str, int]) -> Shape:
+    """Return the shape of a node without the values of symbolic sizes; note those values."""
+    return tuple(
+        dim if dim.op is ops.CONST else unbound_size(dim, variables) for dim in shape(node)
+    )
 
 
-def substituted(value: UOp, variables: dict[str, int]) -> UOp:
-    """A symbolic size, with variables in the place of bound ones, whose values are noted."""
+def unbound_size(value: UOp, variables: dict[str, int]) -> UOp:
+    """Return a symbolic size without the values of its variables; note those values."""
     binds = [node for node in toposort(value) if node.op is ops.BIND]
     return substitute(value, {node: bound(node, variables) for node in binds})
 
 
-def is_told_by_identity(value: Any) -> bool:
-    """Whether the signature of an argument without tensors stays the same, whatever is done to it.
+def is_compared_by_identity(value: Any) -> bool:
+    """Whether an argument without tensors has the same signature whenever it is the same object.
 
-    >>> is_told_by_identity(3), is_told_by_identity([3])
+    >>> is_compared_by_identity(3), is_compared_by_identity([3])
     (True, False)
     """
     kind = value.__class__
     if kind in _PLAIN:
         return True
     known = (float, np.generic, Tensor, UOp, np.ndarray)
-    return contents(value) is None and not isinstance(value, known) and _is_itself(kind)
+    return contents(value) is None and not isinstance(value, known) and _compares_by_identity(kind)
 
 
-def _is_itself(kind: type) -> bool:
-    """Whether objects of a class are only equal to themselves."""
+def _compares_by_identity(kind: type) -> bool:
+    """Whether objects of a class equal only themselves."""
     return all(getattr(kind, name) is getattr(object, name) for name in ("__hash__", "__eq__"))
 
 
 def _hashable(value: Any) -> Any:
+    """Return a value that can be hashed; anything else is an error."""
     try:
         hash(value)
     except TypeError:
@@ -139,11 +145,12 @@ def _hashable(value: Any) -> Any:
 
 @functools.cache
 def _fields(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass."""
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def contents(value: Any) -> list[tuple[Any, Any]] | None:
-    """What a container holds, by name or by place; None for what is no container."""
+    """Return the items of a container with their keys; None for a value that is no container."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, (list, tuple)):
@@ -153,27 +160,27 @@ def contents(value: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure, with `change` of everything in it that is no container."""
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a copy of a nested value with `change` applied to everything that is no container."""
     inner = contents(value)
     if inner is None:
         return change(value)
-    found = [(name, rebuilt(one, change)) for name, one in inner]
+    items = [(name, map_leaves(item, change)) for name, item in inner]
     if isinstance(value, tuple):
-        return tuple.__new__(type(value), [one for _, one in found])
+        return tuple.__new__(type(value), [item for _, item in items])
     new = copy.copy(value)
     if isinstance(value, dict):
-        new.update(found)
+        new.update(items)
     elif isinstance(value, list):
-        new[:] = [one for _, one in found]
+        new[:] = [item for _, item in items]
     else:
-        for name, one in found:
-            object.__setattr__(new, name, one)  # also where the dataclass is frozen
+        for name, item in items:
+            object.__setattr__(new, name, item)  # also where the dataclass is frozen
     return new
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What is in a structure and no container, each with its path for people.
+    """Yield everything in a nested value that is no container, each with a readable path.
 
     >>> list(leaves({"a": [1, 2]}, "x"))
     [("x['a'][0]", 1), ("x['a'][1]", 2)]
@@ -183,18 +190,18 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
         return
     named = dataclasses.is_dataclass(value)
-    for name, one in inner:
-        yield from leaves(one, f"{path}.{name}" if named else f"{path}[{name!r}]")
+    for name, item in inner:
+        yield from leaves(item, f"{path}.{name}" if named else f"{path}[{name!r}]")
 
 
-def told(value: Any) -> str:
-    """A leaf for people, as far as a trace depends on it."""
+def describe(value: Any) -> str:
+    """Return a text for what a trace depends on in a leaf."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"
     if isinstance(value, Tensor):
-        dims = unbound(value._node, {})
+        dims = unbound_shape(value._node, {})
         return f"a tensor of {name_of(value._node.dtype)} {to_text(map(plain, dims))}"
     if isinstance(value, UOp):
-        return size_text(substituted(value, {}))
+        return size_text(unbound_size(value, {}))
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

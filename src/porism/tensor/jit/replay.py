@@ -1,4 +1,4 @@
-"""Replay: a traced function as one program, with where its inputs come from and its outputs go."""
+"""Replay: a traced function as one program, the sources of its inputs and uses of its outputs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.schedule.schedule import Schedule
-from porism.tensor.jit.captured_constants import Lasting, Made, held_of
-from porism.tensor.jit.captured_tensors import Place
-from porism.tensor.jit.nested_values import Leaf, rebuilt, unbound
+from porism.tensor.jit.captured_constants import CallConstants, CapturedConstants, storage_of
+from porism.tensor.jit.captured_tensors import Location
+from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
 from porism.tensor.jit.tracing import no_value
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import refuse, to_text
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 _BUFFER: Final = ops.BUFFER
 
 _assigning = held_while_forking(threading.RLock())
-"""Held while tensors get their new values, so that a forked child has all of them or none."""
+"""Held while tensors are assigned, so that a forked child sees all assignments or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A result: what the program wrote, or a copy of that or of an input."""
+    """A result of a call: an output of the program, or a copy of an output or of an input."""
 
     dtype: DType
     dims: Shape
     symbolic: bool
     output: int | None
-    """Which output of the program; None if it is an input, unchanged."""
+    """The output of the program; None if the result is an unchanged input."""
     input: int = -1
     copied: bool = False
-    """Whether it takes memory of its own, since something else has that of the output."""
+    """Whether it is copied to memory of its own, since another result has that memory."""
 
 
-class Slot:
-    """In the structure of the result, the place of a tensor."""
+class TensorSlot:
+    """Stands for a tensor in the nested result."""
 
     __slots__ = ("number",)
 
@@ -64,8 +64,8 @@ class Slot:
         self.number = number
 
 
-class Size:
-    """In the structure of the result, a symbolic size."""
+class SizeSlot:
+    """Stands for a symbolic size in the nested result."""
 
     __slots__ = ("node",)
 
@@ -75,63 +75,63 @@ class Size:
 
 @dataclass(slots=True, eq=False)
 class Replay:
-    """A function that was traced."""
+    """One trace of a function, compiled to a program."""
 
     schedule: Schedule | None
-    """None if there is nothing to compute."""
+    """The kernels; None if there is nothing to compute."""
     arguments: list[tuple[int, int]]
-    """Inputs, and which tensor of the arguments each is."""
+    """Inputs of the program, and which tensor of the arguments each is."""
     captured: list[tuple[int, Tensor]]
-    """Inputs, and the tensor from outside that each is, if it is assigned to or given as it is."""
-    lasting: Lasting
+    """Inputs of the program, and the captured tensor of each, if it is assigned or returned."""
+    constants: CapturedConstants
     """All other inputs."""
-    supplies: list[tuple[int, Callable[[int], Array], int]]
-    """Inputs that go on from call to call, and by how much; -1 for what is not an input."""
+    streams: list[tuple[int, Callable[[int], Array], int]]
+    """Inputs with new values in each call, what returns them, and the amount; -1 for no input."""
     variables: dict[str, int]
-    """Those that are bound in the function."""
+    """The symbolic sizes that are bound inside the function, with their values."""
     values: list[Value]
     result: Any
-    """The structure of what the function gives, with slots for its tensors."""
-    assigned: list[tuple[int | Tensor, int]]
-    """Tensors of the arguments or from outside, and the values that they get."""
-    outside: list[tuple[Tensor, Leaf]]
-    """What the tensors from outside were like."""
-    changing: list[tuple[Tensor, Leaf]]
-    """Those of them that do not last."""
-    named: list[tuple[Place, Tensor]]
-    """Tensors from outside in dicts and lists."""
+    """The nested result of the function, with slots for its tensors."""
+    assignments: list[tuple[int | Tensor, int]]
+    """Arguments (by number) and captured tensors, and the values that they are assigned."""
+    captured_types: list[tuple[Tensor, TensorType]]
+    """The captured tensors, and their types and shapes when they were traced."""
+    mutable_types: list[tuple[Tensor, TensorType]]
+    """Those of them that are not constants."""
+    locations: list[tuple[Location, Tensor]]
+    """The containers that hold captured tensors."""
     cells: list[tuple[types.CellType, Tensor]]
-    """Tensors from outside in variables of other functions."""
+    """The closure cells that hold captured tensors."""
     lock: Any
-    """Held while state is read and written, so that no other call comes between."""
-    short: Any = None
-    """The short way to what it gives, if there is one."""
-    ids: frozenset[int] = field(init=False)
-    """Of the tensors from outside."""
+    """Held while state is read and written, so that no other call interferes."""
+    fast_path: Any = None
+    """The fast path to this trace, if there is one."""
+    captured_ids: frozenset[int] = field(init=False)
+    """The ids of the captured tensors."""
 
     def __post_init__(self) -> None:
-        self.ids = frozenset(id(tensor) for tensor, _ in self.outside)
+        self.captured_ids = frozenset(id(tensor) for tensor, _ in self.captured_types)
 
     @property
     def run_program(self) -> Runner | None:
-        """None if there is nothing to compute."""
-        program = self.lasting.program
+        """What runs the program; None if there is nothing to compute."""
+        program = self.constants.program
         return None if program is None else program.run
 
-    def outdated(self, variables: dict[str, int]) -> str | None:
-        """Why the trace does not fit any more, or None; notes the values of variables."""
-        checked = self.outside
-        if checked and self.lasting.is_known():
-            checked = self.changing
-        return self._other_kind(checked, variables) or self._moved()
+    def why_outdated(self, variables: dict[str, int]) -> str | None:
+        """Return why the trace no longer applies, or None; note the values of symbolic sizes."""
+        checked = self.captured_types
+        if checked and self.constants.is_current():
+            checked = self.mutable_types
+        return self._changed_type(checked, variables) or self._moved_tensor()
 
-    def _other_kind(
-        self, checked: Sequence[tuple[Tensor, Leaf]], variables: dict[str, int]
+    def _changed_type(
+        self, checked: Sequence[tuple[Tensor, TensorType]], variables: dict[str, int]
     ) -> str | None:
-        """Which of some tensors is of another kind than it was; notes the values of variables."""
+        """Return which captured tensor has another type or shape; note values of symbolic sizes."""
         for tensor, (dtype, dims) in checked:
             node = tensor._node
-            now = node.src if node.op is _BUFFER else unbound(node, variables)
+            now = node.src if node.op is _BUFFER else unbound_shape(node, variables)
             if now != dims or node.dtype is not dtype:
                 return (
                     f"a tensor that it uses was {name_of(dtype)} {_text(dims)} "
@@ -139,39 +139,39 @@ class Replay:
                 )
         return None
 
-    def _moved(self) -> str | None:
-        """Which tensor is no longer where it was found."""
+    def _moved_tensor(self) -> str | None:
+        """Return which captured tensor is no longer in its location."""
         try:
-            for (container, key), tensor in self.named:
+            for (container, key), tensor in self.locations:
                 if container[key] is not tensor:
                     return f"{key!r} is another tensor than before"
             for cell, tensor in self.cells:
                 if cell.cell_contents is not tensor:
                     return "a variable is another tensor than before"
         except (LookupError, ValueError):
-            return "a place of a tensor that it uses is gone"
+            return "a container of a tensor that it uses is gone"
         return None
 
-    def at_hand(self) -> tuple[Made, list[UOp]] | None:
-        """What `made` gives, if all that it finds outside is as it was; else None."""
-        lasting, variables = self.lasting, dict[str, int]()
-        made, nodes = lasting.made, [tensor._node for tensor in lasting.tensors]
-        if made is None or made.program is not lasting.program:
+    def unchanged_constants(self) -> tuple[CallConstants, list[UOp]] | None:
+        """Return what `call_constants` does if no captured tensor has changed, else None."""
+        constants, variables = self.constants, dict[str, int]()
+        latest, nodes = constants.latest, [tensor._node for tensor in constants.tensors]
+        if latest is None or latest.program is not constants.program:
             return None
-        if made.numbers != [node.arg for node in nodes]:
+        if latest.buffer_numbers != [node.arg for node in nodes]:
             return None
-        if self._other_kind(self.changing, variables) or variables or self._moved():
+        if self._changed_type(self.mutable_types, variables) or variables or self._moved_tensor():
             return None
-        return made, nodes
+        return latest, nodes
 
-    def is_plain(self) -> bool:
-        """Whether it assigns to nothing, takes from no supply, and has one size for all calls."""
+    def is_stateless(self) -> bool:
+        """Whether the function assigns nothing, has no value streams and no symbolic sizes."""
         symbolic = any(value.symbolic for value in self.values)
-        return not (self.assigned or self.supplies or self.variables or symbolic)
+        return not (self.assignments or self.streams or self.variables or symbolic)
 
-    def single(self) -> tuple[DType, Shape, int] | None:
-        """The type, the dims and which output what it gives is, if that is one computed tensor."""
-        if self.result.__class__ is not Slot or len(self.values) != 1:
+    def single_output(self) -> tuple[DType, Shape, int] | None:
+        """Return type, shape and output number if the result is one computed tensor, else None."""
+        if self.result.__class__ is not TensorSlot or len(self.values) != 1:
             return None
         (value,) = self.values
         if value.output is None or value.copied or value.symbolic:
@@ -179,77 +179,78 @@ class Replay:
         return value.dtype, value.dims, value.output
 
     def run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
-        """Compute the result, and update state."""
-        if not self.assigned:
+        """Compute the result of a call, and assign state."""
+        if not self.assignments:
             return self._run(tensors, variables)
         with self.lock:
-            if not self.ids.isdisjoint(map(id, tensors)):
-                raise both_inside_and_out()
+            if not self.captured_ids.isdisjoint(map(id, tensors)):
+                raise captured_argument_error()
             return self._run(tensors, variables)
 
     def tune(self, seconds: float) -> Background | None:
-        """Have its kernels tuned in the background, and then use what was found."""
+        """Tune the kernels in the background for some seconds, then swap in the tuned program."""
         backend, schedule = chosen(), self.schedule
         if schedule is None or backend.objects is None:
             return None
         from porism.engine.tune.background_tuning import Background
 
-        program = self.lasting.program
+        program = self.constants.program
         constants = frozenset() if program is None else program.constants
 
         def swap() -> None:
-            self.lasting.program = prepared(schedule, constants, anew=True)
+            self.constants.program = prepared(schedule, constants, anew=True)
 
         return Background(schedule, constants, backend, seconds, swap)
 
     def _run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
-        made, buffers = self.made()
-        inputs = made.inputs.copy()
-        for place, which in self.arguments:
-            inputs[place] = held_of(tensors[which])
-        for place, tensor in self.captured:
-            inputs[place] = held_of(tensor)
-        for place, take, amount in self.supplies:
+        """Gather the inputs, run the program, assign state, and return the result."""
+        constants, buffers = self.call_constants()
+        inputs = constants.inputs.copy()
+        for number, which in self.arguments:
+            inputs[number] = storage_of(tensors[which])
+        for number, tensor in self.captured:
+            inputs[number] = storage_of(tensor)
+        for number, take, amount in self.streams:
             array = take(amount)
-            if place >= 0:
-                inputs[place] = (array, array_allocator.address_of(array))
+            if number >= 0:
+                inputs[number] = (array, array_allocator.address_of(array))
         if self.variables:
             variables = {**self.variables, **variables}
-        program = made.program
-        outputs = [] if program is None else program.run(inputs, variables, made.packs)
-        del buffers  # they were in use until here
+        program = constants.program
+        outputs = [] if program is None else program.run(inputs, variables, constants.packs)
+        del buffers  # kept alive until here
         nodes = self.nodes(inputs, outputs, variables)
-        if self.assigned:
+        if self.assignments:
             with _assigning:
-                for target, number in self.assigned:
+                for target, number in self.assignments:
                     tensor = tensors[target] if isinstance(target, int) else target
                     tensor._node = nodes[number]
         return self.results(nodes, variables)
 
-    def made(self) -> tuple[Made, list[UOp] | None]:
-        """What lasts from call to call, and what is to be held while it is used."""
-        lasting = self.lasting
-        made = lasting.made
-        if made is None or lasting.tensors or made.program is not lasting.program:
-            return lasting.now()
-        return made, None
+    def call_constants(self) -> tuple[CallConstants, list[UOp] | None]:
+        """Return what a call needs besides its arguments, and BUFFERs to be kept alive in it."""
+        constants = self.constants
+        latest = constants.latest
+        if latest is None or constants.tensors or latest.program is not constants.program:
+            return constants.current()
+        return latest, None
 
     def nodes(
         self, inputs: Sequence[Held], outputs: Sequence[Held], variables: Mapping[str, int]
     ) -> list[UOp]:
-        """The values as nodes."""
+        """Return the node of each result."""
         return [_node(value, inputs, outputs, variables) for value in self.values]
 
     def results(self, nodes: Sequence[UOp], variables: Mapping[str, int]) -> Any:
-        """What the function gives."""
+        """Return the nested result of the function, with tensors on the given nodes."""
         result = self.result
-        if result.__class__ is Slot:
+        if result.__class__ is TensorSlot:
             return _tensor(nodes[result.number])
-        return rebuilt(result, lambda leaf: _leaf(leaf, nodes, variables))
+        return map_leaves(result, lambda leaf: _leaf(leaf, nodes, variables))
 
 
-def compute(tensors: Sequence[Tensor]) -> None:
-    """Compute tensors, all at once."""
+def realize_tensors(tensors: Sequence[Tensor]) -> None:
+    """Compute tensors in one program, and let them hold the values."""
     try:
         buffers = realize([tensor._node for tensor in tensors])
     except NoValue:
@@ -261,21 +262,23 @@ def compute(tensors: Sequence[Tensor]) -> None:
 
 
 def _tensor(node: UOp) -> Tensor:
-    found = Tensor.__new__(Tensor)
-    found._node = node
-    return found
+    """Return a tensor on a node, outside of any trace."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._node = node
+    return tensor
 
 
 def _leaf(leaf: Any, nodes: Sequence[UOp], variables: Mapping[str, int]) -> Any:
-    if leaf.__class__ is Slot:
+    """Return what a leaf of the nested result stands for."""
+    if leaf.__class__ is TensorSlot:
         return _tensor(nodes[leaf.number])
-    return _bound(leaf.node, variables) if leaf.__class__ is Size else leaf
+    return _bound(leaf.node, variables) if leaf.__class__ is SizeSlot else leaf
 
 
 def _node(
     value: Value, inputs: Sequence[Held], outputs: Sequence[Held], variables: Mapping[str, int]
 ) -> UOp:
-    """The BUFFER of a value, or what stands for it where sizes are symbolic."""
+    """Return the BUFFER of a result, reshaped where sizes are symbolic."""
     array, address = inputs[value.input] if value.output is None else outputs[value.output]
     if value.copied:
         original = array
@@ -292,7 +295,7 @@ def _node(
 
 
 def _bound(size: UOp, variables: Mapping[str, int]) -> UOp:
-    """A symbolic size with the values of this call."""
+    """Return a symbolic size with the values of this call."""
     binds = [node for node in toposort(size) if node.op is ops.BIND]
     return substitute(
         size,
@@ -304,13 +307,14 @@ def _bound(size: UOp, variables: Mapping[str, int]) -> UOp:
 
 
 def _text(dims: Shape) -> str:
+    """Return a shape as text."""
     return to_text(int(dim.arg) if dim.op is ops.CONST else dim for dim in dims)
 
 
-def both_inside_and_out() -> Exception:
-    """The error for a tensor that is an argument and closed over, where either is assigned."""
+def captured_argument_error() -> Exception:
+    """Return the error for a tensor that is an argument and captured, where one is assigned."""
     return refuse(
-        "a tensor is an argument of a jitted function that also uses it from outside",
-        "the function assigns to tensors, and a trace tells arguments from what is outside",
-        "pass the tensor, or use it from outside, but not both",
+        "a tensor is an argument of a jitted function that also captures it",
+        "the function assigns to tensors, and a trace tells arguments from captured tensors",
+        "pass the tensor, or capture it, but not both",
     )

@@ -1,4 +1,4 @@
-"""Traced: what a trace has found, made into a replay."""
+"""From trace to replay: schedule what a traced function computes, and split off its constants."""
 
 from __future__ import annotations
 
@@ -26,90 +26,88 @@ from porism.ir.traversal import toposort
 from porism.pipeline import PRECOMPUTE
 from porism.schedule.constants.constant_subgraphs import bytes_of
 from porism.schedule.schedule import Schedule
-from porism.tensor.jit.captured_constants import Lasting, Once, is_own
-from porism.tensor.jit.captured_tensors import Place
-from porism.tensor.jit.nested_values import rebuilt, unbound
-from porism.tensor.jit.replay import Replay, Size, Slot, Value
-from porism.tensor.jit.tracing import Outside, Supply, no_value
+from porism.tensor.jit.captured_constants import (
+    CapturedConstants,
+    ConstantProgram,
+    owns_memory,
+)
+from porism.tensor.jit.captured_tensors import Location
+from porism.tensor.jit.nested_values import map_leaves, unbound_shape
+from porism.tensor.jit.replay import Replay, SizeSlot, TensorSlot, Value
+from porism.tensor.jit.tracing import CapturedTensor, ValueStream, no_value
 from porism.tensor.shapes import refuse
 from porism.tensor.tensor import Tensor
 
 
 class Outputs:
-    """The nodes that a function computes, each wanted once or more."""
+    """The nodes of a function's results and assignments; a node may occur several times."""
 
     def __init__(self) -> None:
-        self._wanted: list[UOp] = []
+        self._nodes: list[UOp] = []
         self.sizes: list[UOp] = []
-        """Symbolic sizes among the results."""
+        """The symbolic sizes among the results."""
 
     def add(self, node: UOp) -> int:
-        """A value that is wanted; each has its own memory."""
-        self._wanted.append(node)
-        return len(self._wanted) - 1
+        """Add a node, which gets memory of its own, and return its number."""
+        self._nodes.append(node)
+        return len(self._nodes) - 1
 
     def variables(self) -> dict[str, int]:
-        """The variables in the shapes of the results, with their values."""
-        found: dict[str, int] = {}
-        dims = [dim for node in self._wanted for dim in shape(node)]
+        """Return the symbolic sizes in the shapes of the results, with their values."""
+        variables: dict[str, int] = {}
+        dims = [dim for node in self._nodes for dim in shape(node)]
         for node in toposort(*dims, *self.sizes):
             if node.op is ops.BIND:
-                bound(node, found)
-        return found
+                bound(node, variables)
+        return variables
 
     def computed(self) -> list[UOp]:
-        """The nodes that have to be computed, without doubles."""
-        return [n for n in dict.fromkeys(self._wanted) if realized(n) is None]
+        """Return the nodes that have to be computed, each once."""
+        return [n for n in dict.fromkeys(self._nodes) if realized(n) is None]
 
     def inputs(self) -> list[UOp]:
-        """The BUFFERs that are wanted as they are."""
-        found = (realized(node) for node in self._wanted)
-        return [buffer for buffer in found if buffer is not None]
+        """Return the BUFFERs that are results without computation."""
+        buffers = (realized(node) for node in self._nodes)
+        return [buffer for buffer in buffers if buffer is not None]
 
-    def settle(self, inputs: Mapping[UOp, int]) -> list[Value]:
-        """Where each value comes from, once the inputs have numbers."""
-        places = {node: k for k, node in enumerate(self.computed())}
-        given: set[UOp] = set()
+    def values(self, inputs: Mapping[UOp, int]) -> list[Value]:
+        """Return where each result comes from; `inputs` are the numbers of the inputs."""
+        output_of = {node: k for k, node in enumerate(self.computed())}
+        used: set[UOp] = set()
         values = []
-        for node in self._wanted:
+        for node in self._nodes:
             dims = shape(node)
             symbolic = any(dim.op is not ops.CONST for dim in dims)
-            if node in places:
-                values.append(Value(node.dtype, dims, symbolic, places[node], copied=node in given))
-                given.add(node)
+            if node in output_of:
+                output = output_of[node]
+                values.append(Value(node.dtype, dims, symbolic, output, copied=node in used))
+                used.add(node)
             else:
                 buffer = realized(node)
                 assert buffer is not None
-                place = inputs[buffer]
-                values.append(Value(node.dtype, dims, symbolic, None, place, copied=True))
+                number = inputs[buffer]
+                values.append(Value(node.dtype, dims, symbolic, None, number, copied=True))
         return values
 
 
-def replay(
-    wrappers: Sequence[Tensor],
+def make_replay(
+    arguments: Sequence[Tensor],
     placeholders: Sequence[UOp],
-    outside: Sequence[Outside],
-    supplies: Sequence[Supply],
+    captured: Sequence[CapturedTensor],
+    streams: Sequence[ValueStream],
     result: Any,
-    places: Sequence[tuple[Place, Tensor]],
+    locations: Sequence[tuple[Location, Tensor]],
     lock: Any,
 ) -> Replay:
-    """What a trace has found, as a program.
+    """Return the replay of a trace.
 
-    `wrappers` are the arguments inside of the function, which began as `placeholders`; equal ones
-    stand for one tensor.
+    `arguments` are the tensors inside the function, which began as `placeholders`; equal ones stand
+    for one tensor of the caller.
     """
     outputs = Outputs()
-    structure = rebuilt(result, lambda leaf: _slot(leaf, outputs))
-    assigned: list[tuple[int | Tensor, int]] = []
-    first = {id(tensor): k for k, tensor in reversed(list(enumerate(wrappers)))}
-    for k, (tensor, before) in enumerate(zip(wrappers, placeholders, strict=True)):
-        if tensor._node is not before and first[id(tensor)] == k:
-            assigned.append((k, outputs.add(tensor._node)))
-    for one in outside:
-        if one.now is not one.before:
-            assigned.append((one.tensor, outputs.add(one.now)))
-    constants = _constants(outside, outputs.computed())
+    structure = map_leaves(result, lambda leaf: _slot(leaf, outputs))
+    assignments = _assignments(arguments, placeholders, captured, outputs)
+    constants = _constant_buffers(captured, outputs.computed())
     computed, once = PRECOMPUTE(
         outputs.computed(),
         constants,
@@ -119,93 +117,121 @@ def replay(
     wanted = request(computed) if computed else None
     buffers = dict.fromkeys((*(wanted.buffers if wanted else ()), *outputs.inputs()))
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
-    own = {placeholder: k for k, placeholder in enumerate(placeholders)}
-    theirs = {one.before: one.tensor for one in outside}
+    argument_of = {placeholder: k for k, placeholder in enumerate(placeholders)}
+    tensor_of = {c.placeholder: c.tensor for c in captured}
+    known = {*argument_of, *tensor_of, *(s.placeholder for s in streams), *once.values()}
+    if any(is_placeholder(b) and b not in known for b in numbers):
+        raise no_value()  # it was kept from the trace of another function
     schedule = schedule_of(wanted.graph) if wanted else None
-    values = outputs.settle(numbers)
-    lasting = {one.before: k for k, one in enumerate(filter(_lasts, outside))}
-    given = {value.input for value in values if value.output is None}
-    told = [(one.tensor, (one.before.dtype, unbound(one.before, {}))) for one in outside]
-    found = Replay(
+    values = outputs.values(numbers)
+    fixed = [c for c in captured if _is_constant(c)]
+    constant_placeholders = {c.placeholder for c in fixed}
+    returned = {value.input for value in values if value.output is None}
+    types_of = [
+        (c.tensor, (c.placeholder.dtype, unbound_shape(c.placeholder, {}))) for c in captured
+    ]
+    return Replay(
         schedule=schedule,
-        arguments=[(n, own[b]) for b, n in numbers.items() if b in own],
+        arguments=[(n, argument_of[b]) for b, n in numbers.items() if b in argument_of],
         captured=[
-            (n, theirs[b])
+            (n, tensor_of[b])
             for b, n in numbers.items()
-            if b in theirs and (b not in lasting or n in given)
+            if b in tensor_of and (b not in constant_placeholders or n in returned)
         ],
-        lasting=_lasting(list(filter(_lasts, outside)), once, numbers, constants, schedule),
-        supplies=[(numbers.get(s.placeholder, -1), s.take, s.amount) for s in supplies],
+        constants=_captured_constants(fixed, once, numbers, constants, schedule),
+        streams=[(numbers.get(s.placeholder, -1), s.take, s.amount) for s in streams],
         variables={**outputs.variables(), **(wanted.variables if wanted else {})},
         values=values,
         result=structure,
-        assigned=assigned,
-        outside=told,
-        changing=[row for row, one in zip(told, outside, strict=True) if not _lasts(one)],
-        named=[(place, one) for place, one in places if not isinstance(place[0], types.CellType)],
-        cells=[(place[0], one) for place, one in places if isinstance(place[0], types.CellType)],
+        assignments=assignments,
+        captured_types=types_of,
+        mutable_types=[
+            row for row, c in zip(types_of, captured, strict=True) if not _is_constant(c)
+        ],
+        locations=[(at, t) for at, t in locations if not isinstance(at[0], types.CellType)],
+        cells=[(at[0], t) for at, t in locations if isinstance(at[0], types.CellType)],
         lock=lock,
     )
-    supplied = {supply.placeholder for supply in supplies}
-    known = {*own, *theirs, *supplied, *once.values()}
-    if any(is_placeholder(b) and b not in known for b in numbers):
-        raise no_value()  # kept from inside of another function
-    return found
 
 
-# -- what lasts from call to call ------------------------------------------------------------------
+def _assignments(
+    arguments: Sequence[Tensor],
+    placeholders: Sequence[UOp],
+    captured: Sequence[CapturedTensor],
+    outputs: Outputs,
+) -> list[tuple[int | Tensor, int]]:
+    """Return the assigned arguments (by number) and captured tensors, with their outputs."""
+    assignments: list[tuple[int | Tensor, int]] = []
+    first = {id(tensor): k for k, tensor in reversed(list(enumerate(arguments)))}
+    for k, (tensor, placeholder) in enumerate(zip(arguments, placeholders, strict=True)):
+        if tensor._node is not placeholder and first[id(tensor)] == k:
+            assignments.append((k, outputs.add(tensor._node)))
+    for c in captured:
+        if c.node is not c.placeholder:
+            assignments.append((c.tensor, outputs.add(c.node)))
+    return assignments
 
 
-def _lasts(one: Outside) -> bool:
-    """Whether a tensor from outside is not assigned to, and has one size for all calls."""
-    return one.now is one.before and all(dim.op is ops.CONST for dim in shape(one.before))
+# -- constants -------------------------------------------------------------------------------------
 
 
-def _constants(outside: Sequence[Outside], roots: Sequence[UOp]) -> set[UOp]:
-    """The BUFFERs that only change when somebody assigns to a tensor."""
-    theirs = {one.before for one in outside if _lasts(one) and is_own(one.tensor)}
+def _is_constant(captured: CapturedTensor) -> bool:
+    """Whether a captured tensor is not assigned to, and has a static shape."""
+    if captured.node is not captured.placeholder:
+        return False
+    return all(dim.op is ops.CONST for dim in shape(captured.placeholder))
+
+
+def _constant_buffers(captured: Sequence[CapturedTensor], roots: Sequence[UOp]) -> set[UOp]:
+    """Return the BUFFERs that change only when a tensor is assigned to."""
+    theirs = {c.placeholder for c in captured if _is_constant(c) and owns_memory(c.tensor)}
     inside = [n for n in toposort(*roots) if n.op is ops.BUFFER and not is_placeholder(n)]
     return theirs | {buffer for buffer in inside if array_allocator.is_own(array_of(buffer))}
 
 
-def _lasting(
-    tensors: Sequence[Outside],
+def _captured_constants(
+    tensors: Sequence[CapturedTensor],
     once: Mapping[UOp, UOp],
     numbers: Mapping[UOp, int],
     constants: set[UOp],
     schedule: Schedule | None,
-) -> Lasting:
-    which = {one.before: k for k, one in enumerate(tensors)}
-    parts = _once(once, numbers, which) if once else None
+) -> CapturedConstants:
+    """Prepare the program with its constants; `once` maps nodes computed once to placeholders."""
+    which = {c.placeholder: k for k, c in enumerate(tensors)}
+    constant_program = _constant_program(once, numbers, which) if once else None
     fixed = constants | set(once.values())
-    room = (settings.constants_megabytes << 20) - sum(parts.sizes if parts else ())
+    free = settings.constants_megabytes << 20
+    free -= sum(constant_program.sizes if constant_program else ())
     packable = []
     for buffer in sorted((b for b in numbers if b in fixed), key=bytes_of):
-        room -= bytes_of(buffer)
-        if room >= 0:
+        free -= bytes_of(buffer)
+        if free >= 0:
             packable.append(numbers[buffer])
     program = None if schedule is None else prepared(schedule, frozenset(packable))
     packed = frozenset() if program is None else program.packed
-    derived = {k for k in (parts.sources if parts else ()) if isinstance(k, int)}
-    derived.update(k for b, k in which.items() if numbers.get(b) in packed)
-    return Lasting(
-        tensors=[one.tensor for one in tensors],
-        count=len(numbers),
-        places=[(n, which[b]) for b, n in numbers.items() if b in which],
-        constants=[(n, held(b)) for b, n in numbers.items() if not is_placeholder(b)],
-        once=parts,
+    sources = constant_program.sources if constant_program else ()
+    precomputed = {k for k in sources if isinstance(k, int)}
+    precomputed.update(k for b, k in which.items() if numbers.get(b) in packed)
+    return CapturedConstants(
+        tensors=[c.tensor for c in tensors],
+        input_count=len(numbers),
+        inputs=[(n, which[b]) for b, n in numbers.items() if b in which],
+        literals=[(n, held(b)) for b, n in numbers.items() if not is_placeholder(b)],
+        constant_program=constant_program,
         program=program,
-        derived=frozenset(derived),
+        precomputed=frozenset(precomputed),
     )
 
 
-def _once(once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UOp, int]) -> Once:
-    """What is computed of constants alone, as a program."""
+def _constant_program(
+    once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UOp, int]
+) -> ConstantProgram:
+    """Return the program that computes the nodes that depend on constants alone."""
     wanted = request(list(once))
     schedule = schedule_of(wanted.graph)
-    with settings.override(beam=0):  # what runs once is not worth a search
+    with settings.override(beam=0):  # a program that runs once is not worth a search
         run = runner(schedule)
-    return Once(
+    return ConstantProgram(
         schedule,
         run,
         [which[b] if b in which else held(b) for b in wanted.buffers],
@@ -215,22 +241,23 @@ def _once(once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UO
 
 
 def _slot(leaf: Any, outputs: Outputs) -> Any:
+    """Return what stands for a leaf in the nested result; tensors become outputs."""
     if isinstance(leaf, Tensor):
-        return Slot(outputs.add(leaf.node))
+        return TensorSlot(outputs.add(leaf.node))
     if isinstance(leaf, UOp):
         outputs.sizes.append(leaf)
-        return Size(leaf)
+        return SizeSlot(leaf)
     if not _is_result(leaf):
         raise refuse(
-            f"a jitted function gives a {type(leaf).__name__}",
-            "only what is computed with tensors is computed again at the next call",
-            "give tensors, numbers and text, in dicts, lists, tuples or dataclasses",
+            f"a jitted function returns a {type(leaf).__name__}",
+            "only what is computed with tensors is computed again in the next call",
+            "return tensors, numbers and text, in dicts, lists, tuples or dataclasses",
         )
     return leaf
 
 
 def _is_result(leaf: Any) -> bool:
-    """Whether a value can be given again at every call."""
+    """Whether a value can be returned again by every call."""
     generators = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
     if isinstance(leaf, (np.ndarray, set, bytearray, *generators)):
         return False

@@ -1,8 +1,8 @@
-"""Tracing: what a function does with tensors, written down instead of done.
+"""Tracing: the tensor operations of a function recorded instead of executed.
 
-While a function is traced, a tensor from outside of it is read as a placeholder, and what is
-assigned to it is noted here; the tensor itself stays as it is, whatever happens. Tensors made on
-the way belong to the trace.
+While a function is traced, a tensor that it captures is read as a placeholder, and an assignment to
+the tensor is recorded here; the tensor itself stays as it is, also after an error. Tensors that the
+function creates belong to the trace.
 """
 
 from __future__ import annotations
@@ -23,64 +23,69 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Outside:
-    """A tensor that the function did not get as an argument and did not make."""
+class CapturedTensor:
+    """A captured tensor: one that is neither an argument nor created by the function."""
 
     tensor: Tensor
-    before: UOp
-    """The placeholder for its value."""
-    now: UOp
-    """What it is at this point of the function."""
+    placeholder: UOp
+    """What stands for the value of the tensor at the call."""
+    node: UOp
+    """The value at this point of the function; the placeholder if nothing was assigned."""
 
 
 @dataclass(slots=True, eq=False)
-class Supply:
-    """A source of values that go on from call to call, as random numbers do."""
+class ValueStream:
+    """An input that has new values in each call, such as random numbers."""
 
     placeholder: UOp
     take: Callable[[int], Array]
-    """The values for a call that uses up some amount."""
+    """Returns the values for a call that consumes the given amount."""
     amount: int = 0
+    """How much a call consumes."""
 
 
 class Trace:
-    """What is known of one function on its way."""
+    """The record of one function while it is traced."""
 
     def __init__(self) -> None:
-        self.made: dict[int, Tensor] = {}
-        self.outside: dict[int, Outside] = {}
-        self.supplies: dict[str, Supply] = {}
+        self.created: dict[int, Tensor] = {}
+        """The arguments and the tensors that the function creates, by id."""
+        self.captured: dict[int, CapturedTensor] = {}
+        """The captured tensors, by id."""
+        self.streams: dict[str, ValueStream] = {}
 
     def read(self, tensor: Tensor) -> UOp:
-        """The node that a tensor has inside of the function."""
-        if id(tensor) in self.made:
+        """Return the node that a tensor has inside the function."""
+        if id(tensor) in self.created:
             return tensor._node
-        return self._outside(tensor).now
+        return self._captured(tensor).node
 
     def write(self, tensor: Tensor, node: UOp) -> None:
-        """Give a tensor another node, inside of the function."""
+        """Give a tensor another node inside the function."""
         if not hasattr(tensor, "_node"):
-            self.made[id(tensor)] = tensor
-        if id(tensor) in self.made:
+            self.created[id(tensor)] = tensor
+        if id(tensor) in self.created:
             tensor._node = node
         else:
-            self._outside(tensor).now = node
+            self._captured(tensor).node = node
 
-    def _outside(self, tensor: Tensor) -> Outside:
-        found = self.outside.get(id(tensor))
-        if found is None:
+    def _captured(self, tensor: Tensor) -> CapturedTensor:
+        """Return the record of a captured tensor, made at its first use."""
+        captured = self.captured.get(id(tensor))
+        if captured is None:
             node = tensor._node
             placeholder = new_placeholder(node.dtype, shape(node))
-            found = self.outside[id(tensor)] = Outside(tensor, placeholder, placeholder)
-        return found
+            captured = CapturedTensor(tensor, placeholder, placeholder)
+            self.captured[id(tensor)] = captured
+        return captured
 
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""The trace of this thread or task."""
+"""The trace that is being recorded in this thread or task, if any."""
 
 
 def no_value() -> NoValue:
-    """The error for a value that is asked for, at the user's line."""
+    """Return the error for asking a traced tensor for its value, at the user's line."""
     if current.get() is None:
         return NoValue(
             "a tensor that was kept from inside of a jitted function is asked for its value",

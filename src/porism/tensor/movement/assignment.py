@@ -50,7 +50,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     """Perform x[key] = value: the value is broadcast to the shape of x[key]."""
     _assign_part(x, key, value)
     trace = current.get()
-    if sys.getrefcount(x) <= _UNNAMED_REFERENCES + (trace is not None and id(x) in trace.made):
+    if sys.getrefcount(x) <= _UNNAMED_REFERENCES + (trace is not None and id(x) in trace.created):
         raise PorismError(
             "an assignment to a part of a tensor that nothing refers to, as x[0][1] = value",
             where=users_line(),

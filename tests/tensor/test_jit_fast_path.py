@@ -1,4 +1,4 @@
-"""Calls of a jitted function that are like the last one, and those that only look so."""
+"""The fast path of a jitted function: calls like the last one, and calls that only look so."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from porism.tensor.jit.nested_values import Signature
 
 
 @pytest.fixture
-def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts the calls that look at their arguments one by one."""
-    found: list[int] = []
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows with every call that computes the signature of its arguments."""
+    calls: list[int] = []
 
     class Counted(Signature):
         __slots__ = ()
 
         def __init__(self) -> None:
-            found.append(len(found))
+            calls.append(len(calls))
             super().__init__()
 
     monkeypatch.setattr("porism.tensor.jit.jit.Signature", Counted)
-    return found
+    return calls
 
 
 def vector(*values: float) -> Tensor:
     return porism.asarray(np.array(values, np.float32)).realize()
 
 
-def test_a_call_like_the_last_one_looks_nothing_up(long_ways: list[int]) -> None:
+def test_a_call_like_the_last_one_looks_nothing_up(slow_calls: list[int]) -> None:
     scaled = porism.jit(lambda x, y: x * 2 + y)
     x, y = vector(1, 2), vector(3, 4)
     assert scaled(x, y).tolist() == [5, 8]
     assert scaled(y, x).tolist() == [7, 10]
     assert scaled(scaled(x, y), y).tolist() == [13, 20]
-    assert len(long_ways) == 1
+    assert len(slow_calls) == 1
 
 
-def test_arguments_by_name(long_ways: list[int]) -> None:
+def test_arguments_by_name(slow_calls: list[int]) -> None:
     minus = porism.jit(lambda x, *, y, z: {"y": x - y, "z": x - z})
     x, y, z = vector(9), vector(1), vector(2)
     for _ in range(2):
         found = minus(x, y=y, z=z)
         assert (found["y"].tolist(), found["z"].tolist()) == ([8], [7])
-    assert len(long_ways) == 1
+    assert len(slow_calls) == 1
     assert minus(x, z=z, y=y)["y"].tolist() == [8]
-    assert len(long_ways) == 2
+    assert len(slow_calls) == 2
 
 
-def test_arguments_of_another_kind_go_the_long_way(long_ways: list[int]) -> None:
+def test_arguments_of_another_kind_take_the_slow_path(slow_calls: list[int]) -> None:
     double = porism.jit(lambda x: x + x)
     arguments: list[Any] = [
         vector(1, 2),
@@ -67,7 +67,7 @@ def test_arguments_of_another_kind_go_the_long_way(long_ways: list[int]) -> None
     ]
     for x in (*arguments, *arguments):
         assert np.array_equal(double(x).numpy(), np.asarray(porism.asarray(x).numpy()) * 2)
-    assert len(long_ways) == 2 * len(arguments)
+    assert len(slow_calls) == 2 * len(arguments)
     assert double.traces == 5  # an array is no tensor
 
 
@@ -91,12 +91,12 @@ def test_too_many_and_too_few_arguments() -> None:
         double(y=x)  # type: ignore[call-arg]
 
 
-def test_other_values_are_compared(long_ways: list[int]) -> None:
+def test_other_values_are_compared(slow_calls: list[int]) -> None:
     power = porism.jit(lambda x, n, rest=(): x**n + len(rest))
     x, rest = vector(2, 3), [1]
     assert power(x, 2).tolist() == [4, 9]
     assert power(x, 2).tolist() == [4, 9]
-    assert len(long_ways) == 1
+    assert len(slow_calls) == 1
     assert power(x, 3).tolist() == [8, 27]
     assert power(x, 2.0).tolist() == [4, 9]
     for length in (1, 2, 3):  # a list may be another one at every call
@@ -123,7 +123,7 @@ def test_an_object_that_can_become_another_is_compared() -> None:
     assert scaled(vector(1), scale).tolist() == [4]
 
 
-def test_a_method_goes_the_short_way(long_ways: list[int]) -> None:
+def test_a_method_takes_the_fast_path(slow_calls: list[int]) -> None:
     class Layer:
         def __init__(self, weight: Tensor) -> None:
             self.weight = weight
@@ -135,7 +135,7 @@ def test_a_method_goes_the_short_way(long_ways: list[int]) -> None:
     one, two = Layer(vector(2)), Layer(vector(3))
     for _ in range(3):
         assert one.run(vector(5)).tolist() == [10]
-    assert len(long_ways) == 1
+    assert len(slow_calls) == 1
     assert two.run(vector(5)).tolist() == [15]
     one.weight.assign(vector(4))
     assert one.run(vector(5)).tolist() == [20]
@@ -143,11 +143,11 @@ def test_a_method_goes_the_short_way(long_ways: list[int]) -> None:
     assert one.run(vector(5)).tolist() == [35]
 
 
-def test_tensors_from_outside_are_those_of_the_moment(long_ways: list[int]) -> None:
+def test_captured_tensors_have_their_present_values(slow_calls: list[int]) -> None:
     weight = vector(2)
     scaled = porism.jit(lambda x: x * weight)
     assert [scaled(vector(k)).tolist() for k in (1, 2)] == [[2], [4]]
-    assert len(long_ways) == 1
+    assert len(slow_calls) == 1
     weight.assign(vector(3))
     assert scaled(vector(1)).tolist() == [3]
     weight = vector(5)
@@ -194,14 +194,14 @@ def test_settings_are_those_of_the_moment() -> None:
     assert double.traces == 2
 
 
-def test_under_other_settings_it_is_the_long_way(long_ways: list[int]) -> None:
+def test_other_settings_take_the_slow_path(slow_calls: list[int]) -> None:
     double = porism.jit(lambda x: x + x)
     x = vector(1, 2)
     with settings.override(check=False):
         assert [double(x).tolist() for _ in range(2)] == [[2, 4], [2, 4]]
-    assert len(long_ways) == 2
+    assert len(slow_calls) == 2
     assert [double(x).tolist() for _ in range(2)] == [[2, 4], [2, 4]]
-    assert len(long_ways) == 3
+    assert len(slow_calls) == 3
     assert double.traces == 1
 
 
