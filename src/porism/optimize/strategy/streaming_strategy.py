@@ -35,6 +35,7 @@ from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
 from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import MAX_UNROLLED, Unroll, Upcast, unroll_factor
 from porism.optimize.actions.memory.streaming_stores import NonTemporal, aligned_store_lanes
 from porism.optimize.analysis.loop_strides import (
@@ -51,7 +52,6 @@ from porism.optimize.analysis.loop_strides import (
 from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 from porism.optimize.strategy.loop_order import order_loops_by_loads
-from porism.optimize.strategy.peeled_reductions import vectorize_peeled
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.vector_lanes import (
     choose_lanes_with_half_vectors,
@@ -323,7 +323,7 @@ def vectorize_reductions(plan: Plan) -> None:
     """Vectorize reductions that are scalar so far along a loop in which loads are contiguous."""
     while (reduction := _next_scalar_reduction(plan.kernel, plan.target)) is not None:
         axis, lanes, choices = reduction
-        if extent_of(plan.loop(axis)) % lanes == 0 or not vectorize_peeled(plan, axis, choices):
+        if extent_of(plan.loop(axis)) % lanes == 0 or not _vectorize_peeled(plan, axis, choices):
             plan.pad(axis, lanes)
             plan.do(Unroll(axis, lanes))
 
@@ -395,3 +395,26 @@ def _writes_whole_lines(store: UOp) -> bool:
     if not is_masked(access.src[1]) and len(access.src) == 2:
         return True
     return aligned_store_lanes(store) * store.src[1].dtype.numpy.itemsize >= LINE
+
+
+def _vectorize_peeled(plan: Plan, axis: str, amounts: Sequence[int]) -> bool:
+    """Vectorize a reduction without masks but in its remainder; return whether that was done.
+
+    `amounts` are the iterations that may be unrolled or vectorized, the largest first; the last is
+    the lanes of one vector. Nothing is done where peeling is not legal or leaves no remainder.
+    """
+    extent, lanes = extent_of(plan.loop(axis)), amounts[-1]
+    amount = next((n for n in amounts if extent >= 2 * n or n <= extent <= n + lanes), lanes)
+    action = Peel(axis, amount)
+    if plan.target.block or not action.is_legal(plan.kernel, plan.target):
+        return False
+    plan.do(action)
+    plan.do(Unroll(f"{axis}_0", amount))
+    rest, remainder = f"{axis}_1", extent % amount
+    padded = -(-remainder // lanes) * lanes
+    if padded <= 4 * remainder:
+        plan.pad(rest, lanes)
+        remainder = padded
+    if remainder > 1:
+        plan.do(Unroll(rest, remainder))
+    return True
