@@ -18,7 +18,7 @@ from porism.optimize.actions.action import Action
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.software_prefetch import Prefetch
 from porism.optimize.strategy import heuristic
-from porism.optimize.strategy.prefetch_placement import AHEAD, prefetch_prepacked
+from porism.optimize.strategy.prefetch_placement import STREAM_DISTANCE, prefetch_prepacked
 
 SMALL = dataclasses.replace(
     GENERIC_CPU,
@@ -54,7 +54,7 @@ def test_what_is_read_in_order_is_fetched_some_lines_ahead(dtype: DType, length:
     assert action.buffer == 1
     arranged = heuristic.schedule_loops(kernel, SMALL)
     (said,) = arranged.arg[1:]
-    assert AHEAD // 2 < said[1] * dtype.numpy.itemsize <= AHEAD
+    assert STREAM_DISTANCE // 2 < said[1] * dtype.numpy.itemsize <= STREAM_DISTANCE
 
 
 def times_a_vector(count: int, length: int) -> UOp:
@@ -129,7 +129,7 @@ def test_less_far_ahead_where_rows_are_read_in_turn() -> None:
     (kernel,) = porism.kernels(x @ matrix)
     wide = dataclasses.replace(SMALL, vector_bits=(128, 256, 512))
     (said,) = heuristic.schedule_loops(kernel.node, wide).arg[1:]
-    assert said[:2] == (2, AHEAD // 2 // 4)
+    assert said[:2] == (2, STREAM_DISTANCE // 2 // 4)
 
 
 def test_the_last_terms_do_not_matter() -> None:

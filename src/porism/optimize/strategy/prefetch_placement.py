@@ -1,20 +1,24 @@
-"""Fetching: what is read of large buffers, fetched into a near cache before it is used.
+"""Prefetch placement: which loads of large buffers get a software prefetch, and how far ahead.
 
-A buffer that the last cache does not hold comes from memory, and how fast depends on how many lines
-are on their way at a time. A processor sees by itself that they are read in order, but it does not
-look far enough ahead. So with each vector that is read, one that is read later is fetched:
+A buffer that exceeds the last cache comes from memory, at a rate that depends on how many cache
+lines are in flight. The hardware prefetcher recognises sequential streams, but does not run far
+enough ahead of them. So with each vector that is loaded, one prefetch is issued:
 
-- of rows that are gone over several times, the next row: the first pass waits for memory, the
-  others do not use it; a pass that is soon done fetches nothing;
-- of rows whose places are looked up, some that are read later;
-- of anything else that is read in order, what is some lines further, unless it is computed with
-  for longer than that takes; fewer lines, if several rows are read in turn;
-- of constants that are laid out for a kernel, and gone over a few times part by part, what is
-  further in the same part: the first pass waits for memory, and is much of all.
+- rows that several passes read, as in a softmax: the next row. The first pass would wait for
+  memory, and the others leave it idle; a pass that does little gets no prefetches;
+- sequential streams: some cache lines further, unless the arithmetic takes longer than memory;
+  less far if several rows are read in turn;
+- rows that are gathered by indices: rows of later iterations;
+- pre-packed constants that a few passes read panel by panel: further in the same panel. The first
+  pass waits for memory, and is much of the whole.
+
+The distances and thresholds were fitted by hand to timings on an x86-64 machine with AVX-512
+(`docs/measurements.md`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -30,87 +34,59 @@ from porism.optimize.analysis.loop_strides import iterations, step
 from porism.optimize.model.loop_cost import weight
 from porism.optimize.strategy.action_plan import Plan, extent_of
 
-AHEAD: Final = 2048
-"""Bytes from what is read to what is fetched."""
+STREAM_DISTANCE: Final = 2048
+"""Bytes from a load of a stream to what is prefetched with it."""
 
-LATER: Final = 2 * AHEAD
-"""Bytes from a row whose place is looked up to one that is fetched: two rows at least."""
+GATHER_DISTANCE: Final = 2 * STREAM_DISTANCE
+"""Bytes from a gathered row to the one that is prefetched with it; two rows at least."""
 
-LONG: Final = 4 * AHEAD
-"""Bytes that are read one after the other, at least."""
+PANEL_DISTANCE: Final = 4096
+"""Bytes from a load of a pre-packed constant to what is prefetched with it."""
 
-MOST_ROWS: Final = 2
-"""Rows that are read side by side, at most: more of them are seen to be read in order."""
+MIN_STREAM: Final = 4 * STREAM_DISTANCE
+"""Bytes of a sequential stream, at least."""
 
-MOST_SUMMED: Final = 8
-"""The same of rows whose elements are added up: all that is done is to read them."""
+MAX_ROWS: Final = 2
+"""Rows that are read together, at most: the hardware prefetcher keeps up with more of them."""
+
+MAX_REDUCED_ROWS: Final = 8
+"""The same of rows that are reduced: to load them is all the work."""
 
 RARE: Final = 16
-"""What is read so many times less often than the rest does not matter, such as the last terms."""
+"""A load with so many times fewer iterations than another is ignored, such as a peeled tail."""
 
-SOON: Final = 4
-"""A pass over a row is soon done if it takes so many times less than another."""
+CHEAP_PASS: Final = 4
+"""A pass over a row is cheap if it has so many times fewer operations than another pass."""
 
-SLOW: Final = 20
-"""Operations on an element that take longer than to read and store it."""
+EXPENSIVE_BODY: Final = 20
+"""Float operations on an element that take longer than to load and store it."""
 
-PASSES: Final = 8
-"""Over a part of a constant, at most: of more of them, the first is little."""
+MAX_PASSES: Final = 8
+"""Passes over a panel, at most: of more of them, the first is a small part."""
 
-FURTHER: Final = 4096
-"""Bytes from what is read of a constant to what is fetched."""
-
-SIDE_BY_SIDE: Final = (Axis.UPCAST, Axis.UNROLL)
+UNROLLED: Final = (Axis.UPCAST, Axis.UNROLL)
 
 
 def insert_prefetches(plan: Plan) -> None:
-    """Fetch rows of buffers larger than half of the last cache, lines of those larger than it."""
+    """Prefetch rows of buffers over half of the last cache, and streams of those over all of it."""
     if plan.target.block or not plan.target.vector_bits:
         return
-    least = plan.target.memory.last_cache // 2
+    min_bytes = plan.target.memory.last_cache // 2
     order = toposort(plan.kernel)
-    places = {n.src[0] for n in order if n.op is ops.STORE}
-    loads: dict[UOp, list[UOp]] = {}
+    stored = {n.src[0] for n in order if n.op is ops.STORE}
+    loads_of: dict[UOp, list[UOp]] = {}
     for node in order:
-        if node.op is ops.INDEX and node not in places:
+        if node.op is ops.INDEX and node not in stored:
             base = base_of(node)
-            if base.op is ops.PARAM and _bytes(base) >= least:
-                loads.setdefault(base, []).append(node)
-    for buffer, found in loads.items():
-        action = _next_row(plan, buffer, found)
-        if action is None and _bytes(buffer) >= 2 * least and not _is_slow(order, found[0]):
-            action = _next_lines(buffer, found) or _later_rows(buffer, found)
+            if base.op is ops.PARAM and _bytes(base) >= min_bytes:
+                loads_of.setdefault(base, []).append(node)
+    for buffer, loads in loads_of.items():
+        action = _prefetch_next_row(plan, buffer, loads)
+        is_large = _bytes(buffer) >= 2 * min_bytes
+        if action is None and is_large and not _is_compute_bound(order, loads[0]):
+            action = _prefetch_stream(buffer, loads) or _prefetch_gathered_rows(buffer, loads)
         if action is not None and action.is_legal(plan.kernel, plan.target):
             plan.do(action)
-
-
-def prefetch_prepacked(kernel: UOp, numbers: Collection[int], target: Target) -> UOp:
-    """A kernel that fetches constants, laid out for it, ahead of the first of a few passes."""
-    order = toposort(kernel)
-    for node in order:
-        if node.op is not ops.INDEX or node.src[0].op is not ops.PARAM:
-            continue
-        buffer = node.src[0]
-        if buffer.arg not in numbers or _bytes(buffer) <= target.memory.l2:
-            continue
-        along = _in_order(node, _item(buffer))
-        if along is None or not 1 < _passes(kernel, order, node, along[0]) <= PASSES:
-            continue
-        axis, elements = along
-        action = Prefetch(buffer.arg, show(axis), max(FURTHER // (elements * _item(buffer)), 1))
-        if action.is_legal(kernel, target):
-            kernel = action.apply(kernel, target)
-    return kernel
-
-
-def _passes(kernel: UOp, order: Sequence[UOp], load: UOp, axis: UOp) -> int:
-    """How often in turn a reduction reads what a load reads along an axis."""
-    whole = next((n for n in order if n.op is ops.REDUCE and axis in n.src[1:]), None)
-    if whole is None:
-        return 1
-    loops = [r for r in kernel.src[0].src[1:] if r.arg[1] in (Axis.LOOP, Axis.THREAD)]
-    last = max((place for place, r in enumerate(loops) if r in load.ranges), default=-1)
-    return iterations(r for r in loops[last + 1 :] if r in whole.ranges)
 
 
 def _bytes(buffer: UOp) -> int:
@@ -118,11 +94,48 @@ def _bytes(buffer: UOp) -> int:
 
 
 def _item(buffer: UOp) -> int:
+    """Return the bytes of an element of a buffer."""
     return int(buffer.dtype.element.numpy.itemsize)
 
 
-def _next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
-    """The next of rows that are gone over several times, if a near cache holds some of them."""
+# -- pre-packed constants --------------------------------------------------------------------------
+
+
+def prefetch_prepacked(kernel: UOp, numbers: Collection[int], target: Target) -> UOp:
+    """Return a kernel that prefetches the panels of pre-packed constants, given by number."""
+    order = toposort(kernel)
+    for node in order:
+        if node.op is not ops.INDEX or node.src[0].op is not ops.PARAM:
+            continue
+        buffer = node.src[0]
+        if buffer.arg not in numbers or _bytes(buffer) <= target.memory.l2:
+            continue
+        stream = _sequential_loop(node, _item(buffer))
+        if stream is None or not 1 < _passes(kernel, order, node, stream[0]) <= MAX_PASSES:
+            continue
+        loop, elements = stream
+        distance = max(PANEL_DISTANCE // (elements * _item(buffer)), 1)
+        action = Prefetch(buffer.arg, show(loop), distance)
+        if action.is_legal(kernel, target):
+            kernel = action.apply(kernel, target)
+    return kernel
+
+
+def _passes(kernel: UOp, order: Sequence[UOp], load: UOp, loop: UOp) -> int:
+    """Return how often in sequence a reduction reads what a load reads along a loop."""
+    reduction = next((n for n in order if n.op is ops.REDUCE and loop in n.src[1:]), None)
+    if reduction is None:
+        return 1
+    loops = [r for r in kernel.src[0].src[1:] if r.arg[1] in (Axis.LOOP, Axis.THREAD)]
+    innermost = max((level for level, r in enumerate(loops) if r in load.ranges), default=-1)
+    return iterations(r for r in loops[innermost + 1 :] if r in reduction.ranges)
+
+
+# -- rows of several passes ------------------------------------------------------------------------
+
+
+def _prefetch_next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """Return a prefetch of the next row, if several passes read rows that the L2 cache holds."""
     end = plan.kernel.src[0]
     if end.op is not ops.END or end.src[1].arg[1] is not Axis.THREAD:
         return None
@@ -134,111 +147,116 @@ def _next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
         return None
     if any(step(n.src[1], outermost) != row for n in loads):
         return None
-    return Prefetch(buffer.arg, show(outermost), 1, _slow_passes(toposort(plan.kernel), loads))
+    passes = _expensive_passes(toposort(plan.kernel), loads)
+    return Prefetch(buffer.arg, show(outermost), 1, passes)
 
 
-def _slow_passes(order: Sequence[UOp], loads: Sequence[UOp]) -> tuple[str, ...]:
-    """The loops in which some loads are, without those that are soon done; none if all take long.
+def _expensive_passes(order: Sequence[UOp], loads: Sequence[UOp]) -> tuple[str, ...]:
+    """Return the loops of loads without those of cheap passes; empty if no pass is cheap.
 
-    A loop that does little asks for more than memory can give, and waits for it.
+    A cheap pass would issue prefetches faster than memory can serve them, and wait.
     """
     loops = dict.fromkeys(
         next((r for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.REDUCE)), None) for n in loads
     )
     work = {r: sum(weight(n) for n in order if r in n.ranges) for r in loops if r is not None}
-    slow = [r for r, operations in work.items() if operations * SOON >= max(work.values())]
-    return tuple(map(show, slow)) if len(slow) < len(work) == len(loops) else ()
+    expensive = [r for r, ops_done in work.items() if ops_done * CHEAP_PASS >= max(work.values())]
+    return tuple(map(show, expensive)) if len(expensive) < len(work) == len(loops) else ()
 
 
-def _is_slow(order: Sequence[UOp], load: UOp) -> bool:
-    """Whether so much is computed with an element that the next ones come meanwhile."""
-    inside = set(load.ranges)
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def _is_compute_bound(order: Sequence[UOp], load: UOp) -> bool:
+    """Return whether the arithmetic on a loaded element takes longer than loading the next one."""
+    loops = set(load.ranges)
     values = (n for n in order if n.dtype.is_float and n.op is not ops.INDEX)
-    return sum(weight(n) for n in values if inside <= set(n.ranges)) >= SLOW
+    return sum(weight(n) for n in values if loops <= set(n.ranges)) >= EXPENSIVE_BODY
 
 
-def _next_lines(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
-    """What is some lines further, if all is read in order."""
+def _prefetch_stream(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """Return a prefetch of some lines further, if all loads of a buffer are sequential."""
     item = _item(buffer)
     most = max(iterations(load.ranges) for load in loads)
-    often = [load for load in loads if iterations(load.ranges) * RARE > most]
-    found = {_in_order(load, item) for load in often}
-    if len(found) != 1 or (along := found.pop()) is None:
-        return _in_parts(buffer, loads) if len(loads) > 1 else None
-    axis, elements = along
-    ahead = AHEAD if axis.arg[1] is Axis.REDUCE or not _in_turn(loads) else AHEAD // 2
-    within = () if len(often) == len(loads) else (show(axis),)
-    return Prefetch(buffer.arg, show(axis), max(ahead // (elements * item), 1), within)
+    frequent = [load for load in loads if iterations(load.ranges) * RARE > most]
+    streams = {_sequential_loop(load, item) for load in frequent}
+    if len(streams) != 1 or (stream := streams.pop()) is None:
+        return _prefetch_short_rows(buffer, loads) if len(loads) > 1 else None
+    loop, elements = stream
+    is_alone = loop.arg[1] is Axis.REDUCE or not _reads_rows_in_turn(loads)
+    distance = STREAM_DISTANCE if is_alone else STREAM_DISTANCE // 2
+    within = () if len(frequent) == len(loads) else (show(loop),)
+    return Prefetch(buffer.arg, show(loop), max(distance // (elements * item), 1), within)
 
 
-def _in_parts(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
-    """What is some rows further, if short rows follow each other, and each is read in parts."""
-    axes = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
-    rows = {step(n.src[1], r) for n in loads for r in axes}
-    row = rows.pop() if len(axes) == len(rows) == 1 else None
-    if row is None or not LINE <= row * _item(buffer) <= 2 * AHEAD:
+def _prefetch_short_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """Return a prefetch of some rows further, if several loads read each short row in parts."""
+    loops = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
+    strides = {step(n.src[1], r) for n in loads for r in loops}
+    row = strides.pop() if len(loops) == len(strides) == 1 else None
+    if row is None or not LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
         return None
     for load in loads:
-        lanes = [r for r in load.ranges if r.arg[1] in SIDE_BY_SIDE]
-        if [step(load.src[1], r) for r in lanes] != [1]:
+        unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
+        if [step(load.src[1], r) for r in unrolled] != [1]:
             return None
-    (axis,) = axes
-    read = sum(iterations(r for r in n.ranges if r is not axis) for n in loads)
-    ahead = max(AHEAD // (row * _item(buffer)), 1)
-    return Prefetch(buffer.arg, show(axis), ahead) if row <= read < 2 * row else None
+    (loop,) = loops
+    elements = sum(iterations(r for r in n.ranges if r is not loop) for n in loads)
+    distance = max(STREAM_DISTANCE // (row * _item(buffer)), 1)
+    return Prefetch(buffer.arg, show(loop), distance) if row <= elements < 2 * row else None
 
 
-def _later_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
-    """The rows that come some lines later, if it is read in each iteration of a loop where."""
-    places = [n for load in loads for n in toposort(load.src[1]) if n.op is ops.INDEX]
-    axes = {r for n in places for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.THREAD)}
-    if len(axes) != 1 or any(r.arg[1] in SIDE_BY_SIDE for n in places for r in n.ranges):
+def _prefetch_gathered_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
+    """Return a prefetch of rows of later iterations, if each iteration of a loop loads an index."""
+    indices = [n for load in loads for n in toposort(load.src[1]) if n.op is ops.INDEX]
+    loops = {r for n in indices for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.THREAD)}
+    if len(loops) != 1 or any(r.arg[1] in UNROLLED for n in indices for r in n.ranges):
         return None
-    (axis,) = axes
+    (loop,) = loops
     for load in loads:
-        lanes = [r for r in load.ranges if r.arg[1] in SIDE_BY_SIDE]
-        if not any(step(load.src[1], r) == 1 for r in lanes) or not is_indirect(load, axis):
+        unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
+        if not any(step(load.src[1], r) == 1 for r in unrolled) or not is_indirect(load, loop):
             return None
-    inner = [r for r in loads[0].ranges if r is not axis]
+    inner = [r for r in loads[0].ranges if r is not loop]
     row = iterations(inner) * _item(buffer)
-    return Prefetch(buffer.arg, show(axis), max(LATER // row, 2)) if row >= LINE else None
+    distance = max(GATHER_DISTANCE // row, 2)
+    return Prefetch(buffer.arg, show(loop), distance) if row >= LINE else None
 
 
-def _in_turn(loads: Sequence[UOp]) -> bool:
-    """Whether some of several rows is read before more of the first: more is on its way then."""
+def _reads_rows_in_turn(loads: Sequence[UOp]) -> bool:
+    """Return whether several rows are read alternately: more lines are in flight then."""
     return any(r.arg[1] is Axis.REDUCE and extent_of(r) > 1 for n in loads for r in n.ranges)
 
 
-def _in_order(load: UOp, item: int) -> tuple[UOp, int] | None:
-    """The loop along which vectors are read one after the other, and its step; None if not."""
+def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
+    """Return the loop along which a load reads vectors sequentially, and its stride in elements.
+
+    None if it is not sequential, or the stream is short.
+    """
     loops: list[tuple[int, UOp]] = []
-    beside: list[tuple[int, int]] = []
+    unrolled: list[tuple[int, int]] = []
     for r in load.ranges:
-        far = step(load.src[1], r)
-        if far is None and r.arg[1] is Axis.THREAD:
-            continue  # it only says where what is read begins
-        if far is None or far < 0:
+        stride = step(load.src[1], r)
+        if stride is None and r.arg[1] is Axis.THREAD:
+            continue  # it only says where the stream begins
+        if stride is None or stride < 0:
             return None
-        if far and r.arg[1] in SIDE_BY_SIDE:
-            beside.append((far, extent_of(r)))
-        elif far:
-            loops.append((far, r))
+        if stride and r.arg[1] in UNROLLED:
+            unrolled.append((stride, extent_of(r)))
+        elif stride:
+            loops.append((stride, r))
     if not loops:
         return None
-    loops.sort(key=lambda found: found[0])
-    first, axis = loops[0]
-    lanes = rows = 1
-    for far, size in beside:
-        if far < first:
-            lanes *= size
-        else:
-            rows *= size
-    most = MOST_SUMMED if axis.arg[1] is Axis.REDUCE else MOST_ROWS
-    if lanes != first or lanes * item * 2 < LINE or rows > most:
+    loops.sort(key=lambda pair: pair[0])
+    innermost, loop = loops[0]
+    lanes = math.prod(extent for stride, extent in unrolled if stride < innermost)
+    rows = math.prod(extent for stride, extent in unrolled if stride >= innermost)
+    max_rows = MAX_REDUCED_ROWS if loop.arg[1] is Axis.REDUCE else MAX_ROWS
+    if lanes != innermost or lanes * item * 2 < LINE or rows > max_rows:
         return None
-    length = first
-    for far, r in loops:
-        if far * RARE > length * (RARE + 1):  # the last of a row may be read apart
+    length = innermost
+    for stride, r in loops:
+        if stride * RARE > length * (RARE + 1):  # a peeled tail may be read elsewhere
             break
-        length = far * extent_of(r)
-    return (axis, first) if length * item >= LONG else None
+        length = stride * extent_of(r)
+    return (loop, innermost) if length * item >= MIN_STREAM else None

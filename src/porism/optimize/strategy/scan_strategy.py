@@ -1,8 +1,12 @@
-"""Scans: the loops of kernels that reduce the first 1, 2, … n elements of an axis.
+"""Scan strategy: loop schedules of kernels with a prefix sum, or another reduction of prefixes.
 
-Such a kernel reads and writes each element once, in a loop that carries on what it has reduced so
-far. Where neighbours are along the axis, the lanes of a vector are its next elements; else they are
-along another loop, and as many rows are carried as a near cache holds.
+Such a kernel reads and writes each element of an axis once, in a loop that carries the reduction so
+far from one iteration to the next:
+
+- if the axis is contiguous, it is vectorized: each iteration computes the prefixes inside of one
+  vector and adds what is carried;
+- otherwise a contiguous loop is vectorized, and an iteration updates the carried vectors of many
+  columns, which a near cache holds; the columns are split among the cores if nothing else is.
 """
 
 from __future__ import annotations
@@ -24,35 +28,35 @@ from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 
-FEWEST: Final = 16
-"""Iterations of a scan, from which on they are carried: fewer are all reduced at once."""
+MIN_EXTENT: Final = 16
+"""Iterations of an axis above which it is scanned: fewer are reduced anew each (by hand)."""
 
-CARRIED: Final = 1 << 14
-"""Bytes that are carried from one iteration to the next, at most: a part of the nearest cache."""
+MAX_CARRIED: Final = 1 << 14
+"""Bytes that are loop-carried, at most: half of a usual L1 cache."""
 
-WIDEST: Final = 256
-"""Bits of a vector along the axis, at most: lanes that are farther apart are exchanged slowly."""
+MAX_SCAN_BITS: Final = 256
+"""Bits of a vector along the axis, at most: lanes of wider ones are exchanged slowly (measured)."""
 
 VECTORS: Final = (4, 2, 1)
-"""Vectors that are carried side by side, the best first."""
+"""Vectors of columns that are carried together, the best first."""
 
 
 def plan_scan(kernel: UOp, target: Target) -> Plan | None:
-    """The actions for a kernel with a scan; None if there is none, or it is short."""
-    counter = None if target.block else scan_axis(kernel)
-    if counter is None or not is_unscheduled(counter) or extent_of(counter) <= FEWEST:
+    """Return a plan for a kernel with a scan; None if there is none, or it is short."""
+    scan_loop = None if target.block else scan_axis(kernel)
+    if scan_loop is None or not is_unscheduled(scan_loop) or extent_of(scan_loop) <= MIN_EXTENT:
         return None
     plan = Plan(kernel, target)
     end = kernel.src[0]
-    steps = {r: {step(s.src[0].src[1], r) for s in stores(end)} for r in end.src[1:]}
-    along = next((r for r in end.src[1:] if steps[r] == {1}), None)
+    strides = {r: {step(s.src[0].src[1], r) for s in stores(end)} for r in end.src[1:]}
+    contiguous = next((r for r in end.src[1:] if strides[r] == {1}), None)
     width = widest(toposort(kernel), target)
     try:
-        if along is counter and width > 1:
-            _along(plan, end, counter, width)
+        if contiguous is scan_loop and width > 1:
+            _scan_vectors(plan, end, scan_loop, width)
         else:
-            _across(plan, end, counter, along, width)
-    except ActionError:  # there is more in it than is carried
+            _scan_columns(plan, end, scan_loop, contiguous, width)
+    except ActionError:  # the kernel has more in it than what is carried
         return None
     streaming_strategy.parallelize(plan)
     streaming_strategy.use_nontemporal_stores(plan)
@@ -60,56 +64,58 @@ def plan_scan(kernel: UOp, target: Target) -> Plan | None:
     return plan
 
 
-def _along(plan: Plan, end: UOp, counter: UOp, width: int) -> None:
-    """A vector of elements of the axis in each iteration."""
-    axis = show(counter)
-    width = min(width, width * WIDEST // plan.target.vector_bits[-1])
-    terms = next(show(n.src[1]) for n in inside(end) if n.op is ops.REDUCE)
+def _scan_vectors(plan: Plan, end: UOp, scan_loop: UOp, width: int) -> None:
+    """Scan a vector of elements of the axis in each iteration."""
+    axis = show(scan_loop)
+    width = min(width, width * MAX_SCAN_BITS // plan.target.vector_bits[-1])
+    k_axis = next(show(n.src[1]) for n in inside(end) if n.op is ops.REDUCE)
     plan.pad(axis, width)
-    plan.pad(terms, width)
+    plan.pad(k_axis, width)
     if extent_of(plan.loop(axis)) > width:
         plan.do(Scan(axis, width))
         plan.do(Upcast(f"{axis}_1", width))
-        plan.do(Unroll(f"{terms}_1", width))
+        plan.do(Unroll(f"{k_axis}_1", width))
     else:
         plan.do(Upcast(axis, width))
-        plan.do(Unroll(terms, width))
+        plan.do(Unroll(k_axis, width))
 
 
-def _across(plan: Plan, end: UOp, counter: UOp, along: UOp | None, width: int) -> None:
-    """Each element of the axis in an iteration, for neighbours along another loop."""
-    axis, inner = show(counter), end.src[end.src.index(counter, 1) + 1 :]
-    lanes = _lanes(extent_of(along), width) if along in inner and is_unscheduled(along) else 1
-    if along is None or lanes == 1:
+def _scan_columns(plan: Plan, end: UOp, scan_loop: UOp, contiguous: UOp | None, width: int) -> None:
+    """Scan one element of the axis in each iteration, for vectors along a contiguous loop."""
+    axis, inner = show(scan_loop), end.src[end.src.index(scan_loop, 1) + 1 :]
+    lanes = 1
+    if contiguous is not None and contiguous in inner and is_unscheduled(contiguous):
+        lanes = _column_lanes(extent_of(contiguous), width)
+    if contiguous is None or lanes == 1:
         plan.do(Scan(axis))
         return
-    rows = show(along)
-    part = _part(plan, end, counter, along, lanes)
-    plan.pad(rows, part)
-    if part < extent_of(plan.loop(rows)):
-        plan.do(Split(rows, part))
-        plan.do(Move(f"{rows}_0", axis))
-        rows = f"{rows}_1"
+    columns = show(contiguous)
+    chunk = _columns_per_chunk(plan, end, scan_loop, contiguous, lanes)
+    plan.pad(columns, chunk)
+    if chunk < extent_of(plan.loop(columns)):
+        plan.do(Split(columns, chunk))
+        plan.do(Move(f"{columns}_0", axis))
+        columns = f"{columns}_1"
     plan.do(Scan(axis))
-    plan.do(Upcast(rows, lanes))
+    plan.do(Upcast(columns, lanes))
 
 
-def _lanes(size: int, width: int) -> int:
-    """Neighbours that are carried side by side, of which few are in vain; 1 if there are few."""
+def _column_lanes(extent: int, width: int) -> int:
+    """Return the most lanes with at most 10 % of padding, or one vector; 1 if it is too short."""
     for vectors in VECTORS:
         lanes = vectors * width
-        if -(-size // lanes) * lanes * 10 <= size * 11:
+        if -(-extent // lanes) * lanes * 10 <= extent * 11:
             return lanes
-    return width if size >= width else 1
+    return width if extent >= width else 1
 
 
-def _part(plan: Plan, end: UOp, counter: UOp, along: UOp, lanes: int) -> int:
-    """How many neighbours are carried: few enough for a near cache, and for all cores."""
-    size, outer = extent_of(along), end.src[1 : end.src.index(counter, 1)]
-    others = iterations(r for r in end.src[1:] if r not in (*outer, counter, along))
+def _columns_per_chunk(plan: Plan, end: UOp, scan_loop: UOp, contiguous: UOp, lanes: int) -> int:
+    """Return how many columns are carried together: those of a near cache, and of one core."""
+    columns, outer = extent_of(contiguous), end.src[1 : end.src.index(scan_loop, 1)]
+    others = iterations(r for r in end.src[1:] if r not in (*outer, scan_loop, contiguous))
     item = max(n.dtype.numpy.itemsize for n in inside(end) if n.op is ops.REDUCE)
-    most = max(CARRIED // (others * item), lanes)
-    small = iterations(end.src[1:]) < streaming_strategy.PARALLEL_WORK
-    cores = 1 if small or iterations(outer) >= plan.target.cores else plan.target.cores
-    parts = max(-(-size // most), cores)
-    return -(-size // (parts * lanes)) * lanes
+    most = max(MAX_CARRIED // (others * item), lanes)
+    is_small = iterations(end.src[1:]) < streaming_strategy.PARALLEL_WORK
+    is_split_for_cores = not is_small and iterations(outer) < plan.target.cores
+    chunks = max(-(-columns // most), plan.target.cores if is_split_for_cores else 1)
+    return -(-columns // (chunks * lanes)) * lanes

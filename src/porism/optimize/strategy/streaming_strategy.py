@@ -353,6 +353,29 @@ def _next_scalar_reduction(kernel: UOp, target: Target) -> tuple[str, int, Seque
     return None
 
 
+def _vectorize_peeled(plan: Plan, axis: str, choices: Sequence[int]) -> bool:
+    """Vectorize a reduction loop and peel its remainder; return whether that is legal.
+
+    `choices` are the lanes to choose from, the most first; the last is one vector. Only the peeled
+    remainder needs masks.
+    """
+    extent, width = extent_of(plan.loop(axis)), choices[-1]
+    lanes = next((n for n in choices if extent >= 2 * n or n <= extent <= n + width), width)
+    peel = Peel(axis, lanes)
+    if plan.target.block or not peel.is_legal(plan.kernel, plan.target):
+        return False
+    plan.do(peel)
+    plan.do(Unroll(f"{axis}_0", lanes))
+    rest, remainder = f"{axis}_1", extent % lanes
+    padded = -(-remainder // width) * width
+    if padded <= 4 * remainder:
+        plan.pad(rest, width)
+        remainder = padded
+    if remainder > 1:
+        plan.do(Unroll(rest, remainder))
+    return True
+
+
 # -- the whole kernel ------------------------------------------------------------------------------
 
 
