@@ -418,26 +418,3 @@ def _writes_whole_lines(store: UOp) -> bool:
     if not is_masked(access.src[1]) and len(access.src) == 2:
         return True
     return aligned_store_lanes(store) * store.src[1].dtype.numpy.itemsize >= LINE
-
-
-def _vectorize_peeled(plan: Plan, axis: str, amounts: Sequence[int]) -> bool:
-    """Vectorize a reduction without masks but in its remainder; return whether that was done.
-
-    `amounts` are the iterations that may be unrolled or vectorized, the largest first; the last is
-    the lanes of one vector. Nothing is done where peeling is not legal or leaves no remainder.
-    """
-    extent, lanes = extent_of(plan.loop(axis)), amounts[-1]
-    amount = next((n for n in amounts if extent >= 2 * n or n <= extent <= n + lanes), lanes)
-    action = Peel(axis, amount)
-    if plan.target.block or not action.is_legal(plan.kernel, plan.target):
-        return False
-    plan.do(action)
-    plan.do(Unroll(f"{axis}_0", amount))
-    rest, remainder = f"{axis}_1", extent % amount
-    padded = -(-remainder // lanes) * lanes
-    if padded <= 4 * remainder:
-        plan.pad(rest, lanes)
-        remainder = padded
-    if remainder > 1:
-        plan.do(Unroll(rest, remainder))
-    return True
