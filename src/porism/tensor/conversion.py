@@ -1,7 +1,7 @@
 """Conversion: Python's numbers, lists and NumPy's arrays as tensors, and operands brought together.
 
 `as_tensor` shares nothing: an array is copied, so that a tensor's value never changes behind its
-back. `together` is what functions of several operands begin with.
+back. `promote_operands` is what functions of several operands begin with.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from porism.tensor.promotion import (
     NAMES,
     as_dtype,
     constant,
-    refuse,
     result_type,
+    type_error,
 )
 from porism.tensor.shapes import broadcast_shapes, sizes_of
 from porism.tensor.tensor import Tensor
@@ -67,7 +67,7 @@ def to_array(value: Any, dtype: DType | None = None) -> Any:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise refuse(
+        raise type_error(
             f"a {type(value).__name__} that is no array",
             str(error),
             "give numbers, or lists of equal lengths",
@@ -77,7 +77,7 @@ def to_array(value: Any, dtype: DType | None = None) -> Any:
     if isinstance(value, (list, tuple)) and array.dtype.kind in "biuf":
         array = _list_array(array, dtype, value)
     if array.dtype.kind in "SUcmMT" or (array.dtype.kind == "V" and not _is_known(array)):
-        raise refuse(
+        raise type_error(
             f"an array of NumPy's {array.dtype} as a tensor",
             "tensors have " + ", ".join(NAMES),
             "convert the array first, with .astype()",
@@ -102,13 +102,13 @@ def _no_number(value: Any) -> Exception:
     """The error for what NumPy finds no type for."""
     leaf = _first_odd(value)
     if isinstance(leaf, int):
-        return refuse(
+        return type_error(
             f"an int of {leaf.bit_length()} bits in a tensor",
             "integers of tensors have at most 64 bits",
             "use floats",
         )
     shown = "None" if leaf is None else f"a {type(leaf).__name__}"
-    return refuse(
+    return type_error(
         f"{shown} as a tensor, or in one",
         "a tensor holds numbers: tensors have " + ", ".join(NAMES),
         "give numbers, lists of equal lengths, or arrays of them; "
@@ -154,7 +154,7 @@ def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
     typed = [kind for kind in kinds if isinstance(kind, DType)]
     whole = not any(kind is float if isinstance(kind, type) else kind.is_float for kind in kinds)
     if kinds and whole and array.dtype.kind == "f" and not (dtype and dtype.is_float):
-        raise refuse(
+        raise type_error(
             "integers of which some are negative and some have 64 bits",
             "no integer type holds both",
             "use floats",
@@ -180,7 +180,7 @@ def _is_known(array: Any) -> bool:
 # -- operands --------------------------------------------------------------------------------------
 
 
-def together(*values: Any, dtype: DType | None = None) -> tuple[UOp, ...]:
+def promote_operands(*values: Any, dtype: DType | None = None) -> tuple[UOp, ...]:
     """Operands as nodes of one type, that of the result, and of one shape.
 
     What has the shape () stays as it is: it goes with every other shape.

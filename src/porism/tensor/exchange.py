@@ -9,9 +9,8 @@ import numpy as np
 
 from porism.ir.facts.semantics import Array
 from porism.tensor.conversion import as_tensor, from_array, from_copy
-from porism.tensor.promotion import as_dtype, name_of, refuse
-from porism.tensor.shapes import refuse as refuse_shape
-from porism.tensor.shapes import to_text
+from porism.tensor.promotion import as_dtype, name_of, type_error
+from porism.tensor.shapes import shape_error, to_text
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -29,7 +28,7 @@ def item(x: Tensor) -> bool | int | float:
 
 def _single(x: Tensor, what: str) -> Any:
     if isinstance(x.size, int) and x.size != 1:
-        raise refuse_shape(
+        raise shape_error(
             f"{what} of a tensor of shape {to_text(x.shape)}",
             f"it has {x.size} elements, and one is wanted",
             "index the element, or reduce the tensor (any, all, sum, …)",
@@ -55,7 +54,7 @@ def _real(x: Tensor) -> float:
 @operator("index")
 def _place(x: Tensor) -> int:
     if not x.dtype.is_integer:
-        raise refuse(
+        raise type_error(
             f"a tensor of {name_of(x.dtype)} as an index",
             "an index is an integer",
             "convert it with astype, or with int()",
@@ -65,7 +64,7 @@ def _place(x: Tensor) -> int:
 
 @operator("complex")
 def _complex(x: Tensor) -> NoReturn:
-    raise refuse(
+    raise type_error(
         "complex() of a tensor",
         "there are no complex numbers here",
         "use complex(float(x))",
@@ -109,7 +108,7 @@ def _ufunc(
     of x are computed. Other functions of NumPy run there, on the values.
     """
     if any(isinstance(one, Tensor) for one in out):
-        raise refuse(
+        raise type_error(
             f"numpy.{ufunc.__name__} with a tensor as `out`",
             "NumPy writes into memory, and a tensor has none that may change",
             "assign the result: x[...] = result",
@@ -214,7 +213,7 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
     if isinstance(x, Tensor):
         return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):
-        raise refuse(
+        raise type_error(
             f"from_dlpack of a {type(x).__name__}",
             "it has no __dlpack__",
             "use asarray",
@@ -222,7 +221,7 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
     try:
         array = np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError) as error:
-        raise refuse(f"from_dlpack of a {type(x).__name__}", str(error), _advice(x)) from None
+        raise type_error(f"from_dlpack of a {type(x).__name__}", str(error), _advice(x)) from None
     as_dtype(array.dtype)
     return shared(x, array) if copy is False else from_copy(array)
 
@@ -248,7 +247,7 @@ def shared(obj: Any, array: Array) -> Tensor:
 
 def not_shared(obj: Any, why: str) -> Exception:
     """The error for memory that a tensor was asked to share, and cannot."""
-    return refuse(
+    return type_error(
         f"cannot share the memory of a {type(obj).__name__}",
         why,
         "pass copy=True, or an array that fits",
@@ -256,7 +255,7 @@ def not_shared(obj: Any, why: str) -> Exception:
 
 
 def _no_dlpack(name: str) -> Exception:
-    return refuse(
+    return type_error(
         f"__dlpack__ of a tensor of {name}",
         "NumPy, through which values are handed over, has no such type in DLPack",
         "convert it first, with astype",

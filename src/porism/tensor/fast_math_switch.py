@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from porism.base.settings import settings
-from porism.tensor.promotion import refuse
+from porism.tensor.promotion import type_error
 
 
 @contextmanager
@@ -25,6 +25,6 @@ def fast_math(on: bool = True) -> Iterator[None]:
     [0.0, nan]
     """
     if not isinstance(on, bool):
-        raise refuse(f"fast_math({on!r})", "it is a switch", "pass True or False")
+        raise type_error(f"fast_math({on!r})", "it is a switch", "pass True or False")
     with settings.override(fast_math=on):
         yield

@@ -27,7 +27,7 @@ BITS_OF: Final = {
 """The integers that have the bits of a float."""
 
 
-def widely(formula: Formula, *nodes: UOp) -> UOp:
+def in_f32(formula: Formula, *nodes: UOp) -> UOp:
     """A formula on nodes of one float type, in f32 if the type is narrower."""
     own = nodes[0].dtype
     if own.bits >= 32:
@@ -78,7 +78,7 @@ def is_finite(x: UOp) -> UOp:
     return x.eq(x) if math.isnan(infinity.arg) else magnitude(x) < infinity
 
 
-def choose(*cases: Any) -> UOp:
+def select(*cases: Any) -> UOp:
     """condition, value, condition, value, …, value: the value of the first that holds."""
     found = cases[-1]
     for k in range(len(cases) - 3, -1, -2):

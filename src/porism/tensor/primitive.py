@@ -108,7 +108,7 @@ def cast(x: UOp, dtype: DType) -> UOp:
     return x if x.dtype is dtype else ops.CAST(x, dtype=dtype)
 
 
-def place(x: UOp, size: Dim) -> UOp:
+def clamp_index(x: UOp, size: Dim) -> UOp:
     """Integers as places along an axis; what is no place becomes -1 or the size.
 
     So all that is computed of it has bounds, also where a number was loaded and may be anything.

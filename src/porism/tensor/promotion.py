@@ -52,7 +52,7 @@ NAMES: Final = {
 PUBLIC_NAME: Final = {t: name for name, t in NAMES.items()}
 
 
-def refuse(what: str, why: str, fix: str) -> TypeMismatch:
+def type_error(what: str, why: str, fix: str) -> TypeMismatch:
     """The error for types that do not fit, at the user's line."""
     return TypeMismatch(what, where=users_line(), why=why, fix=fix)
 
@@ -84,7 +84,7 @@ def as_dtype(given: Any) -> DType:
             return dtypes.from_numpy(given)
         except (TypeError, TypeMismatch):
             pass
-    raise refuse(
+    raise type_error(
         f"{given!r} is no type of tensors",
         "tensors have " + ", ".join(NAMES),
         "pass one of them, as porism.float32 or by name",
@@ -116,7 +116,7 @@ def promote(a: DType, b: DType) -> DType:
     for candidate in NUMBERS:
         if candidate.is_float == a.is_float and a.fits_in(candidate) and b.fits_in(candidate):
             return candidate
-    raise refuse(
+    raise type_error(
         f"{name_of(a)} and {name_of(b)} have no common type",
         "no integer type holds the values of both",
         "convert one of them first, with astype",
@@ -132,7 +132,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     strong = [t for value in arrays_and_dtypes if (t := _strong(value)) is not None]
     weak = [value for value in arrays_and_dtypes if _strong(value) is None]
     if not strong and not weak:
-        raise refuse(
+        raise type_error(
             "result_type of nothing",
             "there is no type to start from",
             "pass at least one tensor, type or number",
@@ -195,19 +195,19 @@ def constant(dtype: DType, value: Any) -> UOp:
     if isinstance(value, UOp):
         return value if value.dtype is dtype else value.cast(dtype)
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise refuse(
+        raise type_error(
             f"{value} does not fit into {name_of(dtype)}",
             f"its values go from {dtype.min} to {dtype.max}",
             "convert the tensor to a wider type first, with astype",
         )
     if dtype.is_integer and isinstance(value, float) and not value.is_integer():
-        raise refuse(
+        raise type_error(
             f"{value} cannot be {name_of(dtype)}",
             "it is not a whole number" if math.isfinite(value) else "it is no integer",
             "use a float type",
         )
     if dtype.is_float and isinstance(value, int) and math.isinf(_rounded(dtype, value)):
-        raise refuse(
+        raise type_error(
             f"an int of {value.bit_length()} bits does not fit into {name_of(dtype)}",
             "its largest number is smaller, and beyond is only infinity",
             "use a wider type, or float('inf') if that is meant",
@@ -233,7 +233,7 @@ def float_type(dtype: DType) -> DType:
     return dtype if dtype.is_float else DEFAULT_FLOAT
 
 
-def need(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
+def require_dtype(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
     """Refuse a type that a function does not take."""
     if dtype not in accepted:
         kinds = [
@@ -245,7 +245,7 @@ def need(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
             )
             if all(t in accepted for t in types)
         ]
-        raise refuse(
+        raise type_error(
             f"{what} of a tensor of {name_of(dtype)}",
             f"it takes {' and '.join(kinds)}",
             fix,

@@ -35,7 +35,7 @@ class OutOfRange(ShapeError, IndexError):  # noqa: N818 - the name says it all
     """An index that is outside of its axis; also an IndexError, as Python would raise."""
 
 
-def refuse(what: str, why: str, fix: str) -> ShapeError:
+def shape_error(what: str, why: str, fix: str) -> ShapeError:
     """The error for shapes and axes that do not fit, at the user's line."""
     return ShapeError(what, where=users_line(), why=why, fix=fix)
 
@@ -47,11 +47,11 @@ def sizes_of(x: UOp) -> Sizes:
     >>> sizes_of(iota((2, 3), 0))
     (2, 3)
     """
-    sizes = tuple(map(plain, shape(x)))
+    sizes = tuple(map(to_static, shape(x)))
     return SymbolicShape(sizes) if UOp in map(type, sizes) else sizes
 
 
-def plain(size: Dim) -> Dim:
+def to_static(size: Dim) -> Dim:
     """A size as an int where its bounds leave one value."""
     return int(size.vmin) if isinstance(size, UOp) and size.vmin == size.vmax else size
 
@@ -80,21 +80,21 @@ def size_text(size: Dim) -> str:
     return expression.size_text(size) or expression.show(size, limit=200)
 
 
-def same(a: Dim, b: Dim) -> bool:
+def sizes_equal(a: Dim, b: Dim) -> bool:
     """Whether two sizes are known to be equal."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return are_equal(as_dim(a), as_dim(b))
 
 
-def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+def shapes_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are known to be equal."""
-    return len(a) == len(b) and all(map(same, a, b))
+    return len(a) == len(b) and all(map(sizes_equal, a, b))
 
 
 def is_one(size: Dim) -> bool:
     """Whether a size is known to be 1, so that the axis can be repeated."""
-    return same(size, 1)
+    return sizes_equal(size, 1)
 
 
 def product(sizes: Iterable[Dim]) -> Dim:
@@ -113,7 +113,7 @@ def as_int(value: Any, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise refuse(
+        raise shape_error(
             f"{what} is {value!r}",
             f"it is a {type(value).__name__}, and an int is wanted",
             "pass an int",
@@ -123,20 +123,22 @@ def as_int(value: Any, what: str) -> int:
 def as_number(value: Any, what: str) -> float:
     """A finite number of Python or NumPy."""
     if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise refuse(
+        raise shape_error(
             f"{what} is {value!r}",
             f"it is a {type(value).__name__}, and a number is wanted",
             "pass an int or a float",
         )
     if not math.isfinite(value):
-        raise refuse(f"{what} is {value!r}", "a finite number is wanted", "pass another number")
+        raise shape_error(
+            f"{what} is {value!r}", "a finite number is wanted", "pass another number"
+        )
     return value  # type: ignore[return-value]
 
 
 def as_size(value: Any, what: str = "a size") -> Dim:
     """An int or a symbolic size; anything else is refused."""
     if isinstance(value, UOp):
-        return plain(value)
+        return to_static(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return as_int(value, what)
@@ -154,7 +156,7 @@ def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
     sizes = tuple(as_size(size) for size in ((given,) if single else given))
     for size in sizes:
         if isinstance(size, int) and size < allow:
-            raise refuse(
+            raise shape_error(
                 f"the shape {to_text(sizes)} has the size {size}",
                 "a size is not negative" if not allow else "a size is not below -1",
                 "give sizes of 0 or more" + (", or -1 for the one that is left" if allow else ""),
@@ -162,15 +164,15 @@ def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
     return sizes
 
 
-def normal_axis(axis: Any, rank: int, what: str = "axis") -> int:
+def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """An axis counted from the front; those below 0 count from the end.
 
-    >>> normal_axis(-1, 3)
+    >>> normalize_axis(-1, 3)
     2
     """
     number = as_int(axis, what)
     if not -rank <= number < rank:
-        raise refuse(
+        raise shape_error(
             f"there is no {what} {number} in a tensor of {rank} {'axis' if rank == 1 else 'axes'}",
             f"axes go from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
             "name an axis that the tensor has, or add one with expand_dims or reshape",
@@ -178,20 +180,20 @@ def normal_axis(axis: Any, rank: int, what: str = "axis") -> int:
     return number % rank
 
 
-def normal_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
+def normalize_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
     """Axes in the order in which they are given: an int, a sequence, or None for all.
 
-    >>> normal_axes(None, 2), normal_axes(-1, 2), normal_axes((-1, 0), 2)
+    >>> normalize_axes(None, 2), normalize_axes(-1, 2), normalize_axes((-1, 0), 2)
     ((0, 1), (1,), (1, 0))
     """
     if axis is None:
         return tuple(range(rank))
     if not isinstance(axis, (tuple, list)):
-        return (normal_axis(axis, rank, what),)
-    axes = tuple(normal_axis(one, rank, what) for one in axis)
+        return (normalize_axis(axis, rank, what),)
+    axes = tuple(normalize_axis(one, rank, what) for one in axis)
     if len(set(axes)) < len(axes):
         twice = next(one for k, one in enumerate(axes) if one in axes[:k])
-        raise refuse(
+        raise shape_error(
             f"{what} {twice} is named twice in {tuple(axis)!r}",
             "each axis is meant once; those below 0 count from the end",
             "name it once",
@@ -214,7 +216,7 @@ def broadcast_shapes(*given: Sequence[Dim]) -> Sizes:
         for k, size in enumerate(sizes, rank - len(sizes)):
             if is_one(found[k]):
                 found[k] = size
-            elif not is_one(size) and not same(size, found[k]):
+            elif not is_one(size) and not sizes_equal(size, found[k]):
                 raise _no_broadcast(given, k - rank, found[k], size)
     return tuple(found)
 
@@ -223,7 +225,7 @@ def _no_broadcast(given: Sequence[Sequence[Dim]], axis: int, a: Dim, b: Dim) -> 
     shown = [to_text(sizes) for sizes in given if sizes]
     known = isinstance(a, int) and isinstance(b, int)
     verb = "are different" if known else "are not known to be equal"
-    return refuse(
+    return shape_error(
         f"the shapes {' and '.join(dict.fromkeys(shown))} do not go together",
         f"in axis {axis} (counted from the end) the sizes {size_text(a)} and {size_text(b)} "
         f"{verb}, and neither is 1",

@@ -11,7 +11,7 @@ from typing import NoReturn
 from porism.base.dtypes import index
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.tensor.shapes import OutOfRange, as_int, refuse
+from porism.tensor.shapes import OutOfRange, as_int, shape_error
 from porism.tensor.user_line import users_line
 
 
@@ -40,7 +40,7 @@ class Variable:
         return f"Variable({self.name!r}, {self.low}, {self.high})"
 
     def __index__(self) -> NoReturn:
-        raise refuse(
+        raise shape_error(
             f"the variable {self.name} is used as a number",
             "it has no value yet",
             f"give it one: {self.name}.bind(value)",

@@ -19,7 +19,7 @@ from porism.ir.node import UOp
 from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import name_of
-from porism.tensor.shapes import product, refuse, size_text, sizes_of, to_text
+from porism.tensor.shapes import product, shape_error, size_text, sizes_of, to_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -141,13 +141,15 @@ class Tensor:
     def __len__(self) -> int:
         """The size of the first axis."""
         if not self.ndim:
-            raise refuse("len() of a scalar", "a scalar has no axes", "use .size, or reshape it")
+            raise shape_error(
+                "len() of a scalar", "a scalar has no axes", "use .size, or reshape it"
+            )
         first = self.shape[0]
         if isinstance(first, int):
             return first
         if first.vmin == first.vmax:
             return int(first.vmin)
-        raise refuse(
+        raise shape_error(
             "len() of a tensor whose first axis is symbolic",
             f"its size is {size_text(first)}, and len() is an int",
             "use .shape[0]",

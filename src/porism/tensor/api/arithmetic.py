@@ -16,16 +16,16 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive
 from porism.tensor.api.operands import float_node, float_pair, operand, operand_pair
-from porism.tensor.conversion import as_tensor, together, weak_or_tensor
+from porism.tensor.conversion import as_tensor, promote_operands, weak_or_tensor
 from porism.tensor.float_formulas import (
     BITS_OF,
-    choose,
+    in_f32,
     is_finite,
     is_infinite,
     magnitude,
+    select,
     sign_bits,
     sign_mask,
-    widely,
     with_sign,
 )
 from porism.tensor.promotion import NUMBERS, as_dtype, float_type, result_type
@@ -78,7 +78,7 @@ def multiply(x1: Any, x2: Any) -> Tensor:
     >>> porism.multiply([1, 2], 10).tolist()
     [10, 20]
     """
-    a, b = together(x1, x2)
+    a, b = promote_operands(x1, x2)
     return Tensor((ops.AND if a.dtype.kind is Kind.BOOL else ops.MUL)(a, b))
 
 
@@ -104,7 +104,7 @@ def floor_divide(x1: Any, x2: Any) -> Tensor:
     [3, -4]
     """
     a, b = operand_pair(x1, x2, NUMBERS, "floor_divide")
-    return Tensor(widely(_floor_quotient, a, b) if a.dtype.is_float else ops.IDIV(a, b))
+    return Tensor(in_f32(_floor_quotient, a, b) if a.dtype.is_float else ops.IDIV(a, b))
 
 
 def _floor_quotient(a: UOp, b: UOp) -> UOp:
@@ -136,7 +136,7 @@ def remainder(x1: Any, x2: Any) -> Tensor:
     [1, 2]
     """
     a, b = operand_pair(x1, x2, NUMBERS, "remainder")
-    return Tensor(widely(_float_remainder, a, b) if a.dtype.is_float else ops.MOD(a, b))
+    return Tensor(in_f32(_float_remainder, a, b) if a.dtype.is_float else ops.MOD(a, b))
 
 
 def _float_remainder(a: UOp, b: UOp) -> UOp:
@@ -158,7 +158,7 @@ def _power_by_products(x: UOp, exponent: float) -> UOp | None:
     if not x.dtype.is_float:
         return None
     if exponent == 3:
-        return widely(lambda x: x * x * x, x)
+        return in_f32(lambda x: x * x * x, x)
     return x.lift(1.0) / x if exponent == -1 else None
 
 
@@ -218,7 +218,7 @@ def maximum(x1: Any, x2: Any) -> Tensor:
     >>> porism.maximum([1, 5], 3).tolist()
     [3, 5]
     """
-    return Tensor(ops.MAX(*together(x1, x2)))
+    return Tensor(ops.MAX(*promote_operands(x1, x2)))
 
 
 @method
@@ -228,7 +228,7 @@ def minimum(x1: Any, x2: Any) -> Tensor:
     >>> porism.minimum([1, 5], 3).tolist()
     [1, 3]
     """
-    return Tensor(ops.MIN(*together(x1, x2)))
+    return Tensor(ops.MIN(*promote_operands(x1, x2)))
 
 
 @method
@@ -282,7 +282,7 @@ def rsqrt(x: Any) -> Tensor:
     >>> porism.rsqrt([4.0, 16.0]).tolist()
     [0.5, 0.25]
     """
-    return Tensor(widely(lambda node: ops.RECIPROCAL(ops.SQRT(node)), float_node(x)))
+    return Tensor(in_f32(lambda node: ops.RECIPROCAL(ops.SQRT(node)), float_node(x)))
 
 
 @method
@@ -293,7 +293,7 @@ def lerp(x: Any, end: Any, weight: Any) -> Tensor:
     [2.0, 15.0]
     """
     common = float_type(result_type(*map(weak_or_tensor, (x, end, weight))))
-    start, stop, share = together(x, end, weight, dtype=common)
+    start, stop, share = promote_operands(x, end, weight, dtype=common)
     near = ops.MULACC(share, stop - start, start)
     far = stop - (share.lift(1.0) - share) * (stop - start)
     return Tensor((share < 0.5).where(near, far))
@@ -393,4 +393,4 @@ def _next_float(a: UOp, b: UOp) -> UOp:
     moved = away.where(bits + one, bits - one)
     smallest = ops.OR((b < 0.0).where(UOp.const(kind, sign_mask(a.dtype)), one * 0), one)
     stepped = a.eq(0.0).where(smallest, moved).bitcast(a.dtype)
-    return choose(a.ne(a) | b.ne(b), a + b, a.eq(b), b, stepped)
+    return select(a.ne(a) | b.ne(b), a + b, a.eq(b), b, stepped)

@@ -16,7 +16,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.api.operands import operand, operand_pair
-from porism.tensor.conversion import as_tensor, is_operand, node_of, together
+from porism.tensor.conversion import as_tensor, is_operand, node_of, promote_operands
 from porism.tensor.conversion import broadcast as broadcast_nodes
 from porism.tensor.float_formulas import is_finite, is_infinite
 from porism.tensor.promotion import INTEGERS, NUMBERS
@@ -36,7 +36,7 @@ def less(x1: Any, x2: Any) -> Tensor:
     >>> porism.less([1, 2, 3], 2).tolist()
     [True, False, False]
     """
-    return Tensor(ops.LT(*together(x1, x2)))
+    return Tensor(ops.LT(*promote_operands(x1, x2)))
 
 
 @operator("le")
@@ -47,7 +47,7 @@ def less_equal(x1: Any, x2: Any) -> Tensor:
     >>> porism.less_equal([1, 2, 3], 2).tolist()
     [True, True, False]
     """
-    return Tensor(ops.LE(*together(x1, x2)))
+    return Tensor(ops.LE(*promote_operands(x1, x2)))
 
 
 @operator("gt")
@@ -58,7 +58,7 @@ def greater(x1: Any, x2: Any) -> Tensor:
     >>> porism.greater([1, 2, 3], 2).tolist()
     [False, False, True]
     """
-    return Tensor(ops.GT(*together(x1, x2)))
+    return Tensor(ops.GT(*promote_operands(x1, x2)))
 
 
 @operator("ge")
@@ -69,7 +69,7 @@ def greater_equal(x1: Any, x2: Any) -> Tensor:
     >>> porism.greater_equal([1, 2, 3], 2).tolist()
     [False, True, True]
     """
-    return Tensor(ops.GE(*together(x1, x2)))
+    return Tensor(ops.GE(*promote_operands(x1, x2)))
 
 
 @method
@@ -79,7 +79,7 @@ def equal(x1: Any, x2: Any) -> Tensor:
     >>> porism.equal([1, 2, 3], 2).tolist()
     [False, True, False]
     """
-    return Tensor(ops.EQ(*together(x1, x2)))
+    return Tensor(ops.EQ(*promote_operands(x1, x2)))
 
 
 @method
@@ -89,7 +89,7 @@ def not_equal(x1: Any, x2: Any) -> Tensor:
     >>> porism.not_equal([1, 2, 3], 2).tolist()
     [True, False, True]
     """
-    return Tensor(ops.NE(*together(x1, x2)))
+    return Tensor(ops.NE(*promote_operands(x1, x2)))
 
 
 @operator("eq")
@@ -263,7 +263,7 @@ def where(condition: Any, x1: Any, x2: Any) -> Tensor:
     >>> porism.where([True, False], [1, 2], [10, 20]).tolist()
     [1, 20]
     """
-    yes, no = together(x1, x2)
+    yes, no = promote_operands(x1, x2)
     return Tensor(ops.WHERE(*broadcast_nodes(*_as_bools(condition), yes, no)))
 
 

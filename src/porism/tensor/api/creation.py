@@ -22,19 +22,19 @@ from porism.tensor.promotion import (
     INTEGERS,
     as_dtype,
     constant,
-    need,
+    require_dtype,
     result_type,
 )
 from porism.tensor.shapes import (
     as_int,
     as_number,
     as_sizes,
-    normal_axis,
-    plain,
+    normalize_axis,
+    shape_error,
     sizes_of,
+    to_static,
     to_text,
 )
-from porism.tensor.shapes import refuse as refuse_shape
 from porism.tensor.tensor import Tensor, method
 
 
@@ -108,7 +108,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
     else:
         dims = fill_value.shape if isinstance(fill_value, Tensor) else np.shape(fill_value)
     if dims:
-        raise refuse_shape(
+        raise shape_error(
             f"full with a value of shape {to_text(dims)}",
             "one number fills all elements",
             "use broadcast_to(value, shape), which repeats the value along new axes",
@@ -194,14 +194,14 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
     >>> porism.arange(3).tolist(), porism.arange(2, 8, 2).tolist()
     ([0, 1, 2], [2, 4, 6])
     """
-    start, stop, step = plain(start), plain(stop), plain(step)
+    start, stop, step = to_static(start), to_static(stop), to_static(step)
     if stop is None:
         start, stop = 0, start
     for name, value in (("start", start), ("stop", stop), ("step", step)):
         if not isinstance(value, UOp):
             as_number(value, f"{name} of arange")
     if step == 0:
-        raise refuse_shape("arange with a step of 0", "it would not end", "give another step")
+        raise shape_error("arange with a step of 0", "it would not end", "give another step")
     element_type = result_type(start, stop, step) if dtype is None else as_dtype(dtype)
     if isinstance(stop, UOp) or isinstance(start, UOp):
         count: Dim = _symbolic_count(start, stop, step)
@@ -215,7 +215,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
 def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
     """Return the number of elements of a range with symbolic ends, which must have the step 1."""
     if step != 1:
-        raise refuse_shape(
+        raise shape_error(
             "arange with a symbolic end and a step",
             "the number of its elements is not known",
             "use a step of 1, and multiply",
@@ -260,7 +260,7 @@ def linspace(
     """
     count = as_int(num, "num")
     if count < 0:
-        raise refuse_shape(
+        raise shape_error(
             f"linspace of {count} numbers", "a size is not negative", "give 0 or more"
         )
     element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
@@ -318,7 +318,7 @@ def _triangle(x: Any, k: int, what: str, *, lower: bool) -> Tensor:
     node = as_tensor(x).node
     sizes = sizes_of(node)
     if len(sizes) < 2:
-        raise refuse_shape(
+        raise shape_error(
             f"{what} of a tensor of shape {to_text(sizes)}",
             "a matrix has two axes",
             "add an axis with expand_dims",
@@ -341,12 +341,12 @@ def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tens
     [[1, 0, 0], [0, 0, 1]]
     """
     labels = as_tensor(x)
-    need(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
-    class_axis = normal_axis(axis, labels.ndim + 1)
+    require_dtype(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
+    class_axis = normalize_axis(axis, labels.ndim + 1)
     sizes = list(labels.shape)
     classes = as_sizes(num_classes)[0]
     result_sizes = [*sizes[:class_axis], classes, *sizes[class_axis:]]
     column = primitive.reshape(labels.node, [*sizes[:class_axis], 1, *sizes[class_axis:]])
-    chosen = primitive.place(primitive.expand(column, result_sizes), classes)
+    chosen = primitive.clamp_index(primitive.expand(column, result_sizes), classes)
     matches = chosen.eq(primitive.iota(result_sizes, class_axis))
     return Tensor(primitive.cast(matches, DEFAULT_INT if dtype is None else as_dtype(dtype)))

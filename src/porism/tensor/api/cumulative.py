@@ -22,9 +22,9 @@ from porism.ir.ops import Op
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.pad import pad_with_value
 from porism.tensor.primitive import Dim
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 MAX_DIRECT: Final = 16
@@ -134,13 +134,13 @@ def _exclusive(x: UOp, op: Op) -> UOp:
 def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     """Return the scan along an axis in x's type; axis None needs a tensor of one axis."""
     if axis is None and x.ndim != 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)} without an axis",
             f"the tensor has {x.ndim} axes, and the elements are taken in order along one",
             "pass axis=, or reshape the tensor to one axis",
         )
-    scan_axis = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
-    known(x.shape[scan_axis], what)
+    scan_axis = shapes.normalize_axis(-1 if axis is None else axis, x.ndim)
+    static_size(x.shape[scan_axis], what)
     order = [*(k for k in range(x.ndim) if k != scan_axis), scan_axis]
     back = [order.index(k) for k in range(x.ndim)]
     node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.dtype)), order)
@@ -157,7 +157,7 @@ def _sum_operand(x: Any, dtype: Any) -> Tensor:
 
 def _prepend_initial(x: Tensor, value: int, axis: int | None) -> Tensor:
     """Return a scan with the value of the empty prefix in front."""
-    scan_axis = shapes.normal_axis(-1 if axis is None else axis, x.ndim)
+    scan_axis = shapes.normalize_axis(-1 if axis is None else axis, x.ndim)
     node = primitive.pad(x.node, [(int(k == scan_axis), 0) for k in range(x.ndim)])
     if value:
         first = primitive.iota(shapes.sizes_of(node), scan_axis).eq(0)

@@ -15,9 +15,9 @@ from porism.tensor.promotion import (
     SIGNED,
     UNSIGNED,
     as_dtype,
-    need,
-    refuse,
+    require_dtype,
     result_type,
+    type_error,
 )
 
 
@@ -50,7 +50,7 @@ def finfo(type: Any) -> FloatLimits:
     65504.0
     """
     dtype = result_type(type)
-    need(dtype, FLOATS, "finfo", "use iinfo for integers")
+    require_dtype(dtype, FLOATS, "finfo", "use iinfo for integers")
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return FloatLimits(
         dtype,
@@ -69,7 +69,7 @@ def iinfo(type: Any) -> IntegerLimits:
     -128
     """
     dtype = result_type(type)
-    need(dtype, INTEGERS, "iinfo", "use finfo for floats")
+    require_dtype(dtype, INTEGERS, "iinfo", "use finfo for floats")
     return IntegerLimits(dtype, dtype.bits, int(dtype.max), int(dtype.min))
 
 
@@ -99,7 +99,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, str) and kind in _KINDS:
         return element_type in _KINDS[kind]
     if isinstance(kind, str):
-        raise refuse(
+        raise type_error(
             f"isdtype with the kind {kind!r}",
             "the kinds are " + ", ".join(_KINDS),
             "pass one of them, or a type",

@@ -44,7 +44,7 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
     [[21], [43]]
     """
     if not isinstance(equation, str) or not tensors:
-        raise promotion.refuse(
+        raise promotion.type_error(
             f"einsum({equation!r}, …) of {len(tensors)} tensors",
             "it takes a text, then a tensor for each of its terms",
             "write it as einsum('ij,jk->ik', a, b)",
@@ -74,7 +74,7 @@ def _sizes(
             known = sizes.setdefault(axis.label, size)
             if shapes.is_one(known):
                 sizes[axis.label] = size
-            elif not shapes.same(known, size) and not shapes.is_one(size):
+            elif not shapes.sizes_equal(known, size) and not shapes.is_one(size):
                 name = (
                     "'...'"
                     if axis.label.startswith(einsum_subscripts.ELLIPSIS)

@@ -15,7 +15,7 @@ import numpy as np
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.operands import float_node, float_pair
-from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
+from porism.tensor.float_formulas import in_f32, magnitude, polynomial, select
 from porism.tensor.tensor import Tensor, method
 
 LOG2_E: Final = math.log2(math.e)
@@ -76,7 +76,7 @@ def odd_function(x: UOp, value: UOp) -> UOp:
 
     It is built from selects and not from sign bits, so that it can be differentiated.
     """
-    return choose(x.eq(0.0), x, x < 0.0, -value, value)
+    return select(x.eq(0.0), x, x < 0.0, -value, value)
 
 
 def tanh_node(x: UOp) -> UOp:
@@ -101,7 +101,7 @@ def _sinh(x: UOp) -> UOp:
     near = (below + below / (below + 1.0)) * 0.5
     half = exp_node(size * 0.5)
     far = half * 0.5 * half - x.lift(0.5) / half / half
-    return choose(size < 1.0, near, x < 0.0, -far, far)
+    return select(size < 1.0, near, x < 0.0, -far, far)
 
 
 def _cosh(x: UOp) -> UOp:
@@ -129,7 +129,7 @@ def _acosh(x: UOp) -> UOp:
     large = x > _LARGE[x.dtype.bits]
     over = large.where(1.0, x - 1.0)
     near = log1p_node(over + ops.SQRT(over * 2.0 + over * over))
-    return choose(x < 1.0, x.lift(np.nan), large, log_node(x) + LN_2, near)
+    return select(x < 1.0, x.lift(np.nan), large, log_node(x) + LN_2, near)
 
 
 def _atanh(x: UOp) -> UOp:
@@ -154,7 +154,7 @@ def exp(x: Any) -> Tensor:
     >>> porism.exp([0.0, 1.0]).tolist()
     [1.0, 2.718281...]
     """
-    return Tensor(widely(exp_node, float_node(x)))
+    return Tensor(in_f32(exp_node, float_node(x)))
 
 
 @method
@@ -174,7 +174,7 @@ def expm1(x: Any) -> Tensor:
     >>> porism.expm1([0.0, 1.0]).tolist()
     [0.0, 1.718281...]
     """
-    return Tensor(widely(expm1_node, float_node(x)))
+    return Tensor(in_f32(expm1_node, float_node(x)))
 
 
 @method
@@ -184,7 +184,7 @@ def log(x: Any) -> Tensor:
     >>> porism.log([1.0, 0.0]).tolist()
     [0.0, -inf]
     """
-    return Tensor(widely(log_node, float_node(x)))
+    return Tensor(in_f32(log_node, float_node(x)))
 
 
 @method
@@ -204,7 +204,7 @@ def log10(x: Any) -> Tensor:
     >>> porism.log10([1.0, 1000.0]).tolist()
     [0.0, 3.0]
     """
-    return Tensor(widely(lambda node: ops.LOG2(node) * LOG10_2, float_node(x)))
+    return Tensor(in_f32(lambda node: ops.LOG2(node) * LOG10_2, float_node(x)))
 
 
 @method
@@ -214,7 +214,7 @@ def log1p(x: Any) -> Tensor:
     >>> porism.log1p([0.0, 1.0]).tolist()
     [0.0, 0.693147...]
     """
-    return Tensor(widely(log1p_node, float_node(x)))
+    return Tensor(in_f32(log1p_node, float_node(x)))
 
 
 @method
@@ -224,7 +224,7 @@ def logaddexp(x1: Any, x2: Any) -> Tensor:
     >>> porism.logaddexp(1000.0, 1000.0).item()
     1000.693176...
     """
-    return Tensor(widely(_logaddexp, *float_pair(x1, x2)))
+    return Tensor(in_f32(_logaddexp, *float_pair(x1, x2)))
 
 
 @method
@@ -234,7 +234,7 @@ def sinh(x: Any) -> Tensor:
     >>> porism.sinh([0.0, 1.0]).tolist()
     [0.0, 1.175201...]
     """
-    return Tensor(widely(_sinh, float_node(x)))
+    return Tensor(in_f32(_sinh, float_node(x)))
 
 
 @method
@@ -244,7 +244,7 @@ def cosh(x: Any) -> Tensor:
     >>> porism.cosh([0.0, 1.0]).tolist()
     [1.0, 1.543080...]
     """
-    return Tensor(widely(_cosh, float_node(x)))
+    return Tensor(in_f32(_cosh, float_node(x)))
 
 
 @method
@@ -254,7 +254,7 @@ def tanh(x: Any) -> Tensor:
     >>> porism.tanh([0.0, 1.0]).tolist()
     [0.0, 0.761594...]
     """
-    return Tensor(widely(tanh_node, float_node(x)))
+    return Tensor(in_f32(tanh_node, float_node(x)))
 
 
 @method
@@ -264,7 +264,7 @@ def asinh(x: Any) -> Tensor:
     >>> porism.asinh([0.0, 1.0]).tolist()
     [0.0, 0.881373...]
     """
-    return Tensor(widely(_asinh, float_node(x)))
+    return Tensor(in_f32(_asinh, float_node(x)))
 
 
 @method
@@ -274,7 +274,7 @@ def acosh(x: Any) -> Tensor:
     >>> porism.acosh([1.0, 2.0]).tolist()
     [0.0, 1.316957...]
     """
-    return Tensor(widely(_acosh, float_node(x)))
+    return Tensor(in_f32(_acosh, float_node(x)))
 
 
 @method
@@ -284,4 +284,4 @@ def atanh(x: Any) -> Tensor:
     >>> porism.atanh([0.0, 0.5]).tolist()
     [0.0, 0.549306...]
     """
-    return Tensor(widely(_atanh, float_node(x)))
+    return Tensor(in_f32(_atanh, float_node(x)))

@@ -24,7 +24,7 @@ from porism.tensor.tensor import Tensor, method, operator
 def _require_rank(x: Tensor, least: int, what: str) -> None:
     """Refuse a tensor with fewer than `least` axes."""
     if x.ndim < least:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
             f"it has {x.ndim} axes, and {least} are needed",
             "multiply scalars with *; add axes with reshape or expand_dims",
@@ -33,8 +33,8 @@ def _require_rank(x: Tensor, least: int, what: str) -> None:
 
 def _require_equal_sizes(what: str, a: Tensor, i: int, b: Tensor, j: int) -> None:
     """Refuse operands whose contracted axes i and j have different sizes."""
-    if not shapes.same(a.shape[i], b.shape[j]):
-        raise shapes.refuse(
+    if not shapes.sizes_equal(a.shape[i], b.shape[j]):
+        raise shapes.shape_error(
             f"{what} of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)}",
             f"axis {i} of the first and axis {j} of the second are summed together, and their "
             f"sizes are {shapes.size_text(a.shape[i])} and {shapes.size_text(b.shape[j])}",
@@ -106,7 +106,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
     axis_from_end = shapes.as_int(axis, "axis")
     least = min(a.ndim, b.ndim)
     if not -least <= axis_from_end < 0:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"vecdot of tensors of shapes {shapes.to_text(a.shape)} and {shapes.to_text(b.shape)} "
             f"along axis {axis_from_end}",
             f"the axis is counted from the end, from -{least} to -1, since shapes are broadcast",
@@ -184,7 +184,7 @@ def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], 
     if not isinstance(axes, (tuple, list)):
         count = shapes.as_int(axes, "axes")
         if not 0 <= count <= min(a.ndim, b.ndim):
-            raise shapes.refuse(
+            raise shapes.shape_error(
                 f"tensordot over {count} axes of tensors of shapes {shapes.to_text(a.shape)} and "
                 f"{shapes.to_text(b.shape)}",
                 "the last axes of the first and the first axes of the second are summed, and one "
@@ -193,11 +193,11 @@ def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], 
             )
         return tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
     if len(axes) == 2:
-        left = shapes.normal_axes(axes[0], a.ndim)
-        right = shapes.normal_axes(axes[1], b.ndim)
+        left = shapes.normalize_axes(axes[0], a.ndim)
+        right = shapes.normalize_axes(axes[1], b.ndim)
         if len(left) == len(right):
             return left, right
-    raise shapes.refuse(
+    raise shapes.shape_error(
         f"tensordot with axes {axes!r}",
         "the axes of the first tensor are paired with those of the second, one with one",
         "pass a number, or two lists of the same length",
@@ -213,7 +213,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """
     matrix = as_tensor(weight)
     if matrix.ndim not in (1, 2):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"linear with a weight of shape {shapes.to_text(matrix.shape)}",
             "a weight is (features out, features in), or (features in,)",
             "reshape the weight",

@@ -10,8 +10,8 @@ from typing import Any, Final
 from porism.base.dtypes import DType
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.conversion import as_tensor, together, weak_or_tensor
-from porism.tensor.promotion import NUMBERS, float_type, need, result_type
+from porism.tensor.conversion import as_tensor, promote_operands, weak_or_tensor
+from porism.tensor.promotion import NUMBERS, float_type, require_dtype, result_type
 from porism.tensor.tensor import Tensor
 
 USE_ASTYPE: Final = "convert it first, with astype"
@@ -20,15 +20,15 @@ USE_ASTYPE: Final = "convert it first, with astype"
 
 def operand_pair(x1: Any, x2: Any, accepted: tuple[DType, ...], what: str) -> tuple[UOp, UOp]:
     """Return both operands, promoted to a common type, which must be accepted, and broadcast."""
-    a, b = together(x1, x2)
-    need(a.dtype, accepted, what, USE_ASTYPE)
+    a, b = promote_operands(x1, x2)
+    require_dtype(a.dtype, accepted, what, USE_ASTYPE)
     return a, b
 
 
 def operand(x: Any, accepted: tuple[DType, ...], what: str) -> UOp:
     """Return the node of an operand, whose type must be accepted."""
     node = as_tensor(x).node
-    need(node.dtype, accepted, what, USE_ASTYPE)
+    require_dtype(node.dtype, accepted, what, USE_ASTYPE)
     return node
 
 
@@ -41,12 +41,12 @@ def float_node(x: Any) -> UOp:
 def float_pair(x1: Any, x2: Any) -> tuple[UOp, ...]:
     """Return two operands, promoted to a common float type and broadcast."""
     common = float_type(result_type(weak_or_tensor(x1), weak_or_tensor(x2)))
-    return together(x1, x2, dtype=common)
+    return promote_operands(x1, x2, dtype=common)
 
 
 def promoted_operands(what: str, *values: Any) -> tuple[Tensor, ...]:
     """Return the operands as tensors of their common type, which must not be bool."""
     tensors = [as_tensor(value) for value in values]
     common = result_type(*tensors)
-    need(common, NUMBERS, what, "convert them first, with astype")
+    require_dtype(common, NUMBERS, what, "convert them first, with astype")
     return tuple(Tensor(primitive.cast(x.node, common)) for x in tensors)

@@ -26,8 +26,8 @@ from porism.tensor.api.comparison import where
 from porism.tensor.api.cumulative import cumsum
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.tracing import ValueStream, current
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.sorting import argsort, topk
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 TWO_TO_32: Final = 1 << 32
@@ -50,7 +50,7 @@ def seed(n: int) -> None:
     global _key, _counter
     number = shapes.as_int(n, "the seed")
     if current.get() is not None:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             "seed inside of a jitted function",
             "it would happen once, when the function is traced, and not at every call",
             "call it before the function",
@@ -61,7 +61,7 @@ def seed(n: int) -> None:
 
 def _random_bits(sizes: shapes.Sizes) -> UOp:
     """Return 64 random bits for each element, as u64."""
-    count = shapes.product(known(size, "random numbers") for size in sizes)
+    count = shapes.product(static_size(size, "random numbers") for size in sizes)
     assert isinstance(count, int)
     words, before = _key_and_counter(count)
     key, start = (
@@ -130,7 +130,9 @@ def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
 def _float_dtype(dtype: Any, what: str) -> DType:
     """Return the float type of random numbers, float32 if None is given."""
     wanted_dtype = promotion.DEFAULT_FLOAT if dtype is None else promotion.as_dtype(dtype)
-    promotion.need(wanted_dtype, promotion.FLOATS, what, "pass a float type, or use randint")
+    promotion.require_dtype(
+        wanted_dtype, promotion.FLOATS, what, "pass a float type, or use randint"
+    )
     return wanted_dtype
 
 
@@ -172,7 +174,7 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
     """
     middle = shapes.as_number(mean, "mean")
     if shapes.as_number(std, "std") < 0:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
         )
     wanted_dtype = _float_dtype(dtype, "normal")
@@ -190,11 +192,11 @@ def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = 
     first, last = (0, low) if high is None else (low, high)
     first, last = shapes.as_int(first, "low"), shapes.as_int(last, "high")
     wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
-    promotion.need(
+    promotion.require_dtype(
         wanted_dtype, promotion.INTEGERS, "randint", "pass an integer type, or use uniform"
     )
     if not wanted_dtype.min <= first < last <= wanted_dtype.max + 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"randint from {first} to {last} in {promotion.name_of(wanted_dtype)}",
             "there is no such number" if first >= last else "the type does not hold all of them",
             "pass a high above low, or a wider dtype",
@@ -216,7 +218,7 @@ def permutation(x: int, *, dtype: Any = None) -> Tensor:
     """
     size = shapes.as_int(x, "the size of a permutation")
     if size < 0:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"a permutation of {size} numbers", "a size is not negative", "pass 0 or more"
         )
     wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
@@ -232,14 +234,14 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
     6
     """
     tensor = as_tensor(x)
-    shuffled_axis = shapes.normal_axis(axis, tensor.ndim)
-    order = permutation(known(tensor.shape[shuffled_axis], "shuffle"))
+    shuffled_axis = shapes.normalize_axis(axis, tensor.ndim)
+    order = permutation(static_size(tensor.shape[shuffled_axis], "shuffle"))
     sizes = tensor.shape
     index_sizes = [n if k == shuffled_axis else 1 for k, n in enumerate(sizes)]
     chosen = primitive.contiguous(order.node, "shuffle") if order.size else order.node
     source_index = primitive.expand(primitive.reshape(chosen, index_sizes), sizes)
     indices = [
-        primitive.place(source_index, sizes[shuffled_axis])
+        primitive.clamp_index(source_index, sizes[shuffled_axis])
         if k == shuffled_axis
         else primitive.iota(sizes, k)
         for k in range(tensor.ndim)
@@ -257,9 +259,9 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     [1.0, 2.0]
     """
     if not 0 <= p <= 1:
-        raise shapes.refuse(f"dropout with p={p}", "a probability is from 0 to 1", "pass one")
+        raise shapes.shape_error(f"dropout with p={p}", "a probability is from 0 to 1", "pass one")
     tensor = as_tensor(x)
-    promotion.need(tensor.dtype, promotion.FLOATS, "dropout", "convert it, with astype")
+    promotion.require_dtype(tensor.dtype, promotion.FLOATS, "dropout", "convert it, with astype")
     if not training or p == 0:
         return Tensor(tensor.node)
     if p == 1:
@@ -282,15 +284,15 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
     """
     tensor = as_tensor(x)
     if tensor.ndim not in (1, 2):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"multinomial of a tensor of shape {shapes.to_text(tensor.shape)}",
             "probabilities are (classes,) or (batch, classes)",
             "reshape it",
         )
     count = shapes.as_int(num_samples, "num_samples")
-    *batch, classes = (known(size, "multinomial") for size in tensor.shape)
+    *batch, classes = (static_size(size, "multinomial") for size in tensor.shape)
     if count < 1 or not classes or (count > classes and not replacement):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"multinomial of {count} samples from {classes} classes",
             "at least one is drawn, and without replacement each class once at most",
             "draw fewer, or pass replacement=True",
@@ -318,7 +320,7 @@ def _check_weights(tensor: Tensor) -> None:
     }
     for why, holds in reasons.items():
         if holds:
-            raise shapes.refuse(
+            raise shapes.shape_error(
                 "multinomial with weights that cannot be probabilities",
                 why,
                 "give weights from 0 on, of which some are above 0, such as softmax(x)",

@@ -78,16 +78,16 @@ def sum_dtype(dtype: DType) -> DType:
 def _sum_or_prod(x: Any, op: Op, axis: Axes, dtype: Any, keepdims: bool) -> Tensor:
     """Return the sum (ADD) or product (MUL) along axes."""
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     wanted = sum_dtype(x.dtype) if dtype is None else promotion.as_dtype(dtype)
     return _with_keepdims(_accumulate(primitive.cast(x.node, wanted), op, axes), axes, keepdims)
 
 
 def _require_elements(x: Tensor, axes: Sequence[int], what: str) -> None:
     """Refuse a reduction over no elements that has no identity."""
-    empty = [axis for axis in axes if shapes.same(x.shape[axis], 0)]
+    empty = [axis for axis in axes if shapes.sizes_equal(x.shape[axis], 0)]
     if empty:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} over axis {empty[0]} of a tensor of shape {shapes.to_text(x.shape)}",
             f"the axis has no elements, and there is no {what} of nothing",
             "check the size first, or concatenate a value to fall back on",
@@ -137,7 +137,7 @@ def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tenso
     [1, 2]
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     ones = primitive.cast(primitive.cast(x.node, dtypes.boolean), promotion.DEFAULT_INT)
     return _with_keepdims(primitive.reduce(ones, ops.ADD, axes), axes, keepdims)
 
@@ -148,7 +148,7 @@ def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tenso
 def _max_or_min(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
     """Return the largest (MAX) or smallest (MIN) element along axes."""
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     _require_elements(x, axes, "max" if op is ops.MAX else "min")
     return _with_keepdims(primitive.reduce(x.node, op, axes), axes, keepdims)
 
@@ -182,7 +182,7 @@ def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tenso
         flat = Tensor(primitive.reshape(x.node, [reduced_count(x.node, range(rank))]))
         flat_index = _argmax_or_argmin(flat, op, 0, keepdims=True)
         return Tensor(primitive.reshape(flat_index.node, [1] * rank if keepdims else []))
-    reduced_axis = shapes.normal_axis(axis, rank)
+    reduced_axis = shapes.normalize_axis(axis, rank)
     _require_elements(x, [reduced_axis], name)
     node = x.node
     best = expand_like(primitive.reduce(node, op, [reduced_axis]), node)
@@ -228,7 +228,7 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor
 def _any_or_all(x: Any, op: Op, axis: Axes, keepdims: bool) -> Tensor:
     """Return the disjunction (OR) or conjunction (AND) of the elements along axes."""
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     return _with_keepdims(
         primitive.reduce(primitive.cast(x.node, dtypes.boolean), op, axes), axes, keepdims
     )
@@ -290,7 +290,7 @@ def mean(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     [1.5, 4.5]
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
     result = mean_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes)
     return _with_keepdims(primitive.cast(result, node.dtype), axes, keepdims)
@@ -306,7 +306,7 @@ def var(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     3.5
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
     degrees_lost = shapes.as_number(correction, "correction of var")
     result = variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, degrees_lost)
@@ -321,7 +321,7 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     2.0
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
     degrees_lost = shapes.as_number(correction, "correction of std")
     result = ops.SQRT(
@@ -343,7 +343,7 @@ def logsumexp(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     1000.693176...
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     _require_elements(x, axes, "logsumexp")
     floats = float_node(x)
     node = primitive.cast(floats, accumulation_dtype(floats.dtype))
@@ -363,9 +363,9 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
     (5.0, 4.0)
     """
     x = as_tensor(x)
-    axes = shapes.normal_axes(axis, x.ndim)
+    axes = shapes.normalize_axes(axis, x.ndim)
     if not isinstance(ord, (int, float)):
-        raise promotion.refuse(
+        raise promotion.type_error(
             f"a norm of order {ord!r}",
             "the order of a vector's norm is a number; matrix norms are not here",
             "pass 1, 2, porism.inf or another number",

@@ -16,11 +16,11 @@ from porism.ir.node import UOp
 from porism.tensor.api.exponentials import odd_function
 from porism.tensor.api.operands import float_node, float_pair
 from porism.tensor.float_formulas import (
-    choose,
+    in_f32,
     is_infinite,
     magnitude,
     polynomial,
-    widely,
+    select,
     with_sign,
 )
 from porism.tensor.tensor import Tensor, method
@@ -110,7 +110,7 @@ def _atan2(y: UOp, x: UOp) -> UOp:
     """Return the angle of the point (x, y) in all four quadrants, within 5 ulp."""
     a, b = magnitude(y), magnitude(x)
     both_infinite = is_infinite(a) & is_infinite(b)
-    ratio = choose(both_infinite, a.lift(1.0), a.eq(0.0), a, a / b)
+    ratio = select(both_infinite, a.lift(1.0), a.eq(0.0), a, a / b)
     angle = atan_node(ratio)
     negative_x = with_sign(x.lift(1.0), x) < 0.0
     angle = negative_x.where(x.lift(math.pi) - angle, angle)
@@ -125,7 +125,7 @@ def _hypot(a: UOp, b: UOp) -> UOp:
     ratio = shorter / longer
     length = longer * ops.SQRT(ops.MULACC(ratio, ratio, ratio.lift(1.0)))
     infinite = first.eq(np.inf) | second.eq(np.inf)
-    return choose(infinite, a.lift(np.inf), longer.eq(0.0), longer, length)
+    return select(infinite, a.lift(np.inf), longer.eq(0.0), longer, length)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def cos(x: Any) -> Tensor:
     >>> porism.cos([0.0, porism.pi]).tolist()
     [1.0, -1.0]
     """
-    return Tensor(widely(cos_node, float_node(x)))
+    return Tensor(in_f32(cos_node, float_node(x)))
 
 
 @method
@@ -158,7 +158,7 @@ def tan(x: Any) -> Tensor:
     >>> porism.tan([0.0, 1.0]).tolist()
     [0.0, 1.557407...]
     """
-    return Tensor(widely(lambda node: ops.SIN(node) / cos_node(node), float_node(x)))
+    return Tensor(in_f32(lambda node: ops.SIN(node) / cos_node(node), float_node(x)))
 
 
 @method
@@ -168,7 +168,7 @@ def asin(x: Any) -> Tensor:
     >>> porism.asin([0.0, 0.5]).tolist()
     [0.0, 0.523598...]
     """
-    return Tensor(widely(_asin, float_node(x)))
+    return Tensor(in_f32(_asin, float_node(x)))
 
 
 @method
@@ -178,7 +178,7 @@ def acos(x: Any) -> Tensor:
     >>> porism.acos([1.0, 0.5]).tolist()
     [0.0, 1.047197...]
     """
-    return Tensor(widely(_acos, float_node(x)))
+    return Tensor(in_f32(_acos, float_node(x)))
 
 
 @method
@@ -188,7 +188,7 @@ def atan(x: Any) -> Tensor:
     >>> porism.atan([0.0, 1.0]).tolist()
     [0.0, 0.785398...]
     """
-    return Tensor(widely(atan_node, float_node(x)))
+    return Tensor(in_f32(atan_node, float_node(x)))
 
 
 @method
@@ -198,7 +198,7 @@ def atan2(x1: Any, x2: Any) -> Tensor:
     >>> porism.atan2([1.0, 1.0], [1.0, -1.0]).tolist()
     [0.785398..., 2.356194...]
     """
-    return Tensor(widely(_atan2, *float_pair(x1, x2)))
+    return Tensor(in_f32(_atan2, *float_pair(x1, x2)))
 
 
 @method
@@ -208,4 +208,4 @@ def hypot(x1: Any, x2: Any) -> Tensor:
     >>> porism.hypot([3.0, 6.0], [4.0, 8.0]).tolist()
     [5.0, 10.0]
     """
-    return Tensor(widely(_hypot, *float_pair(x1, x2)))
+    return Tensor(in_f32(_hypot, *float_pair(x1, x2)))

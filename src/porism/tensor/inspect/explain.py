@@ -21,7 +21,7 @@ from porism.schedule.loop_listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
 from porism.tensor.inspect.stage_diffs import stage_report
 from porism.tensor.jit.jit import Jitted
-from porism.tensor.shapes import refuse
+from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
 
 SOURCES: Final = {"llvm": "LLVM IR", "assembly": "assembly", "c": "C"}
@@ -175,7 +175,7 @@ def _unrealized(tensors: tuple[Tensor, ...]) -> list[UOp]:
     """Return the nodes of the tensors whose values are not in memory yet."""
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
-            raise refuse(
+            raise shape_error(
                 f"a {type(tensor).__name__} has no kernels",
                 "kernels compute tensors",
                 "pass tensors, such as porism.asarray(…).exp(), or a jitted function",

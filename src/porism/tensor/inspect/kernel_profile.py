@@ -15,7 +15,7 @@ from porism.engine.profile import kernel_observer
 from porism.engine.profile.kernel_observer import Run
 from porism.engine.profile.work_counts import Speed, Work
 from porism.ir.node import UOp
-from porism.tensor.shapes import refuse
+from porism.tensor.shapes import shape_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Profile:
 
     def __enter__(self) -> Profile:
         if self._observing is not None:
-            raise refuse(
+            raise shape_error(
                 "a profile is started that is running already",
                 "it would count every kernel twice",
                 "make another one with porism.profile(); profiles may be nested",

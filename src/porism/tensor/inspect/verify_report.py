@@ -7,7 +7,7 @@ from typing import Final
 from porism.engine.run.buffer_storage import realized
 from porism.engine.run.compile_verification import report_of
 from porism.engine.run.realize import request
-from porism.tensor.shapes import refuse
+from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
 from porism.verification.verification_report import Report
 
@@ -31,13 +31,13 @@ def verify(*tensors: Tensor, level: int = 1) -> Report:
     """
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
-            raise refuse(
+            raise shape_error(
                 f"a {type(tensor).__name__} is not compiled",
                 "the kernels that compute tensors are verified",
                 "pass tensors, such as porism.asarray(…).exp()",
             )
     if level not in LEVELS:
-        raise refuse(
+        raise shape_error(
             f"there is no level {level!r} of verification",
             "level 1 is proofs, 2 adds values, 3 adds machine code",
             "pass level=1, 2 or 3",

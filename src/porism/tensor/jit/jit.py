@@ -32,7 +32,7 @@ from porism.tensor.jit.nested_values import Signature, describe, leaves, map_lea
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
 from porism.tensor.jit.trace_to_replay import make_replay
 from porism.tensor.jit.tracing import Trace, current
-from porism.tensor.promotion import refuse
+from porism.tensor.promotion import type_error
 from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor
 
@@ -85,14 +85,16 @@ def jit(
     """
     most = None if signatures is None else as_int(signatures, "signatures")
     if most is not None and most < 1:
-        raise refuse(f"jit with signatures={most}", "at least one is kept", "pass 1 or more")
+        raise type_error(f"jit with signatures={most}", "at least one is kept", "pass 1 or more")
     width = None if beam is None else as_int(beam, "beam")
     if width is not None and width < 0:
-        raise refuse(f"jit with beam={width}", "so many are kept", "pass 0 for none, or more")
+        raise type_error(f"jit with beam={width}", "so many are kept", "pass 0 for none, or more")
     if budget is not None and not 0 < budget < math.inf:
-        raise refuse(f"jit with budget={budget}", "it is a time", "pass seconds, more than 0")
+        raise type_error(f"jit with budget={budget}", "it is a time", "pass seconds, more than 0")
     if fast_math not in (None, False, True):
-        raise refuse(f"jit with fast_math={fast_math!r}", "it is a switch", "pass True or False")
+        raise type_error(
+            f"jit with fast_math={fast_math!r}", "it is a switch", "pass True or False"
+        )
     if function is None:
         return lambda later: Jitted(later, most, width, budget, fast_math)
     return Jitted(function, most, width, budget, fast_math)
@@ -282,7 +284,7 @@ def _qualified_name(function: Any) -> str:
 def _check_function(function: Any) -> None:
     """Refuse what cannot be traced: values that are not callable, generators, coroutines."""
     if not callable(function):
-        raise refuse(
+        raise type_error(
             f"jit of a {type(function).__name__}",
             "a function is wanted",
             "use @porism.jit on a function, or porism.jit(function)",
@@ -294,7 +296,7 @@ def _check_function(function: Any) -> None:
     }
     for kind, is_kind in kinds.items():
         if is_kind(function):
-            raise refuse(
+            raise type_error(
                 f"jit of {_qualified_name(function)}, which is {kind}",
                 "it stops in the middle, and a make_replay runs from the arguments to the results",
                 "return a list or a stacked tensor, or jit the function that makes one step",
@@ -385,7 +387,7 @@ def _captured_locations(
     for location, tensor in captured_tensors.tensor_locations(function, others):
         if id(tensor) in trace.created:
             name = "a variable" if location[1] is None else repr(location[1])
-            raise refuse(
+            raise type_error(
                 f"a jitted function keeps a tensor that it created, as {name}",
                 "what it keeps in Python is kept once, when it is traced, and not in every call",
                 "return the tensor, or give its value to an existing one, with x.assign(...)",
@@ -402,7 +404,7 @@ def _check_untouched(before: list[Any], given: Any) -> None:
     """Refuse a function that changes containers among its arguments."""
     after = [leaf for _, leaf in leaves(given)]
     if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
-        raise refuse(
+        raise type_error(
             "a jitted function changes a dict, a list or an object that it was given",
             "that would happen once, when it is traced, and not in every call",
             "return the new one; a tensor gets another value with x.assign(...) or x[...] = …",
@@ -414,7 +416,7 @@ def _check_arrays(args: Any, kwargs: Any, wrappers: list[Tensor], placeholders: 
     given = [leaf for _, leaf in leaves((args, kwargs)) if _is_tensor(leaf)]
     for leaf, tensor, before in zip(given, wrappers, placeholders, strict=True):
         if isinstance(leaf, np.ndarray) and tensor._node is not before:
-            raise refuse(
+            raise type_error(
                 "a jitted function assigns to an array of NumPy's that it was given",
                 "inside, the array is a tensor",
                 "return the new value, or pass a tensor",

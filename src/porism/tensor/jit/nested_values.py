@@ -22,8 +22,8 @@ from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.tensor.conversion import from_array, to_array
-from porism.tensor.promotion import name_of, refuse
-from porism.tensor.shapes import plain, size_text, to_text
+from porism.tensor.promotion import name_of, type_error
+from porism.tensor.shapes import size_text, to_static, to_text
 from porism.tensor.tensor import Tensor
 
 TensorType = tuple[DType, Shape]
@@ -132,7 +132,7 @@ def _hashable(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        raise refuse(
+        raise type_error(
             f"a {type(value).__name__} as an argument or a result of a jitted function",
             "it holds no tensors that are known, and cannot be compared by its hash",
             "pass tensors, dicts, lists, tuples, dataclasses, or values that are hashable",
@@ -200,7 +200,7 @@ def describe(value: Any) -> str:
         return f"an array of {value.dtype} {value.shape}"
     if isinstance(value, Tensor):
         dims = unbound_shape(value._node, {})
-        return f"a tensor of {name_of(value._node.dtype)} {to_text(map(plain, dims))}"
+        return f"a tensor of {name_of(value._node.dtype)} {to_text(map(to_static, dims))}"
     if isinstance(value, UOp):
         return size_text(unbound_size(value, {}))
     text = repr(value)

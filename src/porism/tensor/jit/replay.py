@@ -29,7 +29,7 @@ from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
 from porism.tensor.jit.tracing import no_value
 from porism.tensor.promotion import name_of
-from porism.tensor.shapes import refuse, to_text
+from porism.tensor.shapes import shape_error, to_text
 from porism.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def _text(dims: Shape) -> str:
 
 def captured_argument_error() -> Exception:
     """Return the error for a tensor that is an argument and captured, where one is assigned."""
-    return refuse(
+    return shape_error(
         "a tensor is an argument of a jitted function that also captures it",
         "the function assigns to tensors, and a trace tells arguments from captured tensors",
         "pass the tensor, or capture it, but not both",

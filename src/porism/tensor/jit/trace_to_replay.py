@@ -35,7 +35,7 @@ from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import map_leaves, unbound_shape
 from porism.tensor.jit.replay import Replay, SizeSlot, TensorSlot, Value
 from porism.tensor.jit.tracing import CapturedTensor, ValueStream, no_value
-from porism.tensor.shapes import refuse
+from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
 
 
@@ -248,7 +248,7 @@ def _slot(leaf: Any, outputs: Outputs) -> Any:
         outputs.sizes.append(leaf)
         return SizeSlot(leaf)
     if not _is_result(leaf):
-        raise refuse(
+        raise shape_error(
             f"a jitted function returns a {type(leaf).__name__}",
             "only what is computed with tensors is computed again in the next call",
             "return tensors, numbers and text, in dicts, lists, tuples or dataclasses",

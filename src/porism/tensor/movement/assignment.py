@@ -24,15 +24,22 @@ from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import broadcast, from_array, node_of
 from porism.tensor.jit.tracing import current
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
 from porism.tensor.movement.indexing import GatherLayout, gather_layout, index_node, slice_axes
 from porism.tensor.movement.inplace_update import try_overwrite
 from porism.tensor.movement.reshape import broadcast_to
 from porism.tensor.primitive import Dim
-from porism.tensor.promotion import name_of, refuse
-from porism.tensor.shapes import Sizes, broadcast_shapes, product, same_shape, sizes_of, to_text
-from porism.tensor.shapes import refuse as refuse_shape
+from porism.tensor.promotion import name_of, type_error
+from porism.tensor.shapes import (
+    Sizes,
+    broadcast_shapes,
+    product,
+    shape_error,
+    shapes_equal,
+    sizes_of,
+    to_text,
+)
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method, operator
 from porism.tensor.user_line import users_line
 
@@ -98,7 +105,7 @@ def _cast_value(x: Tensor, value: Any) -> UOp:
     """Return the value in the type of x; refuse floats for an integer tensor."""
     node = node_of(value, None if _has_type(value) else x.dtype)
     if node.dtype.is_float and not x.dtype.is_float:
-        raise refuse(
+        raise type_error(
             f"a value of {name_of(node.dtype)} for a tensor of {name_of(x.dtype)}",
             "its fractions would be lost",
             "convert the value or the tensor first, with astype",
@@ -119,8 +126,8 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
         value_sizes = value_sizes[1:]
     value = primitive.reshape(value, value_sizes)
     common = broadcast_shapes(value_sizes, sizes)
-    if not same_shape(common, sizes):
-        raise refuse_shape(
+    if not shapes_equal(common, sizes):
+        raise shape_error(
             f"a value of shape {to_text(value_sizes)} for elements of shape {to_text(sizes)}",
             "it is broadcast to them, and only axes of size 1 are repeated",
             "give a value of that shape, or a scalar",
@@ -195,7 +202,7 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
     """Return x with the value where a mask is true; the value has the axes after the mask's."""
     mask = masks[0].tensor
     if isinstance(key, tuple) and [k for k in key if k is not Ellipsis] != [mask]:
-        raise refuse_shape(
+        raise shape_error(
             "an assignment by a boolean tensor and other indices",
             "only x[mask] = value is possible while the mask is not known",
             "use porism.where, or index with mask.numpy()",
@@ -206,7 +213,7 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
     if len(value_sizes) > len(trailing) and not (
         len(value_sizes) == len(trailing) + 1 and value_sizes[0] == 1
     ):
-        raise refuse_shape(
+        raise shape_error(
             f"a value of shape {to_text(value_sizes)} for x[mask]",
             "how many elements the mask chooses depends on its values, and shapes do not",
             "give a scalar or one value for all places, or use porism.where",
@@ -236,7 +243,7 @@ def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
 
     plan = gather_layout(parts)
     last_write = _last_writer(
-        axis_indices, sizes, plan.common, known(length, "an assignment by arrays")
+        axis_indices, sizes, plan.common, static_size(length, "an assignment by arrays")
     )
     new = _flatten_value(value, parts, sizes, plan)
     flat_sizes = (length, *remaining)
@@ -273,14 +280,14 @@ def _last_writer(
     axis_indices: Sequence[AxisIndex], sizes: Sizes, common: Sizes, length: int
 ) -> UOp:
     """Return the last index that refers to each element of the flat axis, from 1; 0 if none."""
-    shape = tuple(known(size, "an assignment by arrays") for size in common)
+    shape = tuple(static_size(size, "an assignment by arrays") for size in common)
     count, stride = math.prod(shape), length
     known_index = np.zeros(shape, np.int64)
     flat_index: UOp | None = None
     for part, size in zip(axis_indices, sizes, strict=True):
         if not part.is_array:
             continue
-        stride //= max(known(size, "an assignment by arrays"), 1)
+        stride //= max(static_size(size, "an assignment by arrays"), 1)
         if isinstance(part.index, np.ndarray):
             known_index += part.index * stride
         elif part.index is not None:

@@ -16,10 +16,18 @@ from porism.base.dtypes import Kind
 from porism.base.errors import PorismError, TypeMismatch
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.tensor.known_sizes import known
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import name_of
-from porism.tensor.shapes import OutOfRange, Sizes, plain, refuse, same, size_text, to_text
+from porism.tensor.shapes import (
+    OutOfRange,
+    Sizes,
+    shape_error,
+    size_text,
+    sizes_equal,
+    to_static,
+    to_text,
+)
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import users_line
 
@@ -69,7 +77,7 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
     axis_count = sum(_axes_used(item) for item in items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise refuse(
+        raise shape_error(
             "an index with two ellipses",
             "`...` stands for all axes that are left, so there can be one",
             "write `:` for the axes of the other",
@@ -111,7 +119,7 @@ def _masks_to_indices(items: list[Any]) -> list[Any]:
     converted: list[Any] = []
     for item in items:
         if isinstance(item, (bool, np.bool_)) or (_is_bool_array(item) and not np.ndim(item)):
-            raise refuse(
+            raise shape_error(
                 f"the index {item!r}",
                 "a single bool neither is a place nor has an axis",
                 "use None for a new axis, an int for a place, or porism.where",
@@ -149,9 +157,9 @@ def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
         return AxisIndex(0, size, index=item.index)
     if isinstance(item, slice):
         return _parse_slice(item, size)
-    if isinstance(item, UOp) and not isinstance(plain(item), int):
+    if isinstance(item, UOp) and not isinstance(to_static(item), int):
         return _parse_symbolic_int(item, size, axis)
-    item = plain(item)
+    item = to_static(item)
     if isinstance(item, Tensor):
         if not item.dtype.is_integer:
             raise _not_an_index(name_of(item.dtype))
@@ -162,7 +170,7 @@ def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
         number = item.__index__()
     except (AttributeError, TypeError):
         raise _not_an_index(type(item).__name__) from None
-    length = known(size, "an int as index") if number < 0 or isinstance(size, int) else None
+    length = static_size(size, "an int as index") if number < 0 or isinstance(size, int) else None
     if length is not None and not -length <= number < length:
         raise _out_of_range(number, length, axis)
     begin = number % length if length is not None else number
@@ -173,7 +181,7 @@ def _parse_array(item: Array, size: Dim, axis: int) -> AxisIndex:
     """Return the selection by an index array of known values, checked and made non-negative."""
     if item.dtype.kind not in "iu":
         raise _not_an_index(f"array of {item.dtype}")
-    length = known(size, "an index array")
+    length = static_size(size, "an index array")
     outside = item[(item < -length) | (item >= length)]
     if outside.size:
         raise _out_of_range(int(outside.reshape(-1)[0]), length, axis)
@@ -195,13 +203,13 @@ def _parse_symbolic_int(item: UOp, size: Dim, axis: int) -> AxisIndex:
 
 def _parse_slice(item: slice, size: Dim) -> AxisIndex:
     """Return the selection by a slice."""
-    item = slice(*map(plain, (item.start, item.stop, item.step)))
+    item = slice(*map(to_static, (item.start, item.stop, item.step)))
     if any(isinstance(end, UOp) for end in (item.start, item.stop)) or not isinstance(size, int):
         return _parse_symbolic_slice(item, size)
     try:
         begin, end, step = item.indices(size)
     except (TypeError, ValueError) as error:
-        raise refuse(
+        raise shape_error(
             f"the slice {item.start}:{item.stop}:{item.step}",
             str(error),
             "use ints, and a step that is not 0",
@@ -217,7 +225,7 @@ def _parse_slice(item: slice, size: Dim) -> AxisIndex:
 def _parse_symbolic_slice(item: slice, size: Dim) -> AxisIndex:
     """Return the selection by a slice with a symbolic bound or size."""
     if item.step not in (None, 1):
-        raise refuse(
+        raise shape_error(
             "a slice with a step of a symbolic part",
             "the number of its elements is not known",
             "slice first with numbers, or without a step",
@@ -250,8 +258,8 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
 
 def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
     """Refuse a mask whose shape is not that of the axes it stands for."""
-    if len(mask_sizes) != len(sizes) or not all(map(same, mask_sizes, sizes)):
-        raise refuse(
+    if len(mask_sizes) != len(sizes) or not all(map(sizes_equal, mask_sizes, sizes)):
+        raise shape_error(
             f"a mask of shape {to_text(mask_sizes)} for axes of sizes {to_text(sizes)}",
             f"a mask has an element for each place, from axis {axis} on",
             "give a mask of that shape",
@@ -260,7 +268,7 @@ def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
 
 def _data_dependent_shape(mask: Tensor) -> PorismError:
     """Return the error for indexing by a boolean tensor."""
-    return refuse(
+    return shape_error(
         f"an index by a boolean tensor of shape {to_text(mask.shape)}",
         "how many elements it chooses depends on its values, and shapes do not",
         "use porism.where(mask, x, other), or index with mask.numpy()",

@@ -18,20 +18,20 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_array
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.index_keys import AxisIndex, parse_key
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.primitive import Dim
-from porism.tensor.promotion import INTEGERS, need
+from porism.tensor.promotion import INTEGERS, require_dtype
 from porism.tensor.shapes import (
     Sizes,
     as_sizes,
     broadcast_shapes,
-    normal_axis,
-    refuse,
+    normalize_axis,
+    shape_error,
     sizes_of,
     to_text,
 )
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -80,7 +80,7 @@ def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
 
 def block_count(size: Dim, step: int) -> Dim:
     """Return how many blocks of `step` elements a size has, the last perhaps partial."""
-    return size if step == 1 else -(-known(size, "a slice with a step") // step)
+    return size if step == 1 else -(-static_size(size, "a slice with a step") // step)
 
 
 def padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
@@ -160,10 +160,10 @@ def index_node(index: Array | Tensor, size: Dim) -> UOp:
 def wrap_negative(index: UOp, size: Dim) -> UOp:
     """Return an index tensor in the type `index`, with negative indices counted from the end."""
     if index.dtype.kind is Kind.UNSIGNED:
-        return primitive.place(index, size)
+        return primitive.clamp_index(index, size)
     signed = primitive.cast(index, dtypes.i64)
     from_end = signed + primitive.cast(primitive.as_dim(size), dtypes.i64)
-    return primitive.place((signed < 0).where(from_end, signed), size)
+    return primitive.clamp_index((signed < 0).where(from_end, signed), size)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def wrap_negative(index: UOp, size: Dim) -> UOp:
 def _index_tensor(indices: Any, what: str) -> Tensor:
     """Return indices as a tensor, which must be of integers."""
     tensor = as_tensor(indices)
-    need(tensor.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype")
+    require_dtype(tensor.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype")
     return tensor
 
 
@@ -189,7 +189,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
     tensor = as_tensor(x)
     if axis is None:
         tensor, axis = flatten(tensor), 0
-    taken_axis = normal_axis(axis, tensor.ndim)
+    taken_axis = normalize_axis(axis, tensor.ndim)
     index = indices if isinstance(indices, (list, tuple, np.ndarray)) else None
     chosen = _index_tensor(indices, "take") if index is None else np.asarray(index)
     return getitem(tensor, (*[slice(None)] * taken_axis, chosen))
@@ -204,7 +204,7 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
     """
     chosen = index if isinstance(index, Tensor) else np.asarray(index)
     if chosen.ndim > 1:
-        raise refuse(
+        raise shape_error(
             f"index_select with an index of shape {to_text(chosen.shape)}",
             "the index is a list of places",
             "use take, which has an index of any shape",
@@ -222,9 +222,9 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     [[20], [30]]
     """
     tensor, index = as_tensor(x), _index_tensor(indices, "take_along_axis")
-    taken_axis = normal_axis(axis, tensor.ndim)
+    taken_axis = normalize_axis(axis, tensor.ndim)
     if index.ndim != tensor.ndim:
-        raise refuse(
+        raise shape_error(
             f"take_along_axis of {to_text(tensor.shape)} with indices of {to_text(index.shape)}",
             f"they have {tensor.ndim} and {index.ndim} axes",
             "give indices with as many axes as the tensor",
@@ -271,13 +271,13 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
     [[20], [30]]
     """
     tensor, indices = as_tensor(x), _index_tensor(index, "gather")
-    gathered_axis = normal_axis(axis, tensor.ndim)
+    gathered_axis = normalize_axis(axis, tensor.ndim)
     fits = indices.ndim == tensor.ndim and all(
         k == gathered_axis or not isinstance(a, int) or not isinstance(b, int) or a <= b
         for k, (a, b) in enumerate(zip(indices.shape, tensor.shape, strict=False))
     )
     if not fits:
-        raise refuse(
+        raise shape_error(
             f"gather of {to_text(tensor.shape)} with an index of {to_text(indices.shape)}",
             f"along all axes but {gathered_axis}, the index is not longer than the tensor",
             "slice the index, or broadcast the tensor first",
@@ -289,5 +289,5 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
 def _iter(x: Tensor) -> Iterator[Tensor]:
     """Return an iterator over the slices along the first axis."""
     if not x.ndim:
-        raise refuse("iteration over a scalar", "a scalar has no axes", "use .item()")
+        raise shape_error("iteration over a scalar", "a scalar has no axes", "use .item()")
     return iter([x[k] for k in range(len(x))])

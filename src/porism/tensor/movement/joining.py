@@ -14,7 +14,6 @@ from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.jit.tracing import current
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.reshape import expand_dims, flatten, slice_axis
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import result_type
@@ -22,13 +21,14 @@ from porism.tensor.shapes import (
     Sizes,
     as_int,
     as_size,
-    normal_axis,
-    refuse,
-    same,
+    normalize_axis,
+    shape_error,
     size_text,
+    sizes_equal,
     sizes_of,
     to_text,
 )
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 MAX_FUSED: Final = 16
@@ -49,7 +49,7 @@ long in a kernel.
 
 def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
     """Return nodes of one type concatenated along an axis; their other sizes are equal."""
-    parts = [node for node in nodes if not same(sizes_of(node)[axis], 0)] or list(nodes[:1])
+    parts = [node for node in nodes if not sizes_equal(sizes_of(node)[axis], 0)] or list(nodes[:1])
     while len(parts) > MAX_FUSED:
         groups = [parts[k : k + MAX_FUSED] for k in range(0, len(parts), MAX_FUSED)]
         parts = [
@@ -97,7 +97,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     if axis is None:
         tensors, axis = [flatten(x) for x in tensors], 0
     first = tensors[0].shape
-    joined_axis = normal_axis(axis, len(first))
+    joined_axis = normalize_axis(axis, len(first))
     for k, other in enumerate(tensors[1:], 1):
         _check_fits(first, other.shape, joined_axis, k)
     dtype = result_type(*tensors)
@@ -124,20 +124,20 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
 def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
     """Return the tensors in a sequence; refuse an empty one and a misplaced axis."""
     if isinstance(axis, (Tensor, np.ndarray, list, tuple)):
-        raise refuse(
+        raise shape_error(
             f"{what} with a {type(axis).__name__} as the axis",
             "the tensors are one argument, a sequence, and the next one is the axis",
             f"write {what}([a, b])",
         )
     if not isinstance(arrays, Iterable):
-        raise refuse(
+        raise shape_error(
             f"{what} of {arrays!r}",
             f"it is a {type(arrays).__name__}, and a sequence of tensors is wanted",
             "pass a list of tensors",
         )
     tensors = [as_tensor(x) for x in arrays]
     if not tensors:
-        raise refuse(
+        raise shape_error(
             f"{what} of no tensors", "there is no shape to start from", "pass at least one"
         )
     return tensors
@@ -146,9 +146,9 @@ def _tensor_list(arrays: Any, axis: Any, what: str) -> list[Tensor]:
 def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
     """Refuse tensors whose sizes differ along an axis that is not joined."""
     if len(first) != len(other) or not all(
-        same(a, b) for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis
+        sizes_equal(a, b) for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis
     ):
-        raise refuse(
+        raise shape_error(
             f"cannot join tensors of shapes {to_text(first)} and {to_text(other)} "
             f"along axis {axis}",
             f"the sizes of the other axes differ between the tensors 0 and {k}",
@@ -163,10 +163,12 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
     [[1, 3], [2, 4]]
     """
     tensors = _tensor_list(arrays, axis, "stack")
-    new_axis = normal_axis(axis, tensors[0].ndim + 1)
+    new_axis = normalize_axis(axis, tensors[0].ndim + 1)
     for k, other in enumerate(tensors[1:], 1):
-        if other.ndim != tensors[0].ndim or not all(map(same, tensors[0].shape, other.shape)):
-            raise refuse(
+        if other.ndim != tensors[0].ndim or not all(
+            map(sizes_equal, tensors[0].shape, other.shape)
+        ):
+            raise shape_error(
                 f"cannot stack tensors of shapes {to_text(tensors[0].shape)} and "
                 f"{to_text(other.shape)}",
                 f"the tensors 0 and {k} differ in shape",
@@ -189,7 +191,7 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
     [[1, 2], [3]]
     """
     tensor = as_tensor(x)
-    split_axis = normal_axis(axis, tensor.ndim)
+    split_axis = normalize_axis(axis, tensor.ndim)
     size = tensor.shape[split_axis]
     sections = split_size_or_sections
     if isinstance(sections, (tuple, list)):
@@ -197,16 +199,19 @@ def split(x: Any, split_size_or_sections: Any, axis: int = 0) -> list[Tensor]:
         total: Dim = 0
         for part in parts:
             total = part if isinstance(total, int) and total == 0 else total + part
-        if not same(total, size):
-            raise refuse(
+        if not sizes_equal(total, size):
+            raise shape_error(
                 f"split of an axis of size {size_text(size)} into {sections!r}",
                 f"the parts have {size_text(total)} elements together",
                 "give sizes that sum to that of the axis",
             )
     else:
-        part_size, axis_size = as_int(sections, "split_size_or_sections"), known(size, "split")
+        part_size, axis_size = (
+            as_int(sections, "split_size_or_sections"),
+            static_size(size, "split"),
+        )
         if part_size < 1:
-            raise refuse(
+            raise shape_error(
                 f"split into parts of {part_size}", "a part has an element", "give 1 or more"
             )
         parts = [min(part_size, axis_size - k) for k in range(0, axis_size, part_size)] or [0]
@@ -233,9 +238,9 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
     """
     tensor, count = as_tensor(x), as_int(chunks, "chunks")
     if count < 1:
-        raise refuse(f"{count} chunks", "there is at least one part", "give 1 or more")
-    split_axis = normal_axis(axis, tensor.ndim)
-    size = known(tensor.shape[split_axis], "split")
+        raise shape_error(f"{count} chunks", "there is at least one part", "give 1 or more")
+    split_axis = normalize_axis(axis, tensor.ndim)
+    size = static_size(tensor.shape[split_axis], "split")
     return split(tensor, max(-(-size // count), 1), split_axis)
 
 
@@ -247,8 +252,8 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     [[1, 2], [3, 4]]
     """
     tensor = as_tensor(x)
-    dropped_axis = normal_axis(axis, tensor.ndim)
-    size = known(tensor.shape[dropped_axis], "split")
+    dropped_axis = normalize_axis(axis, tensor.ndim)
+    size = static_size(tensor.shape[dropped_axis], "split")
     rest = [s for k, s in enumerate(tensor.shape) if k != dropped_axis]
     parts = [slice_axis(tensor.node, dropped_axis, k, k + 1) for k in range(size)]
     return tuple(Tensor(primitive.reshape(part, rest)) for part in parts)
@@ -269,17 +274,17 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
         return Tensor(primitive.reshape(roll(flat, shift, 0).node, tensor.shape))
     given_axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     # An axis that is named twice is rolled twice.
-    axes = [normal_axis(number, tensor.ndim) for number in given_axes]
+    axes = [normalize_axis(number, tensor.ndim) for number in given_axes]
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(shifts) != len(axes):
-        raise refuse(
+        raise shape_error(
             f"roll by {len(shifts)} shifts along {len(axes)} axes",
             "each axis has one shift",
             "give one shift, or one for each axis",
         )
     node = tensor.node
     for amount, rolled_axis in zip(shifts, axes, strict=True):
-        size = known(sizes_of(node)[rolled_axis], "roll")
+        size = static_size(sizes_of(node)[rolled_axis], "roll")
         offset = as_int(amount, "shift") % size if size else 0
         if offset:
             node = concat_nodes(
@@ -301,7 +306,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
     [[[1, 2], [1, 2], [1, 2]], [[10, 10], [20, 20], [30, 30]]]
     """
     if indexing not in ("xy", "ij"):
-        raise refuse(
+        raise shape_error(
             f"meshgrid with indexing {indexing!r}",
             "'xy' swaps the first two axes, 'ij' does not",
             "pass 'xy' or 'ij'",
@@ -309,7 +314,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
     tensors = [flatten(x) if not as_tensor(x).ndim else as_tensor(x) for x in arrays]
     for k, x in enumerate(tensors):
         if x.ndim != 1:
-            raise refuse(
+            raise shape_error(
                 f"meshgrid of a tensor of shape {to_text(x.shape)}",
                 f"argument {k} has {x.ndim} axes, and coordinates have one",
                 "flatten it first",

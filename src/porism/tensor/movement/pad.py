@@ -10,12 +10,12 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.joining import concat_nodes
 from porism.tensor.movement.reshape import slice_axis
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import constant
-from porism.tensor.shapes import as_size, refuse, size_text, sizes_of, to_text
+from porism.tensor.shapes import as_size, shape_error, size_text, sizes_of, to_text
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 Pairs = list[tuple[Dim, Dim]]
@@ -40,7 +40,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
         return Tensor(pad_with_value(node, pairs, constant(node.dtype, value).arg))
     border_of_mode = _MODES.get(mode)
     if border_of_mode is None:
-        raise refuse(
+        raise shape_error(
             f"pad with mode {mode!r}",
             "the modes are constant, " + ", ".join(_MODES),
             "pass one of them",
@@ -48,7 +48,12 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
     for axis, (before, after) in enumerate(pairs):
         if before or after:
             node = _pad_axis(
-                node, axis, known(before, "pad"), known(after, "pad"), border_of_mode, mode
+                node,
+                axis,
+                static_size(before, "pad"),
+                static_size(after, "pad"),
+                border_of_mode,
+                mode,
             )
     return Tensor(node)
 
@@ -71,7 +76,7 @@ def _parse_pad_width(given: Any, rank: int) -> Pairs:
         flat = [as_size(n, "pad_width") for n in given]
         last_first: Pairs = list(zip(flat[::2], flat[1::2], strict=True))
         return [(0, 0)] * (rank - len(last_first)) + last_first[::-1]
-    raise refuse(
+    raise shape_error(
         f"pad of a tensor of {rank} axes by {given!r}",
         "it takes an int, a pair for each axis, or a flat list of pairs from the last axis on",
         "give two numbers for each axis",
@@ -85,7 +90,7 @@ def _crop(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
         if any(removed):
             size = sizes_of(x)[axis]
             if isinstance(size, int) and sum(removed) > size:
-                raise refuse(
+                raise shape_error(
                     f"pad of axis {axis}, of size {size}, by {before} and {after}",
                     "more is taken away than there is",
                     "take away fewer elements",
@@ -103,12 +108,12 @@ def _pad_axis(
 ) -> UOp:
     """Return x with elements of its own added before and after one axis."""
     sizes = sizes_of(x)
-    size = known(sizes[axis], f"pad with mode {mode}")
+    size = static_size(sizes[axis], f"pad with mode {mode}")
     limit = {"reflect": size - 1}.get(mode, size)
     if mode in _REPLICATING:
         limit = max(before, after) if size else 0
     if max(before, after) > limit:
-        raise refuse(
+        raise shape_error(
             f"pad with mode {mode!r} of axis {axis}, of size {size_text(size)}, by {before} and "
             f"{after}",
             f"at most {limit} elements can be copied from a tensor of shape {to_text(sizes)}",

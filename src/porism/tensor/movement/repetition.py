@@ -8,11 +8,11 @@ import numpy as np
 
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known, several
 from porism.tensor.movement.indexing import getitem
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.network.sliding_windows import sliding_windows, window_count
-from porism.tensor.shapes import as_int, as_sizes, normal_axis, product, refuse, to_text
+from porism.tensor.shapes import as_int, as_sizes, normalize_axis, product, shape_error, to_text
+from porism.tensor.static_sizes import per_axis, static_size
 from porism.tensor.tensor import Tensor, method
 
 
@@ -29,7 +29,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
     tensor = as_tensor(x)
     if axis is None:
         tensor, axis = flatten(tensor), 0
-    repeated_axis = normal_axis(axis, tensor.ndim)
+    repeated_axis = normalize_axis(axis, tensor.ndim)
     sizes = tensor.shape
     if isinstance(repeats, (list, tuple, np.ndarray, Tensor)):
         counts = repeats.numpy() if isinstance(repeats, Tensor) else np.asarray(repeats)
@@ -38,7 +38,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
         repeats = counts.reshape(-1)[0]
     times = as_int(repeats, "repeats")
     if times < 0:
-        raise refuse(f"{times} repeats", "a number of repeats is not negative", "give 0 or more")
+        raise shape_error(
+            f"{times} repeats", "a number of repeats is not negative", "give 0 or more"
+        )
     before, after = sizes[:repeated_axis], sizes[repeated_axis + 1 :]
     node = primitive.reshape(tensor.node, (*before, sizes[repeated_axis], 1, *after))
     node = primitive.expand(node, (*before, sizes[repeated_axis], times, *after))
@@ -47,11 +49,11 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
     """Return x with each element along an axis repeated a number of times of its own."""
-    size = known(tensor.shape[axis], "repeat by a list")
+    size = static_size(tensor.shape[axis], "repeat by a list")
     if repeats.size == 0:  # NumPy makes an empty list an array of floats
         repeats = repeats.astype(np.int64)
     if repeats.shape != (size,) or repeats.dtype.kind not in "biu" or (repeats < 0).any():
-        raise refuse(
+        raise shape_error(
             f"repeats of shape {repeats.shape} along an axis of {size} elements",
             "there is one number for each element, and none is negative",
             "give an int, or as many as the axis has elements",
@@ -90,19 +92,21 @@ def unfold(
     """
     tensor = as_tensor(x)
     if tensor.ndim < 3:
-        raise refuse(
+        raise shape_error(
             f"unfold of a tensor of shape {to_text(tensor.shape)}",
             "it needs axes for the batch, the channels and at least one place",
             "add axes with expand_dims",
         )
     n, c, *spatial_sizes = tensor.shape
     rank = len(spatial_sizes)
-    taps, steps = several(kernel_size, rank, "kernel_size", 1), several(stride, rank, "stride", 1)
-    gaps, edges = several(dilation, rank, "dilation", 1), several(padding, rank, "padding", 0)
-    sizes = [known(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, edges, strict=True)]
+    taps, steps = per_axis(kernel_size, rank, "kernel_size", 1), per_axis(stride, rank, "stride", 1)
+    gaps, edges = per_axis(dilation, rank, "dilation", 1), per_axis(padding, rank, "padding", 0)
+    sizes = [
+        static_size(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, edges, strict=True)
+    ]
     counts = [window_count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
     if min(counts) < 1:
-        raise refuse(
+        raise shape_error(
             f"unfold of places {to_text(sizes)} with windows of {to_text(taps)}",
             "the windows are larger than the padded tensor",
             "use a smaller kernel_size or dilation, or more padding",

@@ -7,7 +7,6 @@ from typing import Any
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known
 from porism.tensor.primitive import Dim
 from porism.tensor.shapes import (
     Sizes,
@@ -15,15 +14,16 @@ from porism.tensor.shapes import (
     as_sizes,
     broadcast_shapes,
     is_one,
-    normal_axes,
-    normal_axis,
+    normalize_axes,
+    normalize_axis,
     product,
-    refuse,
-    same,
+    shape_error,
     size_text,
+    sizes_equal,
     sizes_of,
     to_text,
 )
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 # -- reshape ---------------------------------------------------------------------------------------
@@ -48,28 +48,28 @@ def _infer_size(old: Sizes, new: Sizes) -> Sizes:
     before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
     # Symbolic sizes on both sides cancel; the rest are mostly ints.
     for size in [s for s in after if not isinstance(s, int)]:
-        match = next((k for k, s in enumerate(before) if same(s, size)), None)
+        match = next((k for k, s in enumerate(before) if sizes_equal(s, size)), None)
         if match is not None:
             before.pop(match)
             after.remove(size)
     have, want = product(before), product(after)
-    known = isinstance(have, int) and isinstance(want, int)
+    static_size = isinstance(have, int) and isinstance(want, int)
     if len(unknown) > 1:
-        raise refuse(
+        raise shape_error(
             f"cannot reshape {to_text(old)} to {to_text(new)}",
             "-1 stands for the one size that follows from the others",
             "write -1 once at most",
         )
     if not unknown:
-        if known and have != want:
+        if static_size and have != want:
             raise _element_count_mismatch(
                 old, new, f"they have {product(old)} and {product(new)} elements"
             )
         return new
-    if known and (want == 0 or have % want):
+    if static_size and (want == 0 or have % want):
         reason = f"{product(old)} elements do not divide by {product(after)}"
         raise _element_count_mismatch(old, new, reason if want else "any size goes with 0 elements")
-    left: Dim = have // want if known else _divide_sizes(have, want)
+    left: Dim = have // want if static_size else _divide_sizes(have, want)
     return tuple(left if k in unknown else size for k, size in enumerate(new))
 
 
@@ -80,7 +80,7 @@ def _divide_sizes(have: Dim, want: Dim) -> Dim:
 
 def _element_count_mismatch(old: Sizes, new: Sizes, why: str) -> Exception:
     """Return the error for a shape with another number of elements."""
-    return refuse(
+    return shape_error(
         f"cannot reshape {to_text(old)} to {to_text(new)}",
         why,
         "give sizes with as many elements; slicing, pad and expand change the number",
@@ -97,10 +97,10 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     tensor = as_tensor(x)
     if not tensor.ndim:
         return reshape(tensor, 1)
-    first = normal_axis(start_axis, tensor.ndim, "start_axis")
-    last = normal_axis(end_axis, tensor.ndim, "end_axis")
+    first = normalize_axis(start_axis, tensor.ndim, "start_axis")
+    last = normalize_axis(end_axis, tensor.ndim, "end_axis")
     if first > last:
-        raise refuse(
+        raise shape_error(
             f"flatten from axis {first} to axis {last}",
             "the first axis comes after the last",
             "swap start_axis and end_axis",
@@ -118,7 +118,7 @@ def unflatten(x: Any, axis: int, sizes: Any) -> Tensor:
     [[1, 2], [3, 4]]
     """
     tensor = as_tensor(x)
-    split_axis = normal_axis(axis, tensor.ndim)
+    split_axis = normalize_axis(axis, tensor.ndim)
     old_sizes = tensor.shape
     parts = _infer_size((old_sizes[split_axis],), as_sizes(sizes, allow=-1))
     return Tensor(
@@ -137,7 +137,7 @@ def expand_dims(x: Any, axis: Any = 0) -> Tensor:
     """
     tensor = as_tensor(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    new_axes = normal_axes(axis, tensor.ndim + count)
+    new_axes = normalize_axes(axis, tensor.ndim + count)
     old_sizes = iter(tensor.shape)
     sizes = [1 if k in new_axes else next(old_sizes) for k in range(tensor.ndim + count)]
     return Tensor(primitive.reshape(tensor.node, sizes))
@@ -165,10 +165,10 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
     if axis is None:
         dropped = tuple(k for k, size in enumerate(sizes) if is_one(size))
     else:
-        dropped = normal_axes(axis, tensor.ndim)
+        dropped = normalize_axes(axis, tensor.ndim)
     for squeezed in dropped:
         if not is_one(sizes[squeezed]):
-            raise refuse(
+            raise shape_error(
                 f"cannot squeeze axis {squeezed} of a tensor of shape {to_text(sizes)}",
                 f"its size is {size_text(sizes[squeezed])}, and not 1",
                 "name axes of size 1, or index the axis with an int",
@@ -190,9 +190,9 @@ def permute_dims(x: Any, *axes: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     order_given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    order = normal_axes(tuple(order_given), tensor.ndim)
+    order = normalize_axes(tuple(order_given), tensor.ndim)
     if len(order) != tensor.ndim:
-        raise refuse(
+        raise shape_error(
             f"permute_dims by {tuple(order_given)} of a tensor of shape {to_text(tensor.shape)}",
             f"the tensor has {tensor.ndim} axes, and the order names {len(order)}",
             "name every axis once",
@@ -235,7 +235,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     (4, 3, 2)
     """
     tensor = as_tensor(x)
-    a, b = normal_axis(axis1, tensor.ndim), normal_axis(axis2, tensor.ndim)
+    a, b = normalize_axis(axis1, tensor.ndim), normalize_axis(axis2, tensor.ndim)
     order = list(range(tensor.ndim))
     order[a], order[b] = b, a
     return Tensor(primitive.permute(tensor.node, order))
@@ -249,10 +249,10 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     (3, 4, 2)
     """
     tensor = as_tensor(x)
-    moved = normal_axes(source, tensor.ndim, "source")
-    targets = normal_axes(destination, tensor.ndim, "destination")
+    moved = normalize_axes(source, tensor.ndim, "source")
+    targets = normalize_axes(destination, tensor.ndim, "destination")
     if len(moved) != len(targets):
-        raise refuse(
+        raise shape_error(
             f"moveaxis of {len(moved)} axes to {len(targets)} places",
             "each axis that moves has one place",
             "name as many places as axes",
@@ -272,7 +272,7 @@ def matrix_transpose(x: Any) -> Tensor:
     """
     tensor = as_tensor(x)
     if tensor.ndim < 2:
-        raise refuse(
+        raise shape_error(
             f"matrix_transpose of a tensor of shape {to_text(tensor.shape)}",
             "a matrix has two axes",
             "add an axis with expand_dims",
@@ -288,7 +288,7 @@ def flip(x: Any, axis: Any = None) -> Tensor:
     [3, 2, 1]
     """
     tensor = as_tensor(x)
-    return Tensor(primitive.flip(tensor.node, normal_axes(axis, tensor.ndim)))
+    return Tensor(primitive.flip(tensor.node, normalize_axes(axis, tensor.ndim)))
 
 
 # -- broadcasting and views ------------------------------------------------------------------------
@@ -304,8 +304,8 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     tensor = as_tensor(x)
     sizes = as_sizes(shape)
     common = broadcast_shapes(tensor.shape, sizes)
-    if len(common) != len(sizes) or not all(map(same, common, sizes)):
-        raise refuse(
+    if len(common) != len(sizes) or not all(map(sizes_equal, common, sizes)):
+        raise shape_error(
             f"cannot broadcast {to_text(tensor.shape)} to {to_text(sizes)}",
             "only axes of size 1 are repeated, and no axis goes away",
             "sum or index the axes that are too many, or broadcast both with broadcast_arrays",
@@ -327,7 +327,7 @@ def expand(x: Any, *sizes: Any) -> Tensor:
     for size, old in zip(wanted, old_sizes[len(old_sizes) - len(wanted) :], strict=True):
         if isinstance(size, int) and size == -1:
             if old is None:
-                raise refuse(
+                raise shape_error(
                     f"expand of {to_text(tensor.shape)} to {to_text(wanted)}",
                     "-1 leaves an axis as it is, and a new axis has no size yet",
                     "give the size of the new axis",
@@ -356,10 +356,10 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
     ([1, 4], [2])
     """
     tensor = as_tensor(x)
-    rows, columns = normal_axes((axis1, axis2), tensor.ndim)
+    rows, columns = normalize_axes((axis1, axis2), tensor.ndim)
     rest = [k for k in range(tensor.ndim) if k not in (rows, columns)]
     node = primitive.permute(tensor.node, (*rest, rows, columns))
-    *outer, n, m = (known(size, "diagonal") for size in sizes_of(node))
+    *outer, n, m = (static_size(size, "diagonal") for size in sizes_of(node))
     first_row, first_column = max(-offset, 0), max(offset, 0)
     length = max(min(n - first_row, m - first_column), 0)
     if not length:
@@ -384,7 +384,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Tensor:
     tensor, r = as_tensor(x), as_int(upscale_factor, "upscale_factor")
     outer, (channels, height, width) = _image_sizes(tensor, "pixel_shuffle")
     if r < 1 or (isinstance(channels, int) and channels % (r * r)):
-        raise refuse(
+        raise shape_error(
             f"pixel_shuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
             f"{size_text(channels)} channels do not divide by {r}·{r}",
             "choose a factor whose square divides the channels",
@@ -406,7 +406,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
     tensor, r = as_tensor(x), as_int(downscale_factor, "downscale_factor")
     outer, (channels, height, width) = _image_sizes(tensor, "pixel_unshuffle")
     if r < 1 or any(isinstance(size, int) and size % r for size in (height, width)):
-        raise refuse(
+        raise shape_error(
             f"pixel_unshuffle by {r} of a tensor of shape {to_text(tensor.shape)}",
             f"{r} does not divide the height and the width",
             "choose a factor that divides both, or pad first",
@@ -421,7 +421,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Tensor:
 def _image_sizes(tensor: Tensor, what: str) -> tuple[Sizes, Sizes]:
     """Return the leading sizes and the last three (channels, height, width)."""
     if tensor.ndim < 3:
-        raise refuse(
+        raise shape_error(
             f"{what} of a tensor of shape {to_text(tensor.shape)}",
             "it needs axes for channels, height and width",
             "add axes with expand_dims",

@@ -36,7 +36,9 @@ REDUCTIONS: Final[dict[str, Op]] = {
 
 def _require_integers(index: Tensor, what: str) -> None:
     """Refuse indices that are not integers."""
-    promotion.need(index.dtype, promotion.INTEGERS, what, "convert the indices, with astype")
+    promotion.require_dtype(
+        index.dtype, promotion.INTEGERS, what, "convert the indices, with astype"
+    )
 
 
 def _index_hits(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
@@ -75,11 +77,11 @@ def _operands(
 ) -> tuple[Tensor, int, Tensor, UOp]:
     """Return the target, the axis, the indices, and the source in the shape of the indices."""
     target, indices = as_tensor(x), as_tensor(index)
-    target_axis = shapes.normal_axis(axis, target.ndim)
+    target_axis = shapes.normalize_axis(axis, target.ndim)
     _require_integers(indices, name)
     source = as_tensor(src, None if isinstance(src, Tensor) else target.dtype)
     if source.dtype is not target.dtype:
-        raise promotion.refuse(
+        raise promotion.type_error(
             f"{name} of {promotion.name_of(source.dtype)} into a tensor of "
             f"{promotion.name_of(target.dtype)}",
             "the result has the type of the tensor, and nothing is converted without a word",
@@ -94,7 +96,7 @@ def _operands(
     )
     if not fits:
         shown = [shapes.to_text(t.shape) for t in (target, indices, source)]
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} into shape {shown[0]} with indices of shape {shown[1]} and values of shape "
             f"{shown[2]}",
             f"all have the same number of axes; the indices are not longer than the values, nor, "
@@ -107,7 +109,7 @@ def _operands(
 
 def _fits(a: Dim, b: Dim) -> bool:
     """Return whether one size is known to be at most another."""
-    return a <= b if isinstance(a, int) and isinstance(b, int) else shapes.same(a, b)
+    return a <= b if isinstance(a, int) and isinstance(b, int) else shapes.sizes_equal(a, b)
 
 
 def _pad_to_target(part: UOp, target: Tensor, value: Any) -> UOp:
@@ -131,7 +133,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
     [10, 2, 30]
     """
     if reduce is not None and reduce not in REDUCTIONS:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"scatter with reduce={reduce!r}",
             "the ways to merge are " + ", ".join(REDUCTIONS),
             "pass one of them, or None for the last value to win",
@@ -154,7 +156,9 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
 def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
     """Return the target combined with the source values by a reduction."""
     if target.dtype is dtypes.boolean:
-        promotion.need(target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype")
+        promotion.require_dtype(
+            target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype"
+        )
     accumulator = accumulation_dtype(target.dtype)
     size = target.shape[axis]
     hits = _index_hits(indices.node, axis, size)
@@ -203,13 +207,13 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -
     [31, 2, 3]
     """
     target, indices, values = as_tensor(x), as_tensor(index), as_tensor(source)
-    target_axis = shapes.normal_axis(axis, target.ndim)
+    target_axis = shapes.normalize_axis(axis, target.ndim)
     _require_integers(indices, "index_add")
     wanted = list(target.shape)
     if indices.ndim == 1:
         wanted[target_axis] = indices.shape[0]
-    if indices.ndim != 1 or not shapes.same_shape(values.shape, wanted):
-        raise shapes.refuse(
+    if indices.ndim != 1 or not shapes.shapes_equal(values.shape, wanted):
+        raise shapes.shape_error(
             f"index_add into shape {shapes.to_text(target.shape)} with indices of shape "
             f"{shapes.to_text(indices.shape)} and values of shape {shapes.to_text(values.shape)}",
             f"there is one index for each slice along axis {target_axis}, and the other sizes are "
@@ -237,7 +241,7 @@ def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
     _require_integers(tensor, "bincount")
     size = shapes.as_int(length, "length")
     if tensor.ndim != 1 or size < 0:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"bincount of a tensor of shape {shapes.to_text(tensor.shape)} with length {size}",
             "it counts the numbers of one axis, and the length is not negative",
             "reshape the tensor to one axis, or pass another length",
@@ -246,8 +250,8 @@ def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
         values = primitive.full(promotion.DEFAULT_INT, 1, tensor.shape)
     else:
         weight_tensor = as_tensor(weights)
-        if not shapes.same_shape(weight_tensor.shape, tensor.shape):
-            raise shapes.refuse(
+        if not shapes.shapes_equal(weight_tensor.shape, tensor.shape):
+            raise shapes.shape_error(
                 f"bincount of a tensor of shape {shapes.to_text(tensor.shape)} with weights of "
                 f"shape {shapes.to_text(weight_tensor.shape)}",
                 "there is one weight for each number",

@@ -16,7 +16,6 @@ from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.arithmetic import add, multiply
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known
 from porism.tensor.movement.reshape import slice_axis
 from porism.tensor.movement.sorting_network import (
     argsort_keys,
@@ -26,6 +25,7 @@ from porism.tensor.movement.sorting_network import (
     value_of_key,
 )
 from porism.tensor.movement.top_k import gather_last, is_cheaper_than_sorting, smallest_indices
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 
@@ -38,8 +38,8 @@ class TopK(NamedTuple):
 
 def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
     """Return the node with an axis moved to the end, and the permutation that moves it back."""
-    moved = shapes.normal_axis(axis, x.ndim)
-    known(x.shape[moved], what)
+    moved = shapes.normalize_axis(axis, x.ndim)
+    static_size(x.shape[moved], what)
     order = [*(k for k in range(x.ndim) if k != moved), moved]
     return primitive.permute(x.node, order), [order.index(k) for k in range(x.ndim)]
 
@@ -97,13 +97,13 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
     node, back = _move_axis_last(tensor, axis, "topk")
     *others, size = shapes.sizes_of(node)
     count = shapes.as_int(k, "k")
-    if not 0 <= count <= known(size, "topk"):
-        raise shapes.refuse(
+    if not 0 <= count <= static_size(size, "topk"):
+        raise shapes.shape_error(
             f"topk of {count} values along an axis of {size}",
             "there are not that many" if count > 0 else "a number of values is not negative",
             f"pass a k from 0 to {size}",
         )
-    if count and is_cheaper_than_sorting(known(size, "topk"), count):
+    if count and is_cheaper_than_sorting(static_size(size, "topk"), count):
         smallest = smallest_indices(_sort_keys(merge_zeros(node), largest), count)
         indices = primitive.cast(smallest, dtypes.i64)
     else:
@@ -124,19 +124,19 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     [1, 2]
     """
     if side not in ("left", "right"):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"searchsorted with side={side!r}",
             "a value goes to the left or to the right of equal ones",
             "pass 'left' or 'right'",
         )
     table, wanted = as_tensor(x1), as_tensor(x2)
     if table.ndim != 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"searchsorted in a tensor of shape {shapes.to_text(table.shape)}",
             "it searches one sorted axis",
             "pass a tensor of one axis",
         )
-    size = known(table.shape[0], "searchsorted")
+    size = static_size(table.shape[0], "searchsorted")
     common = promotion.result_type(table, wanted)
     node = primitive.cast(table.node, common)
     if sorter is not None:
@@ -169,9 +169,9 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     2.5
     """
     tensor = as_tensor(x)
-    promotion.need(tensor.dtype, promotion.NUMBERS, "quantile", "convert it, with astype")
+    promotion.require_dtype(tensor.dtype, promotion.NUMBERS, "quantile", "convert it, with astype")
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
         )
     kept_sizes = [1] * tensor.ndim
@@ -181,9 +181,9 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     floats = Tensor(primitive.cast(tensor.node, promotion.float_type(tensor.dtype)))
     node, back = _move_axis_last(floats, axis, "quantile")
     *others, length = shapes.sizes_of(node)
-    size = known(length, "quantile")
+    size = static_size(length, "quantile")
     if not size:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"quantile of a tensor of shape {shapes.to_text(tensor.shape)}",
             "the axis has no elements",
             "check the size first",
@@ -206,7 +206,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
         return Tensor(
             result if len(back) == len(kept_sizes) else primitive.reshape(result, kept_sizes)
         )
-    reduced_axis = shapes.normal_axis(axis, floats.ndim)
+    reduced_axis = shapes.normalize_axis(axis, floats.ndim)
     sizes = [n for k, n in enumerate(shapes.sizes_of(result)) if k != reduced_axis]
     return Tensor(primitive.reshape(result, sizes))
 

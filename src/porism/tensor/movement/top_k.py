@@ -75,7 +75,7 @@ def gather_last(x: UOp, indices: UOp) -> UOp:
     sizes = shape(indices)
     last = len(sizes) - 1
     leading = [primitive.iota(sizes, k) for k in range(last)]
-    return primitive.gather(x, [*leading, primitive.place(indices, shape(x)[last])])
+    return primitive.gather(x, [*leading, primitive.clamp_index(indices, shape(x)[last])])
 
 
 def _block_size(size: int, count: int) -> int:

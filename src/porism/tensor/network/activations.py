@@ -10,8 +10,8 @@ from porism.ir.node import UOp
 from porism.tensor.api.exponentials import exp_node, sigmoid_node, softplus_node, tanh_node
 from porism.tensor.api.operands import float_node
 from porism.tensor.conversion import as_tensor
-from porism.tensor.float_formulas import choose, magnitude, polynomial, widely
-from porism.tensor.promotion import NUMBERS, need, refuse
+from porism.tensor.float_formulas import in_f32, magnitude, polynomial, select
+from porism.tensor.promotion import NUMBERS, require_dtype, type_error
 from porism.tensor.tensor import Tensor, method
 
 # Coefficients from interpolation at Chebyshev nodes, of erf by its series in higher precision.
@@ -94,7 +94,7 @@ def erf_node(x: UOp) -> UOp:
     scaled = (inside - (end + 1) / 2) * (2 / (end - 1))
     log_complement = ops.MULACC(-inside, inside, polynomial(scaled, _ERF_LARGE[bits]))
     far = (absolute < end).where(x.lift(1.0) - exp_node(log_complement), x.lift(1.0))
-    return choose(x.ne(x), x, absolute < 1.0, near, x < 0.0, -far, far)
+    return select(x.ne(x), x, absolute < 1.0, near, x < 0.0, -far, far)
 
 
 _GELU: Final = (
@@ -147,7 +147,7 @@ def erf(x: Any) -> Tensor:
     >>> porism.erf([0.0, 1.0]).tolist()
     [0.0, 0.842700...]
     """
-    return Tensor(widely(erf_node, float_node(x)))
+    return Tensor(in_f32(erf_node, float_node(x)))
 
 
 @method
@@ -158,7 +158,7 @@ def relu(x: Any) -> Tensor:
     [0, 0, 3]
     """
     node = as_tensor(x).node
-    need(node.dtype, NUMBERS, "relu", "convert it first, with astype")
+    require_dtype(node.dtype, NUMBERS, "relu", "convert it first, with astype")
     return Tensor(node.maximum(0))
 
 
@@ -170,7 +170,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     [-1.0, 3.0]
     """
     return Tensor(
-        widely(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
+        in_f32(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
     )
 
 
@@ -181,7 +181,7 @@ def sigmoid(x: Any) -> Tensor:
     >>> porism.sigmoid([0.0, 100.0]).tolist()
     [0.5, 1.0]
     """
-    return Tensor(widely(sigmoid_node, float_node(x)))
+    return Tensor(in_f32(sigmoid_node, float_node(x)))
 
 
 @method
@@ -191,7 +191,7 @@ def silu(x: Any) -> Tensor:
     >>> porism.silu([0.0, 1.0]).tolist()
     [0.0, 0.731058...]
     """
-    return Tensor(widely(lambda node: node * sigmoid_node(node), float_node(x)))
+    return Tensor(in_f32(lambda node: node * sigmoid_node(node), float_node(x)))
 
 
 @method
@@ -202,8 +202,8 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
     [0.693147..., 1000.0]
     """
     if beta == 1:
-        return Tensor(widely(softplus_node, float_node(x)))
-    return Tensor(widely(lambda node: softplus_node(node * beta) * (1 / beta), float_node(x)))
+        return Tensor(in_f32(softplus_node, float_node(x)))
+    return Tensor(in_f32(lambda node: softplus_node(node * beta) * (1 / beta), float_node(x)))
 
 
 @method
@@ -216,9 +216,9 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     [-0.158655..., 0.0, 0.841344...]
     """
     if approximate not in ("none", "tanh"):
-        raise refuse(
+        raise type_error(
             f"gelu with approximate={approximate!r}",
             "'none' is by erf, 'tanh' by a formula with tanh",
             "pass 'none' or 'tanh'",
         )
-    return Tensor(widely(_gelu if approximate == "none" else _gelu_tanh, float_node(x)))
+    return Tensor(in_f32(_gelu if approximate == "none" else _gelu_tanh, float_node(x)))

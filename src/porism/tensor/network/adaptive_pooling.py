@@ -17,9 +17,9 @@ from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import divide_by_count, drop_axes, reduced_count
 from porism.tensor.conversion import as_tensor
-from porism.tensor.float_formulas import widely
-from porism.tensor.known_sizes import known, several
+from porism.tensor.float_formulas import in_f32
 from porism.tensor.network.pooling import require_rank
+from porism.tensor.static_sizes import per_axis, static_size
 from porism.tensor.tensor import Tensor, method
 
 
@@ -46,11 +46,11 @@ def _adaptive(
     require_rank(name, spatial, x)
     requested = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
     first = x.ndim - spatial
-    sizes = [known(size, name) for size in x.shape[first:]]
+    sizes = [static_size(size, name) for size in x.shape[first:]]
     sizes_or_none = [n if m is None else m for n, m in zip(sizes, requested, strict=False)]
-    wanted = several(sizes_or_none + list(requested[spatial:]), spatial, "output_size", 1)
+    wanted = per_axis(sizes_or_none + list(requested[spatial:]), spatial, "output_size", 1)
     if 0 in sizes:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
             "a window over no elements has no value",
             "check the sizes first",
@@ -115,12 +115,12 @@ def _adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
 def _adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
     """Return adaptive_avg_pool1d, 2d or 3d."""
     tensor = as_tensor(x)
-    promotion.need(
+    promotion.require_dtype(
         tensor.dtype, promotion.NUMBERS, f"adaptive_avg_pool{spatial}d", "convert it, with astype"
     )
     name = f"adaptive_avg_pool{spatial}d"
     formula = _adaptive(name, spatial, tensor, output_size, _bin_mean)
-    return Tensor(widely(formula, float_node(tensor)))
+    return Tensor(in_f32(formula, float_node(tensor)))
 
 
 @method

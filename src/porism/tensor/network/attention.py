@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
     [[[1.5, 2.5, 3.5], [1.5, 2.5, 3.5]]]
     """
     q, k, v = promoted_operands("scaled_dot_product_attention", query, key, value)
-    promotion.need(
+    promotion.require_dtype(
         q.dtype, promotion.FLOATS, "scaled_dot_product_attention", "convert them, with astype"
     )
     _check(q, k, v)
@@ -55,10 +55,12 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Refuse operands whose features or lengths do not match."""
     fits = min(q.ndim, k.ndim, v.ndim) >= 2
     if not (
-        fits and shapes.same(q.shape[-1], k.shape[-1]) and shapes.same(k.shape[-2], v.shape[-2])
+        fits
+        and shapes.sizes_equal(q.shape[-1], k.shape[-1])
+        and shapes.sizes_equal(k.shape[-2], v.shape[-2])
     ):
         shown = ", ".join(shapes.to_text(x.shape) for x in (q, k, v))
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"attention with query, key and value of shapes {shown}",
             "they are (…, length, features): query and key have the same features, key and value "
             "the same length",
@@ -71,8 +73,8 @@ def _queries_per_key_head(q: Tensor, k: Tensor, v: Tensor) -> int:
     if min(q.ndim, k.ndim, v.ndim) < 3:
         return 1
     query_heads, key_heads, value_heads = q.shape[-3], k.shape[-3], v.shape[-3]
-    if shapes.same(key_heads, value_heads):
-        if shapes.same(query_heads, key_heads) or shapes.is_one(key_heads):
+    if shapes.sizes_equal(key_heads, value_heads):
+        if shapes.sizes_equal(query_heads, key_heads) or shapes.is_one(key_heads):
             return 1
         if (
             isinstance(query_heads, int)
@@ -81,7 +83,7 @@ def _queries_per_key_head(q: Tensor, k: Tensor, v: Tensor) -> int:
             and not query_heads % key_heads
         ):
             return query_heads // key_heads
-    raise shapes.refuse(
+    raise shapes.shape_error(
         f"attention with {shapes.size_text(query_heads)} heads of queries, "
         f"{shapes.size_text(key_heads)} of keys and {shapes.size_text(value_heads)} of values",
         "key and value have equal heads, and the heads of the query are a multiple of them",
@@ -103,7 +105,7 @@ def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
         return None
     mask_tensor = as_tensor(mask)
     if mask_tensor.dtype.kind is not Kind.BOOL and not mask_tensor.dtype.is_float:
-        raise promotion.refuse(
+        raise promotion.type_error(
             f"an attention mask of {promotion.name_of(mask_tensor.dtype)}",
             "a bool mask says which keys are seen, a float mask is added to the scores; integers "
             "could mean either",
@@ -164,7 +166,7 @@ def _scale(features: Dim, scale: float | None) -> float:
     if scale is not None:
         return scale
     if not isinstance(features, int):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"attention over the symbolic number {shapes.size_text(features)} of features",
             "the scale is one over its root",
             "pass scale=",

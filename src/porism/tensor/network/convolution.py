@@ -22,9 +22,9 @@ from porism.tensor.api.arithmetic import add
 from porism.tensor.api.operands import promoted_operands
 from porism.tensor.api.reductions import sum_of_products
 from porism.tensor.conversion import as_tensor
-from porism.tensor.known_sizes import known, several
 from porism.tensor.network.sliding_windows import sliding_windows, window_count
 from porism.tensor.primitive import Dim
+from porism.tensor.static_sizes import per_axis, static_size
 from porism.tensor.tensor import Tensor, method
 
 Numbers = int | Sequence[int]
@@ -46,7 +46,7 @@ class Operands:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the axes over which windows slide."""
-        return tuple(known(size, self.name) for size in shapes.sizes_of(self.x)[2:])
+        return tuple(static_size(size, self.name) for size in shapes.sizes_of(self.x)[2:])
 
 
 def _check_operands(
@@ -55,7 +55,7 @@ def _check_operands(
     """Return the operands of a convolution over `spatial` axes; refuse shapes that do not fit."""
     image, kernel = promoted_operands(name, x, weight)
     if image.ndim not in (spatial + 1, spatial + 2) or kernel.ndim != spatial + 2:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} of shapes {shapes.to_text(image.shape)} and {shapes.to_text(kernel.shape)}",
             f"the input has {spatial + 2} axes (batch, channels, …) or {spatial + 1} without the "
             f"batch, and the weight {spatial + 2}",
@@ -63,22 +63,22 @@ def _check_operands(
         )
     batched = image.ndim == spatial + 2
     node = image.node if batched else primitive.reshape(image.node, [1, *image.shape])
-    channels = known(shapes.sizes_of(node)[1], name)
+    channels = static_size(shapes.sizes_of(node)[1], name)
     group_count = shapes.as_int(groups, "groups")
-    first, second = (known(size, name) for size in kernel.shape[:2])
+    first, second = (static_size(size, name) for size in kernel.shape[:2])
     wanted = first if transposed else second * group_count
     if group_count < 1 or channels % group_count or first % group_count or channels != wanted:
         layout = "in, out / groups" if transposed else "out, in / groups"
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} of {channels} channels with a weight of shape "
             f"{shapes.to_text(kernel.shape)} and {group_count} groups",
             f"the weight is (channels {layout}, taps…): it is for {wanted} channels, and "
             "groups divide the channels on both sides",
             "check the order of the weight's axes, and groups",
         )
-    taps = tuple(known(size, name) for size in kernel.shape[2:])
+    taps = tuple(static_size(size, name) for size in kernel.shape[2:])
     if 0 in taps:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} with a weight of shape {shapes.to_text(kernel.shape)}",
             "a window has at least one tap",
             "use a weight without axes of size 0",
@@ -91,15 +91,15 @@ def _padding(
 ) -> list[tuple[int, int]]:
     """Return the zeros before and after each axis, from numbers, 'same' or 'valid'."""
     if not isinstance(given, str):
-        return [(n, n) for n in several(given, len(taps), "padding", 0)]
+        return [(n, n) for n in per_axis(given, len(taps), "padding", 0)]
     if given == "valid":
         return [(0, 0)] * len(taps)
     if given != "same":
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"padding is {given!r}", "it is a number, 'same' or 'valid'", "pass one of these"
         )
     if any(step != 1 for step in stride):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"padding is 'same' with stride {tuple(stride)}",
             "the result is as large as the input only if the stride is 1",
             "pass the padding as numbers",
@@ -122,7 +122,9 @@ def _convolve(
     groups, spatial = operands.groups, operands.spatial
     x = _pad_or_crop(operands.x, pads)
     batch, _, *sizes = shapes.sizes_of(x)
-    counts = _window_counts(operands, [known(n, operands.name) for n in sizes], stride, dilation)
+    counts = _window_counts(
+        operands, [static_size(n, operands.name) for n in sizes], stride, dilation
+    )
     out, inner, *taps = shapes.sizes_of(kernel)
     fan_in = [inner, *taps]
     product_sizes: list[Dim] = [batch, groups, out // groups, *counts, *fan_in]
@@ -164,7 +166,7 @@ def _window_counts(
     if 0 in counts:
         axis = counts.index(0)
         reach = (operands.taps[axis] - 1) * dilation[axis] + 1
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{operands.name} with a window of {reach} elements over an axis of {sizes[axis]}",
             "the window is longer than the padded input",
             "pad more, or use a smaller kernel or dilation",
@@ -180,8 +182,8 @@ def _add_bias(operands: Operands, result: UOp, bias: Any, channels: int) -> Tens
     if bias is None:
         return Tensor(result)
     offsets = as_tensor(bias)
-    if not shapes.same_shape(offsets.shape, (channels,)):
-        raise shapes.refuse(
+    if not shapes.shapes_equal(offsets.shape, (channels,)):
+        raise shapes.shape_error(
             f"{operands.name} with a bias of shape {shapes.to_text(offsets.shape)}",
             f"it has one number for each of the {channels} channels of the result",
             f"use a bias of shape ({channels},)",
@@ -202,12 +204,12 @@ def _conv(
 ) -> Tensor:
     """Return the convolution over `spatial` axes: conv1d, conv2d or conv3d."""
     operands = _check_operands(f"conv{spatial}d", spatial, x, weight, groups, transposed=False)
-    strides = several(stride, spatial, "stride", 1)
-    dilations = several(dilation, spatial, "dilation", 1)
+    strides = per_axis(stride, spatial, "stride", 1)
+    dilations = per_axis(dilation, spatial, "dilation", 1)
     pads = _padding(padding, operands.taps, strides, dilations)
     result = _convolve(operands, operands.kernel, pads, strides, dilations)
     return _add_bias(
-        operands, result, bias, known(shapes.sizes_of(operands.kernel)[0], operands.name)
+        operands, result, bias, static_size(shapes.sizes_of(operands.kernel)[0], operands.name)
     )
 
 
@@ -226,13 +228,13 @@ def _conv_transpose(
     operands = _check_operands(
         f"conv_transpose{spatial}d", spatial, x, weight, groups, transposed=True
     )
-    strides = several(stride, spatial, "stride", 1)
-    dilations = several(dilation, spatial, "dilation", 1)
-    crops = several(padding, spatial, "padding", 0)
-    extra = several(output_padding, spatial, "output_padding", 0)
+    strides = per_axis(stride, spatial, "stride", 1)
+    dilations = per_axis(dilation, spatial, "dilation", 1)
+    crops = per_axis(padding, spatial, "padding", 0)
+    extra = per_axis(output_padding, spatial, "output_padding", 0)
     for axis in range(spatial):
         if extra[axis] >= max(strides[axis], dilations[axis]):
-            raise shapes.refuse(
+            raise shapes.shape_error(
                 f"{operands.name} with output_padding {tuple(extra)}",
                 "it is smaller than the stride or the dilation, else it only adds zeros",
                 "pass a smaller output_padding",
@@ -245,17 +247,17 @@ def _conv_transpose(
     ]
     for size, full, crop in zip(operands.sizes, uncropped, crops, strict=True):
         if size == 0 or full <= 2 * crop:
-            raise shapes.refuse(
+            raise shapes.shape_error(
                 f"{operands.name} with {full} elements along an axis and a padding of {crop}",
                 "the padding is what is cut off on both sides, and nothing is left",
                 "pass a smaller padding, or a larger input",
             )
     result = _convolve_phases(operands, strides, dilations)
     sizes = shapes.sizes_of(result)[2:]
-    ends = [known(n, operands.name) for n in sizes]
+    ends = [static_size(n, operands.name) for n in sizes]
     pads = [(-c, full - c - n) for c, full, n in zip(crops, uncropped, ends, strict=True)]
     result = _pad_or_crop(result, pads)
-    return _add_bias(operands, result, bias, known(shapes.sizes_of(result)[1], operands.name))
+    return _add_bias(operands, result, bias, static_size(shapes.sizes_of(result)[1], operands.name))
 
 
 def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequence[int]) -> UOp:
@@ -269,7 +271,7 @@ def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequ
     gaps = [d if s > 1 else 1 for s, d in zip(strides, dilations, strict=True)]
     dilation = [1 if s > 1 else d for s, d in zip(strides, dilations, strict=True)]
     kernel = _dilate(operands.kernel, gaps)
-    inner, out, *taps = (known(n, operands.name) for n in shapes.sizes_of(kernel))
+    inner, out, *taps = (static_size(n, operands.name) for n in shapes.sizes_of(kernel))
     taps_per_phase = [-(-n // s) for n, s in zip(taps, strides, strict=True)]
     fill = [(0, u * s - n) for u, s, n in zip(taps_per_phase, strides, taps, strict=True)]
     kernel = primitive.pad(kernel, [(0, 0), (0, 0), *fill])

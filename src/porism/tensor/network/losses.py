@@ -17,10 +17,10 @@ from porism.tensor.api.exponentials import exp_node, log1p_node, log_node
 from porism.tensor.api.operands import float_node, float_pair
 from porism.tensor.api.reductions import accumulation_dtype, drop_axes, expand_like, mean_node
 from porism.tensor.conversion import as_tensor
-from porism.tensor.float_formulas import magnitude, widely
-from porism.tensor.known_sizes import known
+from porism.tensor.float_formulas import in_f32, magnitude
 from porism.tensor.network.normalization import log_softmax_node
 from porism.tensor.primitive import Dim
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 MIN_LOG: Final = -100.0
@@ -30,7 +30,7 @@ MIN_LOG: Final = -100.0
 def _check_reduction(reduction: str, what: str) -> None:
     """Refuse a reduction other than 'mean', 'sum' and 'none'."""
     if reduction not in ("mean", "sum", "none"):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} with reduction={reduction!r}",
             "losses are reduced by 'mean' or 'sum', or not at all",
             "pass 'mean', 'sum' or 'none'",
@@ -53,7 +53,7 @@ def _reduce_losses(losses: UOp, reduction: str) -> UOp:
 def _class_axis(x: Tensor, what: str) -> int:
     """Return the axis of the classes: 1, or 0 of a tensor without a batch."""
     if not x.ndim:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} of a scalar",
             "the input has an axis of classes: (batch, classes, …) or (classes,)",
             "add axes with reshape",
@@ -64,8 +64,8 @@ def _class_axis(x: Tensor, what: str) -> int:
 def _check_target(x: Tensor, target: Tensor, axis: int, what: str) -> None:
     """Refuse labels whose shape is not that of the input without its class axis."""
     wanted = [size for k, size in enumerate(x.shape) if k != axis]
-    if not shapes.same_shape(target.shape, wanted):
-        raise shapes.refuse(
+    if not shapes.shapes_equal(target.shape, wanted):
+        raise shapes.shape_error(
             f"{what} of shape {shapes.to_text(x.shape)} with labels of shape "
             f"{shapes.to_text(target.shape)}",
             f"the classes are along axis {axis}, so there is a label for each element of shape "
@@ -80,8 +80,8 @@ def _class_weights(weight: Any, x: UOp, axis: int, what: str) -> UOp | None:
         return None
     weights = as_tensor(weight)
     classes = shapes.sizes_of(x)[axis]
-    if not shapes.same_shape(weights.shape, (classes,)):
-        raise shapes.refuse(
+    if not shapes.shapes_equal(weights.shape, (classes,)):
+        raise shapes.shape_error(
             f"{what} with weights of shape {shapes.to_text(weights.shape)}",
             f"there is one weight for each of the {shapes.size_text(classes)} classes",
             f"use weights of shape ({shapes.size_text(classes)},)",
@@ -140,7 +140,7 @@ def _probability_loss(
     """Return the cross entropy of log-probabilities with target probabilities."""
     shares = primitive.cast(target.node, logs.dtype)
     if smoothing:
-        classes = known(shapes.sizes_of(logs)[axis], "cross_entropy")
+        classes = static_size(shapes.sizes_of(logs)[axis], "cross_entropy")
         shares = shares * (1 - smoothing) + smoothing / classes
     weighted = logs if weights is None else logs * weights
     loss = -primitive.reduce(shares * weighted, ops.ADD, [axis])
@@ -169,7 +169,7 @@ def cross_entropy(
     _check_reduction(reduction, "cross_entropy")
     tensor, expected = as_tensor(x), as_tensor(target)
     if not 0 <= label_smoothing <= 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"cross_entropy with label_smoothing={label_smoothing}",
             "it is the share of a label that is given to all classes",
             "pass a number from 0 to 1",
@@ -178,8 +178,8 @@ def cross_entropy(
     integers = expected.dtype.is_integer
     if integers:
         _check_target(tensor, expected, axis, "cross_entropy")
-    elif not shapes.same_shape(expected.shape, tensor.shape) or not expected.dtype.is_float:
-        raise shapes.refuse(
+    elif not shapes.shapes_equal(expected.shape, tensor.shape) or not expected.dtype.is_float:
+        raise shapes.shape_error(
             f"cross_entropy of shape {shapes.to_text(tensor.shape)} with a target of "
             f"{promotion.name_of(expected.dtype)} of shape {shapes.to_text(expected.shape)}",
             "a target that is not integer labels has a probability for each class",
@@ -195,7 +195,7 @@ def cross_entropy(
             )
         return _probability_loss(logs, expected, axis, weights, reduction, label_smoothing)
 
-    return Tensor(widely(formula, float_node(tensor)))
+    return Tensor(in_f32(formula, float_node(tensor)))
 
 
 @method
@@ -212,7 +212,7 @@ def nll_loss(
     _check_reduction(reduction, "nll_loss")
     tensor, expected = as_tensor(x), as_tensor(target)
     axis = _class_axis(tensor, "nll_loss")
-    promotion.need(
+    promotion.require_dtype(
         expected.dtype, promotion.INTEGERS, "nll_loss", "convert the labels, with astype"
     )
     _check_target(tensor, expected, axis, "nll_loss")
@@ -221,7 +221,7 @@ def nll_loss(
         weights = _class_weights(weight, node, axis, "nll_loss")
         return _label_loss(node, expected, axis, weights, ignore_index, reduction, 0.0)
 
-    return Tensor(widely(formula, float_node(tensor)))
+    return Tensor(in_f32(formula, float_node(tensor)))
 
 
 # -- elementwise losses ----------------------------------------------------------------------------
@@ -233,14 +233,14 @@ def _elementwise_loss(
     """Return a loss of pairs of predictions and targets of one shape, reduced as asked."""
     _check_reduction(reduction, what)
     tensor, expected = as_tensor(x), as_tensor(target)
-    if not shapes.same_shape(tensor.shape, expected.shape):
-        raise shapes.refuse(
+    if not shapes.shapes_equal(tensor.shape, expected.shape):
+        raise shapes.shape_error(
             f"{what} of shapes {shapes.to_text(tensor.shape)} and {shapes.to_text(expected.shape)}",
             "each prediction has one target; broadcasting here is nearly always a slip",
             "reshape one of them, or use broadcast_to",
         )
     pair = float_pair(tensor, expected)
-    return Tensor(widely(lambda a, b: _reduce_losses(formula(a, b), reduction), *pair))
+    return Tensor(in_f32(lambda a, b: _reduce_losses(formula(a, b), reduction), *pair))
 
 
 @method

@@ -23,7 +23,7 @@ from porism.tensor.api.reductions import (
     variance_node,
 )
 from porism.tensor.conversion import as_tensor
-from porism.tensor.float_formulas import widely
+from porism.tensor.float_formulas import in_f32
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method
 
@@ -61,8 +61,8 @@ def softmax(x: Any, axis: Axes = -1) -> Tensor:
     [0.0, 0.0, 0.5, 0.5]
     """
     tensor = as_tensor(x)
-    axes = shapes.normal_axes(axis, tensor.ndim)
-    return Tensor(widely(lambda node: softmax_node(node, axes), float_node(tensor)))
+    axes = shapes.normalize_axes(axis, tensor.ndim)
+    return Tensor(in_f32(lambda node: softmax_node(node, axes), float_node(tensor)))
 
 
 @method
@@ -73,8 +73,8 @@ def log_softmax(x: Any, axis: Axes = -1) -> Tensor:
     [-1000.0, 0.0]
     """
     tensor = as_tensor(x)
-    axes = shapes.normal_axes(axis, tensor.ndim)
-    return Tensor(widely(lambda node: log_softmax_node(node, axes), float_node(tensor)))
+    axes = shapes.normalize_axes(axis, tensor.ndim)
+    return Tensor(in_f32(lambda node: log_softmax_node(node, axes), float_node(tensor)))
 
 
 # -- norms -----------------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ def _expand_parameter(
     if given is None:
         return None
     tensor = as_tensor(given)
-    if not shapes.same_shape(tensor.shape, sizes):
-        raise shapes.refuse(
+    if not shapes.shapes_equal(tensor.shape, sizes):
+        raise shapes.shape_error(
             f"{what} has the shape {shapes.to_text(tensor.shape)}",
             f"one of shape {shapes.to_text(sizes)} goes with an input of shape "
             f"{shapes.to_text(shapes.sizes_of(x))}",
@@ -121,10 +121,10 @@ def _expand_parameter(
 def _normalized_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:
     """Return the axes to normalize: those given, or as many last ones as the weight has."""
     if axis is not None:
-        return tuple(sorted(shapes.normal_axes(axis, x.ndim)))
+        return tuple(sorted(shapes.normalize_axes(axis, x.ndim)))
     count = 1 if weight is None else as_tensor(weight).ndim
     if not 0 < count <= x.ndim:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)} over its last {count} axes",
             "the weight has an axis for each axis that is normalized, at least one",
             "reshape the weight, or pass axis=",
@@ -151,7 +151,7 @@ def layer_norm(
     scale = _expand_parameter(weight, "the weight of layer_norm", node, sizes, axes)
     offset = _expand_parameter(bias, "the bias of layer_norm", node, sizes, axes)
     return Tensor(
-        widely(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
+        in_f32(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
     )
 
 
@@ -177,13 +177,13 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None
             n * expand_like(_inverse_std(mean_node(n * n, axes), eps), n), scale, None
         )
 
-    return Tensor(widely(formula, node))
+    return Tensor(in_f32(formula, node))
 
 
 def _channel_count(x: Tensor, what: str) -> Dim:
     """Return the size of axis 1; refuse a tensor without it."""
     if x.ndim < 2:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} of a tensor of shape {shapes.to_text(x.shape)}",
             "its axes are (batch, channels, …)",
             "add axes with reshape or expand_dims",
@@ -214,7 +214,7 @@ def batch_norm(
     node = float_node(tensor)
     from_batch = training or running_mean is None or running_var is None
     if from_batch and not training:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             "batch_norm without running statistics",
             "outside of training it needs running_mean and running_var",
             "pass both, or training=True",
@@ -239,7 +239,7 @@ def batch_norm(
         factor = _inverse_std(variance, eps)
         return _scale_and_shift((n - expand_like(mean, n)) * expand_like(factor, n), scale, offset)
 
-    return Tensor(widely(formula, node))
+    return Tensor(in_f32(formula, node))
 
 
 def batch_statistics(
@@ -266,7 +266,7 @@ def batch_statistics(
     ):
         before = _expand_parameter(old, f"{name} of batch_statistics", node, channels, [1])
         if before is None:
-            raise shapes.refuse(
+            raise shapes.shape_error(
                 f"batch_statistics without {name}",
                 "it gives the statistics after this batch from those before it",
                 "start with zeros for running_mean, and ones for running_var",
@@ -293,7 +293,7 @@ def group_norm(
     channels = _channel_count(tensor, "group_norm")
     groups = shapes.as_int(num_groups, "num_groups")
     if groups < 1 or (isinstance(channels, int) and channels % groups):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"group_norm of {shapes.size_text(channels)} channels in {groups} groups",
             "every group has the same number of channels",
             "choose a number of groups that divides the channels",
@@ -318,7 +318,7 @@ def group_norm(
         )
         return primitive.reshape(result, tensor.shape)
 
-    return Tensor(widely(formula, node))
+    return Tensor(in_f32(formula, node))
 
 
 @method
@@ -335,5 +335,5 @@ def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-
     offset = _expand_parameter(bias, "the bias of instance_norm", node, channels, [1])
     axes = range(2, tensor.ndim)
     return Tensor(
-        widely(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
+        in_f32(lambda n: _scale_and_shift(_standardize(n, axes, eps), scale, offset), node)
     )

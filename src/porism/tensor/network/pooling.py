@@ -18,11 +18,11 @@ from porism.tensor import primitive, shapes
 from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import drop_axes
 from porism.tensor.conversion import as_tensor
-from porism.tensor.float_formulas import widely
-from porism.tensor.known_sizes import known, several
+from porism.tensor.float_formulas import in_f32
 from porism.tensor.movement.pad import pad_with_value
 from porism.tensor.network.sliding_windows import sliding_windows, window_count
 from porism.tensor.primitive import Dim
+from porism.tensor.static_sizes import per_axis, static_size
 from porism.tensor.tensor import Tensor, method
 
 Numbers = int | Sequence[int]
@@ -31,7 +31,7 @@ Numbers = int | Sequence[int]
 def require_rank(name: str, spatial: int, x: Tensor) -> None:
     """Refuse a tensor that is neither (batch, channels, size…) nor (channels, size…)."""
     if x.ndim not in (spatial + 1, spatial + 2):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
             f"its axes are (batch, channels, …), with {spatial} behind the channels; the batch may "
             "be missing",
@@ -69,9 +69,9 @@ def _window_axis(
     ceil_mode: bool,
 ) -> WindowAxis:
     """Return the windows along an axis; refuse a window that does not fit."""
-    length = known(size, name)
+    length = static_size(size, name)
     if 2 * padding > taps:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} with a window of {taps} and a padding of {padding}",
             "a window could lie in the padding alone",
             "pad by half of the window at most",
@@ -82,7 +82,7 @@ def _window_axis(
     if ceil_mode and (count - 1) * stride >= length + padding:
         count -= 1  # it would begin after the input
     if count < 1:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{name} with a window of {(taps - 1) * dilation + 1} over an axis of {padded}",
             "the window is longer than the padded input",
             "use a smaller window, or pad more",
@@ -102,10 +102,10 @@ def _window_axes(
 ) -> list[WindowAxis]:
     """Return the windows along each of the last `spatial` axes of x."""
     require_rank(name, spatial, x)
-    taps = several(kernel_size, spatial, "kernel_size", 1)
-    strides = taps if stride is None else several(stride, spatial, "stride", 1)
-    paddings = several(padding, spatial, "padding", 0)
-    dilations = several(dilation, spatial, "dilation", 1)
+    taps = per_axis(kernel_size, spatial, "kernel_size", 1)
+    strides = taps if stride is None else per_axis(stride, spatial, "stride", 1)
+    paddings = per_axis(padding, spatial, "padding", 0)
+    dilations = per_axis(dilation, spatial, "dilation", 1)
     first = x.ndim - spatial
     return [
         _window_axis(
@@ -127,7 +127,7 @@ def _windows(x: UOp, axes: Sequence[WindowAxis], value: float) -> UOp:
     pads: list[tuple[Dim, Dim]] = [(0, 0)] * (len(shapes.sizes_of(x)) - len(axes))
     pads += [(axis.padding, axis.padding + axis.overhang) for axis in axes]
     padded = pad_with_value(x, pads, value)
-    if shapes.same(shapes.product(shapes.sizes_of(x)), 0):
+    if shapes.sizes_equal(shapes.product(shapes.sizes_of(x)), 0):
         outer = shapes.sizes_of(x)[: -len(axes)]
         view = [*outer, *(axis.count for axis in axes), *(axis.taps for axis in axes)]
         return primitive.full(x.dtype, value, view)
@@ -249,7 +249,7 @@ def _avg_pool(
         total = _reduce_taps(_windows(node, axes, 0), ops.ADD, spatial)
         return ops.FDIV(total, _window_sizes(total, axes, count_include_pad))
 
-    return Tensor(widely(formula, float_node(tensor)))
+    return Tensor(in_f32(formula, float_node(tensor)))
 
 
 def _window_sizes(like: UOp, axes: Sequence[WindowAxis], with_padding: bool) -> UOp:

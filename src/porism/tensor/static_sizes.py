@@ -1,4 +1,4 @@
-"""Known: sizes that a function needs as numbers, since its graph depends on them."""
+"""Static sizes: sizes that a function needs as ints, since its graph depends on them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from porism.tensor import shapes
 from porism.tensor.primitive import Dim
 
 
-def known(size: Dim, what: str) -> int:
+def static_size(size: Dim, what: str) -> int:
     """A size as an int; a symbolic one is refused."""
     if not isinstance(size, int):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} along an axis of the symbolic size {shapes.size_text(size)}",
             "its graph is different for every size",
             "use a tensor whose size is a number there",
@@ -20,10 +20,10 @@ def known(size: Dim, what: str) -> int:
     return size
 
 
-def several(given: Any, count: int, what: str, least: int) -> tuple[int, ...]:
+def per_axis(given: Any, count: int, what: str, least: int) -> tuple[int, ...]:
     """One int for each of `count` axes, or one for all of them.
 
-    >>> several(2, 3, "stride", 1), several((1, 2), 2, "stride", 1)
+    >>> per_axis(2, 3, "stride", 1), per_axis((1, 2), 2, "stride", 1)
     ((2, 2, 2), (1, 2))
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
@@ -32,13 +32,13 @@ def several(given: Any, count: int, what: str, least: int) -> tuple[int, ...]:
     else:
         numbers = (shapes.as_int(given, what),) * count
     if len(numbers) != count:
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} is {given!r}",
             f"there are {count} axes, and {len(numbers)} numbers",
             f"pass an int, or a tuple of {count}",
         )
     if any(n < least for n in numbers):
-        raise shapes.refuse(
+        raise shapes.shape_error(
             f"{what} is {given!r}",
             f"it is at least {least}",
             "pass larger numbers",
