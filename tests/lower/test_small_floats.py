@@ -18,7 +18,7 @@ from porism.ir.ops import Op
 from porism.ir.traversal import toposort
 from porism.lower.decompose.decompose import decompose
 from porism.lower.decompose.decomposition_options import Machine
-from porism.lower.decompose.small_floats import LAYOUTS, decoded, encoded
+from porism.lower.decompose.small_floats import LAYOUTS, decode, encode
 from tests.lower.arrays import PLAIN, Array, missing, operands, safe, same, values
 
 SMALL = tuple(LAYOUTS)
@@ -58,7 +58,7 @@ def _bits(array: Array) -> Array:
 def test_every_value_as_f32(kind: DType) -> None:
     every = codes(kind)
     (x,) = operands(len(every), LAYOUTS[kind].bits)
-    found = values(decoded(x, LAYOUTS[kind]), [every])
+    found = values(decode(x, LAYOUTS[kind]), [every])
     with np.errstate(all="ignore"):
         assert same(every.view(kind.numpy).astype(np.float32), found).all()
 
@@ -82,7 +82,7 @@ def test_rounding_from_f32(kind: DType) -> None:
     random = np.random.default_rng(5).integers(0, 1 << 32, 100_000).astype(np.uint32)
     data = np.concatenate([between(kind), random.view(np.float32)])
     (x,) = operands(len(data), f32)
-    found = values(encoded(x, LAYOUTS[kind]), [data]).view(kind.numpy)
+    found = values(encode(x, LAYOUTS[kind]), [data]).view(kind.numpy)
     with np.errstate(all="ignore"):
         assert same(data.astype(kind.numpy), found).all()
 

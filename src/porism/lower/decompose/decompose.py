@@ -1,13 +1,14 @@
-"""Decompose: ops and types that a machine lacks, in terms of those that it has.
+"""Decompose: ops and types that a machine lacks are expressed by those that it has.
 
+    before          after
     EXP2(x)         a polynomial, and integer arithmetic on the exponent
-    x // 10         x*m >> s, over the bounds of x
-    MAX(x, y)       x where x > y, else y; NaN if either is
+    x // 10         x*m >> s, with m and s chosen for the bounds of x
+    MAX(x, y)       WHERE(x > y, x, y), or NaN if either is
     bf16            u16 in memory, f32 in arithmetic
 
-Three passes: small floats first, since what they become is decomposed too; then all that takes a
-formula; then single ops. None of them may be followed by rules that change float results: the
-formulas rest on the order of additions.
+Three passes: small floats first, since their replacements are decomposed too; then ops that take a
+formula; then ops that take one or two others. No pass that changes float results may follow: the
+formulas depend on the order of their additions.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import Rewrite, Rule, RuleSet
 
 FORMULAS = RuleSet("formulas", rules=[*TRANSCENDENTAL, *DIVISION, *RANDOM_BITS])
-"""Each only where its op is missing, but for what keeps divisions safe."""
+"""Rules that are applied where the target lacks the op; those in ALWAYS are applied anyway."""
 
 EDGES = RuleSet("edges", rules=[*SHIFTS, *SATURATION])
-"""Where an op is there, but not for all values."""
+"""Rules for ops that a target has, but whose result is undefined for some operands."""
 
 SINGLE = RuleSet(
     "single", rules=[*MISSING, *MISSING_WORDS, *MISSING_FLOATS, *MISSING_TRUTHS, *ROUNDING]
 )
-"""Each only where its op is missing."""
+"""Rules that are applied where the target lacks the op."""
 
 DECOMPOSITIONS = RuleSet("decompositions", rules=[*FUSED, *WIDEN, *FORMULAS, *EDGES, *SINGLE])
-"""All of them: what is listed, and established."""
+"""All rules of this stage, for the catalogue and the prover."""
 
 ALWAYS = frozenset(
     ("divide-safely", "divide-by-power", "truncate-by-constant", "quotient-by-power",
      "word-trunc", "word-floor", "word-ceil", "word-round", "word-mulacc-as-sum")
 )  # fmt: skip
-"""What is used although its op is there: for other types, or since it is cheaper."""
+"""Names of rules that are applied although the target has the op: they are cheaper or safer."""
 
 
 def decompose(root: UOp, machine: Machine, trace: Trace | None = None) -> UOp:
-    """A kernel of the target level in what the machine has.
+    """Return a kernel that uses only ops and types of the machine.
 
     >>> from porism.base.dtypes import i32
     >>> from porism.base.target import GENERIC_CPU
@@ -70,19 +71,20 @@ def decompose(root: UOp, machine: Machine, trace: Trace | None = None) -> UOp:
     if machine.fuse and machine.fused:
         root = rewrite(root, FUSED, trace=trace)
     root = emulate(root, machine)
-    formulas, single = _needed(machine.target)
+    formulas, single = _rules_for(machine.target)
     root = rewrite(root, formulas, machine, trace=trace)
     return rewrite(root, single, machine, trace=trace)
 
 
 @lru_cache(maxsize=64)
-def _needed(target: Target) -> tuple[RuleSet, RuleSet]:
-    """The rules for what a target lacks."""
+def _rules_for(target: Target) -> tuple[RuleSet, RuleSet]:
+    """Return the rules of the second and the third pass for a target."""
     formulas = RuleSet("formulas", rules=[*_for_missing(FORMULAS, target), *EDGES])
     return formulas, RuleSet("single", rules=list(_for_missing(SINGLE, target)))
 
 
 def _for_missing(rules: RuleSet, target: Target) -> Iterator[Rewrite]:
+    """Yield the rules of ops that a target lacks, and those in ALWAYS."""
     for item in rules:
         if item.name in ALWAYS:
             yield item

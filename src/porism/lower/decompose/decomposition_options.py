@@ -1,4 +1,4 @@
-"""Machine: what decompositions ask of the machine they are for, beyond its `Target`."""
+"""Decomposition options: what decompositions need to know of a machine beyond its `Target`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from porism.base.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A target, and how its instructions, or the compiler behind them, behave at the edges."""
+    """A target, and how its instructions or the compiler behind it treat the edge cases."""
 
     target: Target
     fuse: bool = False
@@ -17,19 +17,20 @@ class Machine:
     total_division: bool = False
     """Whether CDIV and CMOD by zero give 0, and the least integer by -1 wraps; else they trap."""
     total_shifts: bool = False
-    """Whether a shift by the width or more moves everything out; else its result is anything."""
+    """Whether a shift by the width or more gives 0 or the sign; else its result is undefined."""
     saturating_casts: bool = False
-    """Whether a float out of range becomes the nearest integer, and NaN 0; else anything."""
+    """Whether casting a float out of range saturates, and NaN gives 0; else it is undefined."""
     divides_by_constants: bool = False
-    """Whether a compiler makes products of divisions by constants: then only those products are
-    made here that fit the width, which it cannot know."""
+    """Whether the compiler behind strength-reduces divisions by constants: then only those are
+    reduced here whose bounds allow a product of the same width, which it cannot know."""
     shifts_for_products: bool = False
     """Whether a product with a power of two becomes a shift."""
 
     @property
     def fused(self) -> bool:
-        """Whether there is an instruction for x*y + z."""
+        """Whether the target has a fused multiply-add."""
         return "MULACC" in self.target.ops
 
     def has(self, name: str) -> bool:
+        """Return whether the target has an instruction for an op."""
         return name in self.target.ops

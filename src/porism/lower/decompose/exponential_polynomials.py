@@ -1,4 +1,4 @@
-"""Exponential: e**x, tanh(x), 2**x, log2(x) and x**y as nodes, without branches, from arithmetic.
+"""Exponential polynomials: e**x, tanh(x), 2**x, log2(x) and x**y as branch-free arithmetic.
 
     EXP(x)      2**n * p(r),  where n is the integer nearest to x/ln 2, and r = x - n*ln 2
     EXPM1(x)    2**n * q(r) + (2**n - 1), where q(r) is e**r - 1
@@ -6,11 +6,10 @@
                 and t is tanh(s)
     EXP2(x)     2**n * p(f),  where n is the integer nearest to x, and f = x - n
     LOG2(x)     e + log2(m),  where x = m * 2**e, and m is between the root of 1/2 and that of 2
-    POW(x, y)   2**(y * log2 |x|) in twice the precision, and its sign
+    POW(x, y)   2**(y * log2 |x|) in double-double arithmetic, and the sign
 
-A machine with LDEXP multiplies by 2**n itself, and rounds results below the normal numbers once.
-All inputs are answered as IEEE 754 and C have it, those and results below the normal numbers too.
-How exact they are is measured; see docs/accuracy.md.
+LDEXP, where a machine has it, multiplies by 2**n and rounds subnormal results once. All inputs give
+what IEEE 754 and C define, subnormal ones too. Errors in ulps are measured: see docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ from porism.lower.decompose import coefficients
 from porism.lower.decompose.float_arithmetic import INFINITY, NAN, Floats, Pair
 
 _LEAST_BITS = {"f32": 0x3F320000, "f64": 0x3FE6400000000000}
+"""The bits of 89/128, the least significand m that `_split_exponent` returns."""
 
 
 def exp(a: Floats, x: UOp) -> UOp:
-    """e**x."""
+    """Return e**x."""
     if a.scales:
-        # all that is outside of these bounds is 0 or infinite
+        # outside of these bounds the result is 0 or infinite
         least, most = -(a.bias + a.fraction + 2), a.bias + 2
         near = a.bounded(x, least * math.log(2), most * math.log(2))
         whole = ops.ROUND(near * math.log2(math.e))
@@ -36,19 +36,19 @@ def exp(a: Floats, x: UOp) -> UOp:
         rest = ops.MULACC(whole, a.number(-first), near)
         rest = ops.MULACC(whole, a.number(-second), rest)
         return ops.LDEXP(a.polynomial(rest, (1.0, 1.0, *coefficients.EXP[a.name])), whole)
-    # 2**(x * log2 e) alone would multiply the rounding of the product by x; so the rest r of that
-    # product is found, and the result multiplied by e**r = 1 + r
+    # 2**(x * log2 e) alone would amplify the rounding error of the product by x; so the result is
+    # multiplied by e**r = 1 + r, where r is that error
     scaled = x * math.log2(math.e)
     power = exp2(a, scaled)
     first, second = coefficients.LN_2_FULL[a.name]
     rest = ops.MULACC(scaled, a.number(-first), x)
     rest = ops.MULACC(scaled, a.number(-second), rest)
-    # 0 and infinity are their own doubles; there the rest means nothing
+    # 0 and infinity equal their doubles; there the error is meaningless
     return (power + power).eq(power).where(power, ops.MULACC(power, rest, power))
 
 
 def expm1(a: Floats, x: UOp) -> UOp:
-    """e**x - 1 = 2**n * (e**r - 1) + (2**n - 1): all of it exact near 0, and that of 0 is x."""
+    """Return e**x - 1 = 2**n * (e**r - 1) + (2**n - 1), which does not cancel near 0."""
     # below, it is -1; above, infinite
     near = a.bounded(x, -(a.fraction + 3) * math.log(2), (a.bias + 1.01) * math.log(2))
     # half of the power is finite where the result is; n is not -0, so that e**-0 - 1 is -0
@@ -63,7 +63,7 @@ def expm1(a: Floats, x: UOp) -> UOp:
     rest = a.fused_sum(whole, a.number(-second), rest)
     if a.width == 32:
         above = rest * a.polynomial(rest, (1.0, *coefficients.EXP[a.name]))
-    else:  # half an ulp less, for a choice more
+    else:  # half an ulp better, for one WHERE more
         above = a.fused_sum(rest * rest, a.polynomial(rest, coefficients.EXP[a.name]), rest)
         above = rest.eq(0.0).where(rest, above)
     part = a.fused_sum(above, half, -(a.number(0.5) - half))
@@ -71,11 +71,11 @@ def expm1(a: Floats, x: UOp) -> UOp:
 
 
 _TANH_END = {32: 10.0, 64: 20.0}
-"""From here on tanh is 1, to the last digit."""
+"""Magnitude from which on tanh rounds to 1, by width in bits."""
 
 
 def tanh(a: Floats, x: UOp) -> UOp:
-    """By the formula for a sum; that of -0 is -0, so n and 2**n - 1 are made as they are."""
+    """Return tanh(x) by its addition formula; n and 2**n - 1 are formed so that -0 gives -0."""
     end = _TANH_END[a.width]
     near = a.bounded(x, -end, end)
     if a.scales:
@@ -95,19 +95,19 @@ def tanh(a: Floats, x: UOp) -> UOp:
 
 
 def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:
-    """2**(x + low), where low is small beside the last bit of x."""
+    """Return 2**(x + low), where low is small compared with the last bit of x."""
     if a.scales:
         near = a.bounded(x, float(-(a.bias + a.fraction + 2)), float(a.bias + 1))
         whole = ops.ROUND(near)
         f = near - whole
         if low is not None:
             f = f + near.eq(x).where(low, a.number(0.0))
-        return ops.LDEXP(_power_of_rest(a, f), whole)
+        return ops.LDEXP(_exp2_polynomial(a, f), whole)
     if _is_not_negative(x):
         result = _normal_exp2(a, x, low)
     else:
-        # Far below, everything is 0. A result below the normal numbers is made as a larger one
-        # first, so that it is rounded once, by the last product.
+        # Far below, the result is 0. A subnormal result is computed as a larger number first, so
+        # that it is rounded once, by the last product.
         lift = 64.0 if a.width == 32 else 512.0
         least = a.number(float(-(a.bias + a.fraction + 2)))
         below = x < least
@@ -120,23 +120,23 @@ def exp2(a: Floats, x: UOp, low: UOp | None = None) -> UOp:
 
 
 def _normal_exp2(a: Floats, x: UOp, low: UOp | None) -> UOp:
-    """2**(x + low) where that is a normal number."""
+    """Return 2**(x + low) where that is a normal number."""
     whole, shifted = a.nearest(x)
     f = x - whole
     if low is not None:
         f = f + low
-    p = _power_of_rest(a, f)
-    # the integer is in the lowest bits of `shifted`: there it goes straight into the exponent
+    p = _exp2_polynomial(a, f)
+    # the integer is in the lowest bits of `shifted`, and is added to the exponent
     return a.of_bits(a.bits(p) + (a.bits(shifted) << a.fraction))
 
 
-def _power_of_rest(a: Floats, f: UOp) -> UOp:
-    """2**f for f from -1/2 to 1/2."""
+def _exp2_polynomial(a: Floats, f: UOp) -> UOp:
+    """Return 2**f for f from -1/2 to 1/2."""
     return a.fused_sum(f, a.polynomial(f, coefficients.EXP2[a.name]), a.number(1.0))
 
 
 def _is_not_negative(x: UOp) -> bool:
-    """Whether a number is a magnitude, perhaps times constants; it may be NaN."""
+    """Return whether x is |y|, perhaps times positive constants; it may be NaN."""
     while x.op is ops.MUL and x.src[1].op is ops.CONST and x.src[1].arg > 0:
         x = x.src[0]
     if x.op is not ops.WHERE or x.src[0].op is not ops.LE:
@@ -154,8 +154,8 @@ def _is_zero(x: UOp) -> bool:
     return x.op is ops.CONST and bool(x.arg == 0)
 
 
-def _taken_apart(a: Floats, x: UOp) -> Pair:
-    """m - 1 and e for a positive, finite x = m * 2**e."""
+def _split_exponent(a: Floats, x: UOp) -> Pair:
+    """Return m - 1 and e for a positive, finite x = m * 2**e."""
     lift = a.fraction + 1
     tiny = x < 2.0 ** -(a.bias - 1)
     word = a.bits(tiny.where(x * 2.0**lift, x))
@@ -166,7 +166,8 @@ def _taken_apart(a: Floats, x: UOp) -> Pair:
 
 
 def _log2_of_positive(a: Floats, x: UOp) -> UOp:
-    f, e = _taken_apart(a, x)
+    """Return log2 of a positive, finite x."""
+    f, e = _split_exponent(a, x)
     if a.width == 32:
         main, rest = _times_log2_e(a, f)
         rest = a.fused_sum(f * f, a.polynomial(f, coefficients.LOG2[a.name]), rest)
@@ -185,7 +186,7 @@ def _log2_of_positive(a: Floats, x: UOp) -> UOp:
 
 
 def _times_log2_e(a: Floats, x: UOp) -> Pair:
-    """x / ln 2 in twice the precision."""
+    """Return x / ln 2 as a double-double."""
     if a.fused:
         first, second = (c / 2 for c in coefficients.ARTANH_FIRST[a.name])
         high = x * first
@@ -196,6 +197,7 @@ def _times_log2_e(a: Floats, x: UOp) -> Pair:
 
 
 def log2(a: Floats, x: UOp) -> UOp:
+    """Return log2(x): -infinity for 0, NaN for negative numbers."""
     positive = (x < INFINITY).where(_log2_of_positive(a, x), x)
     otherwise = x.eq(0.0).where(a.number(-INFINITY), a.number(NAN))
     return (x > 0.0).where(positive, otherwise)
@@ -204,9 +206,9 @@ def log2(a: Floats, x: UOp) -> UOp:
 # -- powers ----------------------------------------------------------------------------------------
 
 
-def _exact_log2(a: Floats, x: UOp) -> Pair:
-    """log2 of a positive, finite x in nearly twice the precision."""
-    f, e = _taken_apart(a, x)
+def _double_double_log2(a: Floats, x: UOp) -> Pair:
+    """Return log2 of a positive, finite x in nearly double-double precision."""
+    f, e = _split_exponent(a, x)
     # s = f/(2 + f) as a pair
     d = f + 2.0
     d_low = f - (d - 2.0)
@@ -232,12 +234,12 @@ def _exact_log2(a: Floats, x: UOp) -> Pair:
 
 
 def power(a: Floats, x: UOp, y: UOp) -> UOp:
-    """x**y, with C's answers for zeros, infinities, NaN and negative numbers."""
+    """Return x**y, with the special cases of C's pow."""
     base = a.magnitude(x)
-    # An exponent this large gives 0, 1 or infinity, and so does a larger one.
+    # An exponent of this magnitude gives 0, 1 or infinity, as any larger one does.
     most = a.number(2.0**40 if a.width == 32 else 2.0**70)
     bounded = (y > most).where(most, (y < -most).where(-most, y))
-    log, log_low = _exact_log2(a, base)
+    log, log_low = _double_double_log2(a, base)
     main, rest = a.product(bounded, log)
     rest = a.fused_sum(bounded, log_low, rest)
     result = exp2(a, main, rest)

@@ -1,4 +1,4 @@
-"""Division: IDIV, MOD, CDIV and CMOD of words as what a machine has, without its traps.
+"""Integer division: IDIV, MOD, CDIV and CMOD by multiplications and shifts, and without traps.
 
     x // 2**k       x >> k, for every sign           x % 2**k    x & (2**k - 1)
     x // d          x*m >> s, where x is from 0 to n, and m and s are chosen for d and n
@@ -6,9 +6,9 @@
     x // y          CDIV(x, y), less 1 where the remainder has the other sign
     CDIV(x, y)      where y may be 0, or -1 while x is the least: by 1 there, and then corrected
 
-That x*m >> s is the quotient: with e = m*d - 2**s, x*m/2**s is (x + x*e/2**s)/d, and as long as
-x*e is below 2**s, the sum does not reach the next whole number. `multiplier` sees to that for the
-largest x, so for all.
+Why x*m >> s is the quotient: with e = m*d - 2**s, x*m/2**s is (x + x*e/2**s)/d, and while x*e is
+below 2**s, the sum does not reach the next integer. `multiplier` ensures that for the largest x,
+and so for all (Granlund and Montgomery).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from porism.rewrite.rule import RuleSet, procedure
 
 
 def multiplier(largest: int, divisor: int) -> tuple[int, int]:
-    """The least m and s such that x // divisor is x*m >> s for x from 0 to largest.
+    """Return the least m and s such that x // divisor is x*m >> s for x from 0 to largest.
 
     >>> multiplier(255, 10)
     (205, 11)
@@ -35,18 +35,20 @@ def multiplier(largest: int, divisor: int) -> tuple[int, int]:
 
 
 def _unsigned(kind: DType) -> DType:
+    """Return the unsigned type of the same width and lanes."""
     return dtype(f"u{kind.bits}").vec(kind.count)
 
 
 def _is_word(kind: DType) -> bool:
+    """Return whether a type is a fixed-width integer."""
     return kind.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
 
-# -- quotients of what is not negative -------------------------------------------------------------
+# -- quotients of non-negative integers ------------------------------------------------------------
 
 
 def _upper_half(x: UOp, m: int) -> UOp:
-    """x*m >> 64 for u64, by halves."""
+    """Return x*m >> 64 for u64, from products of 32-bit halves."""
     low_mask = 0xFFFFFFFF
     x0, x1 = x & low_mask, x >> 32
     m0, m1 = m & low_mask, m >> 32
@@ -56,7 +58,7 @@ def _upper_half(x: UOp, m: int) -> UOp:
 
 
 def quotient(x: UOp, largest: int, divisor: int, machine: Machine) -> UOp:
-    """x // divisor, where x is from 0 to largest."""
+    """Return x // divisor, where x is from 0 to largest."""
     kind = x.dtype
     if largest < divisor:
         return UOp.const(kind, 0)
@@ -84,13 +86,14 @@ def quotient(x: UOp, largest: int, divisor: int, machine: Machine) -> UOp:
 
 
 def floor_quotient(x: UOp, divisor: int, machine: Machine) -> UOp:
-    """x // divisor for a divisor above 0."""
+    """Return x // divisor for a positive divisor."""
     low, high = int(x.vmin), int(x.vmax)
     if low >= 0:
         return quotient(x, high, divisor, machine)
     below = low // divisor
     largest = high - below * divisor
-    if largest * multiplier(largest, divisor)[0] <= x.dtype.max:  # moved up by a multiple
+    # x moved up by a multiple of the divisor fits the type
+    if largest * multiplier(largest, divisor)[0] <= x.dtype.max:
         return quotient(x - below * divisor, largest, divisor, machine) + below
     sign = x >> (x.dtype.bits - 1)
     return quotient(x ^ sign, max(high, ~low), divisor, machine) ^ sign
@@ -99,8 +102,8 @@ def floor_quotient(x: UOp, divisor: int, machine: Machine) -> UOp:
 # -- by constants ----------------------------------------------------------------------------------
 
 
-def _constant(node: UOp) -> int:
-    """The divisor, if it is a constant above 0; else 0."""
+def _constant_divisor(node: UOp) -> int:
+    """Return the divisor if it is a positive constant; else 0."""
     divisor = node.src[1]
     return int(divisor.arg) if divisor.op is ops.CONST and divisor.arg > 0 else 0
 
@@ -108,7 +111,7 @@ def _constant(node: UOp) -> int:
 @procedure("divide-by-power", (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD))
 def by_power(node: UOp) -> UOp | None:
     """Divide by a power of two with shifts and masks."""
-    x, d = node.src[0], _constant(node)
+    x, d = node.src[0], _constant_divisor(node)
     if not _is_word(node.dtype) or not d or d & (d - 1):
         return None
     k = d.bit_length() - 1
@@ -124,7 +127,7 @@ def by_power(node: UOp) -> UOp | None:
 @procedure("divide-by-constant", (ops.IDIV, ops.MOD), with_context=True)
 def by_constant(node: UOp, machine: Machine) -> UOp | None:
     """Divide by a constant with a product and a shift."""
-    x, d = node.src[0], _constant(node)
+    x, d = node.src[0], _constant_divisor(node)
     if not _is_word(node.dtype) or not d:
         return None
     whole = floor_quotient(x, d, machine)
@@ -134,7 +137,7 @@ def by_constant(node: UOp, machine: Machine) -> UOp | None:
 @procedure("truncate-by-constant", (ops.CDIV, ops.CMOD), with_context=True)
 def truncated_by_constant(node: UOp, machine: Machine) -> UOp | None:
     """Divide towards zero by a constant with a product and a shift."""
-    x, d = node.src[0], _constant(node)
+    x, d = node.src[0], _constant_divisor(node)
     if not _is_word(node.dtype) or not d or machine.divides_by_constants:
         return None
     whole = floor_quotient(x, d, machine)
@@ -144,7 +147,7 @@ def truncated_by_constant(node: UOp, machine: Machine) -> UOp | None:
     return whole if node.op is ops.CDIV else x - whole * d
 
 
-# -- by what is not known --------------------------------------------------------------------------
+# -- by a divisor that is not constant -------------------------------------------------------------
 
 
 def _may_be_zero(y: UOp) -> bool:
@@ -152,12 +155,12 @@ def _may_be_zero(y: UOp) -> bool:
 
 
 def _may_overflow(x: UOp, y: UOp) -> bool:
-    """Whether the least integer may be divided by -1."""
+    """Return whether the least integer may be divided by -1."""
     return y.vmin <= -1 <= y.vmax and x.vmin == x.dtype.min and x.dtype.kind is Kind.SIGNED
 
 
-def _dangerous(x: UOp, y: UOp) -> UOp | None:
-    """Where a division would trap; None if nowhere."""
+def _trap_condition(x: UOp, y: UOp) -> UOp | None:
+    """Return the condition under which a division traps; None if it never does."""
     zero = y.eq(0) if _may_be_zero(y) else None
     if not _may_overflow(x, y):
         return zero
@@ -166,26 +169,26 @@ def _dangerous(x: UOp, y: UOp) -> UOp | None:
 
 
 def safe_divisor(x: UOp, y: UOp) -> UOp:
-    """y, but 1 where dividing x by it would trap, or might."""
-    dangerous = _dangerous(x, y)
-    return y if dangerous is None else dangerous.where(y.lift(1), y)
+    """Return y, replaced by 1 where dividing x by it may trap."""
+    traps = _trap_condition(x, y)
+    return y if traps is None else traps.where(y.lift(1), y)
 
 
 def _is_safe(x: UOp, y: UOp) -> bool:
-    if _dangerous(x, y) is None:
+    if _trap_condition(x, y) is None:
         return True
     return y.op is ops.WHERE and y is safe_divisor(x, y.src[2])
 
 
 @procedure("divide-safely", (ops.CDIV, ops.CMOD), with_context=True)
 def safely(node: UOp, machine: Machine) -> UOp | None:
-    """Keep a machine from dividing by zero, and the least integer by -1."""
+    """Replace divisors that trap, 0 and -1 of the least integer, and correct the result."""
     x, y = node.src
     if machine.total_division or not _is_word(node.dtype) or _is_safe(x, y):
         return None
     whole = node.op(x, safe_divisor(x, y))
     if node.op is ops.CMOD:
-        return whole  # of a division by 1, which is right for -1 and for 0
+        return whole  # CMOD by 1 is 0, as by -1, and by definition by 0
     if _may_overflow(x, y):
         whole = y.eq(-1).where(-x, whole)
     return y.eq(0).where(y.lift(0), whole) if _may_be_zero(y) else whole
@@ -193,7 +196,7 @@ def safely(node: UOp, machine: Machine) -> UOp | None:
 
 @procedure("floor-by-truncation", (ops.IDIV, ops.MOD))
 def floored(node: UOp) -> UOp | None:
-    """Divide towards zero, and correct what has the other sign."""
+    """Divide towards zero, and correct the quotient where the remainder has the other sign."""
     x, y = node.src
     if not _is_word(node.dtype):
         return None
@@ -212,7 +215,7 @@ def floored(node: UOp) -> UOp | None:
 
 @procedure("shift-inside", (ops.SHL, ops.SHR), with_context=True)
 def shift_inside(node: UOp, machine: Machine) -> UOp | None:
-    """Shift by less than the width; what would be more moves everything out."""
+    """Shift by less than the width; a larger amount gives 0, or the sign."""
     x, amount = node.src
     bits = node.dtype.bits
     if machine.total_shifts or not _is_word(node.dtype):
@@ -228,7 +231,7 @@ def shift_inside(node: UOp, machine: Machine) -> UOp | None:
 
 @procedure("multiply-by-power", (ops.MUL,), with_context=True)
 def product_by_power(node: UOp, machine: Machine) -> UOp | None:
-    """Multiply by a power of two with a shift, where that pays."""
+    """Multiply by a power of two with a shift, where the machine asks for it."""
     factor = node.src[1]
     if not machine.shifts_for_products or not _is_word(node.dtype) or factor.op is not ops.CONST:
         return None
@@ -243,7 +246,7 @@ def product_by_power(node: UOp, machine: Machine) -> UOp | None:
 
 @procedure("power-of-words", (ops.POW,))
 def power(node: UOp) -> UOp | None:
-    """Square and multiply, for as many bits as the exponent can have."""
+    """Compute an integer power by repeated squaring, for the bits that the exponent can have."""
     base, exponent = node.src
     if not _is_word(node.dtype):
         return None

@@ -1,7 +1,7 @@
-"""Missing ops: what stands for an op that a machine lacks, as rules that are proved.
+"""Missing ops: replacements of ops that a machine lacks, as proved rules.
 
-Each rule is used only where its op is missing, so what it makes of a node may be larger: the order
-of `porism.rewrite.termination` does not apply to it. Rounding and conversions need to know the
+A rule applies only where its op is missing, so its result may be larger than the node it replaces:
+the order of `porism.rewrite.termination` does not apply. Rounding and conversions depend on the
 type, and are procedures.
 """
 
@@ -55,7 +55,7 @@ MISSING_FLOATS = RuleSet(
     grows=True,
     theory=Theory.FLOATS,
     rules=(
-        # the inner choice alone is what most machines have for max: the second if one is NaN
+        # the inner WHERE alone is the max instruction of most machines: the second operand if NaN
         rule("float-max-as-choice", ops.MAX(x, y), where(x.ne(x), x, where(x > y, x, y))),
         rule("float-min-as-choice", ops.MIN(x, y), where(x.ne(x), x, where(x < y, x, y))),
         rule("float-neg-as-sub", -x, literal(-0.0) - x),
@@ -99,7 +99,7 @@ def rounded(node: UOp, machine: Machine) -> UOp | None:
         return node.op(x.cast(f32.vec(kind.count))).cast(kind)
     a = Floats(kind, machine.fused)
     size = a.magnitude(x)
-    edge = 2.0**a.fraction  # from here on every number is whole
+    edge = 2.0**a.fraction  # every float of at least this magnitude is an integer
     whole = (size + edge) - edge
     sign = a.bits(x) & (-1 << (a.width - 1))
     one, zero = a.number(1.0), a.number(0.0)
@@ -114,11 +114,11 @@ def rounded(node: UOp, machine: Machine) -> UOp | None:
     return small.where(a.of_bits(a.bits(whole) | sign), x)
 
 
-# -- products and sums rounded once ----------------------------------------------------------------
+# -- fused multiply-add --------------------------------------------------------------------------
 
 
 def odd_sum(a: Floats, x: UOp, y: UOp) -> UOp:
-    """x + y, its last bit set if anything was lost: rounding it again, to far less, is right."""
+    """Return x + y rounded to odd, so that rounding again to a narrower type is correct."""
     total = x + y
     part = total - x
     error = (x - (total - part)) + (y - part)
@@ -130,26 +130,25 @@ def odd_sum(a: Floats, x: UOp, y: UOp) -> UOp:
 
 @procedure("mulacc-exactly", (ops.MULACC,), with_context=True)
 def mulacc(node: UOp, machine: Machine) -> UOp | None:
-    """x*y + z of floats rounded once: in f64; of f64 in twice the precision."""
+    """Compute x*y + z with one rounding: in f64; for f64 in double-double arithmetic."""
     kind = node.dtype
     if not kind.is_float:
         return None
     if kind.element is f64:
-        return _long_mulacc(Floats(kind, False), *node.src)
+        return _double_double_mulacc(Floats(kind, False), *node.src)
     return wide_mulacc(node)
 
 
 def wide_mulacc(node: UOp) -> UOp:
-    """x*y + z of floats up to f32: their product is exact in f64, and the sum rounded to odd."""
+    """Return x*y + z of floats up to f32: the product is exact in f64, the sum rounded to odd."""
     kind = node.dtype
     wide = f64.vec(kind.count)
     x, y, z = (s.cast(wide) for s in node.src)
     return odd_sum(Floats(wide, False), x * y, z).cast(kind)
 
 
-def _long_mulacc(a: Floats, x: UOp, y: UOp, z: UOp) -> UOp:
-    """Right as long as nothing on the way overflows or falls below the normal numbers; if
-    something is not finite, rounded twice."""
+def _double_double_mulacc(a: Floats, x: UOp, y: UOp, z: UOp) -> UOp:
+    """Return x*y + z of f64, correctly rounded unless an intermediate overflows or is subnormal."""
     high, low = a.product(x, y)
     upper, rest = _exact_sum(high, z)
     lower, lower_rest = _exact_sum(low, rest)
@@ -161,6 +160,7 @@ def _long_mulacc(a: Floats, x: UOp, y: UOp, z: UOp) -> UOp:
 
 
 def _exact_sum(x: UOp, y: UOp) -> tuple[UOp, UOp]:
+    """Return x + y as a float and its rounding error (Knuth's two-sum)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
@@ -171,7 +171,7 @@ def _exact_sum(x: UOp, y: UOp) -> tuple[UOp, UOp]:
 
 @procedure("cast-inside", (ops.CAST,), with_context=True)
 def cast_inside(node: UOp, machine: Machine) -> UOp | None:
-    """Convert floats to integers only where they are in range; the others saturate, NaN is 0."""
+    """Saturate a cast of floats to integers; NaN becomes 0."""
     x, kind = node.src[0], node.dtype
     if machine.saturating_casts or not x.dtype.is_float or not kind.is_integer:
         return None
@@ -187,11 +187,12 @@ def cast_inside(node: UOp, machine: Machine) -> UOp | None:
 
 
 def _limits(x: UOp, kind: DType) -> tuple[UOp, UOp]:
-    """The least value in range, and the least above it: powers of two, so floats have them."""
+    """Return the limits of a range, exclusive at the end: powers of two, so exact as floats."""
     return x.lift(float(kind.min)), x.lift(float(int(kind.max) + 1))
 
 
 def _inside_only(x: UOp, kind: DType) -> UOp:
+    """Return x where it is in the range of an integer type, else 0."""
     low, end = _limits(x, kind)
     return ((x >= low) & (x < end)).where(x, x.lift(0.0))
 

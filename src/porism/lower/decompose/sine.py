@@ -1,11 +1,11 @@
-"""Sine: sin(x) as nodes, for every x, without branches.
+"""Sine: sin(x) as branch-free nodes, for every finite x.
 
     sin(x) = ±sin(r) or ±cos(r),  where r = x - n*pi/2 is between -pi/4 and pi/4, and n decides
 
-Where x is not large, n*pi/2 is subtracted in parts whose products with n are exact (Cody and
-Waite). Where it is, x is an integer times a power of two, and of its product with 1/(2 pi) only the
-digits behind the point count: they are computed with integers, from those digits of 1/(2 pi) that
-the exponent of x selects (Payne and Hanek). Both are computed, and one is chosen.
+For small x, n*pi/2 is subtracted in parts whose products with n are exact (Cody and Waite). A large
+x is an integer times a power of two, and only the fraction of its product with 1/(2 pi) matters: it
+is computed in integers, from the digits of 1/(2 pi) that the exponent of x selects (Payne and
+Hanek). Both reductions are computed, and one is selected.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Reduced = tuple[UOp, UOp, UOp]
 """r = x - n*pi/2 in two parts, and an integer whose lowest bits are those of n."""
 
 LARGE = {"f32": 2.0**13, "f64": 2.0**20}
-"""From here on, the reduction is by integers."""
+"""Magnitudes from which on the reduction is that of Payne and Hanek."""
 
 _DIGIT = 32
+"""Bits of a digit."""
 _SMALLEST_SHIFT = {"f32": 118, "f64": 1043}
 """The exponent (biased) of a number whose product begins with the first digit of the table."""
 _DIGITS = {"f32": 3, "f64": 6}
@@ -33,9 +34,10 @@ _LARGEST_SKIP = {"f32": 4, "f64": 16}
 
 
 def sin(a: Floats, x: UOp) -> UOp:
+    """Return sin(x); NaN for infinities and NaN."""
     size = a.magnitude(x)
     large = size >= LARGE[a.name]
-    reduced = zip(_by_digits(a, x, size), _by_parts(a, x), strict=True)
+    reduced = zip(_reduce_large(a, x, size), _reduce_small(a, x), strict=True)
     r, low, n = (large.where(far, near) for far, near in reduced)
     z = r * r
     odd = (n & 1).ne(0)
@@ -53,8 +55,8 @@ def sin(a: Floats, x: UOp) -> UOp:
     return x.eq(0.0).where(x, finite)  # -0 is its own sine
 
 
-def _by_parts(a: Floats, x: UOp) -> Reduced:
-    """Right for x that is not large."""
+def _reduce_small(a: Floats, x: UOp) -> Reduced:
+    """Reduce x by Cody and Waite's method; correct below LARGE."""
     n, shifted = a.nearest(x * coefficients.PER_QUARTER_TURN[a.name][0])
     *parts, second, last = (a.number(-c) for c in coefficients.QUARTER_TURN[a.name])
     r = x
@@ -68,13 +70,13 @@ def _by_parts(a: Floats, x: UOp) -> Reduced:
 # -- large numbers ---------------------------------------------------------------------------------
 
 
-def _by_digits(a: Floats, x: UOp, size: UOp) -> Reduced:
-    """Right for x that is large and finite."""
+def _reduce_large(a: Floats, x: UOp, size: UOp) -> Reduced:
+    """Reduce x by Payne and Hanek's method; correct for finite x from LARGE on."""
     long, wide, short = (t.vec(a.count) for t in (i64, u64, u32))
     word = size.bitcast(UNSIGNED[a.dtype.element].vec(a.count))
     significand = ((word & ((1 << a.fraction) - 1)) | (1 << a.fraction)).cast(wide)
     skipped = (word >> a.fraction).cast(short) - _SMALLEST_SHIFT[a.name]
-    digits = [d.cast(wide) for d in _selected(skipped, _DIGITS[a.name], _LARGEST_SKIP[a.name])]
+    digits = [d.cast(wide) for d in _select_digits(skipped, _DIGITS[a.name], _LARGEST_SKIP[a.name])]
     # a fraction of a turn by 2**64, less the nearest number of quarters: at most an eighth
     if a.width == 32:
         turns, rest = _short_product(significand, digits), None
@@ -102,8 +104,8 @@ def _by_digits(a: Floats, x: UOp, size: UOp) -> Reduced:
     return r, r_low, quarters.cast(UNSIGNED[a.dtype.element].vec(a.count)).bitcast(a.word) + half
 
 
-def _selected(skipped: UOp, count: int, largest: int) -> list[UOp]:
-    """So many digits of 1/(2 pi), after as many bits as are to be skipped."""
+def _select_digits(skipped: UOp, count: int, largest: int) -> list[UOp]:
+    """Return `count` digits of 1/(2 pi), after `skipped` bits."""
     number = skipped >> 5
     digits = [UOp.const(skipped.dtype, digit) for digit in coefficients.TURN_DIGITS]
     skip = largest
@@ -115,33 +117,33 @@ def _selected(skipped: UOp, count: int, largest: int) -> list[UOp]:
         digits = [chosen.where(padded[k + skip], padded[k]) for k in range(wanted)]
         skip //= 2
     shift = skipped & 31
-    # a shift by 32 would move everything out: it is done in two steps
+    # a shift by 32 is undefined: it is done in two steps
     return [(digits[k] << shift) | ((digits[k + 1] >> 1) >> (shift ^ 31)) for k in range(count)]
 
 
 def _short_product(m: UOp, w: Sequence[UOp]) -> UOp:
-    """Of m (below 2**32) times 0.w0w1w2, what is behind the point, by 2**64."""
+    """Return the fraction of m * 0.w0w1w2, times 2**64, for m below 2**32."""
     return (m * w[0] << _DIGIT) + m * w[1] + (m * w[2] >> _DIGIT)
 
 
 def _long_product(m: UOp, w: Sequence[UOp]) -> Pair:
-    """Of m (below 2**64) times 0.w0w1…, what is behind the point: by 2**64, and the next 64."""
-    low, high = _low(m), m >> _DIGIT
+    """Return the fraction of m * 0.w0w1…, times 2**64, and its next 64 bits; m is below 2**64."""
+    low, high = _low_digit(m), m >> _DIGIT
     by_low = [low * digit for digit in w]
     by_high = [high * digit for digit in w]
     columns: list[UOp] = []
     carry: UOp | None = None
     for k in reversed(range(len(w) - 1)):
-        column = _low(by_low[k]) + (by_low[k + 1] >> _DIGIT) + _low(by_high[k + 1])
+        column = _low_digit(by_low[k]) + (by_low[k + 1] >> _DIGIT) + _low_digit(by_high[k + 1])
         if k + 2 < len(w):
             column = column + (by_high[k + 2] >> _DIGIT)
         if carry is not None:
             column = column + carry
         carry = column >> _DIGIT
-        columns.append(_low(column))
+        columns.append(_low_digit(column))
     columns.reverse()
     return (columns[0] << _DIGIT) | columns[1], (columns[2] << _DIGIT) | columns[3]
 
 
-def _low(x: UOp) -> UOp:
+def _low_digit(x: UOp) -> UOp:
     return x & ((1 << _DIGIT) - 1)

@@ -1,10 +1,11 @@
-"""Small floats: f16, bf16 and the 8-bit ones on a machine without them, as integers and f32.
+"""Small floats: emulation of f16, bf16 and 8-bit floats on a machine that lacks them.
 
-`widen` lets their arithmetic happen in f32, rounded once; then `as_bits` lets each value be the
-integer that has its bits, so that memory keeps them as they are, and only conversions from and to
-f32 are left, which are integer arithmetic, or the machine's own where it has them. The two differ
-in nothing but the bits of NaNs, which IEEE 754 leaves open.
+First the rules WIDEN move arithmetic to f32, with one rounding of the result. Then `as_bits`
+represents each small float by the unsigned integer of its bits, so that memory does not change.
+Conversions from and to f32 are what is left: integer arithmetic, or the machine's own instruction.
+The two differ only in the payload of NaNs, which IEEE 754 leaves open.
 
+    before                   after
     a + b                    CAST(CAST(a, f32) + CAST(b, f32), bf16)
     LOAD(bf16 pointer)       LOAD(u16 pointer)
     CAST(u16 bits, f32)      BITCAST(CAST(bits, u32) << 16, f32)
@@ -35,12 +36,12 @@ from porism.rewrite.rule import RuleSet, procedure
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The bits of a small float, after the sign: exponent and fraction."""
+    """The format of a small float: the bits of its exponent and fraction, and special codes."""
 
     bits: DType
     exponent: int
     fraction: int
-    largest: int  # the code of what is too large: infinity, or NaN where there is none
+    largest: int  # the code of an overflow: infinity, or NaN where there is none
     nan: int
 
     @property
@@ -49,7 +50,7 @@ class Layout:
 
     @property
     def sign(self) -> int:
-        """The place of the sign."""
+        """The bit position of the sign."""
         return self.exponent + self.fraction
 
 
@@ -66,8 +67,8 @@ _INFINITY_BITS: Final = 0x7F800000
 # -- conversions of bits ---------------------------------------------------------------------------
 
 
-def decoded(code: UOp, layout: Layout) -> UOp:
-    """Bits of a small float as f32; always exact."""
+def decode(code: UOp, layout: Layout) -> UOp:
+    """Return the f32 of the bits of a small float; always exact."""
     count = code.dtype.count
     wide, result = u32.vec(count), f32.vec(count)
     word = code.cast(wide)
@@ -77,13 +78,13 @@ def decoded(code: UOp, layout: Layout) -> UOp:
     moved = size << (23 - layout.fraction)
     normal = moved + ((127 - layout.bias) << 23)
     tiny = size.bitcast(i32.vec(count)).cast(result) * 2.0 ** (1 - layout.bias - layout.fraction)
-    found = (size < (1 << layout.fraction)).where(tiny.bitcast(wide), normal)
-    found = (size >= layout.largest).where(moved | _INFINITY_BITS, found)
-    return (found | ((word ^ size) << (31 - layout.sign))).bitcast(result)
+    bits = (size < (1 << layout.fraction)).where(tiny.bitcast(wide), normal)
+    bits = (size >= layout.largest).where(moved | _INFINITY_BITS, bits)
+    return (bits | ((word ^ size) << (31 - layout.sign))).bitcast(result)
 
 
-def _encoded_upper(x: UOp, layout: Layout) -> UOp:
-    """f32 as its upper half, rounded; the sign needs no care, for no sum reaches it."""
+def _encode_bf16(x: UOp, layout: Layout) -> UOp:
+    """Return the bits of an f32 rounded to its upper half; no carry reaches the sign."""
     wide = u32.vec(x.dtype.count)
     word = x.bitcast(wide)
     top = word >> 16
@@ -92,17 +93,17 @@ def _encoded_upper(x: UOp, layout: Layout) -> UOp:
     return code.cast(layout.bits.vec(x.dtype.count))
 
 
-def encoded(x: UOp, layout: Layout) -> UOp:
-    """f32 as the bits of the nearest small float, ties to even."""
+def encode(x: UOp, layout: Layout) -> UOp:
+    """Return the bits of the small float nearest to an f32, ties to even."""
     if layout.exponent == 8:
-        return _encoded_upper(x, layout)
+        return _encode_bf16(x, layout)
     count = x.dtype.count
     wide = u32.vec(count)
     word = x.bitcast(wide)
     size = word & 0x7FFFFFFF
     drop = 23 - layout.fraction
     rounded = (size + ((1 << (drop - 1)) - 1) + ((size >> drop) & 1)) >> drop
-    # adding a number whose last bit is worth the smallest one rounds what is below the normal
+    # adding a number whose last bit has the weight of the smallest subnormal rounds subnormals
     shift = 2.0 ** (24 - layout.bias - layout.fraction)
     shifted = size.bitcast(x.dtype) + shift
     tiny = shifted.bitcast(wide) - UOp.const(x.dtype, shift).bitcast(wide)
@@ -114,11 +115,11 @@ def encoded(x: UOp, layout: Layout) -> UOp:
     return code.cast(layout.bits.vec(count))
 
 
-# -- to f32 so that rounding again is right --------------------------------------------------------
+# -- rounding to odd, so that a second rounding is correct -----------------------------------------
 
 
-def _odd_float(x: UOp) -> UOp:
-    """f64 as f32 with the last bit set if anything was lost."""
+def _round_f64_to_odd(x: UOp) -> UOp:
+    """Return an f64 rounded to odd as f32."""
     a = Floats(f32.vec(x.dtype.count), False)
     wide = Floats(x.dtype, False)
     near = x.cast(a.dtype)
@@ -129,8 +130,8 @@ def _odd_float(x: UOp) -> UOp:
     return a.of_bits(word + lost.where(step, a.integer(0)))
 
 
-def _short_integer(x: UOp) -> UOp:
-    """A 64-bit integer in 53 bits, with the last one set if anything was lost."""
+def _round_integer_to_odd(x: UOp) -> UOp:
+    """Return a 64-bit integer rounded to odd in 53 bits."""
     cut = 11
     kept = (x >> cut) << cut
     lost = (x & ((1 << cut) - 1)).ne(0)
@@ -141,41 +142,44 @@ def _short_integer(x: UOp) -> UOp:
 
 
 def _to_f32(x: UOp) -> UOp:
-    """Any number as f32 that a small float can be rounded from."""
+    """Return a number as an f32 whose rounding to a small float is the correct one."""
     kind = x.dtype
     count = kind.count
     if kind.element in LAYOUTS or kind.fits_in(f32.vec(count)):
         return x.cast(f32.vec(count))
     if kind.element is f64:
-        return _odd_float(x)
-    return _odd_float((_short_integer(x) if kind.bits == 64 else x).cast(f64.vec(count)))
+        return _round_f64_to_odd(x)
+    return _round_f64_to_odd(
+        (_round_integer_to_odd(x) if kind.bits == 64 else x).cast(f64.vec(count))
+    )
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
-_COMPUTED: Final = tuple(op for op in ops.table() if op.elementwise and op is not ops.WHERE)
+_ARITHMETIC: Final = tuple(op for op in ops.table() if op.elementwise and op is not ops.WHERE)
 
 
 def _lacks(kind: DType, machine: Machine) -> bool:
+    """Return whether a type is a small float that the machine has no arithmetic for."""
     lane = kind.element
     return kind.kind is Kind.FLOAT and lane in LAYOUTS and lane.name not in machine.target.dtypes
 
 
-@procedure("widen-arithmetic", _COMPUTED, with_context=True)
+@procedure("widen-arithmetic", _ARITHMETIC, with_context=True)
 def widen_arithmetic(node: UOp, machine: Machine) -> UOp | None:
-    """Compute on small floats in f32, and round once."""
+    """Compute on small floats in f32, and round the result once."""
     kind = node.src[-1].dtype
     if not _lacks(kind, machine):
         return None
     if node.op is ops.MULACC:
         return wide_mulacc(node)
-    made = node.op(*(s.cast(f32.vec(kind.count)) for s in node.src))
-    return made if node.op.group is Group.COMPARISON else made.cast(kind)
+    wide = node.op(*(s.cast(f32.vec(kind.count)) for s in node.src))
+    return wide if node.op.group is Group.COMPARISON else wide.cast(kind)
 
 
 @procedure("widen-cast", (ops.CAST,), with_context=True)
 def widen_cast(node: UOp, machine: Machine) -> UOp | None:
-    """Convert small floats from and to f32 alone."""
+    """Convert a small float from or to another type by way of f32."""
     source, kind = node.src[0], node.dtype
     if Kind.POINTER in (kind.kind, source.dtype.kind):
         return None
@@ -189,7 +193,7 @@ def widen_cast(node: UOp, machine: Machine) -> UOp | None:
 
 @procedure("widen-reduce", (ops.REDUCE,), with_context=True)
 def widen_reduce(node: UOp, machine: Machine) -> UOp | None:
-    """Reduce small floats in f32, and round once at the end: more exact than after each step."""
+    """Accumulate small floats in f32, and round once at the end."""
     value, *ranges = node.src
     if not _lacks(node.dtype, machine):
         return None
@@ -201,14 +205,14 @@ WIDEN = RuleSet("widen", theory=tuple(Theory), rules=(widen_arithmetic, widen_ca
 
 # -- values as bits --------------------------------------------------------------------------------
 
-_PASSED: Final = frozenset(
+_DATA_MOVEMENT: Final = frozenset(
     {ops.PARAM, ops.DEFINE_LOCAL, ops.DEFINE_REG, ops.INDEX, ops.LOAD, ops.STORE, ops.AFTER,
      ops.WHERE, ops.GEP, ops.VECTORIZE, ops.CAT}
 )  # fmt: skip
 
 
 def _bits_of(kind: DType, machine: Machine) -> DType:
-    """The type of the bits of such a value, or of a pointer to them; itself for other types."""
+    """Return the type of a small float's bits, or of a pointer to them; others as they are."""
     if kind.kind is Kind.POINTER:
         assert kind.space is not None
         return _bits_of(kind.element, machine).pointer(kind.space, kind.size)
@@ -216,22 +220,22 @@ def _bits_of(kind: DType, machine: Machine) -> DType:
 
 
 def as_bits(root: UOp, machine: Machine) -> UOp:
-    """The graph with each small float that the machine lacks as the integer of its bits."""
-    done: dict[UOp, UOp] = {}
+    """Return the graph with each emulated small float as the integer of its bits."""
+    new: dict[UOp, UOp] = {}
     for node in toposort(root):
-        src = tuple([done[s] for s in node.src])
+        src = tuple([new[s] for s in node.src])
         kind = _bits_of(node.dtype, machine)
         concerned = kind is not node.dtype or any(_lacks(s.dtype, machine) for s in node.src)
         if not concerned:
-            done[node] = node.replace(src)
+            new[node] = node.replace(src)
         elif node.op in (ops.CONST, ops.VCONST):
-            done[node] = _constant_bits(node, kind)
+            new[node] = _constant_bits(node, kind)
         elif node.op is ops.CAST:
-            done[node] = _converted(node, src[0], machine)
+            new[node] = _convert_bits(node, src[0], machine)
         elif node.op is ops.BITCAST:
-            done[node] = src[0] if src[0].dtype is kind else src[0].bitcast(kind)
-        elif node.op in _PASSED:
-            done[node] = node.op(*src, dtype=None if node.op.elementwise else kind, arg=node.arg)
+            new[node] = src[0] if src[0].dtype is kind else src[0].bitcast(kind)
+        elif node.op in _DATA_MOVEMENT:
+            new[node] = node.op(*src, dtype=None if node.op.elementwise else kind, arg=node.arg)
         else:
             raise PorismError(
                 f"{node.op.name} of {node.dtype} cannot be emulated",
@@ -240,11 +244,11 @@ def as_bits(root: UOp, machine: Machine) -> UOp:
                 "arithmetic have a form in integers",
                 fix="cast to f32 before it",
             )
-    return done[root]
+    return new[root]
 
 
-def _converted(node: UOp, source: UOp, machine: Machine) -> UOp:
-    """A conversion from or to f32, or of a pointer."""
+def _convert_bits(node: UOp, source: UOp, machine: Machine) -> UOp:
+    """Return a CAST from or to an emulated small float, or of a pointer to one."""
     kind, given = node.dtype, node.src[0].dtype
     if Kind.POINTER in (kind.kind, given.kind):
         return source
@@ -253,11 +257,13 @@ def _converted(node: UOp, source: UOp, machine: Machine) -> UOp:
     if given.element.name in machine.target.converts:
         return source.bitcast(given).cast(kind)
     if kind.element in LAYOUTS:
-        return encoded(source, LAYOUTS[kind.element])
-    return decoded(source, LAYOUTS[given.element])
+        return encode(source, LAYOUTS[kind.element])
+    return decode(source, LAYOUTS[given.element])
 
 
 def _constant_bits(node: UOp, kind: DType) -> UOp:
+    """Return a constant of the bits of a small-float constant."""
+
     def code(value: float) -> int:
         lane = np.asarray(value, np.float64).astype(node.dtype.numpy)
         return int(lane.view(kind.numpy))
@@ -268,13 +274,14 @@ def _constant_bits(node: UOp, kind: DType) -> UOp:
 
 
 def emulate(root: UOp, machine: Machine) -> UOp:
-    """The graph without the small floats that the machine lacks."""
+    """Return the graph without small floats that the machine lacks."""
     if not any(_holds(node.dtype, machine) for node in toposort(root)):
         return root
     return as_bits(rewrite(root, WIDEN, machine), machine)
 
 
 def _holds(kind: DType, machine: Machine) -> bool:
+    """Return whether a type, or what it points to, is a small float that the machine lacks."""
     while kind.kind is Kind.POINTER:
         kind = kind.element
     return _lacks(kind, machine)

@@ -1,6 +1,7 @@
 """Transcendental functions as plain arithmetic: EXP, EXPM1, TANH, EXP2, LOG2, SIN and POW.
 
-The formulas for f32 and f64 are in `exponential` and `sine`; narrower types are computed in f32.
+The formulas for f32 and f64 are in `exponential_polynomials` and `sine`; narrower floats are
+computed in f32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from porism.lower.decompose.float_arithmetic import Floats
 from porism.rewrite.rule import RuleSet, procedure
 
 
-def _made(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | None:
+def _apply(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | None:
+    """Return a formula applied to the sources of a float op, in f32 or f64."""
     kind = node.dtype
     if not kind.is_float:
         return None
@@ -30,44 +32,44 @@ def _made(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | Non
 
 @procedure("exp-polynomial", (ops.EXP,), with_context=True)
 def exp(node: UOp, machine: Machine) -> UOp | None:
-    """e**x: multiples of ln 2 into the exponent, the rest by a polynomial."""
-    return _made(node, machine, exponential_polynomials.exp)
+    """Compute e**x: the multiple of ln 2 goes into the exponent, a polynomial takes the rest."""
+    return _apply(node, machine, exponential_polynomials.exp)
 
 
 @procedure("expm1-polynomial", (ops.EXPM1,), with_context=True)
 def expm1(node: UOp, machine: Machine) -> UOp | None:
-    """e**x - 1: the same, and what is less than 1 on its own."""
-    return _made(node, machine, exponential_polynomials.expm1)
+    """Compute e**x - 1 in the same way, without cancellation near 0."""
+    return _apply(node, machine, exponential_polynomials.expm1)
 
 
 @procedure("tanh-polynomial", (ops.TANH,), with_context=True)
 def tanh(node: UOp, machine: Machine) -> UOp | None:
-    """tanh(x): a power of two, and a polynomial of the rest, put together by a quotient."""
-    return _made(node, machine, exponential_polynomials.tanh)
+    """Compute tanh(x) as a quotient of a power of two and a polynomial of the rest."""
+    return _apply(node, machine, exponential_polynomials.tanh)
 
 
 @procedure("exp2-polynomial", (ops.EXP2,), with_context=True)
 def exp2(node: UOp, machine: Machine) -> UOp | None:
-    """2**x: the whole part into the exponent, the rest by a polynomial."""
-    return _made(node, machine, exponential_polynomials.exp2)
+    """Compute 2**x: the integer part goes into the exponent, a polynomial takes the rest."""
+    return _apply(node, machine, exponential_polynomials.exp2)
 
 
 @procedure("log2-polynomial", (ops.LOG2,), with_context=True)
 def log2(node: UOp, machine: Machine) -> UOp | None:
-    """log2(x): the exponent, and a polynomial of the significand."""
-    return _made(node, machine, exponential_polynomials.log2)
+    """Compute log2(x) as the exponent plus a polynomial of the significand."""
+    return _apply(node, machine, exponential_polynomials.log2)
 
 
 @procedure("sin-polynomial", (ops.SIN,), with_context=True)
 def sin(node: UOp, machine: Machine) -> UOp | None:
-    """sin(x): quarter turns taken off, and a polynomial of what is left."""
-    return _made(node, machine, sine.sin)
+    """Compute sin(x): reduce x by multiples of pi/2, and take a polynomial of the rest."""
+    return _apply(node, machine, sine.sin)
 
 
 @procedure("pow-exp2-log2", (ops.POW,), with_context=True)
 def power(node: UOp, machine: Machine) -> UOp | None:
-    """x**y of floats: 2**(y*log2(x)) in twice the precision."""
-    return _made(node, machine, exponential_polynomials.power)
+    """Compute x**y of floats as 2**(y*log2(x)) in double-double arithmetic."""
+    return _apply(node, machine, exponential_polynomials.power)
 
 
 TRANSCENDENTAL = RuleSet(

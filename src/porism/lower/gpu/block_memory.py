@@ -1,12 +1,13 @@
-"""Block memory: what is kept inside a loop, in memory of the block or of each thread.
+"""Block memory: local buffers become shared memory of a thread block, or registers.
 
-Local memory belongs to all threads of a block. Where some of them fill it together, each for its
-iterations, all wait until it is full, and before it is filled again:
+On a GPU, DEFINE_LOCAL is shared by all threads of a block. Where threads fill a buffer together,
+each for its own iterations, barriers separate the stores from the loads:
 
+    before                                          after
     STORE(M[j], value).end(j), j a LOCAL range      BARRIER after it, and BARRIER(loops) before it
     M inside of l < 4, a LOCAL range                4 parts: element e is element l*n + e
 
-What every thread fills for itself is no memory of the block: it becomes registers.
+A buffer that every thread fills for itself becomes registers.
 """
 
 from __future__ import annotations
@@ -26,76 +27,78 @@ from porism.rules.addresses.grid_dims import LANES, kept_around, shared_among, s
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """What a local memory becomes."""
+class _BlockBuffer:
+    """What a local buffer becomes."""
 
     memory: UOp
     parts: tuple[UOp, ...]
-    """The ranges that have a part of it each."""
+    """The thread ranges around the buffer: each of their iterations has a part of its own."""
     loops: tuple[UOp, ...]
-    """The loops in which it is filled again and again."""
+    """The loops around the buffer, in each iteration of which it is filled again."""
     shared: bool
 
 
 def block_memory(kernel: UOp, target: Target) -> UOp:
-    """A kernel for a GPU in which threads share local memory only where they wait for each other.
+    """Return a kernel whose shared memory is synchronized by barriers, for a target with blocks.
 
-    A kernel for a CPU stays as it is: there local memory belongs to one thread.
+    On a target without blocks the kernel stays as it is: there a local buffer has one thread.
     """
     order = toposort(kernel)
     if not target.block or not any(n.op is ops.DEFINE_LOCAL for n in order):
         return kernel
     names = itertools.count()
-    kept = {n: _placed(n, order, next(names)) for n in order if n.op is ops.DEFINE_LOCAL}
+    buffers = {n: _block_buffer(n, order, next(names)) for n in order if n.op is ops.DEFINE_LOCAL}
     new: dict[UOp, UOp] = {}
     for node in order:
         src = tuple(new[s] for s in node.src)
         if node.op is ops.DEFINE_LOCAL:
-            new[node] = kept[node].memory
-        elif node.op is ops.INDEX and base_of(node) in kept:
-            new[node] = _element(node, src, kept[base_of(node)])
-        elif node.op is ops.STORE and base_of(node.src[0]) in kept:
-            new[node] = ops.STORE(_waiting(src[0], kept[base_of(node.src[0])]), src[1])
-        elif node.op is ops.AFTER and base_of(node) in kept and kept[base_of(node)].shared:
+            new[node] = buffers[node].memory
+        elif node.op is ops.INDEX and base_of(node) in buffers:
+            new[node] = _element(node, src, buffers[base_of(node)])
+        elif node.op is ops.STORE and base_of(node.src[0]) in buffers:
+            new[node] = ops.STORE(_synchronized(src[0], buffers[base_of(node.src[0])]), src[1])
+        elif node.op is ops.AFTER and base_of(node) in buffers and buffers[base_of(node)].shared:
             new[node] = src[0].after(ops.BARRIER(*src[1:]))
         else:
-            new[node] = node if src == node.src else _again(node, src)
+            new[node] = node if src == node.src else _rebuild(node, src)
     return new[kernel]
 
 
-def around_again(node: UOp) -> tuple[UOp, ...]:
-    """The loops around a node in which one thread meets it again and again."""
+def sequential_loops(node: UOp) -> tuple[UOp, ...]:
+    """Return the loops around a node that one thread runs: no block, thread or lane ranges."""
     return tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
 
 
-def _placed(memory: UOp, order: Sequence[UOp], number: int) -> _Kept:
-    around = kept_around(memory, order)
+def _block_buffer(memory: UOp, order: Sequence[UOp], number: int) -> _BlockBuffer:
+    """Return what a local buffer becomes: shared memory with parts, or registers."""
+    ranges = kept_around(memory, order)
     if not shared_among(memory, order):
         dtype = memory.dtype.element.pointer(Space.REGISTER, memory.dtype.size)
-        return _Kept(UOp(ops.DEFINE_REG, dtype, (), f"kept{number}"), (), (), shared=False)
-    parts = tuple(r for r in around if r.arg[1] in THREAD_AXES)
-    loops = tuple(r for r in around if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
+        return _BlockBuffer(UOp(ops.DEFINE_REG, dtype, (), f"kept{number}"), (), (), shared=False)
+    parts = tuple(r for r in ranges if r.arg[1] in THREAD_AXES)
+    loops = tuple(r for r in ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
     dtype = memory.dtype.element.pointer(Space.LOCAL, memory.dtype.size * size_of(parts))
-    return _Kept(UOp(ops.DEFINE_LOCAL, dtype, (), memory.arg), parts, loops, shared=True)
+    return _BlockBuffer(UOp(ops.DEFINE_LOCAL, dtype, (), memory.arg), parts, loops, shared=True)
 
 
-def _element(node: UOp, src: tuple[UOp, ...], kept: _Kept) -> UOp:
-    base, at, *gates = src
+def _element(node: UOp, src: tuple[UOp, ...], buffer: _BlockBuffer) -> UOp:
+    """Return an INDEX into the part of the buffer that belongs to this thread."""
+    base, element, *gates = src
     part = UOp.const(index, 0)
-    for counter in kept.parts:
-        part = part * (int(counter.vmax) + 1) + counter
-    size = kept.memory.dtype.size // size_of(kept.parts)
-    moved = part * size + at if kept.parts else at
-    return base.index(moved, *gates, dtype=node.dtype)
+    for loop in buffer.parts:
+        part = part * (int(loop.vmax) + 1) + loop
+    size = buffer.memory.dtype.size // size_of(buffer.parts)
+    offset = part * size + element if buffer.parts else element
+    return base.index(offset, *gates, dtype=node.dtype)
 
 
-def _waiting(place: UOp, kept: _Kept) -> UOp:
-    """A place that is written when nobody reads what was there before."""
-    if not kept.loops:
-        return place
-    base, *rest = place.src
-    return place.replace((base.after(ops.BARRIER(*kept.loops)), *rest))
+def _synchronized(address: UOp, buffer: _BlockBuffer) -> UOp:
+    """Return the address of a store, after a barrier if the buffer is filled repeatedly."""
+    if not buffer.loops:
+        return address
+    base, *rest = address.src
+    return address.replace((base.after(ops.BARRIER(*buffer.loops)), *rest))
 
 
-def _again(node: UOp, src: tuple[UOp, ...]) -> UOp:
+def _rebuild(node: UOp, src: tuple[UOp, ...]) -> UOp:
     return src[0].after(*src[1:]) if node.op is ops.AFTER else node.replace(src)

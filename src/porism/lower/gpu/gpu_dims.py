@@ -1,14 +1,15 @@
-"""GPU dims: parallel ranges become the block and thread indices of the machine.
+"""GPU dims: parallel ranges become the block and thread indices of a GPU.
 
+    before                     after
     GLOBAL ranges              block0, block1, block2: the blocks of a grid
     LOCAL, WARP, GROUP ranges  thread0, thread1, thread2: the threads of a block
 
-Ranges that are never inside of each other take turns in one index (`rules.places`). Where there are
-more ranges than dimensions, or a size is beyond a limit of the machine, an index is taken apart by
-division. A store that is not inside of a range that takes an index is done only where that index
-is 0; and none is done by blocks or threads that a division left over.
+Ranges that are never nested share one index (`rules.addresses.grid_dims`). Where there are more
+ranges than dimensions, or an extent exceeds a limit of the machine, an index is split by division
+and modulo. A store outside of a range that has an index runs only where that index is 0; surplus
+blocks and threads store nothing.
 
-The sizes of the launch are expressions of the kernel's variables: see `launch_of`.
+The launch dimensions are expressions of the kernel's variables: see `launch_of`.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ DIMENSIONS: Final = 3
 
 
 def to_blocks(kernel: UOp, target: Target) -> UOp:
-    """A kernel whose output loops are blocks, where that computes nothing twice.
+    """Return the kernel with its output loops as GLOBAL ranges, where no work is repeated.
 
-    A loop stays a loop if its iterations depend on each other, if what they share (a reduction, a
-    row in local memory) would be made in each block, or if the grid has no room for it. A kernel
-    with an ordered loop runs in one block: what it stores first must be there before the loop.
+    A loop stays a loop if its iterations depend on each other, if a reduction or a local buffer
+    that they share would be computed in each block, or if the grid is too small for it. A kernel
+    with an ORDERED loop runs in one block: earlier stores must be visible inside of that loop.
     """
-    if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _all_loops(kernel)):
+    if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _ranges(kernel)):
         return kernel
-    found = [r for r in _output_loops(kernel) if is_independent(kernel, r)]
-    changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in found}
+    loops = [r for r in _output_loops(kernel) if is_independent(kernel, r)]
+    changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in loops}
     while changed:
         new: dict[UOp, UOp] = {}
         for node in toposort(kernel):
@@ -68,33 +69,35 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
     return kernel
 
 
-def _all_loops(kernel: UOp) -> list[UOp]:
+def _ranges(kernel: UOp) -> list[UOp]:
     return [n for n in toposort(kernel) if n.op is ops.RANGE]
 
 
 def _output_loops(kernel: UOp) -> list[UOp]:
-    """The loops, from the outside in, that close nothing but stores to buffers."""
-    found: dict[UOp, None] = {}
+    """Return the loops, outermost first, that close nothing but stores to global buffers."""
+    output: dict[UOp, None] = {}
     other: set[UOp] = set()
     for effect in kernel.src:
         below = toposort(effect)
         closers = [n for n in below if n.op in (ops.END, ops.REDUCE)]
         own = dict.fromkeys(r for n in closers if _writes_buffers(n) for r in n.src[1:])
-        made = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
+        shared = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
         other.update(r for n in closers if not _writes_buffers(n) for r in n.src[1:])
-        other.update(r for r in own if any(r not in n.ranges for n in made))
-        found.update(own)
-    plain = [r for r in found if r.arg[1] is Axis.LOOP and not r.src[0].ranges]
+        other.update(r for r in own if any(r not in n.ranges for n in shared))
+        output.update(own)
+    plain = [r for r in output if r.arg[1] is Axis.LOOP and not r.src[0].ranges]
     return [r for r in plain if r not in other]
 
 
 def _writes_buffers(node: UOp) -> bool:
+    """Return whether a node is an END of stores to global memory alone."""
     if node.op is not ops.END:
         return False
     return all(space_of(s.src[0]) is Space.GLOBAL for s in stores(node))
 
 
 def _is_filled(node: UOp) -> bool:
+    """Return whether a node is a local buffer or register after its stores."""
     return node.op is ops.AFTER and node.src[0].op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)
 
 
@@ -103,18 +106,18 @@ def _is_filled(node: UOp) -> bool:
 
 @dataclass(slots=True)
 class _Indices:
-    """What the ranges of the blocks, or of the threads, become."""
+    """The indices of the blocks, or of the threads, that ranges become."""
 
     slots: Sequence[Slot]
     value: dict[UOp, UOp] = field(default_factory=dict)
-    """What each range becomes."""
+    """The expression that replaces each range."""
     first: list[UOp] = field(default_factory=list)
-    """For each slot: whether this is its first iteration."""
+    """For each slot the condition that its index is 0."""
     used: list[UOp] = field(default_factory=list)
-    """What holds where a block or thread has something to do."""
+    """Conditions that surplus blocks or threads do not fulfil."""
 
     def gates(self, scope: Iterable[UOp]) -> list[UOp]:
-        """The conditions of a store inside of these ranges."""
+        """Return the conditions of a store inside of these ranges."""
         inside = set(scope)
         idle = [
             first
@@ -125,7 +128,7 @@ class _Indices:
 
 
 def gpu_dims(kernel: UOp, target: Target) -> UOp:
-    """A kernel without parallel ranges, for a target with a grid; for others as it is."""
+    """Return the kernel with parallel ranges replaced by indices; unchanged without a grid."""
     if not target.grid:
         return kernel
     blocks = _indices(kernel, BLOCK_AXES, BLOCK_INDEX, target.grid, target)
@@ -159,9 +162,10 @@ def gpu_dims(kernel: UOp, target: Target) -> UOp:
 def _indices(
     kernel: UOp, kinds: frozenset[Axis], name: str, limits: Sequence[int], target: Target
 ) -> _Indices:
-    places = slots(kernel, kinds)
-    found = _Indices(places)
-    sizes = [slot.size for slot in places]
+    """Return the block or thread indices for the ranges of some kinds; raise if they do not fit."""
+    shared = slots(kernel, kinds)
+    indices = _Indices(shared)
+    sizes = [slot.size for slot in shared]
     fitted = fit(sizes, limits)
     if fitted is None:
         shown = " × ".join(show(size) for size in reversed(sizes))
@@ -170,55 +174,54 @@ def _indices(
             why=f"it has {' × '.join(map(str, limits)) or 'none'} at most",
             fix="leave some of the loops as they are, or split them into smaller parts",
         )
-    counters = [
-        UOp(ops.SPECIAL, None, (dim,), f"{name}{place}") for place, dim in enumerate(fitted.dims)
-    ]
+    positions = [UOp(ops.SPECIAL, None, (dim,), f"{name}{k}") for k, dim in enumerate(fitted.dims)]
     if fitted.groups is None:
         number, stride = UOp.const(index, 0), UOp.const(index, 1)
-        for counter in counters:
-            number = number + counter * stride
-            stride = stride * counter.src[0]
+        for position in positions:
+            number = number + position * stride
+            stride = stride * position.src[0]
         total = UOp.const(index, 1)
         for size in sizes:
             total = total * size
         if total is not stride:
-            found.used.append(number < total)
-        _take_apart(found, number, range(len(places)), exact=total is stride)
+            indices.used.append(number < total)
+        _split_index(indices, number, range(len(shared)), exact=total is stride)
     else:
-        for counter, group in zip(counters, fitted.groups, strict=True):
-            _take_apart(found, counter, group, exact=True)
-    found.first = [found.value[slot.ranges[0]].eq(0) for slot in places]
-    return found
+        for position, group in zip(positions, fitted.groups, strict=True):
+            _split_index(indices, position, group, exact=True)
+    indices.first = [indices.value[slot.ranges[0]].eq(0) for slot in shared]
+    return indices
 
 
-def _take_apart(found: _Indices, number: UOp, group: Sequence[int], *, exact: bool) -> None:
-    """The ranges of some slots as parts of one number, the first the fastest.
+def _split_index(indices: _Indices, number: UOp, group: Sequence[int], *, exact: bool) -> None:
+    """Split one index into the ranges of some slots, the first slot the fastest.
 
-    What is left over counts again from the start, so that every index is inside of its range.
+    A surplus index wraps around, so that every value is inside of its range.
     """
     stride = UOp.const(index, 1)
-    for place in group:
-        slot = found.slots[place]
+    for k in group:
+        slot = indices.slots[k]
         value = number // stride
-        if not exact or place != group[-1]:
+        if not exact or k != group[-1]:
             value = value % slot.size
-        found.value.update(dict.fromkeys(slot.ranges, value))
+        indices.value.update(dict.fromkeys(slot.ranges, value))
         stride = stride * slot.size
 
 
-def _gated(place: UOp, gates: Sequence[UOp]) -> UOp:
-    """A place that is written to only under some conditions."""
+def _gated(address: UOp, gates: Sequence[UOp]) -> UOp:
+    """Return the address of a store, masked by some conditions."""
     if not gates:
-        return place
+        return address
     condition = gates[0]
     for gate in gates[1:]:
         condition = condition & gate
-    base, at, *own = place.src
+    base, offset, *own = address.src
     if own:
-        return base.index(at, own[0] & condition, dtype=place.dtype)
-    if is_masked(at):
-        return base.index(masked(at.src[0] & condition, at.src[1]), dtype=place.dtype)
-    return base.index(masked(condition, at), dtype=place.dtype)
+        return base.index(offset, own[0] & condition, dtype=address.dtype)
+    if is_masked(offset):
+        old = offset.src
+        return base.index(masked(old[0] & condition, old[1]), dtype=address.dtype)
+    return base.index(masked(condition, offset), dtype=address.dtype)
 
 
 # -- the launch ------------------------------------------------------------------------------------
@@ -226,17 +229,17 @@ def _gated(place: UOp, gates: Sequence[UOp]) -> UOp:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How many blocks of how many threads a kernel is run in."""
+    """The launch dimensions of a kernel: blocks of a grid, and threads of a block."""
 
     grid: tuple[UOp, ...]
     block: tuple[UOp, ...]
     local: int
-    """Bytes of local memory of a block."""
+    """Bytes of shared memory of a block."""
 
     def sizes(
         self, variables: Mapping[str, int] | None = None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The sizes of the grid and of a block for these variables."""
+        """Return the dimensions of the grid and of a block for these variables."""
 
         def number(size: UOp) -> int:
             if size.op is ops.CONST:
@@ -247,7 +250,7 @@ class Launch:
 
 
 def launch_of(nodes: Iterable[UOp]) -> Launch:
-    """The launch of a kernel after `gpu_dims`: of its nodes, or of its lines."""
+    """Return the launch dimensions of a kernel after `gpu_dims`, from its nodes or instructions."""
     nodes = list(nodes)
     one = UOp.const(index, 1)
     grid, block = [one] * DIMENSIONS, [one] * DIMENSIONS
