@@ -56,10 +56,10 @@ from porism.schedule.constants.constant_slots import parametrize
 from porism.schedule.constants.constant_subgraphs import precompute_constants
 from porism.schedule.kernel_split import Call, split_kernels
 from porism.schedule.loops.early_movement import early_movement
-from porism.schedule.loops.initial_symbolic import symbolic
+from porism.schedule.loops.initial_symbolic import simplify_symbolically
 from porism.schedule.loops.loop_guards import shrink_ranges
 from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
-from porism.schedule.loops.scatter_stores import scatter
+from porism.schedule.loops.scatter_stores import scatter_stores
 from porism.schedule.loops.split_reductions import split_reductions
 from porism.schedule.ranged_stages import remove_cheap_buffers, rewrite_ranged
 from porism.schedule.rangeify.rangeify import Ranged, rangeify
@@ -180,13 +180,13 @@ RANGED_STAGES: Final = (
 KERNEL_STAGES: Final = (
     Stage("early movement", early_movement, KERNEL),
     Stage("flatten ends", flatten_ends, KERNEL),
-    Stage("scatter", scatter, KERNEL),
+    Stage("scatter", scatter_stores, KERNEL),
     Stage("split ranges", split_ranges, KERNEL),
-    Stage("symbolic", symbolic, KERNEL),
+    Stage("symbolic", simplify_symbolically, KERNEL),
     Stage("shrink ranges", shrink_ranges, KERNEL),
     Stage("merge ranges", merge_ranges, KERNEL),
     Stage("split merged ranges", split_ranges, KERNEL),
-    Stage("symbolic after merging", symbolic, KERNEL),
+    Stage("symbolic after merging", simplify_symbolically, KERNEL),
 )
 
 TARGET_STAGES: Final = (

@@ -20,14 +20,14 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import find, toposort
 from porism.rules.index.normalize import divisions
 from porism.schedule.kernel_split import split_kernels
-from porism.schedule.loops.initial_symbolic import simplify_indices, symbolic
+from porism.schedule.loops.initial_symbolic import simplify_indices, simplify_symbolically
 from porism.schedule.loops.loop_guards import shrink_ranges
 from porism.schedule.loops.range_transforms import (
-    LARGEST,
-    chain,
+    MAX_EXTENT,
+    divisor_chain,
+    extent,
     flatten_ends,
     merge_ranges,
-    size_of,
     split_ranges,
 )
 from porism.schedule.rangeify.rangeify import rangeify
@@ -43,7 +43,7 @@ Pass = Callable[[UOp], UOp]
 PASSES: Mapping[str, Pass] = {
     "flatten": flatten_ends,
     "split": split_ranges,
-    "symbolic": symbolic,
+    "symbolic": simplify_symbolically,
     "indices": simplify_indices,
     "shrink": shrink_ranges,
     "merge": merge_ranges,
@@ -51,11 +51,11 @@ PASSES: Mapping[str, Pass] = {
 STAGES = (
     flatten_ends,
     split_ranges,
-    symbolic,
+    simplify_symbolically,
     shrink_ranges,
     merge_ranges,
     split_ranges,
-    symbolic,
+    simplify_symbolically,
 )
 
 
@@ -79,7 +79,7 @@ def loops_of(kernel: UOp) -> list[UOp]:
 
 def sizes(kernel: UOp) -> list[int | None]:
     ordered = sorted(loops_of(kernel), key=lambda r: r.arg[0])
-    return [size_of(r) for r in ordered]
+    return [extent(r) for r in ordered]
 
 
 def copied(place: UOp, source: UOp, *ranges: UOp) -> UOp:
@@ -126,7 +126,7 @@ def test_a_pass_preserves_random_kernels(name: str) -> None:
 def test_symbolic_preserves_random_ranged_graphs(graph: UOp, seed: int) -> None:
     data = data_for(graph, seed)
     with np.errstate(all="ignore"):
-        old, new = evaluate(graph, data), evaluate(symbolic(graph), data)
+        old, new = evaluate(graph, data), evaluate(simplify_symbolically(graph), data)
     assert all(map(same, old, new)), show(graph)
 
 
@@ -288,14 +288,14 @@ def test_several_divisors_make_several_parts() -> None:
     kernel = copied(r, r % 4 * 6 + r // 4 % 3 * 2 + r // 12, r)
     after = split_ranges(kernel)
     assert sizes(after) == [2, 3, 4]
-    assert divisions(symbolic(after)) == 0
+    assert divisions(simplify_symbolically(after)) == 0
     assert on_numbers(kernel, after)
 
 
 def test_the_choice_of_parts_does_not_depend_on_the_order() -> None:
     """4 and 6 do not fit together: what saves more is taken, then what is smaller."""
-    assert chain({4: 1, 6: 1}) == chain({6: 1, 4: 1}) == (4,)
-    assert chain({4: 1, 6: 2}) == chain({6: 2, 4: 1}) == (6,)
+    assert divisor_chain({4: 1, 6: 1}) == divisor_chain({6: 1, 4: 1}) == (4,)
+    assert divisor_chain({4: 1, 6: 2}) == divisor_chain({6: 2, 4: 1}) == (6,)
     r = loop(12, 0)
     one = copied(r, r % 4 * 6 + r % 6, r)
     other = copied(r, r % 6 + r % 4 * 6, r)
@@ -377,7 +377,7 @@ def test_a_range_that_a_word_cannot_count_is_not_made() -> None:
     j = loop(32767, 1)
     kernel = sink(big.index(i * 32767 + j).store(num(1.0, f32)).end(i, j))
     assert sizes(merge_ranges(kernel)) == [65536 * 32767]
-    assert LARGEST == 2**31 - 1
+    assert MAX_EXTENT == 2**31 - 1
 
 
 def test_kinds_and_scopes_are_not_mixed() -> None:
@@ -478,7 +478,7 @@ def test_a_store_that_is_masked_off_is_not_run(low: int, high: int, size: int) -
     r = loop(8, 0)
     place = pointer(0, 64).index(guarded((r < high) & (r >= low), r))
     kernel = sink(place.store(pointer(1, 64).index(r)).end(r))
-    after = symbolic(shrink_ranges(kernel))
+    after = simplify_symbolically(shrink_ranges(kernel))
     assert sizes(after) == [size]
     assert on_numbers(kernel, after)
     assert not any(n.op is ops.INVALID for n in toposort(after))
@@ -490,7 +490,7 @@ def test_iterations_that_add_nothing_are_not_run(op: Any) -> None:
     r = total(8, 0)
     value = (r < 5).where(pointer(1, 8).index(guarded(r < 5, r)), num(start, f32))
     kernel = sink(pointer(0, 1).index(num(0)).store(value.reduce(op, r)))
-    after = symbolic(shrink_ranges(kernel))
+    after = simplify_symbolically(shrink_ranges(kernel))
     assert sizes(after) == [5]
     assert on_numbers(kernel, after)
 
@@ -565,9 +565,9 @@ def test_an_index_is_simplified_under_its_own_mask() -> None:
 def test_an_access_of_no_element_is_none() -> None:
     r = loop(24, 0)
     never = guarded(r // 24 > 0, r)
-    read = symbolic(copied(r, never, r))
+    read = simplify_symbolically(copied(r, never, r))
     assert read is sink(pointer(0, 64).index(r).store(num(0.0, f32)).end(r))
-    written = symbolic(copied(never, r, r))
+    written = simplify_symbolically(copied(never, r, r))
     assert not any(n.op is ops.STORE for n in toposort(written))
     check(written, KERNEL)
 

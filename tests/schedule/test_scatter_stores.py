@@ -21,14 +21,14 @@ from porism.optimize.actions.loop_substitution import ranges_of
 from porism.optimize.actions.loops.loop_interchange import Swap
 from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
-from porism.schedule.loops.scatter_stores import FEWEST
+from porism.schedule.loops.scatter_stores import MIN_EXTENT
 from tests.backends.running import works
 
 BACKENDS: Final = [
     pytest.param(name, marks=pytest.mark.skipif(not works(name), reason="no compiler"))
     for name in ("llvm", "c", "reference")
 ]
-MANY: Final = 3 * FEWEST
+MANY: Final = 3 * MIN_EXTENT
 
 
 def random() -> np.random.Generator:
@@ -157,8 +157,8 @@ def test_no_element_looks_at_all_indices(name: str) -> None:
     assert stored(found) <= 4 * expected.size + 20 * 5 * MANY
 
 
-@pytest.mark.parametrize("count", [3, 20, FEWEST - 1, FEWEST, FEWEST + 1, 100])
-@pytest.mark.parametrize("size", [20, FEWEST - 1, MANY])
+@pytest.mark.parametrize("count", [3, 20, MIN_EXTENT - 1, MIN_EXTENT, MIN_EXTENT + 1, 100])
+@pytest.mark.parametrize("size", [20, MIN_EXTENT - 1, MANY])
 def test_few_and_many(size: int, count: int) -> None:
     """Both ways, with loops whose sizes fit no vector."""
     data, at = np.zeros((size, 8), np.float32), indices(size, count)
@@ -181,10 +181,10 @@ def test_the_last_of_equal_indices_wins() -> None:
 
 
 def test_indices_outside_name_nothing() -> None:
-    at = np.array([-1, MANY, 2**40, -(2**40), 3] * FEWEST)
+    at = np.array([-1, MANY, 2**40, -(2**40), 3] * MIN_EXTENT)
     counts = porism.bincount(porism.asarray(at), length=MANY)
     assert scattering(counts)
-    assert counts.tolist() == [FEWEST * (k == 3) for k in range(MANY)]
+    assert counts.tolist() == [MIN_EXTENT * (k == 3) for k in range(MANY)]
 
 
 def test_sums_are_added_in_order() -> None:
@@ -211,7 +211,7 @@ def test_old_values_stay() -> None:
 # -- kernels ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "count"), [(MANY, FEWEST - 1), (FEWEST - 1, MANY)])
+@pytest.mark.parametrize(("size", "count"), [(MANY, MIN_EXTENT - 1), (MIN_EXTENT - 1, MANY)])
 def test_where_there_are_few_all_are_compared(size: int, count: int) -> None:
     counts = porism.bincount(porism.asarray(np.arange(count) % size), length=size)
     assert not scattering(counts)

@@ -1,6 +1,6 @@
-"""Affine forms: an index as a sum of parts times numbers, and a number.
+"""Affine forms: an index as a sum of terms times coefficients, plus a constant.
 
-The parts are what is no sum itself: ranges, quotients, elements of tensors.
+The terms are index nodes that are no sums themselves: loops, quotients, elements of tensors.
 """
 
 from __future__ import annotations
@@ -15,65 +15,66 @@ from porism.ir.traversal import rebuild, toposort
 
 
 class Affine(NamedTuple):
-    """`sum(part * factor) + number`."""
+    """`sum(term * coefficient) + constant`."""
 
-    factors: Mapping[UOp, int]
-    number: int
+    coefficients: Mapping[UOp, int]
+    constant: int
 
-    def of(self, part: UOp) -> int:
-        """The factor of a part, 0 if there is none."""
-        return self.factors.get(part, 0)
+    def coefficient(self, term: UOp) -> int:
+        """Return the coefficient of a term, 0 if it does not occur."""
+        return self.coefficients.get(term, 0)
 
 
 SUMS: Final = frozenset({ops.ADD, ops.SUB, ops.NEG})
 
 
 def is_sum(node: UOp) -> bool:
-    """Whether a node is looked into by `affine_forms`."""
+    """Return whether a node is an inner node of an affine form, not a term of it."""
     if node.dtype is not index:
         return False
     return node.op in SUMS or (node.op is ops.MUL and node.src[1].op is ops.CONST)
 
 
 def affine_forms(order: Sequence[UOp]) -> dict[UOp, Affine]:
-    """The form of each node of type `index`, given sources before users."""
-    found: dict[UOp, Affine] = {}
+    """Return the form of each node of type `index`; `order` has sources before users."""
+    forms: dict[UOp, Affine] = {}
     for node in order:
         if node.dtype is not index:
             continue
         if node.op is ops.CONST:
-            found[node] = Affine({}, node.arg)
+            forms[node] = Affine({}, node.arg)
         elif not is_sum(node):
-            found[node] = Affine({node: 1}, 0)
+            forms[node] = Affine({node: 1}, 0)
         elif node.op is ops.MUL:
-            found[node] = _scaled(found[node.src[0]], node.src[1].arg)
+            forms[node] = _scale(forms[node.src[0]], node.src[1].arg)
         elif node.op is ops.NEG:
-            found[node] = _scaled(found[node.src[0]], -1)
+            forms[node] = _scale(forms[node.src[0]], -1)
         else:
             sign = -1 if node.op is ops.SUB else 1
-            found[node] = _sum(found[node.src[0]], found[node.src[1]], sign)
-    return found
+            forms[node] = _add(forms[node.src[0]], forms[node.src[1]], sign)
+    return forms
 
 
-def _scaled(form: Affine, factor: int) -> Affine:
+def _scale(form: Affine, factor: int) -> Affine:
     if factor == 0:
         return Affine({}, 0)
-    return Affine({p: f * factor for p, f in form.factors.items()}, form.number * factor)
+    return Affine({t: c * factor for t, c in form.coefficients.items()}, form.constant * factor)
 
 
-def _sum(a: Affine, b: Affine, sign: int) -> Affine:
-    factors = dict(a.factors)
-    for part, factor in b.factors.items():
-        total = factors.get(part, 0) + sign * factor
+def _add(a: Affine, b: Affine, sign: int) -> Affine:
+    """Return a + sign * b."""
+    coefficients = dict(a.coefficients)
+    for term, coefficient in b.coefficients.items():
+        total = coefficients.get(term, 0) + sign * coefficient
         if total:
-            factors[part] = total
+            coefficients[term] = total
         else:
-            del factors[part]
-    return Affine(factors, a.number + sign * b.number)
+            del coefficients[term]
+    return Affine(coefficients, a.constant + sign * b.constant)
 
 
-def boundaries(order: Sequence[UOp]) -> Iterator[tuple[UOp, UOp]]:
-    """Each index that something other than a sum takes, and what takes it."""
+def index_uses(order: Sequence[UOp]) -> Iterator[tuple[UOp, UOp]]:
+    """Yield each whole index, with the node that uses it and is no sum itself."""
     for node in order:
         if not is_sum(node):
             for s in node.src:
@@ -81,43 +82,44 @@ def boundaries(order: Sequence[UOp]) -> Iterator[tuple[UOp, UOp]]:
                     yield s, node
 
 
-def collected(graph: UOp) -> UOp:
-    """The graph with each sum written out: every part once, times one number."""
-    if not any(_is_nested(n) for n in toposort(graph)):
+def collect_terms(graph: UOp) -> UOp:
+    """Return the graph with every sum of indices flattened: each term once, times a constant."""
+    if not any(_may_cancel(n) for n in toposort(graph)):
         return graph
-    flat: dict[UOp, UOp] = {}
+    known: dict[UOp, UOp] = {}
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if not is_sum(node):
-            src = tuple([_written(s, flat) if is_sum(s) else s for s in src])
+            src = tuple([_flatten(s, known) if is_sum(s) else s for s in src])
         return node.replace(src)
 
     return rebuild(graph, change)
 
 
-def _is_nested(node: UOp) -> bool:
-    """Whether a sum may have parts that go together, or cancel."""
+def _may_cancel(node: UOp) -> bool:
+    """Return whether a sum may have terms that can be combined, or cancel."""
     if node.op is ops.MUL:
         return is_sum(node) and is_sum(node.src[0])
     return node.op in (ops.SUB, ops.NEG) and node.dtype is index
 
 
-def _written(total: UOp, known: dict[UOp, UOp]) -> UOp:
-    found = known.get(total)
-    if found is None:
+def _flatten(total: UOp, known: dict[UOp, UOp]) -> UOp:
+    """Return a sum with its terms combined, if that has fewer nodes; `known` are earlier ones."""
+    flat = known.get(total)
+    if flat is None:
         order = toposort(total, within=lambda n: n.dtype is index)
-        found = known[total] = _smaller(total, written(affine_forms(order)[total]))
-    return found
+        flat = known[total] = _smaller(total, to_expression(affine_forms(order)[total]))
+    return flat
 
 
 def _smaller(old: UOp, new: UOp) -> UOp:
     return new if len(toposort(new)) < len(toposort(old)) else old
 
 
-def written(form: Affine) -> UOp:
-    """The sum that a form stands for."""
+def to_expression(form: Affine) -> UOp:
+    """Return the sum that a form stands for."""
     total: UOp | None = None
-    for part, factor in form.factors.items():
-        term = part * factor
-        total = term if total is None else total + term
-    return UOp.const(index, form.number) if total is None else total + form.number
+    for term, coefficient in form.coefficients.items():
+        product = term * coefficient
+        total = product if total is None else total + product
+    return UOp.const(index, form.constant) if total is None else total + form.constant

@@ -36,7 +36,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.rules.buffers import buffer_rules as reading
-from porism.schedule.loops.initial_symbolic import is_no_element
+from porism.schedule.loops.initial_symbolic import is_invalid_element
 from porism.schedule.rangeify import placement_cost
 
 MAX_NODES: Final = 64
@@ -113,7 +113,7 @@ class _Removal:
                 rebuilt = self._buffer(node, rebuilt)
             elif node.op is ops.INDEX and node.src[0].op is ops.BUFFERIZE:
                 rebuilt = self._read(node, rebuilt)
-            new[node] = UOp.const(rebuilt.dtype, 0) if is_no_element(rebuilt) else rebuilt
+            new[node] = UOp.const(rebuilt.dtype, 0) if is_invalid_element(rebuilt) else rebuilt
         left = set(toposort(new[self.sink]))
         buffers = {n: new[n] for n in self.order if n.op is ops.BUFFERIZE and new[n] in left}
         return RemainingBuffers(new[self.sink], buffers)

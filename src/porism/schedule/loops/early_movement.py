@@ -1,12 +1,12 @@
-"""Movement: what is left of movement ops goes into the indices that look at them.
+"""Early movement: movement ops that are left in a kernel are folded into the indices above them.
 
     INDEX(PERMUTE(x; 1, 2, 0), i, j, k)     INDEX(x, k, i, j)
     INDEX(INDEX(pointer, i), j)             INDEX(pointer, i + j)
     AFTER(RESHAPE(x, n), a, b)              RESHAPE(AFTER(x, a, b), n)
     END(RESHAPE(x, n), r)                   END(x, r)
 
-A pointer has one index, so that an INDEX of a pointer into it adds up. An INDEX of an element is
-nothing: an element has no elements. An AFTER keeps all that it waits for.
+A pointer has one index, so the offsets of nested pointers add up. An element cannot be indexed. An
+AFTER keeps everything that it waits for.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from porism.schedule.rangeify.movement_indices import Element, source_element
 
 @procedure("index-movement", (ops.INDEX,), seeds="004.1.1")
 def index_movement(node: UOp) -> UOp | None:
-    """An element of a moved tensor is another element of the tensor, or 0 outside of it."""
+    """Replace an element of a movement op by an element of its source, or 0 outside of it."""
     view = node.src[0]
     if view.op.group is not Group.MOVEMENT:
         return None
     read = read_of(node)
     if read is None:
         return UOp.const(node.dtype, 0)
-    element = source_element(view, Element(*read)).element  # its mask says where it is inside
+    # its condition includes that it is inside the source
+    element = source_element(view, Element(*read)).element
     if element.indices:
         return view.src[0].index(*element.masked_indices())
-    one = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
-    return Read((), element.valid).chosen(one)
+    scalar = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
+    return Read((), element.valid).chosen(scalar)
 
 
 @procedure("index-index", (ops.INDEX,), seeds="004.1.4 004.1.5")
 def index_index(node: UOp) -> UOp | None:
-    """A pointer into memory behind a pointer: the indices add up."""
+    """Add up the offsets of a pointer into memory behind a pointer."""
     inner = node.src[0]
     if inner.op is not ops.INDEX or inner.dtype.kind is not Kind.POINTER or len(node.src) < 2:
         return None
@@ -55,11 +56,12 @@ def index_index(node: UOp) -> UOp | None:
         return base.index(no_element(node.src[1].dtype), dtype=node.dtype)
     if not below.at or not outer.at:
         return None
-    valid = _all(below.valid, outer.valid)
+    valid = _both(below.valid, outer.valid)
     return base.index(*Read((below.at[0] + outer.at[0],), valid).masked(), dtype=node.dtype)
 
 
-def _all(a: UOp | None, b: UOp | None) -> UOp | None:
+def _both(a: UOp | None, b: UOp | None) -> UOp | None:
+    """Return the condition that both hold; None is always true."""
     if a is None or b is None:
         return b if a is None else a
     return a & b
@@ -67,7 +69,7 @@ def _all(a: UOp | None, b: UOp | None) -> UOp | None:
 
 @procedure("after-movement", (ops.AFTER,), seeds="004.1.2")
 def after_movement(node: UOp) -> UOp | None:
-    """A moved tensor that waits for something is a tensor that waits for it, moved."""
+    """Let the source of a movement op wait for something, instead of its result."""
     view = node.src[0]
     if view.op.group is not Group.MOVEMENT:
         return None
@@ -76,7 +78,7 @@ def after_movement(node: UOp) -> UOp | None:
 
 @procedure("end-movement", (ops.END,), seeds="004.1.3")
 def end_movement(node: UOp) -> UOp | None:
-    """What happens in a loop does not depend on how its result is looked at."""
+    """Drop a movement op whose result a loop only ends: it has no effect."""
     effect, *ranges = node.src
     if effect.op.group is not Group.MOVEMENT:
         return None
@@ -91,7 +93,7 @@ MOVEMENT: Final = RuleSet(
 
 
 def early_movement(sink: UOp) -> UOp:
-    """The graph without movement ops below INDEX, AFTER and END."""
+    """Return the graph without movement ops below INDEX, AFTER and END."""
     for node in toposort(sink):
         group = node.op.group
         if group is Group.MOVEMENT or (node.op is ops.INDEX and node.src[0].op is ops.INDEX):

@@ -1,12 +1,12 @@
-"""Guards: loops that do nothing in some of their iterations become shorter.
+"""Loop guards: loops are shortened to the iterations that have an effect.
 
     sum of WHERE(r < 5, x[r], 0) for r < 8        sum of WHERE(r < 5, x[r], 0) for r < 5
     y[WHERE(r >= 2, r, INVALID)] = … for r < 8    the same with r + 2 for r, and r < 6
 
-An iteration does nothing in an END if all its stores are masked off, in a REDUCE if the value is
-what the reduction begins with. What is known of the range there is read off the masks: each clause
-is a sum that is at least 0, and bounds the range by what the other parts of the sum can be. The
-masks themselves stay; they are simplified afterwards.
+An iteration of an END has no effect if all its stores are masked off, one of a REDUCE if the value
+is the identity of the reduction. The masks bound the loop: each clause says that a sum is at least
+0, which bounds the loop by what the other terms of the sum can be. The masks themselves stay; they
+are simplified afterwards.
 """
 
 from __future__ import annotations
@@ -24,23 +24,30 @@ from porism.ir.traversal import toposort
 from porism.rules.addresses.where_on_load import clauses
 from porism.rules.buffers.buffer_rules import read_of
 from porism.schedule.affine_forms import Affine, affine_forms
-from porism.schedule.loops.initial_symbolic import symbolic
-from porism.schedule.loops.range_transforms import closers_of, exchanged, is_free, size_of
+from porism.schedule.loops.initial_symbolic import simplify_symbolically
+from porism.schedule.loops.range_transforms import (
+    closers_of,
+    extent,
+    is_transformable,
+    replace_loops,
+)
 
-DEEPEST: Final = 8
-"""Ops of a value that are looked through."""
+MAX_DEPTH: Final = 8
+"""How many nested ops of a value are searched for masks; chosen by hand."""
 
 
 class Span(NamedTuple):
-    """Iterations of a range: from `low` up to, and without, `high`."""
+    """Iterations of a loop: from `low` up to, and without, `high`."""
 
     low: int
     high: int
 
-    def both(self, other: Span) -> Span:
+    def intersect(self, other: Span) -> Span:
+        """Return the iterations of both spans."""
         return Span(max(self.low, other.low), min(self.high, other.high))
 
-    def either(self, other: Span) -> Span:
+    def hull(self, other: Span) -> Span:
+        """Return the smallest span that contains both."""
         if self.is_empty or other.is_empty:
             return other if self.is_empty else self
         return Span(min(self.low, other.low), max(self.high, other.high))
@@ -51,20 +58,20 @@ class Span(NamedTuple):
 
 
 def shrink_ranges(sink: UOp) -> UOp:
-    """The graph with ranges as long as something happens in them, and without what that decides."""
+    """Return the graph with loops shortened to the iterations that have an effect, simplified."""
     order = toposort(sink)
     if not any(n.op.group is ops.COMPARISON for n in order):
         return sink
     guards = _Guards(order)
     values: dict[UOp, UOp] = {}
     loops: dict[UOp, tuple[UOp, ...]] = {}
-    for r in guards.closers:
-        span = guards.span(r)
+    for loop in guards.closers:
+        span = guards.span(loop)
         if span is not None:
-            size = UOp.const(index, span.high - span.low)
-            shorter = ops.RANGE(size, arg=r.arg)
-            values[r], loops[r] = shorter + span.low, (shorter,)
-    return symbolic(exchanged(sink, values, loops)) if values else sink
+            iterations = UOp.const(index, span.high - span.low)
+            shorter = ops.RANGE(iterations, arg=loop.arg)
+            values[loop], loops[loop] = shorter + span.low, (shorter,)
+    return simplify_symbolically(replace_loops(sink, values, loops)) if values else sink
 
 
 class _Guards:
@@ -74,36 +81,36 @@ class _Guards:
         self.known: dict[tuple[UOp, UOp], Span] = {}
 
     def span(self, r: UOp) -> Span | None:
-        """The iterations in which something happens, if those are not all and not none."""
-        if not is_free(r, self.closers):
+        """Return the iterations that have an effect, if those are not all and not none."""
+        if not is_transformable(r, self.closers):
             return None
         whole = self._whole(r)
-        found = Span(0, 0)
+        span = Span(0, 0)
         for node in self.closers[r]:
             if node.op is ops.END:
-                here = self._of_effect(node.src[0], r)
+                closed = self._span_of_effect(node.src[0], r)
             else:
-                here = self._of_value(node.src[0], r, node.arg)
-            found = found.either(here)
-            if found == whole:
+                closed = self._span_of_value(node.src[0], r, node.arg)
+            span = span.hull(closed)
+            if span == whole:
                 return None
-        return None if found.is_empty else found
+        return None if span.is_empty else span
 
     def _whole(self, r: UOp) -> Span:
-        size = size_of(r)
-        assert size is not None
-        return Span(0, size)
+        iterations = extent(r)
+        assert iterations is not None
+        return Span(0, iterations)
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
-    def _of_effect(self, effect: UOp, r: UOp) -> Span:
-        """When one of the stores inside of an effect happens."""
-        whole, found = self._whole(r), Span(0, 0)
+    def _span_of_effect(self, effect: UOp, r: UOp) -> Span:
+        """Return the iterations in which one of the stores of an effect is executed."""
+        whole, span = self._whole(r), Span(0, 0)
         stack, seen = [effect], {effect}
         while stack:
             node = stack.pop()
             if node.op is ops.STORE:
-                found = found.either(self._of_access(node.src[0], r))
+                span = span.hull(self._span_of_access(node.src[0], r))
             elif node.op in (ops.END, ops.GROUP):
                 for s in node.src[:1] if node.op is ops.END else node.src:
                     if s not in seen:
@@ -111,76 +118,77 @@ class _Guards:
                         stack.append(s)
             elif node.op is not ops.NOOP:
                 return whole
-        return found
+        return span
 
-    def _of_access(self, access: UOp, r: UOp) -> Span:
-        """Where an INDEX has an element."""
+    def _span_of_access(self, access: UOp, r: UOp) -> Span:
+        """Return the iterations in which an INDEX is not masked off."""
         read = read_of(access) if access.op is ops.INDEX else None
         if read is None or read.valid is None:
             return self._whole(r)
-        return self._of_condition(read.valid, r)
+        return self._span_of_condition(read.valid, r)
 
-    def _of_value(self, value: UOp, r: UOp, op: Op) -> Span:
-        """Where a value may be something else than what a reduction begins with."""
+    def _span_of_value(self, value: UOp, r: UOp, op: Op) -> Span:
+        """Return the iterations in which a value may differ from the identity of a reduction."""
         start = identity(op, value.dtype)
         if start is None:
             return self._whole(r)
-        return self._other_than(value, r, UOp.const(value.dtype, start), 0)
+        return self._span_other_than(value, r, UOp.const(value.dtype, start), 0)
 
-    def _other_than(self, value: UOp, r: UOp, start: UOp, depth: int) -> Span:
+    def _span_other_than(self, value: UOp, r: UOp, start: UOp, depth: int) -> Span:
+        """Return the iterations in which a value may differ from a constant."""
         whole = self._whole(r)
         if value is start:
             return Span(0, 0)
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             return whole
-        node = value.op
-        if node is ops.WHERE:
+        op = value.op
+        if op is ops.WHERE:
             condition, yes, no = value.src
-            if _is(no, start):
-                inner = self._other_than(yes, r, start, depth + 1)
-                return self._of_condition(condition, r).both(inner)
+            if _is_constant(no, start):
+                inner = self._span_other_than(yes, r, start, depth + 1)
+                return self._span_of_condition(condition, r).intersect(inner)
             return whole
         if not _is_zero(start):
             return whole
-        if node is ops.INDEX and r in value.ranges:
-            return self._of_access(value, r)
-        if node is ops.CAST and _keeps_zero(value):
+        if op is ops.INDEX and r in value.ranges:
+            return self._span_of_access(value, r)
+        if op is ops.CAST and _keeps_zero(value):
             zero = UOp.const(value.src[0].dtype, 0)
-            return self._other_than(value.src[0], r, zero, depth + 1)
-        if node is ops.MUL and not value.dtype.is_float:
-            a, b = (self._other_than(s, r, start, depth + 1) for s in value.src)
-            return a.both(b)
+            return self._span_other_than(value.src[0], r, zero, depth + 1)
+        if op is ops.MUL and not value.dtype.is_float:
+            a, b = (self._span_other_than(s, r, start, depth + 1) for s in value.src)
+            return a.intersect(b)
         return whole
 
     # -- conditions --------------------------------------------------------------------------------
 
-    def _of_condition(self, condition: UOp, r: UOp) -> Span:
-        """Iterations in which a condition may hold."""
-        found = self.known.get((condition, r))
-        if found is None:
-            found = self._whole(r)
+    def _span_of_condition(self, condition: UOp, r: UOp) -> Span:
+        """Return the iterations in which a condition may hold."""
+        span = self.known.get((condition, r))
+        if span is None:
+            span = self._whole(r)
             for clause in clauses(condition):
                 for form in self._at_least_zero(clause):
-                    found = found.both(_bounded(form, r, self._whole(r)))
-            self.known[condition, r] = found
-        return found
+                    span = span.intersect(_bounded_span(form, r, self._whole(r)))
+            self.known[condition, r] = span
+        return span
 
     def _at_least_zero(self, clause: UOp) -> Iterator[Affine]:
-        """Sums that are at least 0 where a comparison of indices holds."""
+        """Yield sums that are at least 0 where a comparison of indices holds."""
         if clause.op is ops.NOT:
-            opposite = _OPPOSITES.get(clause.src[0].op)
+            comparison = _OPPOSITES.get(clause.src[0].op)
             sides = clause.src[0].src
         else:
-            opposite, sides = clause.op, clause.src
-        if opposite is None or not sides or sides[0].dtype.kind is not Kind.INDEX:
+            comparison, sides = clause.op, clause.src
+        if comparison is None or not sides or sides[0].dtype.kind is not Kind.INDEX:
             return
         a, b = (self.forms.get(s) for s in sides)
         if a is None or b is None:
             return
-        if opposite in (ops.LT, ops.LE, ops.EQ):
-            yield _difference(b, a, opposite is ops.LT)
-        if opposite in (ops.GT, ops.GE, ops.EQ):
-            yield _difference(a, b, opposite is ops.GT)
+        if comparison in (ops.LT, ops.LE, ops.EQ):
+            yield _difference(b, a, comparison is ops.LT)
+        if comparison in (ops.GT, ops.GE, ops.EQ):
+            yield _difference(a, b, comparison is ops.GT)
 
 
 _OPPOSITES: Final = {
@@ -193,30 +201,31 @@ _OPPOSITES: Final = {
 
 
 def _difference(a: Affine, b: Affine, strict: bool) -> Affine:
-    factors = dict(a.factors)
-    for part, factor in b.factors.items():
-        factors[part] = factors.get(part, 0) - factor
-    return Affine(factors, a.number - b.number - strict)
+    """Return a - b, less 1 if the comparison is strict."""
+    coefficients = dict(a.coefficients)
+    for term, coefficient in b.coefficients.items():
+        coefficients[term] = coefficients.get(term, 0) - coefficient
+    return Affine(coefficients, a.constant - b.constant - strict)
 
 
-def _bounded(form: Affine, r: UOp, whole: Span) -> Span:
-    """Where a sum can be at least 0, by what its other parts are at most."""
-    factor = form.of(r)
+def _bounded_span(form: Affine, r: UOp, whole: Span) -> Span:
+    """Return the iterations in which a sum can be at least 0, its other terms at their maximum."""
+    factor = form.coefficient(r)
     if factor == 0:
         return whole
-    rest: float = form.number
-    for part, f in form.factors.items():
-        if part is not r:
-            rest += f * (part.vmax if f > 0 else part.vmin) if f else 0
+    rest: float = form.constant
+    for term, c in form.coefficients.items():
+        if term is not r:
+            rest += c * (term.vmax if c > 0 else term.vmin) if c else 0
     if rest in (float("inf"), -float("inf")) or rest != rest:
         return whole
     most = int(rest)
     if factor > 0:  # factor * r >= -most
-        return whole.both(Span(-(most // factor), whole.high))
-    return whole.both(Span(whole.low, most // -factor + 1))
+        return whole.intersect(Span(-(most // factor), whole.high))
+    return whole.intersect(Span(whole.low, most // -factor + 1))
 
 
-def _is(node: UOp, start: UOp) -> bool:
+def _is_constant(node: UOp, start: UOp) -> bool:
     return node.op is ops.CONST and key(node.arg) == key(start.arg)
 
 

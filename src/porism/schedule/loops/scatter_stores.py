@@ -1,15 +1,15 @@
-"""Scattering: a reduction over indices that name elements, as stores to the elements they name.
+"""Scatter stores: a reduction that compares an index tensor with positions becomes a scatter.
 
     Before   for e < n:  p0[e] = sum of (v[j] where i[j] == e, else 0) for j < m
     After    for e < n:  p0[e] = 0
              for j < m:  p0[i[j]] += v[j]  where i[j] is an element
 
-That is n + m steps instead of n·m. The loop over the indices is *ordered*: two of them may name one
-element, so its iterations are never shared, swapped or made lanes of, and values are combined in
-the order in which the reduction has them. The loops of the other axes stay as free as they were.
+That is n + m iterations instead of n·m. The loop over the indices is *ordered*: two indices may be
+equal, so its iterations are never run in parallel, reordered or vectorized, and values are combined
+in the order of the reduction. The loops of the other axes are not restricted.
 
-Assignments by index tensors, scatter, `bincount` and products with one-hot matrices are written as
-such reductions; `names_elements` finds them among tensors, so that they get a kernel of their own.
+Assignments by index tensors, scatter, `bincount` and products with one-hot matrices are such
+reductions; `is_scatter` finds them among tensors, so that they get a kernel of their own.
 """
 
 from __future__ import annotations
@@ -28,62 +28,65 @@ from porism.ir.traversal import substitute
 from porism.rules.addresses.validity import masked
 from porism.rules.reductions.reduction_splitting import Varying, varying
 
-FEWEST: Final = 32
-"""Elements, and indices: where there are fewer, comparing all of them in vectors is faster."""
+MIN_EXTENT: Final = 32
+"""Least numbers of elements and of indices: with fewer, comparing all of them in vectors is faster;
+chosen by hand."""
 
-Values = dict[UOp, UOp]
-"""Loops and what they stand for."""
+LoopValues = dict[UOp, UOp]
+"""For each loop the iteration that is meant."""
 
 
 # -- tensors ---------------------------------------------------------------------------------------
 
 
-def names_elements(node: UOp, known: dict[UOp, Varying]) -> bool:
-    """Whether a REDUCE_AXIS goes over indices that are compared with the positions along an axis.
+def is_scatter(node: UOp, known: dict[UOp, Varying]) -> bool:
+    """Return whether a REDUCE_AXIS compares indices with the positions along another axis.
 
-    `known` is for what is found out on the way.
+    `known` caches the axes along which tensors vary.
     """
     chosen, (_, axes) = node.src[0], node.arg
-    if chosen.op is not ops.WHERE or not _is_number(chosen.src[2]):
+    if chosen.op is not ops.WHERE or not _is_constant(chosen.src[2]):
         return False
     condition, value, _ = chosen.src
     dims = shape(chosen)
-    if condition.op is not ops.EQ or not _are_many([dims[axis] for axis in axes]):
+    if condition.op is not ops.EQ or not _is_long([dims[axis] for axis in axes]):
         return False
-    for position, place in (condition.src, condition.src[::-1]):
-        axis = _counted_axis(position)
-        if axis is not None and axis not in axes and _are_many([dims[axis]]):
-            return axis not in varying(place, known) | varying(value, known)
+    for position, indices in (condition.src, condition.src[::-1]):
+        axis = _iota_axis(position)
+        if axis is not None and axis not in axes and _is_long([dims[axis]]):
+            return axis not in varying(indices, known) | varying(value, known)
     return False
 
 
-def _is_number(node: UOp) -> bool:
+def _is_constant(node: UOp) -> bool:
+    """Return whether all elements of a tensor are one constant."""
     while node.op.group is Group.MOVEMENT or node.op is ops.CAST:
         node = node.src[0]
     return node.op is ops.CONST
 
 
-def _counted_axis(node: UOp) -> int | None:
-    """The axis whose positions a tensor has."""
+def _iota_axis(node: UOp) -> int | None:
+    """Return the axis whose positions a tensor has; None if it is no IOTA."""
     while node.op is ops.CAST:
         node = node.src[0]
     return node.arg if node.op is ops.IOTA else None
 
 
-def _are_many(dims: Sequence[UOp]) -> bool:
+def _is_long(dims: Sequence[UOp]) -> bool:
+    """Return whether axes have MIN_EXTENT elements or more together."""
     total = 1
     for dim in dims:
         if dim.vmax == float("inf"):
             return True
         total *= int(dim.vmax)
-    return total >= FEWEST
+    return total >= MIN_EXTENT
 
 
 # -- kernels ---------------------------------------------------------------------------------------
 
 
-def scatter(sink: UOp) -> UOp:
-    """A kernel that stores at the elements that indices name, if it is of that form."""
+def scatter_stores(sink: UOp) -> UOp:
+    """Return a kernel that scatters, if it reduces over an index tensor compared with positions."""
     (end, *others) = sink.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return sink
@@ -91,7 +94,7 @@ def scatter(sink: UOp) -> UOp:
     if value.op is not ops.REDUCE or any(r.src[0].ranges for r in (*loops, *value.src[1:])):
         return sink
     chosen, *indices = value.src
-    if chosen.op is not ops.WHERE or not _are_many(_sizes(indices)):
+    if chosen.op is not ops.WHERE or not _is_long(_extents(indices)):
         return sink
     start = _start(value, chosen)
     if start is None:
@@ -101,33 +104,34 @@ def scatter(sink: UOp) -> UOp:
         if condition.op is not ops.EQ:
             continue
         for position, named in (condition.src, condition.src[::-1]):
-            found = _solved(position, named, loops)
-            if found is None or not _are_many(_sizes([*found])):
+            target = _solve(position, named, loops)
+            if target is None or not _is_long(_extents([*target])):
                 continue
             rest = [c for c in conditions if c is not condition]
-            if not any(r in found for n in (named, chosen.src[1], *rest) for r in n.ranges):
-                return _scattered(end, start, found, rest)
+            if not any(r in target for n in (named, chosen.src[1], *rest) for r in n.ranges):
+                return _scatter(end, start, target, rest)
     return sink
 
 
-def _sizes(ranges: Sequence[UOp]) -> list[UOp]:
-    return [r.src[0] for r in ranges]
+def _extents(loops: Sequence[UOp]) -> list[UOp]:
+    return [loop.src[0] for loop in loops]
 
 
-def _conditions(node: UOp) -> Iterator[UOp]:
-    stack = [node]
+def _conditions(condition: UOp) -> Iterator[UOp]:
+    """Yield the clauses of a conjunction."""
+    stack = [condition]
     while stack:
-        one = stack.pop()
-        if one.op is ops.AND:
-            stack += one.src
+        clause = stack.pop()
+        if clause.op is ops.AND:
+            stack += clause.src
         else:
-            yield one
+            yield clause
 
 
 def _start(value: UOp, chosen: UOp) -> UOp | None:
-    """What an element is that no index names; None if others do not begin there.
+    """Return the initial value of every element; None if the reduction cannot begin with it.
 
-    They do with the identity, and with a number that no value is beyond.
+    It can with the identity of the reduction, and with a number that no value is beyond.
     """
     op, (_, element, other) = value.arg, chosen.src
     if other.op is not ops.CONST:
@@ -140,18 +144,18 @@ def _start(value: UOp, chosen: UOp) -> UOp | None:
     return other if least or (op is ops.MIN and element.vmax <= other.arg) else None
 
 
-def _solved(position: UOp, named: UOp, loops: Sequence[UOp]) -> Values | None:
-    """The iterations of some loops at which `position` has a value; None if that is not clear.
+def _solve(position: UOp, value: UOp, loops: Sequence[UOp]) -> LoopValues | None:
+    """Return the iterations of loops at which `position` has a value; None if it is not solvable.
 
-    Only the first of these loops may be asked for an iteration that it does not have.
+    Only that of the first of these loops may be outside of the loop.
     """
-    at = named if named.dtype is index else named.cast(index)
-    found: Values = {}
+    at = value if value.dtype is index else value.cast(index)
+    solution: LoopValues = {}
     while True:
         if position.op is ops.RANGE:
-            if position not in loops or position in found or position.src[0].op is not ops.CONST:
+            if position not in loops or position in solution or position.src[0].op is not ops.CONST:
                 return None
-            return {position: at} | found
+            return {position: at} | solution
         if position.op is ops.CAST and position.src[0].dtype is index:
             inner = position.src[0]
             if (position.vmin, position.vmax) != (inner.vmin, inner.vmax):
@@ -165,40 +169,42 @@ def _solved(position: UOp, named: UOp, loops: Sequence[UOp]) -> Values | None:
             if tail is None or tail not in loops or tail.src[0].op is not ops.CONST:
                 return None
             head = position.src[1 - position.src.index(tail)]
-            size = tail.src[0].arg
+            extent = tail.src[0].arg
             if head.op is not ops.MUL or head.src[1].op is not ops.CONST:
                 return None
-            if head.src[1].arg != size or tail in found:
+            if head.src[1].arg != extent or tail in solution:
                 return None
-            found = {tail: at % size} | found
-            at //= size
+            solution = {tail: at % extent} | solution
+            at //= extent
             position = head.src[0]
         else:
             return None
 
 
-def _scattered(end: UOp, start: UOp, found: Values, conditions: Sequence[UOp]) -> UOp:
+def _scatter(end: UOp, start: UOp, target: LoopValues, conditions: Sequence[UOp]) -> UOp:
+    """Return the kernel that stores `start` everywhere, then combines each value at its target."""
     store, *loops = end.src
-    place, value = store.src
-    buffer, at = place.src
+    address, value = store.src
+    buffer, offset = address.src
     chosen, *indices = value.src
     element = chosen.src[1]
     count = len(loops)
-    starts = {r: UOp.range(r.src[0], k) for k, r in enumerate(loops)}
+    init_loops = {r: UOp.range(r.src[0], k) for k, r in enumerate(loops)}
     new = {r: UOp.range(r.src[0], count + k, Axis.ORDERED) for k, r in enumerate(indices)}
-    free = [r for r in loops if r not in found]
+    free = [r for r in loops if r not in target]
     new |= {r: UOp.range(r.src[0], count + len(new) + k) for k, r in enumerate(free)}
-    first = buffer.index(substitute(at, starts), dtype=place.dtype)
-    started = buffer.after(first.store(start).end(*starts.values()))
+    initial = buffer.index(substitute(offset, init_loops), dtype=address.dtype)
+    initialized = buffer.after(initial.store(start).end(*init_loops.values()))
 
-    asked = {r: substitute(number, new) for r, number in found.items()}
-    outermost = next(iter(asked))
-    number, size = asked[outermost], outermost.src[0]
-    inside = (number >= 0) & (number < size)
+    iterations = {r: substitute(iteration, new) for r, iteration in target.items()}
+    outermost = next(iter(iterations))
+    iteration, extent = iterations[outermost], outermost.src[0]
+    inside = (iteration >= 0) & (iteration < extent)
     for condition in conditions:
         inside = inside & substitute(condition, new)
-    # said in this way, it is known to fit the machine's words
-    asked[outermost] = number.maximum(0).minimum(size - 1)
-    there = started.index(masked(inside, substitute(at, new | asked)), dtype=place.dtype)
-    changed = there.store(value.arg(there, substitute(element, new)))
-    return ops.SINK(changed.end(*new.values()))
+    # clamped, so that its bounds fit the index width of the machine
+    iterations[outermost] = iteration.maximum(0).minimum(extent - 1)
+    masked_offset = masked(inside, substitute(offset, new | iterations))
+    accumulator = initialized.index(masked_offset, dtype=address.dtype)
+    update = accumulator.store(value.arg(accumulator, substitute(element, new)))
+    return ops.SINK(update.end(*new.values()))

@@ -16,7 +16,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import toposort
 from porism.rules.reductions.reduction_splitting import Varying
-from porism.schedule.loops.scatter_stores import names_elements
+from porism.schedule.loops.scatter_stores import is_scatter
 from porism.schedule.rangeify.buffer_limit import nodes_over_buffer_limit
 from porism.schedule.rangeify.placement_cost import element_costs, likely_stored
 
@@ -51,7 +51,7 @@ def find_required_stores(sink: UOp) -> TensorGraph:
     pinned = {node for node in order if node.op in ALWAYS_STORED}
     varying: dict[UOp, Varying] = {}
     for node in order:
-        if node.op is ops.REDUCE_AXIS and names_elements(node, varying):
+        if node.op is ops.REDUCE_AXIS and is_scatter(node, varying):
             scattered = _reshaped_output(node, roots, order)
             reasons.setdefault(scattered, "values are scattered into it by an index tensor")
             pinned.add(scattered)
