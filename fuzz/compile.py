@@ -24,10 +24,10 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import PorismError, TypeMismatch
 from porism.base.target import H200, Target
-from porism.engine.run.bound_sizes import size_of
-from porism.engine.run.buffer_storage import held, realized
+from porism.engine.run.bound_sizes import element_count
+from porism.engine.run.buffer_storage import node_storage, realized_buffer
 from porism.engine.run.realize import request
-from porism.engine.tune.kernel_trial import Trial, expected
+from porism.engine.tune.kernel_trial import CompiledTrial, reference_result
 from porism.evaluate import run_list
 from porism.evaluate.threads.tracked_memory import Memory
 from porism.ir import ops
@@ -234,7 +234,7 @@ def _nudged(
             factor = 1 + signs * _unit(array.dtype) / 2
             with np.errstate(all="ignore"):
                 changed[number] = (wide(array) * factor).astype(array.dtype)
-    return expected(kernel, changed, variables)
+    return reference_result(kernel, changed, variables)
 
 
 @functools.cache
@@ -262,7 +262,7 @@ def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int
     if seldom(data, VERIFIED):
         verify_actions(kernel, changed, LLVM.target(), actions)
     backend = BACKENDS["c"] if seldom(data, COMPILED_BY_C) and has_compiler() else LLVM
-    trial = Trial(changed, backend)
+    trial = CompiledTrial(changed, backend)
     found = {**buffers, 0: buffers[0].copy()}
     trial.run(found, variables)
     if order_is_all(kernel, tame):
@@ -273,7 +273,7 @@ def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int
         return
     compare(kernel, buffers, variables, found[0], actions)
     if work(changed) <= MOST_TWICE and seldom(data, AS_A_GRAPH):
-        compare(kernel, buffers, variables, expected(changed, buffers, variables), actions)
+        compare(kernel, buffers, variables, reference_result(changed, buffers, variables), actions)
     if blocks and work(kernel) <= MOST_IN_THREADS and seldom(data, IN_THREADS):
         check_threads(kernel, buffers, variables, data)
 
@@ -320,7 +320,7 @@ def order_is_all(kernel: UOp, tame: bool) -> bool:
 def compare(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
             found: Array, actions: Sequence[Action]) -> None:  # fmt: skip
     """Compare a result with that of the evaluator for the kernel as it was."""
-    wanted = expected(kernel, buffers, variables)
+    wanted = reference_result(kernel, buffers, variables)
     wrong = differences(wanted, found, signs=not has_extremes(kernel))
     if wrong.any() and not is_exact(kernel):
         wrong = unexplained(kernel, buffers, variables, wanted, found)
@@ -362,11 +362,11 @@ def check_schedule(schedule: Schedule, inputs: Sequence[Array], variables: Mappi
         buffers = {k: memories[place] for k, place in enumerate(step.buffers)}
         if work(step.kernel) <= MOST_WORK:
             check(step.kernel, buffers, variables, data, tame=tame, blocks=blocks)
-        buffers[0][...] = expected(step.kernel, buffers, variables)
+        buffers[0][...] = reference_result(step.kernel, buffers, variables)
 
 
 def _empty(buffer: Buffer, variables: Mapping[str, int]) -> Array:
-    return np.zeros(size_of(buffer, variables), buffer.dtype.numpy)
+    return np.zeros(element_count(buffer, variables), buffer.dtype.numpy)
 
 
 def work(kernel: UOp) -> int:
@@ -423,10 +423,10 @@ def graphs(data: st.DataObject) -> None:
 
 def check_tensor(tensor: Any, data: st.DataObject, *, blocks: bool = True) -> None:
     """Compare the kernels of a tensor."""
-    if realized(tensor.node) is not None:
+    if realized_buffer(tensor.node) is not None:
         return
     wanted = request([tensor.node])
-    inputs = [held(buffer)[0] for buffer in wanted.buffers]
+    inputs = [node_storage(buffer)[0] for buffer in wanted.buffers]
     verify_graph(wanted.graph, data)
     schedule = schedule_graph(wanted.graph)
     check_schedule(schedule, inputs, wanted.variables, data, tame=True, blocks=blocks)

@@ -29,7 +29,7 @@ from porism.engine.cache import kernel_cache
 from porism.engine.run import array_allocator, program
 from porism.engine.run.realize import request
 from porism.engine.tune import tuning, tuning_cache
-from porism.engine.tune.worker_pool import Crew
+from porism.engine.tune.worker_pool import WorkerPool
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.traversal import toposort
@@ -181,10 +181,10 @@ def test_all_cores_are_used(name: str) -> None:
 def test_threads_are_as_many_as_cores() -> None:
     """By default; and what they share among them is done once."""
     with settings.override(threads=0):
-        assert len(program.pool().threads) + 1 == (os.cpu_count() or 1)
+        assert len(program.thread_pool().threads) + 1 == (os.cpu_count() or 1)
     for threads in (1, 2, 3):
         with settings.override(threads=threads):
-            assert len(program.pool().threads) + 1 == threads
+            assert len(program.thread_pool().threads) + 1 == threads
             x = porism.asarray(np.ones((300, 301), np.float32))
             assert (x @ x.T + 1).sum().item() == 300 * 300 * 302
 
@@ -199,17 +199,17 @@ def test_a_search_ends_though_its_workers_die(monkeypatch: pytest.MonkeyPatch) -
     That the best so far is kept, if some candidates crash or hang, is tested in test_tuning.py.
     """
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(tuning, "Crew", functools.partial(Crew, command=DYING))
+    monkeypatch.setattr(tuning, "WorkerPool", functools.partial(WorkerPool, command=DYING))
     monkeypatch.setattr(tuning, "_considered", set())
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
     data = floats(24, 32), floats(32, 48, seed=1)
     with settings.override(cache=False, check=False, beam_seconds=4):
         a, b = map(porism.asarray, data)
         result = (a @ b).realize(beam=4)
         report = tuning.reports[-1]
         np.testing.assert_allclose(result.numpy(), data[0] @ data[1], rtol=1e-4, atol=1e-5)
-    tuning_cache.forget()
-    assert "crashed" in report.trouble
+    tuning_cache.forget_in_memory()
+    assert "crashed" in report.error
 
 
 # -- jitted functions ------------------------------------------------------------------------------
@@ -438,12 +438,16 @@ def test_the_planner_reports_its_peak(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_pool_has_a_limit_and_nothing_leaks() -> None:
     """Memory goes back when tensors do; what is kept for the next ones has a limit."""
     x = porism.asarray(floats(1024, 1024))
-    begin, each = array_allocator.figures().in_use, 1024 * 1024 * 4
+    begin, each = array_allocator.memory_usage().in_use, 1024 * 1024 * 4
     with settings.override(pool_megabytes=16):
         for _ in range(200):
             x = (x * 0.5 + 1).realize()
-            assert array_allocator.figures().in_use - begin <= 2 * each
-            assert array_allocator.figures().pooled <= array_allocator.figures().limit == 16 << 20
+            assert array_allocator.memory_usage().in_use - begin <= 2 * each
+            assert (
+                array_allocator.memory_usage().pooled
+                <= array_allocator.memory_usage().limit
+                == 16 << 20
+            )
     assert "MB in use" in str(porism.memory())
 
 

@@ -24,7 +24,7 @@ from fuzz.loop_nests.generate import Nest, nest, numbers
 from fuzz.loop_nests.programs import program
 from porism.base.target import GENERIC_CPU, H200, Memory, Target
 from porism.engine.run import reference_runner
-from porism.engine.run.buffer_storage import held, realized
+from porism.engine.run.buffer_storage import node_storage, realized_buffer
 from porism.engine.run.realize import request
 from porism.evaluate import Memory as Cells
 from porism.evaluate import evaluate, run_list
@@ -192,10 +192,10 @@ def check_list(
 def check_program(choices: Choices, nests: list[Nest], counts: Counts) -> Fault | None:
     """The fault of a program while it is scheduled, if there is one; its kernels are added."""
     root = program(choices).node
-    if realized(root) is not None:  # it is one of its inputs
+    if realized_buffer(root) is not None:  # it is one of its inputs
         return None
     asked = request([root])
-    data = {k: held(buffer)[0] for k, buffer in enumerate(asked.buffers)}
+    data = {k: node_storage(buffer)[0] for k, buffer in enumerate(asked.buffers)}
     made = Nest(asked.graph, data, (0,))
     counts.programs += 1
     wanted = evaluate(asked.graph, data)[0]

@@ -80,8 +80,8 @@ def tuned_at_random(tensors: Sequence[Any], random: Random) -> Iterator[None]:
     if settings.backend != "reference":
         for kernel in porism.kernels(*tensors):
             found = legal_actions(kernel.node, backend.target(), random)
-            tuning_cache.keep(kernel.node, backend, tuple(found), 1.0, 1.0, lasting=False)
+            tuning_cache.record(kernel.node, backend, tuple(found), 1.0, 1.0, on_disk=False)
     try:
         yield
     finally:
-        tuning_cache.forget()
+        tuning_cache.forget_in_memory()

@@ -63,7 +63,7 @@ def compiled(job: Job) -> Answer:
         while True:
             taken.append(bytearray(PIECE))
     if fault is not None:
-        kernel = to_text(spoiled(tuning_worker._kernel(job["kernel"]), fault))
+        kernel = to_text(spoiled(tuning_worker._parse_kernel(job["kernel"]), fault))
         job = {**job, "kernel": kernel, "actions": []}
     return HONEST(job)
 
@@ -72,5 +72,5 @@ HONEST = tuning_worker.JOBS["compile"]
 
 if __name__ == "__main__":
     tuning_worker.JOBS = {**tuning_worker.JOBS, "compile": compiled}  # type: ignore[misc]
-    tuning_worker.memory_of_machine = lambda: MEMORY
+    tuning_worker.machine_memory_bytes = lambda: MEMORY
     tuning_worker.main()

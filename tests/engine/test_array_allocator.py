@@ -26,12 +26,12 @@ def memory_of(tensor: Any) -> Any:
 
 
 def test_memory_is_used_again() -> None:
-    array_allocator.clear()
+    array_allocator.release_pool()
     before = porism.memory()
     array, address = array_allocator.new_array(1000, np.dtype("float32"))
     assert address == array_allocator.address_of(array)
     assert address % array_allocator.ALIGNMENT == 0
-    assert porism.memory().in_use == before.in_use + array_allocator.room_size(4000)
+    assert porism.memory().in_use == before.in_use + array_allocator.size_class(4000)
     del array
     after = porism.memory()
     assert after.in_use == before.in_use
@@ -54,27 +54,27 @@ def test_memory_that_somebody_sees_is_not_used_again() -> None:
 
 
 def test_a_small_room_is_taken_again_with_its_owner() -> None:
-    array_allocator.clear()
-    owner, address = array_allocator.take(100)
+    array_allocator.release_pool()
+    owner, address = array_allocator.allocate(100)
     number = id(owner)
     del owner
-    again, second = array_allocator.take(100)
+    again, second = array_allocator.allocate(100)
     assert (id(again), second) == (number, address)
     del again
-    large, _ = array_allocator.take(array_allocator.SMALL + 1)
-    in_use = array_allocator.figures().in_use
+    large, _ = array_allocator.allocate(array_allocator.SMALL_BYTES + 1)
+    in_use = array_allocator.memory_usage().in_use
     del large
-    assert array_allocator.figures().in_use < in_use
+    assert array_allocator.memory_usage().in_use < in_use
 
 
 def test_an_owner_on_the_shelf_is_not_given_to_two() -> None:
-    array_allocator.clear()
+    array_allocator.release_pool()
 
     def taken(_: int) -> None:
         for _round in range(200):
             held = [
                 array_allocator.new_array(25, np.dtype("float32"))
-                for _ in range(array_allocator.DEPTH + 2)
+                for _ in range(array_allocator.OWNERS_PER_SIZE + 2)
             ]
             for number, (array, _) in enumerate(held):
                 array[:] = number
@@ -84,14 +84,17 @@ def test_an_owner_on_the_shelf_is_not_given_to_two() -> None:
 
 
 def test_there_are_only_so_many_shelves() -> None:
-    array_allocator.clear()
-    for size in range(1, 5 * array_allocator.SHELVES):
-        for _ in range(2 * array_allocator.DEPTH):
-            array_allocator.take(size)
-    assert len(array_allocator._shelves) <= array_allocator.SHELVES
-    assert all(len(shelf) <= array_allocator.DEPTH for shelf in array_allocator._shelves.values())
-    kept = [array_allocator.take(7) for _ in range(3 * array_allocator.DEPTH)]
-    assert len(array_allocator._shelves[7]) <= array_allocator.DEPTH
+    array_allocator.release_pool()
+    for size in range(1, 5 * array_allocator.SMALL_SIZES):
+        for _ in range(2 * array_allocator.OWNERS_PER_SIZE):
+            array_allocator.allocate(size)
+    assert len(array_allocator._recent_owners) <= array_allocator.SMALL_SIZES
+    assert all(
+        len(shelf) <= array_allocator.OWNERS_PER_SIZE
+        for shelf in array_allocator._recent_owners.values()
+    )
+    kept = [array_allocator.allocate(7) for _ in range(3 * array_allocator.OWNERS_PER_SIZE)]
+    assert len(array_allocator._recent_owners[7]) <= array_allocator.OWNERS_PER_SIZE
     assert len({address for _, address in kept}) == len(kept)
 
 
@@ -119,7 +122,7 @@ def test_results_give_their_memory_back() -> None:
     before = porism.memory().in_use
     for _ in range(100):
         y = f(x)
-    assert porism.memory().in_use - before <= array_allocator.room_size(4 << 16)
+    assert porism.memory().in_use - before <= array_allocator.size_class(4 << 16)
     del y
     assert porism.memory().in_use == before
 
@@ -142,7 +145,7 @@ def test_a_loop_takes_no_more_memory_than_a_step() -> None:
     """A tensor that nobody has any more gives its memory back at once."""
     x = porism.asarray(np.zeros(SIZE, np.float32)) + 0
     x.realize()
-    array_allocator.clear()
+    array_allocator.release_pool()
     before = porism.memory().in_use
     for _ in range(200):
         x = (x * 0.5 + 1).realize()
@@ -156,7 +159,7 @@ def test_a_loop_takes_no_more_memory_than_a_step() -> None:
 def test_what_is_computed_on_the_way_gives_its_memory_back() -> None:
     """Views, scalars and values that nobody asks for do not keep what they are made of."""
     x = ones(SIZE)
-    array_allocator.clear()
+    array_allocator.release_pool()
     before = porism.memory().in_use
     for _ in range(50):
         y = x.reshape(1024, -1).reshape(-1) * 2
@@ -195,7 +198,7 @@ def test_values_that_are_still_needed_stay() -> None:
 
 
 def test_the_pool_has_a_limit() -> None:
-    array_allocator.clear()
+    array_allocator.release_pool()
     with settings.override(pool_megabytes=2):
         arrays = [array_allocator.new_array(1 << 20, np.dtype("uint8")) for _ in range(6)]
         peak = porism.memory()
@@ -203,21 +206,21 @@ def test_the_pool_has_a_limit() -> None:
         assert peak.limit == 2 << 20
         del arrays
         assert 0 < porism.memory().pooled <= 2 << 20
-    array_allocator.clear()
+    array_allocator.release_pool()
     assert porism.memory().pooled == 0
     assert "in use" in str(porism.memory())
 
 
 def test_rooms_are_large_enough_and_not_much_larger() -> None:
     for size in [0, 1, 127, 128, 129, 1000, 4096, 4097, 10**6, 10**9 + 1]:
-        room = array_allocator.room_size(size)
+        room = array_allocator.size_class(size)
         assert size <= room <= max(size * 1.25, size + array_allocator.ALIGNMENT)
         assert room % array_allocator.ALIGNMENT == 0
 
 
 def test_too_much_memory_is_a_readable_error() -> None:
     with pytest.raises(array_allocator.OutOfMemory) as caught:
-        array_allocator.take(1 << 62)
+        array_allocator.allocate(1 << 62)
     assert isinstance(caught.value, MemoryError)
     assert "there is no memory for" in str(caught.value)
     assert "fix" in str(caught.value)

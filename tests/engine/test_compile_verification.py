@@ -13,7 +13,7 @@ from porism.backends.backend_table import BACKENDS
 from porism.base.errors import VerifyError
 from porism.base.settings import settings
 from porism.base.target import Target
-from porism.engine.run.backend_runners import prepared
+from porism.engine.run.backend_runners import prepare
 from porism.engine.tune import tuning_cache
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -40,7 +40,7 @@ def doubled(action: Action) -> Any:
     """A computation whose kernel is tuned to an action."""
     x = porism.asarray(np.arange(40, dtype=np.float32)) * 2
     (kernel,) = porism.kernels(x)
-    tuning_cache.keep(kernel.node, LLVM, (action,), 2.0, 1.0)
+    tuning_cache.record(kernel.node, LLVM, (action,), 2.0, 1.0)
     return x
 
 
@@ -58,9 +58,9 @@ def test_nothing_is_swapped_in_that_is_not_verified() -> None:
     with settings.override(verify=1):
         jitted(x)
         (kernel,) = porism.kernels(x * 2)
-        tuning_cache.keep(kernel.node, LLVM, (Shifted(),), 2.0, 1.0)
+        tuning_cache.record(kernel.node, LLVM, (Shifted(),), 2.0, 1.0)
         (replay,) = jitted.programs
         assert replay.schedule is not None
         with pytest.raises(VerifyError):
-            prepared(replay.schedule, anew=True)
+            prepare(replay.schedule, recompile=True)
         assert jitted(x).tolist()[:3] == [0.0, 2.0, 4.0]

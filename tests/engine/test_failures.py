@@ -64,7 +64,7 @@ def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("build", ["one result", "something between", "by jit"])
 def test_a_tensor_for_which_there_is_no_memory(build: str) -> None:
-    before = array_allocator.figures().in_use
+    before = array_allocator.memory_usage().in_use
     huge = porism.arange(1 << 46).reshape(1 << 23, 1 << 23)
     builds: dict[str, Callable[[], Any]] = {
         "one result": lambda: huge * 3,
@@ -77,7 +77,7 @@ def test_a_tensor_for_which_there_is_no_memory(build: str) -> None:
     assert "there is no memory for" in str(caught.value)
     assert caught.value.fix
     del caught
-    assert array_allocator.figures().in_use <= before + (1 << 20)
+    assert array_allocator.memory_usage().in_use <= before + (1 << 20)
     check(1)
 
 

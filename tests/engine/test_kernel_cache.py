@@ -95,7 +95,7 @@ def compiled(*numbers: int, backend: Backend = LLVM) -> None:
     """As a new process compiles: all is right."""
     forget()
     wanted = kernels(*numbers)
-    found = kernel_cache.functions(wanted, backend)
+    found = kernel_cache.load_or_compile(wanted, backend)
     for kernel, number in zip(wanted, numbers, strict=True):
         check(found[kernel], number)
 
@@ -159,7 +159,7 @@ def test_one_module_is_read_and_linked_once(folder: Path, monkeypatch: pytest.Mo
     backend = dataclasses.replace(LLVM, objects=objects)
     for number in (2, 1, 3):
         (kernel,) = kernels(number)
-        check(kernel_cache.functions([kernel], backend)[kernel], number)
+        check(kernel_cache.load_or_compile([kernel], backend)[kernel], number)
     assert len(linked) == 1
     assert [path.parent.name for path in files(folder)] == ["kernels"] * 3 + ["modules"]
 
@@ -170,7 +170,7 @@ def test_a_symbolic_size_comes_back() -> None:
     n = UOp.variable("n", 1, 64)
     with_sizes = Function(0, (1, 0), ("n",), n * 2 + 1, None)
     kept = Store(Path(settings.cache_dir), 1 << 20)
-    kernel_cache._keep(
+    kernel_cache._store_module(
         b"code", {kernel.key.hex() + 8 * "0": ("kernel0", with_sizes)}, kept, '["a", "b"]'
     )
     forget()
@@ -180,7 +180,7 @@ def test_a_symbolic_size_comes_back() -> None:
     backend = dataclasses.replace(LLVM, objects=objects)
     entry = kept.get("kernels", kernel.key.hex() + 8 * "0")
     assert entry is not None
-    module = kernel_cache._module(entry, kept, backend)
+    module = kernel_cache._load_module(entry, kept, backend)
     assert module is not None
     (found,) = module.functions.values()
     assert found == Function(7, (1, 0), ("n",), n * 2 + 1, b"code")
@@ -225,7 +225,7 @@ def test_another_target_is_another_entry(lowered: Lowered) -> None:
 
 def test_another_setting_is_another_entry(lowered: Lowered) -> None:
     compiled(1)
-    for name in kernel_cache.WITHOUT_EFFECT - {"backend", "cache", "cache_dir", "trace"}:
+    for name in kernel_cache.IRRELEVANT_SETTINGS - {"backend", "cache", "cache_dir", "trace"}:
         with settings.override(**{name: 3 if name in ("debug", "threads") else 1}):
             compiled(1)
     assert len(lowered.kernels) == 1
@@ -238,8 +238,9 @@ def test_another_setting_is_another_entry(lowered: Lowered) -> None:
 
 
 def test_a_target_is_the_same_text_in_every_process() -> None:
-    code = "from porism.backends.backend_table import BACKENDS; from porism.engine import cache; "
-    code += "print(cache.target_text(BACKENDS['llvm'].target()))"
+    code = "from porism.backends.backend_table import BACKENDS; "
+    code += "from porism.engine.cache import kernel_cache; "
+    code += "print(kernel_cache.target_text(BACKENDS['llvm'].target()))"
     told = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
@@ -363,11 +364,11 @@ def test_a_schedule_is_the_same_after_reading() -> None:
     graphs = [(x @ x.T).softmax(1) + 1, x.sum(0).cumsum(0), (x > 0).any(1)]
     for tensor in graphs:
         made = schedule_graph(request([tensor.node]).graph)
-        text = schedule_cache.write(made)
-        assert schedule_cache.read(text) == made
+        text = schedule_cache.serialize(made)
+        assert schedule_cache.deserialize(text) == made
         assert all(
             a.kernel is b.kernel
-            for a, b in zip(schedule_cache.read(text).steps, made.steps, strict=True)
+            for a, b in zip(schedule_cache.deserialize(text).steps, made.steps, strict=True)
         )
 
 
@@ -383,22 +384,22 @@ def test_a_schedule_is_made_once(
         return schedule_graph(graph)
 
     monkeypatch.setattr(schedule_cache, "schedule_graph", counted)
-    monkeypatch.setattr(schedule_cache, "SLOW", 0.0)
-    first = schedule_cache.schedule_for(graph)
+    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 0.0)
+    first = schedule_cache.load_or_schedule(graph)
     (path,) = (folder / "schedules").iterdir()
     sound = path.read_bytes()
     if damage == "bits":
         path.write_bytes(sound[:-1] + b"?")
     elif damage == "form":
         Store(folder, 1 << 20).put("schedules", path.name, b'{"kernels": ["%0 = WHAT"]}')
-    assert schedule_cache.schedule_for(graph) == first
+    assert schedule_cache.load_or_schedule(graph) == first
     assert len(made) == (1 if damage == "none" else 2)
     assert path.read_bytes() == sound
 
 
 def test_a_quick_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_cache, "SLOW", 1e9)
-    schedule_cache.schedule_for(request([porism.asarray(np.zeros(5)).exp().node]).graph)
+    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 1e9)
+    schedule_cache.load_or_schedule(request([porism.asarray(np.zeros(5)).exp().node]).graph)
     assert not folder.exists()
 
 

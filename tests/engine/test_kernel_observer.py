@@ -94,7 +94,7 @@ def test_the_steps_of_compiling(
         two_kernels(3).realize()
         first = capsys.readouterr().err
         monkeypatch.setattr(program, "_functions", {})  # as in a new process
-        program.compiled([k.node for k in porism.kernels(two_kernels(3))])
+        program.compile_kernels([k.node for k in porism.kernels(two_kernels(3))])
         second = capsys.readouterr().err
     assert re.search(r"a graph scheduled, kernels: 2, in [\d.]+ ms", first)
     assert "kernels found on disk: 0 of 2" in first

@@ -1,4 +1,4 @@
-"""Trials: the data that kernels are timed on, and times in proportion to those of another."""
+"""Kernel timing: the data that kernels are timed on, and times relative to the baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import porism
 from porism.backends.backend_table import BACKENDS
 from porism.engine.run import program
 from porism.engine.tune import kernel_timing
-from porism.engine.tune.kernel_timing import Bench
+from porism.engine.tune.kernel_timing import Benchmark
 from porism.ir.node import UOp
 
 LLVM = BACKENDS["llvm"]
@@ -23,8 +23,8 @@ def kernel_of(tensor: Any) -> UOp:
     return node
 
 
-def bench_of(kernel: UOp) -> Bench:
-    return Bench(kernel, program.compiled([kernel])[0])
+def bench_of(kernel: UOp) -> Benchmark:
+    return Benchmark(kernel, program.compile_kernels([kernel])[0])
 
 
 def test_places_to_read_are_random_and_inside() -> None:
@@ -45,13 +45,13 @@ def test_other_whole_numbers_are_any() -> None:
 class Scripted:
     """Times of two versions as if they had been measured."""
 
-    def __init__(self, bench: Bench, candidate: object, seconds: list[float]) -> None:
+    def __init__(self, bench: Benchmark, candidate: object, seconds: list[float]) -> None:
         self.candidate = candidate
         self.seconds = iter(seconds)
         self.machine = 1.0
         bench._run = self.run  # type: ignore[method-assign]
 
-    def run(self, function: object, times: int = 1) -> float:
+    def run(self, function: object, runs: int = 1) -> float:
         if function is not self.candidate:
             self.machine = next(self.seconds)  # how slow the machine is now
             return self.machine
@@ -68,7 +68,7 @@ def test_a_time_is_in_proportion_whatever_the_machine_does() -> None:
 def test_one_that_was_lucky_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(kernel_of(porism.asarray(np.ones(300, np.float32)) * 2))
     found = iter([0.4, 1.1, 1.2])
-    monkeypatch.setattr(kernel_timing.Bench, "_ratio", lambda self, candidate, bar: next(found))
+    monkeypatch.setattr(kernel_timing.Benchmark, "_ratio", lambda self, candidate, bar: next(found))
     candidate: Any = object()
     assert bench.ratio(candidate, 1.0) == 1.1
     assert bench.ratio(candidate, 1.0) == 1.2  # and one that was not is not

@@ -21,8 +21,8 @@ def nothing_is_known() -> Iterator[None]:
     """As in a new process, and left as it was."""
     tables: list[dict[Any, Any]] = [
         realize._schedules,
-        parametrize_constants._forms,
-        parametrize_constants._found,
+        parametrize_constants._templates,
+        parametrize_constants._parametrized,
     ]
     before = [dict(table) for table in tables]
     for table in tables:
@@ -111,8 +111,8 @@ def test_the_same_bits() -> None:
     for c, bits in zip(numbers, generally, strict=True):
         for table in (
             realize._schedules,
-            parametrize_constants._forms,
-            parametrize_constants._found,
+            parametrize_constants._templates,
+            parametrize_constants._parametrized,
         ):
             table.clear()
         assert each(c) == bits, c
@@ -146,9 +146,9 @@ def test_beside_variables_of_the_user() -> None:
 
 
 def test_old_forms_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parametrize_constants, "MOST_FORMS", 3)
+    monkeypatch.setattr(parametrize_constants, "MAX_ENTRIES", 3)
     x = porism.asarray(X)
     for width in range(1, 9):
         for c in (2.5, 3.5, 4.5):
             np.testing.assert_array_equal((x[:, :width] * c).numpy(), X[:, :width] * np.float32(c))
-    assert len(parametrize_constants._forms) == len(parametrize_constants._found) == 3
+    assert len(parametrize_constants._templates) == len(parametrize_constants._parametrized) == 3

@@ -61,7 +61,7 @@ def settled(
     """Which kernels are as they were tuned, if some are slow in a program after that."""
     kernels = kernels_of(schedule)
     for kernel in kernels:
-        tuning_cache.keep(kernel, LLVM, (), 2.0, 1.0)
+        tuning_cache.record(kernel, LLVM, (), 2.0, 1.0)
 
     def ratio(self: Any, before: Sequence[UOp], after: Sequence[UOp], inputs: Any) -> float:
         def seconds(plain: Sequence[UOp]) -> float:
@@ -70,7 +70,7 @@ def settled(
 
         return seconds(after) / seconds(before)
 
-    monkeypatch.setattr(tuning, "tune_new", all_faster)
+    monkeypatch.setattr(tuning, "tune_new_kernels", all_faster)
     monkeypatch.setattr(program_comparison._Whole, "_program", lambda self, plain: list(plain))
     monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
     if seconds is None:
@@ -80,7 +80,7 @@ def settled(
     found = tuning_cache.known_actions(kernels, LLVM)
     assert set(found.values()) <= {()}
     for kernel in set(kernels) - set(found):
-        kept = tuning_cache.Tunings(LLVM).get(kernel)
+        kept = tuning_cache.TuningCache(LLVM).get(kernel)
         assert kept is not None
         assert kept.actions == by_heuristic(kernel)
         assert kept.before == kept.after
@@ -104,7 +104,7 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
     schedule = products()
     kernels = kernels_of(schedule)
     for kernel in kernels:
-        tuning_cache.keep(kernel, LLVM, (), 2.0, 1.0)
+        tuning_cache.record(kernel, LLVM, (), 2.0, 1.0)
     seen: list[Program] = []
     timed = program_comparison._Whole._ratio
 
@@ -114,7 +114,7 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
         assert 0 < found < float("inf")
         return 1.0
 
-    monkeypatch.setattr(tuning, "tune_new", all_faster)
+    monkeypatch.setattr(tuning, "tune_new_kernels", all_faster)
     monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
     program_comparison.tune_whole(schedule, LLVM, frozenset())
     before, after = seen
@@ -143,11 +143,11 @@ def test_what_is_not_faster_is_as_the_heuristic_says_with_constants() -> None:
     schedule = schedule_of(request([(x @ weight).node]).graph)
     (kernel,) = kernels_of(schedule)
     plain = Program(schedule, LLVM, frozenset({1}))
-    assert plain.packing.copies
-    tuning_cache.keep(kernel, LLVM, by_heuristic(kernel), 2.0, 1.0)
-    assert Program(schedule, LLVM, frozenset({1})).packing.kernels != plain.packing.kernels
-    tuning_cache.keep(kernel, LLVM, by_heuristic(kernel), 2.0, 2.0)
-    assert Program(schedule, LLVM, frozenset({1})).packing.kernels == plain.packing.kernels
+    assert plain.prepacking.copies
+    tuning_cache.record(kernel, LLVM, by_heuristic(kernel), 2.0, 1.0)
+    assert Program(schedule, LLVM, frozenset({1})).prepacking.kernels != plain.prepacking.kernels
+    tuning_cache.record(kernel, LLVM, by_heuristic(kernel), 2.0, 2.0)
+    assert Program(schedule, LLVM, frozenset({1})).prepacking.kernels == plain.prepacking.kernels
 
 
 def test_a_tuner_in_the_background_runs_the_program_both_ways(
@@ -160,7 +160,7 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
     def tune(new: Sequence[UOp], backend: Backend, **options: object) -> None:
         seen.append(list(new))
         for kernel in new:
-            tuning_cache.keep(kernel, backend, (), 2.0, 1.0)
+            tuning_cache.record(kernel, backend, (), 2.0, 1.0)
 
     def ratio(self: Any, before: Program, after: Program, inputs: Any) -> float:
         return 1.5
@@ -168,17 +168,17 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
     monkeypatch.setattr(tuning, "tune", tune)
     monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
     known = [0, write_actions(by_heuristic(kernels[0])), 3.0, 2.0]
-    text = schedule_cache.write(schedule)
+    text = schedule_cache.serialize(schedule)
     job = {"schedule": text, "constants": [], "known": [known], "width": 2, "seconds": 1.0}
-    found = tuning_worker.all_tuned(job)["tuned"]
+    found = tuning_worker.tune_program(job)["tuned"]
     assert seen == [kernels[1:]]  # the first is known
     assert [row[0] for row in found] == [1, 2]
     for place, actions, before, after in found:  # none of them pays in the program
         assert actions == write_actions(by_heuristic(kernels[place]))
         assert (before, after) == (2.0, 2.0)
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
     monkeypatch.setattr(program_comparison._Whole, "_ratio", lambda *_: 0.9)
-    found = tuning_worker.all_tuned({**job, "known": []})["tuned"]
+    found = tuning_worker.tune_program({**job, "known": []})["tuned"]
     assert found == [[place, [], 2.0, 1.0] for place in range(3)]
 
 

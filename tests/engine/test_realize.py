@@ -54,7 +54,7 @@ def test_a_number_needs_no_kernel(dtype: str, monkeypatch: pytest.MonkeyPatch) -
 def test_kernels_that_were_compiled_are_not_kept_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(program, "MOST_FUNCTIONS", 4)
+    monkeypatch.setattr(program, "MAX_FUNCTIONS", 4)
     monkeypatch.setattr(program, "_functions", {})
     x = porism.asarray(np.ones(4, np.float32))
     kept = porism.jit(lambda x: x * 7.125)

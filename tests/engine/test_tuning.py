@@ -21,14 +21,14 @@ from porism.base.settings import settings
 from porism.engine.run import program
 from porism.engine.tune import tuning, tuning_cache
 from porism.engine.tune.kernel_trial import (
-    Trial,
-    difference,
-    expected,
+    CompiledTrial,
+    largest_difference,
     parameters,
+    random_values,
+    reference_result,
     tolerance,
-    values_of,
 )
-from porism.engine.tune.worker_pool import Crew, Fault, Job
+from porism.engine.tune.worker_pool import Job, WorkerFault, WorkerPool
 from porism.ir.node import UOp
 from porism.ir.text.serialization import to_text
 from porism.optimize.actions.action_serialization import write_actions
@@ -49,10 +49,10 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there 
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(tuning, "_considered", set())
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
     with settings.override(cache=False, check=False):
         yield
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
 
 
 def product(rows: int = 24, terms: int = 32, columns: int = 48) -> UOp:
@@ -67,31 +67,31 @@ def is_right(kernel: UOp, actions: Any) -> bool:
     """Whether a kernel computes what the evaluator does, after some actions."""
     generator = np.random.default_rng(3)
     data = {
-        number: values_of(generator, pointer.dtype.element, pointer.dtype.size)
+        number: random_values(generator, pointer.dtype.element, pointer.dtype.size)
         for number, pointer in parameters(kernel).items()
     }
-    wanted = expected(kernel, data, {})
-    Trial(optimize_kernel(kernel, LLVM.target(), actions=actions), LLVM).run(data, {})
-    return difference(wanted, data[0])[0] <= tolerance(wanted)
+    wanted = reference_result(kernel, data, {})
+    CompiledTrial(optimize_kernel(kernel, LLVM.target(), actions=actions), LLVM).run(data, {})
+    return largest_difference(wanted, data[0])[0] <= tolerance(wanted)
 
 
 def compiling(text: str, actions: list[object] | None = None) -> Job:
     return {"job": "compile", "kernel": text, "actions": actions}
 
 
-# -- a crew ----------------------------------------------------------------------------------------
+# -- the worker pool -------------------------------------------------------------------------------
 
 
-def test_a_crew_answers_every_job() -> None:
+def test_a_worker_pool_answers_every_job() -> None:
     texts = [to_text(product(8, 8, 4)), to_text(product(8, 8, 8)), "none"]
-    with Crew(2) as crew:
-        answers = dict(crew.each([compiling(text) for text in texts], 20))
+    with WorkerPool(2) as pool:
+        answers = dict(pool.run_jobs([compiling(text) for text in texts], 20))
     for number in (0, 1):
         answer = answers[number]
         assert isinstance(answer, dict)
         assert sorted(answer) == ["buffers", "code", "parallel", "variables"]
     assert answers[2] == {"error": "expected a node's number such as %0, found 'n'"}
-    assert crew.replaced == 0
+    assert pool.replaced == 0
 
 
 def test_a_worker_that_dies_is_replaced_and_the_others_go_on() -> None:
@@ -101,36 +101,38 @@ def test_a_worker_that_dies_is_replaced_and_the_others_go_on() -> None:
     jobs = [compiling(to_text(product()), actions) for actions in lists]
     dying = [n for n, each in enumerate(lists) if faulty_worker.fault_of(each) == "compiler"]
     assert dying
-    with Crew(2, command=FAULTY) as crew:
-        answers = dict(crew.each(jobs, 20))
-    assert [answers[n] for n in dying] == [Fault("crashed, SIGSEGV")] * len(dying)
+    with WorkerPool(2, command=FAULTY) as pool:
+        answers = dict(pool.run_jobs(jobs, 20))
+    assert [answers[n] for n in dying] == [WorkerFault("crashed, SIGSEGV")] * len(dying)
     left = [n for n, each in enumerate(lists) if faulty_worker.fault_of(each) == "leave"]
-    assert [answers[n] for n in left] == [Fault("ended with status 3")] * len(left)
-    assert crew.replaced == len(dying) + len(left)
+    assert [answers[n] for n in left] == [WorkerFault("ended with status 3")] * len(left)
+    assert pool.replaced == len(dying) + len(left)
     assert len(answers) == len(jobs)
 
 
-def test_what_hangs_is_ended() -> None:
+def test_a_job_past_its_limit_is_killed() -> None:
     kernel = product()
     texts = [to_text(faulty_worker.spoiled(kernel, "hang")), to_text(kernel)]
-    with Crew(1) as compilers, Crew(1) as timers:
-        (_, made), (_, sound) = compilers.each([compiling(text, []) for text in texts], 20)
-        assert isinstance(timers.open({"job": "open", "kernel": texts[1], "made": sound}, 20), dict)
-        ((_, answer),) = timers.each([{"job": "time", "made": made, "bar": 1.0}], 0.3)
-        assert answer == Fault("hung")
-        ((_, answer),) = timers.each([{"job": "time", "made": sound, "bar": 1.0}], 5)
+    with WorkerPool(1) as compilers, WorkerPool(1) as timers:
+        (_, made), (_, sound) = compilers.run_jobs([compiling(text, []) for text in texts], 20)
+        assert isinstance(
+            timers.run_opening_job({"job": "open", "kernel": texts[1], "binary": sound}, 20), dict
+        )
+        ((_, answer),) = timers.run_jobs([{"job": "time", "binary": made, "bar": 1.0}], 0.3)
+        assert answer == WorkerFault("hung")
+        ((_, answer),) = timers.run_jobs([{"job": "time", "binary": sound, "bar": 1.0}], 5)
         assert isinstance(answer, dict)
         assert answer["ratio"] > 0
 
 
-def test_workers_leave_when_the_crew_is_gone() -> None:
-    crew = Crew(1)
-    list(crew.each([compiling("")], 20))
-    (worker,) = crew._workers
+def test_workers_exit_when_their_pool_is_gone() -> None:
+    pool = WorkerPool(1)
+    list(pool.run_jobs([compiling("")], 20))
+    (worker,) = pool._workers
     assert worker.process.stdin is not None
     worker.process.stdin.close()  # as when this process ends
     assert worker.process.wait(20) == 0
-    crew.close()
+    pool.close()
 
 
 # -- a search over candidates of which some are bad ------------------------------------------------
@@ -154,17 +156,17 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
     target = LLVM.target()
     base = unscheduled_kernel(kernel, target)
     start = heuristic.choose_actions(base, target)
-    with Crew(2, command=FAULTY) as compilers, Crew(1, command=FAULTY) as timers:
-        tuner = tuning._Tuner(kernel, LLVM, compilers, timers)
-        tuning._compile_all([tuner], compilers)
+    with WorkerPool(2, command=FAULTY) as compilers, WorkerPool(1, command=FAULTY) as timers:
+        tuner = tuning._KernelTuner(kernel, LLVM, compilers, timers)
+        tuning._compile_baselines([tuner], compilers)
         tuner.open()
-        assert not tuner.trouble
+        assert not tuner.error
         found = search(
             base, target, start, tuner.before, tuner.measure,
             width=6, go_on=lambda found: found.tried < 200 or not set(found.faults) >= FOUND,
             plans=alternatives(base, target, start), others=[()],
         )  # fmt: skip
-        actions, before, after = tuner.decided(found, start)
+        actions, before, after = tuner.pick_fastest(found, start)
     assert found.tried >= 200
     assert set(found.faults) >= FOUND
     assert compilers.replaced + timers.replaced > 5
@@ -177,7 +179,7 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
 def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tuning, "CLEARLY", 0.0)
+    monkeypatch.setattr(tuning, "KEEP_RATIO", 0.0)
     kernel = product()
     (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
     target = LLVM.target()
@@ -188,7 +190,7 @@ def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
 def test_a_kernel_that_cannot_be_run_is_left_alone() -> None:
     kernel = faulty_worker.spoiled(product(), "crash")
     (report,) = tuning.tune([kernel], LLVM, width=2, seconds=2)
-    assert report.trouble == "crashed, SIGSEGV"
+    assert report.error == "crashed, SIGSEGV"
     assert not tuning_cache.known_actions([kernel], LLVM)
 
 
@@ -203,21 +205,21 @@ def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
 
 def test_what_comes_before_the_search_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
-    compiled = tuning._compile_all
+    compiled = tuning._compile_baselines
 
     def slowly(*arguments: Any) -> None:
         time.sleep(1.0)
         compiled(*arguments)
 
-    def listen(state: tuning.State) -> None:
+    def listen(state: tuning.TuningState) -> None:
         left.append(state.left)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "_compile_all", slowly)
+    monkeypatch.setattr(tuning, "_compile_baselines", slowly)
     for seconds, most in ((60.0, 59.0), (1.0, 0.5)):
         with pytest.raises(KeyboardInterrupt):
             tuning.tune([product()], LLVM, width=2, seconds=seconds, listener=listen)
-        tuning_cache.forget()
+        tuning_cache.forget_in_memory()
         assert left[-1] <= most
 
 
@@ -226,7 +228,7 @@ def test_symbolic_kernels_and_other_types_are_tuned() -> None:
     x = porism.asarray(np.ones((40, 16), np.float16))[: n.bind(7)]
     for kernel in porism.kernels(x.sum(0), porism.asarray(np.arange(300) % 7).cumsum(0)):
         (report,) = tuning.tune([kernel.node], LLVM, width=2, seconds=1.5)
-        assert not report.trouble
+        assert not report.error
         assert "gave a wrong result" not in report.faults
 
 
@@ -234,15 +236,15 @@ def test_symbolic_kernels_and_other_types_are_tuned() -> None:
 
 
 def test_an_interrupt_keeps_the_best_so_far() -> None:
-    def listen(state: tuning.State) -> None:
+    def listen(state: tuning.TuningState) -> None:
         if state.tried >= 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         tuning.tune([product()], LLVM, width=2, seconds=60, listener=listen)
     assert tuning.reports[-1].tried >= 4
-    assert tuning_cache.Tunings(LLVM).get(product()) is not None
-    (function,) = program.compiled([product()])
+    assert tuning_cache.TuningCache(LLVM).get(product()) is not None
+    (function,) = program.compile_kernels([product()])
     assert function.address
 
 
@@ -301,7 +303,7 @@ def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
     def other() -> None:
         done.append((porism.asarray(np.ones(1000, np.float32)) * 3.5).sum().item())
 
-    def listen(state: tuning.State) -> None:
+    def listen(state: tuning.TuningState) -> None:
         if not done:
             thread = threading.Thread(target=other)
             thread.start()

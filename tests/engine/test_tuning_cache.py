@@ -20,7 +20,7 @@ from porism.base.settings import settings
 from porism.engine.cache import kernel_cache
 from porism.engine.run import program
 from porism.engine.tune import tune_command, tuning_cache
-from porism.engine.tune.tuning_cache import Merged
+from porism.engine.tune.tuning_cache import ImportCounts
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions
 from porism.optimize.actions.loops.parallel_loop import Thread
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def new_process() -> None:
     """What a new process does not have."""
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
     kernel_cache._modules.clear()
     program._functions.clear()
 
@@ -58,7 +58,7 @@ def known(kernel: UOp) -> Actions | None:
 
 
 def keep(kernel: UOp, after: float = 0.5, actions: Actions = ACTIONS) -> None:
-    tuning_cache.keep(kernel, LLVM, actions, 1.0, after)
+    tuning_cache.record(kernel, LLVM, actions, 1.0, after)
 
 
 # -- using it --------------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ def test_kernels_are_compiled_with_it() -> None:
     a, b = (porism.asarray(np.full(s, 2, np.float32)) for s in ((6, 16), (16, 24)))
     (kernel,) = porism.kernels(a @ b)
     plain = kernel.scheduled
-    heuristics = program.compiled([kernel.node])
+    heuristics = program.compile_kernels([kernel.node])
     assert "for r1_1 < 12:  # upcast" not in plain
     keep(kernel.node)
     assert "for r1_1 < 12:  # upcast" in kernel.scheduled
     assert kernel.actions == ACTIONS
-    assert program.compiled([kernel.node]) != heuristics
+    assert program.compile_kernels([kernel.node]) != heuristics
     assert (a @ b).numpy().tolist() == [[64.0] * 24] * 6
 
 
@@ -101,12 +101,12 @@ def test_compiled_kernels_are_kept_apart_by_their_actions() -> None:
         before = kernel_cache.counts.compiled
         if actions is not None:
             keep(product(), actions=actions)
-        program.compiled([product()])
+        program.compile_kernels([product()])
         names.append(kernel_cache.counts.compiled - before)
     assert names == [1, 1, 1]
     new_process()
     before = kernel_cache.counts.compiled
-    program.compiled([product()])
+    program.compile_kernels([product()])
     assert kernel_cache.counts.compiled == before  # on disk, with the actions of the last
 
 
@@ -116,7 +116,7 @@ def test_actions_that_do_not_fit_are_not_used() -> None:
     assert kernel.scheduled
     keep(kernel.node, actions=(Upcast("r7", 5),))
     assert "r7" not in kernel.scheduled
-    (function,) = program.compiled([kernel.node])
+    (function,) = program.compile_kernels([kernel.node])
     assert function.address
 
 
@@ -175,7 +175,7 @@ def test_nothing_is_looked_for_where_nothing_was_tuned(monkeypatch: pytest.Monke
     def fail(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(tuning_cache, "_surroundings", fail)
+    monkeypatch.setattr(tuning_cache, "_tuning_environment", fail)
     assert tuning_cache.known_actions([product()], LLVM) == {}
 
 
@@ -183,7 +183,7 @@ def test_nothing_is_looked_for_where_nothing_was_tuned(monkeypatch: pytest.Monke
 
 
 def exported(path: Path) -> list[str]:
-    assert tuning_cache.write_file(path) > 0
+    assert tuning_cache.export_file(path) > 0
     return path.read_text().splitlines()
 
 
@@ -194,7 +194,7 @@ def test_it_can_be_exported_and_imported(tmp_path: Path) -> None:
     assert lines[0] == "porism tuning 1"
     assert tuning_cache.clear() == 2
     assert known(product()) is None
-    assert tuning_cache.read_file(tmp_path / "file") == Merged(taken=2)
+    assert tuning_cache.import_file(tmp_path / "file") == ImportCounts(taken=2)
     assert known(product()) == ACTIONS
     assert exported(tmp_path / "again") == lines
 
@@ -205,9 +205,9 @@ def test_of_two_the_faster_one_stays(tmp_path: Path) -> None:
     exported(tmp_path / "fast")
     keep(product(), 0.5)
     exported(tmp_path / "slow")
-    assert tuning_cache.read_file(tmp_path / "slow") == Merged(slower=1)
-    assert tuning_cache.read_file(tmp_path / "fast") == Merged(taken=1)
-    assert tuning_cache.read_file(tmp_path / "slow") == Merged(slower=1)
+    assert tuning_cache.import_file(tmp_path / "slow") == ImportCounts(slower=1)
+    assert tuning_cache.import_file(tmp_path / "fast") == ImportCounts(taken=1)
+    assert tuning_cache.import_file(tmp_path / "slow") == ImportCounts(slower=1)
     new_process()
     assert known(product()) == faster
 
@@ -219,7 +219,7 @@ def test_lines_for_another_version_are_never_used(
     exported(tmp_path / "file")
     tuning_cache.clear()
     monkeypatch.setattr(source_digest, "digest", lambda: "other sources")
-    assert tuning_cache.read_file(tmp_path / "file") == Merged(taken=1)
+    assert tuning_cache.import_file(tmp_path / "file") == ImportCounts(taken=1)
     assert known(product()) is None
     assert "1, of which 0 for this machine" in tune_command.info()
 
@@ -246,10 +246,10 @@ def test_every_line_is_checked(tmp_path: Path) -> None:
         for value in values
     ]
     wrong += ["", "null", "[]", "[" * 60_000, "{" * 1000, '{"kernel":', "x" * 70_000]
-    lines = [f"{tuning_cache._sum(text)} {text}" for text in wrong]
+    lines = [f"{tuning_cache._checksum(text)} {text}" for text in wrong]
     lines += ["", line[:-1], line.replace("Upcast", "Unroll"), "0" * 32 + line[32:], "\x00\x01"]
     (tmp_path / "file").write_text("\n".join([head, *lines]) + "\n")
-    merged = tuning_cache.read_file(tmp_path / "file")
+    merged = tuning_cache.import_file(tmp_path / "file")
     assert merged.taken == merged.slower == 0
     assert merged.refused >= len(lines)
     assert tuning_cache.entries() == []
@@ -260,19 +260,19 @@ def test_a_sound_line_among_damaged_ones_is_taken(tmp_path: Path) -> None:
     head, line = exported(tmp_path / "file")
     tuning_cache.clear()
     (tmp_path / "file").write_bytes(f"{head}\r\n\xff\n{line}\n{line[:50]}".encode("latin-1"))
-    assert tuning_cache.read_file(tmp_path / "file") == Merged(taken=1, refused=2)
+    assert tuning_cache.import_file(tmp_path / "file") == ImportCounts(taken=1, refused=2)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\x7fELF" * 100)
     with pytest.raises(PorismError, match="this is no file of tunings"):
-        tuning_cache.read_file(tmp_path / "file")
+        tuning_cache.import_file(tmp_path / "file")
     with pytest.raises(PorismError, match="the file cannot be read"):
-        tuning_cache.read_file(tmp_path / "nothing")
+        tuning_cache.import_file(tmp_path / "nothing")
     with pytest.raises(PorismError, match="the file cannot be written"):
-        tuning_cache.write_file(tmp_path / "nothing" / "file")
+        tuning_cache.export_file(tmp_path / "nothing" / "file")
     with settings.override(cache=False), pytest.raises(PorismError, match="no tuning cache"):
-        tuning_cache.read_file(tmp_path / "file")
+        tuning_cache.import_file(tmp_path / "file")
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import porism
 from porism.backends.backend_table import BACKENDS, native
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, Target
-from porism.engine.tune.kernel_trial import Trial
+from porism.engine.tune.kernel_trial import CompiledTrial
 from porism.ir import levels, ops
 from porism.ir.node import UOp
 from porism.optimize.actions.action import apply_all
@@ -62,7 +62,7 @@ def test_the_same_is_computed(ahead: int) -> None:
     table = np.arange(6400, dtype=np.float32)
     places = np.arange(40) * 5 - 100
     data: dict[int, Any] = {0: np.zeros(40 * 64, np.float32), 1: places, 2: table}
-    Trial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native()).run(data, {})
     wanted = table.reshape(100, 64)[places % 100]
     wanted[places >= 100] = 0
     np.testing.assert_array_equal(data[0].reshape(40, 64), wanted)

@@ -10,7 +10,7 @@ import pytest
 
 import porism
 from porism.backends.backend_table import native
-from porism.engine.tune.kernel_trial import expected, parameters
+from porism.engine.tune.kernel_trial import parameters, reference_result
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -40,12 +40,12 @@ def computes_the_same(kernel: UOp, found: PrepackedKernel) -> bool:
     more = dict(data)
     for copy in found.copies:
         out = np.full(copy.size, np.nan, np.float32)
-        more[copy.number] = expected(
+        more[copy.number] = reference_result(
             simplify_kernel(copy.kernel), {0: out, 1: data[copy.source]}, {}
         )
     used = parameters(found.kernel)
-    wanted = expected(kernel, data, {})
-    result = expected(found.kernel, {number: more[number] for number in used}, {})
+    wanted = reference_result(kernel, data, {})
+    result = reference_result(found.kernel, {number: more[number] for number in used}, {})
     return bool(np.allclose(wanted, result, rtol=1e-5, atol=1e-5))
 
 

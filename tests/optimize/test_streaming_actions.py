@@ -13,7 +13,7 @@ from porism.base.dtypes import DType, f32, i8
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Target
 from porism.engine.run import array_allocator
-from porism.engine.tune.kernel_trial import Trial
+from porism.engine.tune.kernel_trial import CompiledTrial
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
@@ -99,7 +99,7 @@ def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
     whole = array_allocator.new_array(size + lanes, np.dtype(np.float32))[0]
     whole[...] = -1
     data = {0: whole[:size], 1: np.arange(size, dtype=np.float32)}
-    Trial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native()).run(data, {})
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[size:] == -1).all()
     lines = lower_kernel(kernel, native().target(), scheduled=True)
@@ -115,7 +115,7 @@ def test_memory_that_is_not_aligned(offset: int) -> None:
     whole = array_allocator.new_array(8 * 64 + 16, np.dtype(np.float32))[0]
     data = {0: whole[offset : offset + 8 * 64], 1: np.arange(8 * 64, dtype=np.float32)}
     whole[...] = -1
-    Trial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native()).run(data, {})
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[:offset] == -1).all()
     assert (whole[offset + 8 * 64 :] == -1).all()

@@ -15,7 +15,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
-from porism.engine.run.buffer_storage import realized
+from porism.engine.run.buffer_storage import realized_buffer
 from porism.tensor.namespace import DTYPES, MODULES, NAMES, WHERE
 from porism.tensor.promotion import NAMES as TYPES
 from tests.tensor.oracle import agree, refuses
@@ -68,7 +68,7 @@ def test_what_it_is() -> None:
 def test_its_text_computes_nothing() -> None:
     x = porism.ones(2, 3) * 2
     assert repr(x) == "Tensor((2, 3), float32)"
-    assert realized(x.node) is None
+    assert realized_buffer(x.node) is None
     assert repr(x.realize()) == "Tensor((2, 3), float32, realized)"
     assert repr(porism.asarray(314159)) == "Tensor((), int64)"
 

@@ -17,7 +17,7 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine.cache.kernel_cache import surroundings
+from porism.engine.cache.kernel_cache import compile_environment
 from porism.engine.run.realize import request
 from porism.pipeline import schedule_graph, watched
 from porism.rewrite.rewrite_trace import Trace
@@ -165,9 +165,9 @@ def _zero(x: Tensor) -> Tensor:
 
 
 def test_what_is_kept_on_disk_is_told_apart() -> None:
-    exact = surroundings()
+    exact = compile_environment()
     with settings.override(fast_math=True):
-        assert surroundings() != exact or exact is None
+        assert compile_environment() != exact or exact is None
 
 
 def test_the_setting() -> None:

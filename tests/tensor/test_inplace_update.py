@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import basic_indices
 
 import porism
 from porism.base.errors import ShapeError
-from porism.engine.run.buffer_storage import held, held_if_any
+from porism.engine.run.buffer_storage import find_storage, node_storage
 
 X: Final = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
 
@@ -23,12 +23,12 @@ def own() -> Any:
 
 
 def place(x: Any) -> int:
-    return held(x._node)[1]
+    return node_storage(x._node)[1]
 
 
 def stays(x: Any, before: int) -> bool:
     """Whether the values of a tensor are where they were."""
-    found = held_if_any(x._node)
+    found = find_storage(x._node)
     return found is not None and found[1] == before
 
 

@@ -191,15 +191,15 @@ def test_an_optimiser_step_is_seen() -> None:
 
 
 def test_memory_is_still_written_over_in_place() -> None:
-    from porism.engine.run.buffer_storage import held
+    from porism.engine.run.buffer_storage import node_storage
 
     weight = porism.asarray(array(96, 64))
     forward = porism.jit(lambda x: x @ (weight * 2))
     x = array(16, 96)
     forward(x)
-    place = held(weight._node)[1]
+    place = node_storage(weight._node)[1]
     weight[3] = 1.0
-    assert held(weight._node)[1] == place
+    assert node_storage(weight._node)[1] == place
     close(forward(x), x @ (weight.numpy() * 2))
 
 

@@ -20,7 +20,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.run import program
 from porism.engine.tune import background_tuning, tuning, tuning_cache
-from porism.engine.tune.worker_pool import Fault, Job
+from porism.engine.tune.worker_pool import Job, WorkerFault
 from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from tests.tensor.oracle import refuses
@@ -31,46 +31,46 @@ PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(tuning, "_considered", set())
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
     with settings.override(cache=False, check=False):
         yield
     background_tuning.stop_all()
-    tuning_cache.forget()
+    tuning_cache.forget_in_memory()
 
 
 def ones(*shape: int) -> Any:
     return porism.asarray(np.ones(shape, np.float32))
 
 
-class FakeCrew:
+class FakeWorkerPool:
     """Gives an answer at once, when the test lets it."""
 
-    answer: ClassVar[dict[str, Any] | Fault]
+    answer: ClassVar[dict[str, Any] | WorkerFault]
     go = threading.Event()
 
     def __init__(self, size: int, *, nice: int) -> None:
         assert (size, nice) == (1, background_tuning.NICE)
 
-    def __enter__(self) -> FakeCrew:
+    def __enter__(self) -> FakeWorkerPool:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        FakeCrew.go.set()
+        FakeWorkerPool.go.set()
 
-    def each(self, jobs: Sequence[Job], limit: float) -> list[tuple[int, Any]]:
-        FakeCrew.go.wait()
-        return [(0, FakeCrew.answer)]
+    def run_jobs(self, jobs: Sequence[Job], limit: float) -> list[tuple[int, Any]]:
+        FakeWorkerPool.go.wait()
+        return [(0, FakeWorkerPool.answer)]
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeCrew]:
-    monkeypatch.setattr(background_tuning, "Crew", FakeCrew)
-    FakeCrew.go = threading.Event()
-    FakeCrew.answer = {"tuned": [[0, write_actions([Upcast("r1", 5)]), 1.0, 0.5]]}
-    return FakeCrew
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorkerPool]:
+    monkeypatch.setattr(background_tuning, "WorkerPool", FakeWorkerPool)
+    FakeWorkerPool.go = threading.Event()
+    FakeWorkerPool.answer = {"tuned": [[0, write_actions([Upcast("r1", 5)]), 1.0, 0.5]]}
+    return FakeWorkerPool
 
 
 def kernels_of(jitted: Any) -> list[Any]:
@@ -78,7 +78,9 @@ def kernels_of(jitted: Any) -> list[Any]:
     return list(replay.run_program.__self__.functions)
 
 
-def test_a_function_runs_at_once_and_better_kernels_are_swapped_in(fake: type[FakeCrew]) -> None:
+def test_a_function_runs_at_once_and_better_kernels_are_swapped_in(
+    fake: type[FakeWorkerPool],
+) -> None:
     jitted = porism.jit(lambda x, y: x @ y, budget=100)
     assert (jitted(ones(10, 20), ones(20, 30)).numpy() == 20).all()
     before = kernels_of(jitted)
@@ -95,14 +97,14 @@ def test_a_function_runs_at_once_and_better_kernels_are_swapped_in(fake: type[Fa
 @pytest.mark.parametrize(
     "answer",
     [
-        Fault("crashed"),
+        WorkerFault("crashed"),
         {"error": "nothing works"},
         {"tuned": []},
         {"tuned": [[0, [["exec", {}]], 1.0, 0.5]]},
     ],
 )
 def test_a_tuning_that_fails_leaves_all_as_it_was(
-    fake: type[FakeCrew], answer: dict[str, Any] | Fault
+    fake: type[FakeWorkerPool], answer: dict[str, Any] | WorkerFault
 ) -> None:
     fake.answer = answer
     fake.go.set()
@@ -115,7 +117,7 @@ def test_a_tuning_that_fails_leaves_all_as_it_was(
 
 
 def test_calls_from_several_threads_go_on_while_kernels_are_swapped(
-    fake: type[FakeCrew],
+    fake: type[FakeWorkerPool],
 ) -> None:
     jitted = porism.jit(lambda x, y: x @ y, budget=100)
     x, y = ones(10, 20), ones(20, 30)
@@ -149,7 +151,7 @@ def test_it_really_is_tuned_in_the_background() -> None:
     x, y = (np.random.default_rng(0).normal(size=(48, 48)).astype(np.float32) for _ in range(2))
     first = jitted(x, y).numpy()
     assert jitted.wait_tuned(120)
-    assert tuning_cache._memory
+    assert tuning_cache._in_memory
     np.testing.assert_allclose(jitted(x, y).numpy(), first, rtol=1e-4, atol=1e-2)
 
 
@@ -259,9 +261,9 @@ def test_the_examples_run() -> None:
 def test_the_functions_that_were_swapped_out_are_still_there() -> None:
     x = ones(9, 9)
     (kernel,) = porism.kernels(x @ x)
-    (before,) = program.compiled([kernel.node])
-    tuning_cache.keep(kernel.node, porism_backend(), (Upcast("r1", 3),), 1.0, 0.5)
-    (after,) = program.compiled([kernel.node])
+    (before,) = program.compile_kernels([kernel.node])
+    tuning_cache.record(kernel.node, porism_backend(), (Upcast("r1", 3),), 1.0, 0.5)
+    (after,) = program.compile_kernels([kernel.node])
     assert before.address != after.address
 
 

@@ -12,7 +12,7 @@ import pytest
 import porism
 from porism.base.errors import ActionError, PorismError
 from porism.base.settings import settings
-from porism.engine.tune.kernel_trial import Trial
+from porism.engine.tune.kernel_trial import CompiledTrial
 from tests.tensor.oracle import refuses
 
 PAGE = Path(__file__).parents[2] / "docs" / "actions.md"
@@ -114,14 +114,14 @@ def test_what_the_heuristic_does_is_shown() -> None:
 
 
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Trial.run
+    run = CompiledTrial.run
 
-    def wrong(self: Trial, data: Any, variables: Any) -> float:
+    def wrong(self: CompiledTrial, data: Any, variables: Any) -> float:
         seconds = run(self, data, variables)
         data[0][7] += 1
         return seconds
 
-    monkeypatch.setattr(Trial, "run", wrong)
+    monkeypatch.setattr(CompiledTrial, "run", wrong)
     with pytest.raises(PorismError, match="computes something else") as caught:
         porism.opt(product(), [porism.Upcast("r1", 8)]).check()
     assert caught.value.where is not None

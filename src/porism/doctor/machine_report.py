@@ -18,7 +18,7 @@ from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, fault_of, location
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
-from porism.engine.cache.cache_report import size
+from porism.engine.cache.cache_report import size_text
 
 VECTORS: Final = re.compile(
     r"sse[234].*|avx.*|fma|f16c|bmi2?|vnni|amx.*|neon|sve.*|bf16|fullfp16|i8mm"
@@ -78,12 +78,12 @@ def memory() -> Facts:
     found: Facts = {}
     told = _numbers("/proc/meminfo")
     if "MemTotal" in told:
-        found["in all"] = size(told["MemTotal"] << 10)
+        found["in all"] = size_text(told["MemTotal"] << 10)
     if "MemAvailable" in told:
-        found["available"] = size(told["MemAvailable"] << 10)
+        found["available"] = size_text(told["MemAvailable"] << 10)
     enabled = re.search(r"\[(\w+)\]", _text("/sys/kernel/mm/transparent_hugepage/enabled"))
     found["huge pages"] = _HUGE[enabled[1]] if enabled and enabled[1] in _HUGE else "not known"
-    found["kept at most"] = size(settings.pool_megabytes << 20)
+    found["kept at most"] = size_text(settings.pool_megabytes << 20)
     return found
 
 
@@ -130,14 +130,15 @@ def cache() -> Facts:
         return {"state": "not used: the home folder of the user is not known"}
     kept = Store(folder, settings.cache_mb << 20)
     entries = [entry for entry in kept.entries() if entry.finished]
-    counts = cache_counts.total(folder)
+    total = sum(entry.bytes for entry in entries)
+    counts = cache_counts.total_counts(folder)
     return {
         "folder": str(folder),
         "state": _state(folder),
-        "size": f"{size(sum(entry.bytes for entry in entries))} of {size(kept.limit)} at most",
+        "size": f"{size_text(total)} of {size_text(kept.limit)} at most",
         "entries": {kind: sum(entry.kind == kind for entry in entries) for kind in KINDS},
-        "kernels found": counts.kernels_found,
-        "kernels compiled": counts.kernels_made,
+        "kernels found": counts.kernel_hits,
+        "kernels compiled": counts.kernel_misses,
     }
 
 

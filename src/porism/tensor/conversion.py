@@ -13,7 +13,7 @@ import numpy as np
 
 from porism.base.dtypes import DType, index
 from porism.engine.run import array_allocator
-from porism.engine.run.buffer_storage import hold, new_buffer
+from porism.engine.run.buffer_storage import buffer_for_array, new_buffer
 from porism.ir.facts import semantics
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -48,7 +48,9 @@ def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
     found = as_dtype(array.dtype)
     flat, address = array_allocator.new_array(array.size, array.dtype)
     flat.reshape(array.shape)[...] = array
-    node = hold(found, tuple(UOp.const(index, size) for size in array.shape), flat, address)
+    node = buffer_for_array(
+        found, tuple(UOp.const(index, size) for size in array.shape), flat, address
+    )
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from porism.base.settings import settings
 from porism.engine.run import array_allocator as engine_memory
-from porism.engine.run.array_allocator import Figures
+from porism.engine.run.array_allocator import MemoryUsage
 from porism.tensor.jit.nested_values import leaves
 from porism.tensor.jit.replay import realize_tensors
 from porism.tensor.jit.tracing import current
@@ -36,7 +36,7 @@ def realize(*tensors: Any, beam: int | None = None) -> None:
             realize_tensors(found)
 
 
-def memory() -> Figures:
+def memory() -> MemoryUsage:
     """The memory for values: in use, kept in the pool, and the peak, in bytes.
 
     >>> import porism
@@ -45,4 +45,4 @@ def memory() -> Figures:
     >>> porism.memory().in_use - before
     1024
     """
-    return engine_memory.figures()
+    return engine_memory.memory_usage()

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from porism.base.dtypes import DType
 from porism.base.settings import settings
-from porism.engine.run.buffer_storage import NoValue, array_of, held, held_if_any, realized
+from porism.engine.run.buffer_storage import (
+    NoValue,
+    array_of,
+    find_storage,
+    node_storage,
+    realized_buffer,
+)
 from porism.engine.run.realize import realize
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -156,7 +162,7 @@ class Tensor:
         )
 
     def __repr__(self) -> str:
-        state = "" if realized(self.node) is None else ", realized"
+        state = "" if realized_buffer(self.node) is None else ", realized"
         return f"Tensor({to_text(self.shape)}, {name_of(self.dtype)}{state})"
 
     # -- its values --------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class Tensor:
 
         With `beam` new kernels are tuned first, as the setting of that name says.
         """
-        if current.get() is not None or held_if_any(self._node) is not None:
+        if current.get() is not None or find_storage(self._node) is not None:
             return self
         if beam is None:
             self._buffer()
@@ -179,7 +185,7 @@ class Tensor:
         """The buffer with the values, computed if need be."""
         try:
             buffer = realize([self.node])[0]
-            held(buffer)
+            node_storage(buffer)
         except NoValue:
             raise no_value() from None
         # A size that is symbolic stays so: it is what this tensor has in common with others.

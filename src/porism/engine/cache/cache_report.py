@@ -1,4 +1,4 @@
-"""The cache for people: where it is, what is in it, and how to empty it; `porism cache`."""
+"""Cache report: the command `porism cache`, which describes and clears the cache on disk."""
 
 from __future__ import annotations
 
@@ -10,54 +10,55 @@ from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, fault_of, location
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
-from porism.engine.cache.kernel_cache import made_by, makers, surroundings
+from porism.engine.cache.kernel_cache import compile_environment, modules_by_version, version_text
 
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def info() -> str:
-    """What there is, a line for each thing."""
-    kept = _store()
-    entries = [entry for entry in kept.entries() if entry.finished]
+    """Return a description of the cache: folder, state, entries, sizes, hits and misses."""
+    disk = _store()
+    entries = [entry for entry in disk.entries() if entry.finished]
     numbers = {kind: sum(entry.kind == kind for entry in entries) for kind in KINDS}
+    total = sum(entry.bytes for entry in entries)
     rows = [
-        ("folder", str(kept.folder)),
-        ("state", _state(kept)),
-        ("entries", ", ".join(f"{many} {kind}" for kind, many in numbers.items())),
-        ("size", f"{size(sum(entry.bytes for entry in entries))} of {size(kept.limit)} at most"),
+        ("folder", str(disk.folder)),
+        ("state", _state(disk)),
+        ("entries", ", ".join(f"{count} {kind}" for kind, count in numbers.items())),
+        ("size", f"{size_text(total)} of {size_text(disk.limit)} at most"),
     ]
     if entries:
         ages = [time.time() - entry.used for entry in entries]
-        rows.append(("last used", f"from {_ago(max(ages))} to {_ago(min(ages))}"))
-    rows.append(("used", _used(kept)))
-    own = _own()
+        rows.append(("last used", f"from {_age_text(max(ages))} to {_age_text(min(ages))}"))
+    rows.append(("used", _hits_and_misses(disk)))
+    own = _own_version()
     rows.append(("this is", own))
-    for maker, many in sorted(makers(kept).items()):
-        rows.append(("modules of" if maker != own else "of this", f"{maker}: {many}"))
+    for version, count in sorted(modules_by_version(disk).items()):
+        rows.append(("modules of" if version != own else "of this", f"{version}: {count}"))
     return "\n".join(f"{name:<12}{text}" for name, text in rows)
 
 
 def clear() -> str:
-    """Remove all that is kept, and say what it was."""
-    kept = _store()
-    cache_counts.forget(kept.folder)
-    removed = kept.clear()
-    left = list(kept.entries())
+    """Remove all entries, and return a sentence about them."""
+    disk = _store()
+    cache_counts.reset(disk.folder)
+    removed = disk.clear()
+    left = list(disk.entries())
     if left:
         raise PorismError(
             f"{len(left)} of {len(removed)} entries are still there",
-            where=str(kept.folder),
+            where=str(disk.folder),
             why="they could not be removed, or were written again by another process",
             fix="look at the permissions of the folder, or end the other process",
         )
-    total = size(sum(entry.bytes for entry in removed))
-    return f"removed {len(removed)} entries, {total}, from {kept.folder}"
+    total = size_text(sum(entry.bytes for entry in removed))
+    return f"removed {len(removed)} entries, {total}, from {disk.folder}"
 
 
-def size(number: int) -> str:
-    """A number of bytes as people read it.
+def size_text(number: int) -> str:
+    """Return a number of bytes as text with a unit.
 
-    >>> size(700), size(404 << 10), size(512 << 20)
+    >>> size_text(700), size_text(404 << 10), size_text(512 << 20)
     ('700 bytes', '404 kB', '512 MB')
     """
     rest, unit = float(number), 0
@@ -77,30 +78,30 @@ def _store() -> Store:
     return Store(folder, settings.cache_mb << 20)
 
 
-def _state(kept: Store) -> str:
+def _state(disk: Store) -> str:
     if not settings.cache:
         return "off, by PORISM_CACHE"
-    fault = fault_of(kept.folder)
+    fault = fault_of(disk.folder)
     return f"not used: {fault}" if fault else "on"
 
 
-def _used(kept: Store) -> str:
-    counts = cache_counts.total(kept.folder)
+def _hits_and_misses(disk: Store) -> str:
+    counts = cache_counts.total_counts(disk.folder)
     return (
-        f"{counts.kernels_found} kernels found and {counts.kernels_made} compiled, "
-        f"{counts.schedules_found} schedules found and {counts.schedules_made} made"
+        f"{counts.kernel_hits} kernels found and {counts.kernel_misses} compiled, "
+        f"{counts.schedule_hits} schedules found and {counts.schedule_misses} made"
     )
 
 
-def _own() -> str:
+def _own_version() -> str:
     backend = chosen()
     if backend.objects is None:
         return f"the backend {backend.name}, whose code is not kept"
-    base = surroundings(backend.target(), backend)
-    return "not known: the sources are being edited" if base is None else made_by(base)
+    base = compile_environment(backend.target(), backend)
+    return "not known: the sources are being edited" if base is None else version_text(base)
 
 
-def _ago(seconds: float) -> str:
+def _age_text(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"

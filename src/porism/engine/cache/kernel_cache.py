@@ -1,13 +1,15 @@
-"""Cache: kernels that an earlier process has compiled, taken from disk.
+"""Kernel cache: machine code of kernels on disk, shared by processes.
 
-The kernels that a program lacks are compiled together, and kept together: a *module* is their
-machine code with a table of what each needs to be called. For each kernel there is also a small
-entry that names its module. So a later process that runs the same program reads two files, neither
-lowers nor compiles, and another program that shares some kernels finds those.
+    kernels/DIGEST   {"module": DIGEST}                          one entry for each kernel
+    modules/DIGEST   a line of JSON, then the object code        kernels that were compiled together
 
-The name of an entry is a digest of the kernel's structure and of all else that the code depends on:
-the compiler and its version, the machine, the settings, and the source code of Porism itself, with
-its version. What describes a kernel is numbers and texts, and reading it executes nothing.
+Kernels that a program lacks are compiled together into a *module*: their machine code, and a table
+of the arguments of each. So a later process that runs the same program reads two files, and neither
+lowers nor compiles; another program that shares some kernels loads those.
+
+The key of a kernel is a digest of its structure, its tuned actions if any, and its *compile
+environment*: the compiler and its version, the target, the settings, and the sources of Porism.
+Entries are JSON and object code; reading an entry executes nothing.
 """
 
 from __future__ import annotations
@@ -33,26 +35,26 @@ from porism.optimize.actions.action import Action
 from porism.optimize.actions.action_serialization import write_actions
 from porism.pipeline import lower_kernel
 
-WITHOUT_EFFECT: Final = frozenset(
+IRRELEVANT_SETTINGS: Final = frozenset(
     ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
      "pool_megabytes", "jit_signatures", "constants_megabytes", "beam", "beam_seconds", "progress",
      "verify", "verify_ms")
 )  # fmt: skip
-"""Settings that do not change what is compiled. Of one that is not here, it is assumed that it
-does; `check` is one: what was compiled without checks does not do for one who asks for them."""
+"""Settings that do not change the generated code. All others are part of the key, also `check`:
+code that was compiled without checks must not be returned to a user who asks for them."""
 
 UNREADABLE: Final = (
     ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError, PorismError,
 )  # fmt: skip
-"""What reading and linking an entry of another form may raise."""
+"""What reading and linking a damaged entry may raise."""
 
-MOST_MODULES: Final = 1000
-"""Linked modules that are remembered by name; the oldest goes first."""
+MAX_MODULES: Final = 1000
+"""Linked modules in memory, by name, chosen by hand; the oldest is evicted first."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has been found and made in this process."""
+    """Kernels that this process has loaded from disk, and compiled."""
 
     found: int = 0
     compiled: int = 0
@@ -63,7 +65,7 @@ counts: Final = Counts()
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Kernels in machine code, by the names of their entries."""
+    """The functions of a linked module, by the names of their entries on disk."""
 
     functions: Mapping[str, Function]
 
@@ -71,49 +73,49 @@ class Module:
 _modules: dict[str, Module] = {}
 
 
-Tuned = Mapping[UOp, Sequence[Action]]
-"""Kernels that are compiled with other actions than those of the heuristic."""
+ActionsByKernel = Mapping[UOp, Sequence[Action]]
+"""Actions of the kernels that are not scheduled by the heuristic."""
 
 
-def functions(
-    kernels: Sequence[UOp], backend: Backend, tuned: Tuned | None = None
+def load_or_compile(
+    kernels: Sequence[UOp], backend: Backend, tuned: ActionsByKernel | None = None
 ) -> dict[UOp, Function]:
-    """Kernels in machine code: found on disk, or compiled together and kept."""
+    """Return kernels as machine code: loaded from disk, or compiled together and stored there."""
     tuned = tuned or {}
     assert backend.load is not None, "the evaluator has no machine code"
     target = backend.target()
     if backend.objects is None:
-        loaded = backend.load(dict(_lowered(kernels, target, tuned)))
+        loaded = backend.load(dict(_lower(kernels, target, tuned)))
         return dict(zip(kernels, loaded.values(), strict=True))
-    kept = store()
-    base = surroundings(target, backend) if kept is not None else None
-    if kept is None or base is None:
-        made = _made(kernels, target, backend.objects, tuned)[1]
-        return dict(zip(kernels, made.values(), strict=True))
-    names = {kernel: name_of(base, *_key(kernel, tuned)) for kernel in kernels}
-    found = _found(names, kept, backend)
-    missing = [kernel for kernel in kernels if kernel not in found]
-    tally = cache_counts.of(kept.folder)
-    tally.kernels_found += len(found)
-    tally.kernels_made += len(missing)
+    disk = store()
+    environment = compile_environment(target, backend) if disk is not None else None
+    if disk is None or environment is None:
+        compiled = _compile(kernels, target, backend.objects, tuned)[1]
+        return dict(zip(kernels, compiled.values(), strict=True))
+    names = {kernel: name_of(environment, *_kernel_key(kernel, tuned)) for kernel in kernels}
+    cached = _load_kernels(names, disk, backend)
+    missing = [kernel for kernel in kernels if kernel not in cached]
+    tally = cache_counts.process_counts(disk.folder)
+    tally.kernel_hits += len(cached)
+    tally.kernel_misses += len(missing)
     if debug.level() >= debug.COMPILING:
-        debug.say(f"kernels found on disk: {len(found)} of {len(kernels)}")
+        debug.say(f"kernels found on disk: {len(cached)} of {len(kernels)}")
     if missing:
-        code, made = _made(missing, target, backend.objects, tuned)
-        found |= zip(missing, made.values(), strict=True)
-        rows = zip(missing, made.items(), strict=True)
-        _keep(code, {names[kernel]: row for kernel, row in rows}, kept, base)
-    return found
+        code, compiled = _compile(missing, target, backend.objects, tuned)
+        cached |= zip(missing, compiled.values(), strict=True)
+        rows = zip(missing, compiled.items(), strict=True)
+        _store_module(code, {names[kernel]: row for kernel, row in rows}, disk, environment)
+    return cached
 
 
-def _made(
-    kernels: Sequence[UOp], target: Target, objects: Objects, tuned: Tuned
+def _compile(
+    kernels: Sequence[UOp], target: Target, objects: Objects, tuned: ActionsByKernel
 ) -> tuple[bytes, dict[str, Function]]:
-    """Kernels in machine code: the bytes, and functions by the names that they have there."""
+    """Compile kernels; return the object code, and the functions by their names in it."""
     named: dict[str, list[UOp]] = {}
 
     def lowered() -> Iterator[tuple[str, list[UOp]]]:
-        for name, lines in _lowered(kernels, target, tuned):
+        for name, lines in _lower(kernels, target, tuned):
             named[name] = lines
             yield name, lines
             bar.step()
@@ -126,20 +128,20 @@ def _made(
     return code, {n: function(lines, addresses[n], alive) for n, lines in named.items()}
 
 
-def surroundings(target: Target | None = None, backend: Backend | None = None) -> str | None:
-    """All that a compiled kernel depends on beside itself; None if that is not known."""
+def compile_environment(target: Target | None = None, backend: Backend | None = None) -> str | None:
+    """Return all that the code of a kernel depends on beside its graph; None if unknown."""
     code = source_digest.digest()
     if code is None:
         note("nothing is taken from disk or kept there: the sources were changed or not found")
         return None
     compiler = backend.objects.version() if backend is not None and backend.objects else ""
     machine = "" if target is None else target_text(target)
-    values = {s.name: s.value() for s in TABLE if s.name not in WITHOUT_EFFECT}
+    values = {s.name: s.value() for s in TABLE if s.name not in IRRELEVANT_SETTINGS}
     return json.dumps([code, compiler, machine, values], sort_keys=True)
 
 
 def target_text(target: Target) -> str:
-    """A target as text, the same in every process.
+    """Return a target as text, the same in every process.
 
     >>> from porism.base.target import GENERIC_CPU
     >>> target_text(GENERIC_CPU)[:57]
@@ -150,25 +152,25 @@ def target_text(target: Target) -> str:
     return " ".join(f"{name}={value!r}" for name, value in sorted(ordered.items()))
 
 
-def _key(kernel: UOp, tuned: Tuned) -> list[str | bytes]:
-    """What tells a kernel from others: its structure, and the actions that it is tuned with."""
+def _kernel_key(kernel: UOp, tuned: ActionsByKernel) -> list[str | bytes]:
+    """Return the key of a kernel: its structure, and its tuned actions if any."""
     actions = tuned.get(kernel)
     return [kernel.key] if actions is None else [kernel.key, json.dumps(write_actions(actions))]
 
 
-def _lowered(
-    kernels: Sequence[UOp], target: Target, tuned: Tuned
+def _lower(
+    kernels: Sequence[UOp], target: Target, tuned: ActionsByKernel
 ) -> Iterator[tuple[str, list[UOp]]]:
     for number, kernel in enumerate(kernels):
         counts.compiled += 1
         with debug.step(f"kernel {number} of {len(kernels)} lowered"):
-            lines = _tuned_lines(kernel, target, tuned[kernel]) if kernel in tuned else None
+            lines = _lower_tuned(kernel, target, tuned[kernel]) if kernel in tuned else None
             lines = lines or lower_kernel(kernel, target)
         yield f"kernel{number}", lines
 
 
-def _tuned_lines(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
-    """A kernel after actions that may have come from another machine; None if they do not fit."""
+def _lower_tuned(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
+    """Return a kernel lowered with tuned actions; None if the actions do not fit."""
     try:
         return lower_kernel(kernel, target, actions=actions)
     except PorismError as error:
@@ -179,41 +181,41 @@ def _tuned_lines(kernel: UOp, target: Target, actions: Sequence[Action]) -> list
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _found(names: Mapping[UOp, str], kept: Store, backend: Backend) -> dict[UOp, Function]:
-    """Those of the kernels that are on disk."""
-    found: dict[UOp, Function] = {}
-    seen: dict[str, Function] = {}
+def _load_kernels(names: Mapping[UOp, str], disk: Store, backend: Backend) -> dict[UOp, Function]:
+    """Return the functions of those kernels that are on disk."""
+    loaded: dict[UOp, Function] = {}
+    functions: dict[str, Function] = {}
     for kernel, name in names.items():
-        if name not in seen:
-            entry = kept.get("kernels", name)
-            module = None if entry is None else _module(entry, kept, backend)
+        if name not in functions:
+            entry = disk.get("kernels", name)
+            module = None if entry is None else _load_module(entry, disk, backend)
             if module is not None:
-                seen.update(module.functions)
-        if name in seen:
-            found[kernel] = seen[name]
-    counts.found += len(found)
-    return found
+                functions.update(module.functions)
+        if name in functions:
+            loaded[kernel] = functions[name]
+    counts.found += len(loaded)
+    return loaded
 
 
-def _module(entry: bytes, kept: Store, backend: Backend) -> Module | None:
-    """The module that the entry of a kernel names, linked."""
+def _load_module(entry: bytes, disk: Store, backend: Backend) -> Module | None:
+    """Return the linked module that the entry of a kernel names; None if it cannot be used."""
     try:
         name = json.loads(entry)["module"]
         if name in _modules:
             return _modules[name]
-        content = kept.get("modules", name)
+        content = disk.get("modules", name)
         if content is None:
             return None
-        module = _linked(content, backend)
+        module = _link_module(content, backend)
     except UNREADABLE as error:
         note(f"a kept module is not used: {error}")
         return None
-    kept.touch("kernels", module.functions)
-    _remember(name, module)
+    disk.touch("kernels", module.functions)
+    _insert_module(name, module)
     return module
 
 
-def _linked(content: bytes, backend: Backend) -> Module:
+def _link_module(content: bytes, backend: Backend) -> Module:
     assert backend.objects is not None
     head, _, code = content.partition(b"\n")
     table = json.loads(head)["functions"]
@@ -233,12 +235,12 @@ def _linked(content: bytes, backend: Backend) -> Module:
 
 
 def forget_modules() -> None:
-    """Let go of modules; the kernels that are used stay."""
+    """Clear the table of linked modules; functions in use stay loaded."""
     _modules.clear()
 
 
-def _remember(name: str, module: Module) -> None:
-    while len(_modules) >= MOST_MODULES:
+def _insert_module(name: str, module: Module) -> None:
+    while len(_modules) >= MAX_MODULES:
         del _modules[next(iter(_modules))]
     _modules[name] = module
 
@@ -246,46 +248,48 @@ def _remember(name: str, module: Module) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def _keep(code: bytes, made: Mapping[str, tuple[str, Function]], kept: Store, base: str) -> None:
-    """Keep a module and, when that is there, the entries of its kernels."""
+def _store_module(
+    code: bytes, compiled: Mapping[str, tuple[str, Function]], disk: Store, environment: str
+) -> None:
+    """Write a module to disk and then, if that succeeded, the entries of its kernels."""
     table = [
         {
             "kernel": entry,
             "name": name,
-            "buffers": each.buffers,
-            "variables": each.variables,
-            "parallel": None if each.parallel is None else to_text(each.parallel),
+            "buffers": function.buffers,
+            "variables": function.variables,
+            "parallel": None if function.parallel is None else to_text(function.parallel),
         }
-        for entry, (name, each) in made.items()
+        for entry, (name, function) in compiled.items()
     ]
-    head = json.dumps({"made by": made_by(base), "functions": table})
+    head = json.dumps({"made by": version_text(environment), "functions": table})
     content = head.encode() + b"\n" + code
-    module = name_of(base, content)
-    if not kept.put("modules", module, content):
+    module = name_of(environment, content)
+    if not disk.put("modules", module, content):
         return
-    _remember(module, Module({entry: each for entry, (_, each) in made.items()}))
-    for entry in made:
-        if not kept.put("kernels", entry, json.dumps({"module": module}).encode()):
+    _insert_module(module, Module({entry: function for entry, (_, function) in compiled.items()}))
+    for entry in compiled:
+        if not disk.put("kernels", entry, json.dumps({"module": module}).encode()):
             return
 
 
-def made_by(base: str) -> str:
-    """The versions in a text of surroundings, for people."""
-    code, compiler, *_ = json.loads(base)
+def version_text(environment: str) -> str:
+    """Return the versions of Porism and the compiler in a compile environment, for display."""
+    code, compiler, *_ = json.loads(environment)
     return f"sources {code[:8]}, {compiler.split(',')[0]}"
 
 
-def makers(kept: Store) -> dict[str, int]:
-    """How many modules there are of each version of Porism and of the compiler."""
-    found: dict[str, int] = {}
-    for entry in kept.entries():
+def modules_by_version(disk: Store) -> dict[str, int]:
+    """Return how many modules on disk there are of each version of Porism and the compiler."""
+    modules: dict[str, int] = {}
+    for entry in disk.entries():
         if entry.kind == "modules" and entry.finished:
-            maker = _maker(kept.peek(entry.kind, entry.path.name))
-            found[maker] = found.get(maker, 0) + 1
-    return found
+            version = _module_version(disk.peek(entry.kind, entry.path.name))
+            modules[version] = modules.get(version, 0) + 1
+    return modules
 
 
-def _maker(content: bytes | None) -> str:
+def _module_version(content: bytes | None) -> str:
     if content is None:
         return "damaged"
     try:

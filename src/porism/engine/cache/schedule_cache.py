@@ -1,7 +1,8 @@
-"""Cached schedules: those that took long to make, kept on disk as text.
+"""Schedule cache: schedules on disk as JSON, shared by processes.
 
-A schedule depends on the graph, the settings and the source code of Porism alone. Its nodes are
-written as `porism.ir.text.serialization` writes them, and reading them gives the same nodes.
+The key is a digest of the graph, the settings and the sources of Porism. Nodes are written by
+`porism.ir.text.serialization`; reading them gives the same nodes. Schedules that are made quickly
+are not stored.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from porism.base import debug
 from porism.base.dtypes import dtype
 from porism.base.file_store import name_of, note, store
 from porism.engine.cache import cache_counts
-from porism.engine.cache.kernel_cache import UNREADABLE, surroundings
+from porism.engine.cache.kernel_cache import UNREADABLE, compile_environment
 from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
@@ -22,48 +23,48 @@ from porism.pipeline import schedule_graph
 from porism.schedule.memory_plan import Plan
 from porism.schedule.schedule import Buffer, Role, Schedule, Step
 
-SLOW: Final = 0.02
-"""Seconds; what was made faster than this is made again."""
+MIN_SECONDS: Final = 0.02
+"""Seconds of scheduling from which on a schedule is stored; chosen by hand."""
 
 
-def schedule_for(graph: UOp) -> Schedule:
-    """The schedule of a graph, found on disk or made."""
-    kept = store()
-    base = surroundings() if kept is not None else None
-    if kept is None or base is None:
-        return _made(graph)
-    name = name_of(base, graph.key)
-    content = kept.get("schedules", name)
+def load_or_schedule(graph: UOp) -> Schedule:
+    """Return the schedule of a graph, loaded from disk or made."""
+    disk = store()
+    environment = compile_environment() if disk is not None else None
+    if disk is None or environment is None:
+        return _schedule(graph)
+    name = name_of(environment, graph.key)
+    content = disk.get("schedules", name)
     if content is not None:
         try:
             with debug.step("a schedule found on disk and read"):
-                found = read(content.decode())
-            cache_counts.of(kept.folder).schedules_found += 1
-            return found
+                schedule = deserialize(content.decode())
+            cache_counts.process_counts(disk.folder).schedule_hits += 1
+            return schedule
         except UNREADABLE as error:
             note(f"a kept schedule is not used: {error}")
     begin = time.perf_counter()
-    made = _made(graph)
-    if time.perf_counter() - begin >= SLOW:
-        cache_counts.of(kept.folder).schedules_made += 1
-        kept.put("schedules", name, write(made).encode())
-    return made
+    schedule = _schedule(graph)
+    if time.perf_counter() - begin >= MIN_SECONDS:
+        cache_counts.process_counts(disk.folder).schedule_misses += 1
+        disk.put("schedules", name, serialize(schedule).encode())
+    return schedule
 
 
-def _made(graph: UOp) -> Schedule:
+def _schedule(graph: UOp) -> Schedule:
     begin = time.perf_counter()
     with compile_progress.bar("finding kernels"):
-        made = schedule_graph(graph)
+        schedule = schedule_graph(graph)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)
-        debug.say(f"a graph scheduled, kernels: {len(made.steps)}, in {milliseconds:.1f} ms")
-    return made
+        debug.say(f"a graph scheduled, kernels: {len(schedule.steps)}, in {milliseconds:.1f} ms")
+    return schedule
 
 
-def write(schedule: Schedule) -> str:
-    """A schedule as text; each kernel once."""
+def serialize(schedule: Schedule) -> str:
+    """Return a schedule as JSON, with each kernel once."""
     kernels = list(dict.fromkeys(step.kernel for step in schedule.steps))
-    places = {kernel: k for k, kernel in enumerate(kernels)}
+    kernel_numbers = {kernel: k for k, kernel in enumerate(kernels)}
     plan = schedule.arena
     return json.dumps(
         {
@@ -72,22 +73,24 @@ def write(schedule: Schedule) -> str:
                 [b.role.value, b.number, b.dtype.name, [to_text(dim) for dim in b.dims]]
                 for b in schedule.buffers
             ],
-            "steps": [[places[s.kernel], s.buffers, s.after, s.reason] for s in schedule.steps],
+            "steps": [
+                [kernel_numbers[s.kernel], s.buffers, s.after, s.reason] for s in schedule.steps
+            ],
             "outputs": schedule.outputs,
             "arena": [plan.offsets, plan.peak, plan.sum, plan.waits],
         }
     )
 
 
-def read(text: str) -> Schedule:
-    """The schedule that a text describes, `read(write(s)) == s`."""
+def deserialize(text: str) -> Schedule:
+    """Return the schedule of a JSON text: `deserialize(serialize(s)) == s`."""
     table: dict[str, Any] = json.loads(text)
     nodes: dict[str, UOp] = {}
 
-    def node(words: str) -> UOp:
-        if words not in nodes:  # sizes are the same few over and over
-            nodes[words] = parse(words)
-        return nodes[words]
+    def node(text: str) -> UOp:
+        if text not in nodes:  # sizes are the same few over and over
+            nodes[text] = parse(text)
+        return nodes[text]
 
     kernels = [parse(kernel) for kernel in table["kernels"]]
     offsets, peak, total, waits = table["arena"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from porism.engine.run.bound_sizes import number_of
+from porism.engine.run.bound_sizes import evaluate_size
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
@@ -111,7 +111,7 @@ class _Trips:
         if size not in self.sizes:
             # A loop whose length depends on another counts as long as it can be.
             known = not size.ranges
-            self.sizes[size] = number_of(size, self.variables) if known else int(size.vmax)
+            self.sizes[size] = evaluate_size(size, self.variables) if known else int(size.vmax)
         return self.sizes[size]
 
 

@@ -1,15 +1,15 @@
-"""Memory: aligned rooms for arrays, used again when nobody looks at the arrays in them.
+"""Array allocator: aligned memory for arrays, pooled by size class.
 
-A room belongs to an *owner*, a small object that every view of the room holds on to. When the last
-view is gone, so is the owner, and its room goes back to the pool: no array that a user still has
-can ever be written over. Rooms that nobody took for a while are freed when the pool holds more than
-the setting `pool_megabytes` allows.
+Each allocation has an *owner*, a small object that every NumPy view of the memory refers to. When
+the last view is gone, so is the owner, and the allocation returns to the pool: memory that a user
+can still see is never reused. When the pool holds more than the setting `pool_megabytes`, it frees
+allocations of the sizes that were used least recently.
 
-Small rooms that were used last stay with their owners on a shelf: one that nobody else refers to is
-taken again as it is.
+The owners of small allocations that were used last are also kept in a short queue by size. An owner
+whose reference count shows no other user is reused directly, without the pool and its lock.
 
-Large rooms begin at a huge page, and Linux is asked for such pages: touching memory for the first
-time, and finding it again, is cheaper by far than with pages of 4 KiB.
+Allocations of 2 MiB and more are aligned to huge pages, which Linux is asked for: they cost far
+fewer page faults and TLB misses than pages of 4 KiB.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from porism.base.settings import settings
 from porism.ir.facts.semantics import Array
 
 ALIGNMENT: Final = 128
-"""Of rooms, in bytes: a cache line or two, and the widest vector."""
+"""Bytes that addresses are multiples of: two cache lines, twice the widest vector."""
 
-STEPS: Final = 8
-"""Sizes of rooms between two powers of two: at most an eighth of a room is not used."""
+CLASSES_PER_DOUBLING: Final = 8
+"""Size classes between two powers of two: at most an eighth of an allocation is unused."""
 
 MEGABYTE: Final = 1 << 20
 
 HUGE_PAGE: Final = 2 * MEGABYTE
-"""Rooms from this size on are made of huge pages where the system has them."""
+"""Bytes of a huge page; allocations from this size on use them where the system has them."""
 
-SMALL: Final = 1 << 16
-"""Bytes of a room that is kept on a shelf, at most."""
+SMALL_BYTES: Final = 1 << 16
+"""Largest allocation, in bytes, whose owner is kept for direct reuse; chosen by hand."""
 
-SHELVES, DEPTH = 32, 8
-"""Sizes that have a shelf, and owners on each."""
+SMALL_SIZES, OWNERS_PER_SIZE = 32, 8
+"""Sizes in bytes for which owners are kept for reuse, and owners per size; chosen by hand."""
 
 HAS_HUGE_PAGES: Final = hasattr(mmap, "MADV_HUGEPAGE")
 
 
 class OutOfMemory(PorismError, MemoryError):  # noqa: N818 - the name says it all
-    """Memory that the system does not give; also a MemoryError, as Python would raise."""
+    """The system has no memory left; also a MemoryError, as Python would raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Where the memory for values is, in bytes."""
+class MemoryUsage:
+    """Memory used for the values of tensors, in bytes."""
 
     in_use: int
-    """Behind arrays that somebody holds."""
+    """Behind arrays that are referred to."""
     pooled: int
-    """Kept for the next ones."""
+    """Free, and kept in the pool for reuse."""
     peak: int
-    """The most that was in use at a time."""
+    """The largest `in_use` so far."""
     limit: int
-    """The most that is kept."""
+    """The largest `pooled` that is allowed."""
 
     def __str__(self) -> str:
         parts = (("in use", self.in_use), ("pooled", self.pooled), ("peak", self.peak))
@@ -76,8 +76,8 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
-    """A piece of memory."""
+class Allocation:
+    """A piece of aligned memory: address and size in bytes, and the object that keeps it alive."""
 
     address: int
     size: int
@@ -85,181 +85,184 @@ class Room:
 
 
 class _Lease(weakref.ref[Any]):
-    """A room while it has an owner."""
+    """A weak reference to the owner of an allocation, with the allocation."""
 
-    __slots__ = ("room",)
-    room: Room
+    __slots__ = ("allocation",)
+    allocation: Allocation
 
 
-_rooms: dict[int, list[Room]] = {}
-"""Rooms that nobody uses by size; a size that was used lately is at the end."""
+_free: dict[int, list[Allocation]] = {}
+"""Free allocations by size class; the class that was used last is at the end."""
 _returned: deque[_Lease] = deque()
-"""Leases whose owners are gone; that happens at any moment, also while the lock is held."""
+"""Leases whose owners are gone, not yet in `_free`; filled at any moment, also under the lock."""
 leases: Final[dict[int, _Lease]] = {}
-"""Those of all rooms that are in use, by address; whoever holds this keeps their memory."""
-_shelves: dict[int, deque[tuple[Any, int]]] = {}
-"""Owners of small rooms with their addresses, by their bytes; the one used longest ago first."""
-_lock = threading.RLock()  # the collector may call code that takes memory while it is held
+"""Leases of all allocations in use, by address; they keep the memory alive."""
+_recent_owners: dict[int, deque[tuple[Any, int]]] = {}
+"""Owners of small allocations with their addresses, by bytes; least recently used first."""
+_lock = threading.RLock()  # garbage collection may allocate while it is held
 _in_use = _pooled = _peak = 0
 
 
-def room_size(size: int) -> int:
-    """The size of the room for some bytes.
+def size_class(size: int) -> int:
+    """Return the size in bytes of the size class for some bytes.
 
-    >>> [room_size(size) for size in (1, 128, 129, 1025, 5000, 1 << 20)]
+    >>> [size_class(size) for size in (1, 128, 129, 1025, 5000, 1 << 20)]
     [128, 128, 256, 1152, 5120, 1048576]
     """
-    step = max(1 << max((size - 1).bit_length(), 1) - 1, ALIGNMENT * STEPS) // STEPS
-    return -(-max(size, 1) // step) * step
+    granularity = (
+        max(1 << max((size - 1).bit_length(), 1) - 1, ALIGNMENT * CLASSES_PER_DOUBLING)
+        // CLASSES_PER_DOUBLING
+    )
+    return -(-max(size, 1) // granularity) * granularity
 
 
 @functools.lru_cache(256)  # a class takes some kilobytes
-def _kind(size: int) -> tuple[int, Any]:
-    """For some bytes the size of their room, and the class of their owners."""
-    return room_size(size), ctypes.c_char * size
+def _size_and_owner_type(size: int) -> tuple[int, Any]:
+    """Return the size class of some bytes, and the ctypes class of their owner."""
+    return size_class(size), ctypes.c_char * size
 
 
-def _least_uses() -> int:
-    """How many refer to something that only a tuple holds, and who counts."""
+def _unshared_refcount() -> int:
+    """Return what `getrefcount` says of an object that only a tuple refers to."""
     entry = (object(),)
     return getrefcount(entry[0])
 
 
-_UNUSED: Final = _least_uses()
-_COUNTS_USES: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Whether Python knows at any moment who refers to what."""
+_UNSHARED: Final = _unshared_refcount()
+_HAS_EXACT_REFCOUNTS: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether reference counts are exact at any moment; not so without the GIL."""
 
 
-def take(size: int) -> tuple[Any, int]:
-    """An owner of so many bytes, which are not set to anything, and their address."""
-    shelf = _shelves.get(size)
-    if shelf is None:
-        return _taken(size)
+def allocate(size: int) -> tuple[Any, int]:
+    """Return the owner of `size` uninitialized bytes, and their address."""
+    owners = _recent_owners.get(size)
+    if owners is None:
+        return _allocate_from_pool(size)
     try:
-        entry = shelf.popleft()
-    except IndexError:  # another thread has the last
-        return _taken(size)
-    if getrefcount(entry[0]) == _UNUSED:
-        owner, address = entry  # from here on it is used, whoever finds it on the shelf
-        shelf.append(entry)
+        entry = owners.popleft()
+    except IndexError:  # another thread took the last one
+        return _allocate_from_pool(size)
+    if getrefcount(entry[0]) == _UNSHARED:
+        owner, address = entry  # from here on its count says that it is used
+        owners.append(entry)
         return owner, address
-    if len(shelf) < DEPTH - 1:
-        shelf.append(entry)
-    return _taken(size)
+    if len(owners) < OWNERS_PER_SIZE - 1:
+        owners.append(entry)
+    return _allocate_from_pool(size)
 
 
-def _taken(size: int) -> tuple[Any, int]:
-    """The same, from the pool or new."""
-    wanted, kind = _kind(size)
+def _allocate_from_pool(size: int) -> tuple[Any, int]:
+    """Return an owner and its address, with memory from the pool or the system."""
+    class_size, owner_type = _size_and_owner_type(size)
     with _lock:
-        room = _next_room(wanted)
-        owner = kind.from_address(room.address)
+        allocation = _next_allocation(class_size)
+        owner = owner_type.from_address(allocation.address)
         lease = _Lease(owner, _returned.append)
-        lease.room = room
-        leases[room.address] = lease
-        if size <= SMALL and _COUNTS_USES:
-            if size not in _shelves and len(_shelves) >= SHELVES:
-                _shelves.clear()
-            _shelves.setdefault(size, deque()).append((owner, room.address))
-    return owner, room.address
+        lease.allocation = allocation
+        leases[allocation.address] = lease
+        if size <= SMALL_BYTES and _HAS_EXACT_REFCOUNTS:
+            if size not in _recent_owners and len(_recent_owners) >= SMALL_SIZES:
+                _recent_owners.clear()
+            _recent_owners.setdefault(size, deque()).append((owner, allocation.address))
+    return owner, allocation.address
 
 
-def _next_room(size: int) -> Room:
-    """A room of this size, which counts as used."""
+def _next_allocation(size: int) -> Allocation:
+    """Return an allocation of a size class, counted as in use."""
     global _in_use, _pooled, _peak
     while _returned:
-        room = _returned.popleft().room
-        if room.size == size:
-            return room  # which was never counted as free
-        _keep(room)
-    rooms = _rooms.get(size)
-    if rooms:
-        room = rooms.pop()
+        allocation = _returned.popleft().allocation
+        if allocation.size == size:
+            return allocation  # it was never counted as free
+        _return_to_pool(allocation)
+    allocations = _free.get(size)
+    if allocations:
+        allocation = allocations.pop()
         _pooled -= size
     else:
-        room = _new_room(size)
+        allocation = _new_allocation(size)
     _in_use += size
     _peak = max(_peak, _in_use)
-    return room
+    return allocation
 
 
 def new_array(size: int, dtype: np.dtype[Any]) -> tuple[Array, int]:
-    """An array in one dimension that is not set to anything, and its address."""
-    owner, address = take(size * dtype.itemsize)
-    return array_in(owner, dtype), address
+    """Return an uninitialized one-dimensional array of `size` elements, and its address."""
+    owner, address = allocate(size * dtype.itemsize)
+    return array_view(owner, dtype), address
 
 
-array_in: Final = np.frombuffer
-"""The memory of an owner as an array of a type."""
+array_view: Final = np.frombuffer
+"""Return the memory of an owner as an array of a dtype; also keeps the owner alive."""
 
 
 def address_of(array: Array) -> int:
-    """Where the first element of an array is."""
+    """Return the address of the first element of an array."""
     return int(array.__array_interface__["data"][0])
 
 
-def is_own(array: Array) -> bool:
-    """Whether an array is all of a room of the pool, and not a view of something else."""
+def is_pool_array(array: Array) -> bool:
+    """Return whether an array is all of an allocation of this pool, and no other view."""
     lease = leases.get(address_of(array))
     return lease is not None and array.base is not None and lease() is array.base
 
 
-def figures() -> Figures:
-    """What is used, and what is kept, at this moment."""
+def memory_usage() -> MemoryUsage:
+    """Return how much memory is in use and pooled now."""
     with _lock:
-        _settle()
-        return Figures(_in_use, _pooled, _peak, settings.pool_megabytes * MEGABYTE)
+        _reclaim_returned()
+        return MemoryUsage(_in_use, _pooled, _peak, settings.pool_megabytes * MEGABYTE)
 
 
-def clear() -> None:
-    """Free the rooms that nobody uses, and forget the peak."""
+def release_pool() -> None:
+    """Free all pooled memory, and reset the peak."""
     global _peak
     with _lock:
-        _settle()
-        _drop(0)
+        _reclaim_returned()
+        _trim_pool(0)
         _peak = _in_use
 
 
-def _settle() -> None:
-    """Take in the rooms that came back, and those on shelves that nobody uses."""
-    _shelves.clear()
+def _reclaim_returned() -> None:
+    """Return to the pool the allocations whose owners are gone, also unused recent owners."""
+    _recent_owners.clear()
     while _returned:
-        _keep(_returned.popleft().room)
+        _return_to_pool(_returned.popleft().allocation)
 
 
-def _keep(room: Room) -> None:
-    """Put a room into the pool, which stays within its limit."""
+def _return_to_pool(allocation: Allocation) -> None:
+    """Put an allocation into the pool, and trim the pool to its limit."""
     global _in_use, _pooled
-    del leases[room.address]
-    rooms = _rooms.pop(room.size, [])
-    rooms.append(room)
-    _rooms[room.size] = rooms  # at the end, as the size that was used last
-    _in_use -= room.size
-    _pooled += room.size
+    del leases[allocation.address]
+    allocations = _free.pop(allocation.size, [])
+    allocations.append(allocation)
+    _free[allocation.size] = allocations  # at the end, as the most recently used size
+    _in_use -= allocation.size
+    _pooled += allocation.size
     if _pooled >= MEGABYTE and _pooled > (limit := settings.pool_megabytes * MEGABYTE):
-        _drop(limit)
+        _trim_pool(limit)
 
 
-def _drop(limit: int) -> None:
-    """Free rooms until the pool is no larger; first those of sizes that were not used lately."""
+def _trim_pool(limit: int) -> None:
+    """Free allocations until the pool has at most `limit` bytes, by least recently used size."""
     global _pooled
-    for size in list(_rooms):
-        rooms = _rooms[size]
-        while rooms and _pooled > limit:
-            rooms.pop()
+    for size in list(_free):
+        allocations = _free[size]
+        while allocations and _pooled > limit:
+            allocations.pop()
             _pooled -= size
-        if not rooms:
-            del _rooms[size]
+        if not allocations:
+            del _free[size]
 
 
-def _new_room(size: int) -> Room:
-    make = _huge_room if size >= HUGE_PAGE and HAS_HUGE_PAGES else _small_room
+def _new_allocation(size: int) -> Allocation:
+    new = _huge_page_allocation if size >= HUGE_PAGE and HAS_HUGE_PAGES else _heap_allocation
     try:
-        return make(size)
+        return new(size)
     except MemoryError:
-        _drop(0)
+        _trim_pool(0)
     try:
-        return make(size)
+        return new(size)
     except MemoryError:
         raise OutOfMemory(
             f"there is no memory for {size / MEGABYTE:.1f} MB",
@@ -268,14 +271,14 @@ def _new_room(size: int) -> Room:
         ) from None
 
 
-def _small_room(size: int) -> Room:
+def _heap_allocation(size: int) -> Allocation:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = address_of(memory)
-    return Room(start + -start % ALIGNMENT, size, memory)
+    return Allocation(start + -start % ALIGNMENT, size, memory)
 
 
-def _huge_room(size: int) -> Room:
-    """A room that begins at a huge page, and is of such pages if the system has some."""
+def _huge_page_allocation(size: int) -> Allocation:
+    """Return an allocation aligned to a huge page, made of such pages if the system has them."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     try:
         memory = mmap.mmap(-1, size + HUGE_PAGE, flags=flags)
@@ -285,7 +288,7 @@ def _huge_room(size: int) -> Room:
     begin = -start % HUGE_PAGE
     with contextlib.suppress(OSError):  # a system without them gives pages of the usual size
         memory.madvise(mmap.MADV_HUGEPAGE, begin, size)
-    return Room(start + begin, size, memory)
+    return Allocation(start + begin, size, memory)
 
 
 def _after_fork() -> None:

@@ -1,4 +1,8 @@
-"""Runners: a schedule run on data by the backend that the settings name."""
+"""Backend runners: schedules run on the backend that the settings name.
+
+Programs, which are schedules in machine code, are cached in memory by schedule (its identity),
+backend and the numbers of the inputs that are constants.
+"""
 
 from __future__ import annotations
 
@@ -13,79 +17,81 @@ from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.run import reference_runner
 from porism.engine.run.array_allocator import address_of
-from porism.engine.run.buffer_storage import Held
-from porism.engine.run.compile_verification import check_tuned
+from porism.engine.run.buffer_storage import Storage
+from porism.engine.run.compile_verification import verify_tuned_kernels
 from porism.engine.run.program import Program
 from porism.ir.node_collector import forget_unused
 from porism.optimize.strategy.prepacked_weights import PackedConstant
 from porism.schedule.schedule import Schedule
 
-MOST_PROGRAMS: Final = 1000
-"""Programs that are kept; the oldest goes first."""
+MAX_PROGRAMS: Final = 1000
+"""Programs in memory, chosen by hand; the oldest is evicted first."""
 
 _programs: dict[tuple[int, str, frozenset[int]], Program] = {}
 _lock = held_while_forking(threading.Lock())
 
 
-def run(schedule: Schedule, inputs: Sequence[Held], variables: Mapping[str, int]) -> list[Held]:
-    """The arrays of the outputs, each in one dimension, and their addresses."""
+def run(
+    schedule: Schedule, inputs: Sequence[Storage], variables: Mapping[str, int]
+) -> list[Storage]:
+    """Run a schedule on inputs; return the one-dimensional output arrays and their addresses."""
     return runner(schedule)(inputs, variables)
 
 
 class Runner(Protocol):
-    """A schedule as something to call."""
+    """A callable that runs one schedule: inputs, variables, prepacked constants → outputs."""
 
     def __call__(
-        self, inputs: Sequence[Held], variables: Mapping[str, int], packs: Sequence[Held] = ()
-    ) -> list[Held]: ...
+        self, inputs: Sequence[Storage], variables: Mapping[str, int], packs: Sequence[Storage] = ()
+    ) -> list[Storage]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A schedule some of whose inputs are constants, which are laid out for its kernels once."""
+    """A schedule with constant inputs, which are prepacked for its kernels once."""
 
     run: Runner
-    pack: Callable[[Sequence[Held]], list[Held]]
-    """From the inputs what `run` takes as its packs."""
+    pack: Callable[[Sequence[Storage]], list[Storage]]
+    """Return the prepacked constants for `run`, given the inputs."""
     constants: frozenset[int]
-    """The inputs that are constants."""
+    """The numbers of the inputs that are constants."""
     copies: Sequence[PackedConstant]
-    """What is laid out, in the order of the packs."""
+    """The prepacked copies, in the order of the packs."""
 
     @property
     def packed(self) -> frozenset[int]:
-        """The inputs that there are packs of."""
+        """The numbers of the inputs that have a prepacked copy."""
         return frozenset(copy.source for copy in self.copies)
 
 
 def runner(schedule: Schedule) -> Runner:
-    """A schedule as something to call, on the backend that the settings name."""
+    """Return a callable that runs a schedule on the backend that the settings name."""
     backend = chosen()
     if backend.load is None:
-        return functools.partial(_evaluated, schedule)
+        return functools.partial(_run_reference, schedule)
     return program_of(schedule, backend).call
 
 
-def prepared(
-    schedule: Schedule, constants: frozenset[int] = frozenset(), *, anew: bool = False
+def prepare(
+    schedule: Schedule, constants: frozenset[int] = frozenset(), *, recompile: bool = False
 ) -> Prepared:
-    """The same with constants among the inputs; compiled anew if its kernels were tuned."""
+    """Return a schedule with constant inputs, ready to run; `recompile` after tuning."""
     backend = chosen()
     if backend.load is None:
-        run = functools.partial(_evaluated, schedule)
+        run = functools.partial(_run_reference, schedule)
         return Prepared(run, lambda _: [], constants, ())
-    movable = frozenset() if settings.verify else constants  # copies are not verified
-    program = program_of(schedule, backend, movable, anew=anew)
-    program.is_recent = False  # whoever asks keeps it
-    return Prepared(program.call, program.pack, constants, program.packing.copies)
+    packable = frozenset() if settings.verify else constants  # prepacked copies are not verified
+    program = program_of(schedule, backend, packable, recompile=recompile)
+    program.is_recent = False  # the caller keeps it alive
+    return Prepared(program.call, program.pack, constants, program.prepacking.copies)
 
 
-def _evaluated(
+def _run_reference(
     schedule: Schedule,
-    inputs: Sequence[Held],
+    inputs: Sequence[Storage],
     variables: Mapping[str, int],
-    packs: Sequence[Held] = (),
-) -> list[Held]:
+    packs: Sequence[Storage] = (),
+) -> list[Storage]:
     arrays = reference_runner.run(schedule, [array for array, _ in inputs], variables)
     return [(array, address_of(array)) for array in arrays]
 
@@ -95,25 +101,25 @@ def program_of(
     backend: Backend,
     constants: frozenset[int] = frozenset(),
     *,
-    anew: bool = False,
+    recompile: bool = False,
 ) -> Program:
-    """A schedule in machine code; one that was run before, as it is."""
+    """Return the program of a schedule, from the cache unless `recompile`."""
     key = (id(schedule), backend.name, constants)
-    found = None if anew else _programs.get(key)
-    if found is None or found.schedule is not schedule:
-        found = Program(schedule, backend, constants)
+    program = None if recompile else _programs.get(key)
+    if program is None or program.schedule is not schedule:
+        program = Program(schedule, backend, constants)
         if settings.verify:
-            check_tuned(schedule, backend)
+            verify_tuned_kernels(schedule, backend)
         with _lock:
-            while len(_programs) >= MOST_PROGRAMS:
+            while len(_programs) >= MAX_PROGRAMS:
                 del _programs[next(iter(_programs))]
-            _programs[key] = found
-    found.is_recent = True
-    return found
+            _programs[key] = program
+    program.is_recent = True
+    return program
 
 
 def forget_programs() -> None:
-    """Let go of programs that nothing uses, and that nobody asked for since the last time."""
+    """Evict programs that nothing refers to and that were not used since the last call."""
     if _lock.acquire(blocking=False):
         try:
             forget_unused(_programs, lambda program: program.is_recent)

@@ -1,4 +1,4 @@
-"""Sizes: how large things are in one run, in which every variable has a value."""
+"""Bound sizes: symbolic sizes evaluated for one run, in which every variable has a value."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from porism.ir.node import UOp
 from porism.schedule.schedule import Buffer
 
 
-def number_of(size: UOp, variables: Mapping[str, int]) -> int:
-    """A size in this run."""
+def evaluate_size(size: UOp, variables: Mapping[str, int]) -> int:
+    """Return the value of a size expression for some values of the variables."""
     return int(size.arg) if size.op is ops.CONST else int(evaluate(size, {}, variables)[0])
 
 
-def size_of(buffer: Buffer, variables: Mapping[str, int]) -> int:
-    """The elements of a buffer in this run."""
+def element_count(buffer: Buffer, variables: Mapping[str, int]) -> int:
+    """Return the number of elements of a buffer for some values of the variables."""
     total = 1
     for dim in buffer.dims:
-        total *= number_of(dim, variables)
+        total *= evaluate_size(dim, variables)
     return total

@@ -1,9 +1,9 @@
 """Storage: the arrays behind BUFFER nodes, and the nodes whose value is already in one.
 
-An array lives as long as its BUFFER node, and that as long as a tensor or a graph uses it: no table
-holds nodes on memory, so arrays go when their tensors do.
+A BUFFER node owns its array, and lives as long as a tensor or a graph refers to it. The tables here
+refer to nodes weakly, so an array is freed with the last tensor that uses it.
 
-A *placeholder* is a BUFFER without an array: it stands for data in a function that is traced.
+A *placeholder* is a BUFFER without an array: the argument of a function while it is traced.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
 PLACEHOLDER: Final = "traced"
-"""The device of placeholders."""
+"""The device name of placeholders."""
 
-Held = tuple[Array, int]
-"""An array in one dimension, and where its first element is."""
+Storage = tuple[Array, int]
+"""A one-dimensional array, and the address of its first element."""
 
 _realized: WeakKeys[UOp, UOp] = WeakKeys()
-_fast: WeakKeys[UOp, UOp] = WeakKeys()
-"""Values that were computed with fast math: nobody else is given them for the same graph."""
+_realized_fast_math: WeakKeys[UOp, UOp] = WeakKeys()
+"""The BUFFER of each realized node; the second table has values computed with fast math, which are
+only returned while `fast_math` is on."""
 
 
 class NoValue(PorismError):  # noqa: N818 - the name says it all
-    """A value that is asked for while there is none: inside of a traced function."""
+    """The value of a placeholder was requested: there is none while a function is traced."""
 
 
 def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "cpu") -> UOp:
-    """A BUFFER node for an array, which is laid out row by row and is not copied.
+    """Return a BUFFER node for a row-major array, which is not copied.
 
     >>> from porism.base.dtypes import i64
     >>> node = new_buffer(i64, (2,), np.array([3, 4]))
@@ -46,68 +47,68 @@ def new_buffer(dtype: DType, dims: Sequence[int], array: Array, device: str = "c
     array([3, 4])
     """
     flat = array.reshape(-1)
-    assert array.size == 0 or np.shares_memory(flat, array), "the array is not laid out row by row"
+    assert array.size == 0 or np.shares_memory(flat, array), "the array is not row-major"
     sizes = tuple(UOp.const(index, int(n)) for n in dims)
-    return hold(dtype, sizes, flat, array_allocator.address_of(flat), device)
+    return buffer_for_array(dtype, sizes, flat, array_allocator.address_of(flat), device)
 
 
-def hold(
+def buffer_for_array(
     dtype: DType, dims: tuple[UOp, ...], array: Array, address: int, device: str = "cpu"
 ) -> UOp:
-    """A BUFFER node for an array in one dimension, whose address is known; dims are constants."""
+    """Return a BUFFER node for a one-dimensional array at an address; dims are constants."""
     return buffer_node.new_buffer(dtype, dims, device, (array, address))
 
 
-def hold_number(node: UOp) -> UOp:
-    """A BUFFER node for the number of a CONST."""
+def buffer_for_constant(node: UOp) -> UOp:
+    """Return a BUFFER node of one element with the value of a CONST."""
     array, address = array_allocator.new_array(1, node.dtype.numpy)
     array[0] = node.arg
-    return hold(node.dtype, (), array, address)
+    return buffer_for_array(node.dtype, (), array, address)
 
 
 def new_placeholder(dtype: DType, dims: tuple[UOp, ...]) -> UOp:
-    """A BUFFER node without an array."""
+    """Return a BUFFER node without an array."""
     return buffer_node.new_buffer(dtype, dims, PLACEHOLDER)
 
 
 def is_placeholder(node: UOp) -> bool:
-    """Whether a BUFFER stands for data that is not there yet."""
+    """Return whether a BUFFER is a placeholder."""
     return bool(node.arg[1] == PLACEHOLDER)
 
 
-def held(node: UOp) -> Held:
-    """The array behind a BUFFER, and its address."""
-    found = held_if_any(node)
-    if found is None:
+def node_storage(node: UOp) -> Storage:
+    """Return the array behind a BUFFER and its address; a `NoValue` error if it has none."""
+    storage = find_storage(node)
+    if storage is None:
         raise NoValue("the value of a placeholder is asked for", why="it has none")
-    return found
+    return storage
 
 
-def held_if_any(node: UOp) -> Held | None:
-    """The array behind a node and its address, if it is a BUFFER that has one."""
-    found: Held | None = getattr(node, "held", None)
-    return found
+def find_storage(node: UOp) -> Storage | None:
+    """Return the array behind a node and its address; None unless it is a BUFFER with an array."""
+    storage: Storage | None = getattr(node, "held", None)
+    return storage
 
 
 def array_of(node: UOp) -> Array:
-    """The elements behind a BUFFER, in one dimension."""
-    return held(node)[0]
+    """Return the one-dimensional array behind a BUFFER."""
+    return node_storage(node)[0]
 
 
-def remember(node: UOp, place: UOp, *, exact: bool = True) -> None:
-    """From now on the value of `node` is what is in the BUFFER `place`.
+def record_realized(node: UOp, buffer: UOp, *, exact: bool = True) -> None:
+    """Record that the BUFFER `buffer` holds the value of `node`.
 
-    If it is not `exact`, that holds only while `fast_math` is on.
+    A value that is not `exact` is only returned while `fast_math` is on.
     """
-    if node is not place:
-        (_realized if exact else _fast)[node] = place
+    if node is not buffer:
+        (_realized if exact else _realized_fast_math)[node] = buffer
 
 
-def realized(node: UOp) -> UOp | None:
-    """The BUFFER that holds the value of a node, if there is one."""
+def realized_buffer(node: UOp) -> UOp | None:
+    """Return the BUFFER that holds the value of a node, or None."""
     if node.op is ops.BUFFER:
         return node
-    found = _realized.get(node)
-    if found is None and _fast and settings.fast_math:
-        return _fast.get(node)
-    return found
+    buffer = _realized.get(node)
+    if buffer is None and _realized_fast_math and settings.fast_math:
+        return _realized_fast_math.get(node)
+    return buffer

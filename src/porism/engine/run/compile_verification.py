@@ -1,4 +1,4 @@
-"""Verification: each new computation checked before it runs, while the setting `verify` is on."""
+"""Compile verification: new computations are verified before they run, if `verify` is set."""
 
 from __future__ import annotations
 
@@ -25,47 +25,50 @@ if TYPE_CHECKING:
     from porism.verification.values.stored_values import Runner
     from porism.verification.values.value_comparison import Machine
 
-MOST_REPORTS: Final = 1000
-"""Reports that are kept; the oldest goes first."""
+MAX_REPORTS: Final = 1000
+"""Reports in memory, chosen by hand; the oldest is evicted first."""
 
-GUARD: Final = 4 * ALIGNMENT
-"""Bytes in front of and behind each buffer of a kernel that is tried."""
+GUARD_BYTES: Final = 4 * ALIGNMENT
+"""Guard bytes before and after each buffer of a kernel under test; chosen by hand."""
 
-FILLS: Final = (0x4D, 0x35)
-"""What these bytes hold, and a result before it is written, in two runs: no zeros, and no NaN. What
-is written there is found, and what depends on what is read there differs between the two."""
+GUARD_FILLS: Final = (0x4D, 0x35)
+"""The value of guard bytes, and of the output before it is written, in each of two runs.
+
+They are no zeros and no NaNs. A write to a guard changes it, and a result that depends on a read
+from a guard, or on an element that was not written, differs between the two runs.
+"""
 
 _reports: dict[tuple[UOp, str, bool, int], Report] = {}
-_tuned: set[tuple[UOp, str, Actions, int]] = set()
-"""Kernels that were checked as they were tuned."""
+_verified_tuned: set[tuple[UOp, str, Actions, int]] = set()
+"""Tuned kernels that were verified: kernel, backend, actions, level."""
 
 
 def report_of(graph: UOp, level: int | None = None) -> Report:
-    """The report of a graph; a `VerifyError` if something is wrong. The same graph only once."""
+    """Return the verification report of a graph, cached; a `VerifyError` if something is wrong."""
     from porism.verification.verify_kernel import verified
 
     backend = native()
-    asked = max(settings.verify, 1) if level is None else level
-    key = (graph, backend.name, settings.fast_math, asked)
-    found = _reports.get(key)
-    if found is None:
-        found = verified(graph, backend.target(), asked, machine_of(backend))
-        if len(_reports) >= MOST_REPORTS:
+    wanted_level = max(settings.verify, 1) if level is None else level
+    key = (graph, backend.name, settings.fast_math, wanted_level)
+    report = _reports.get(key)
+    if report is None:
+        report = verified(graph, backend.target(), wanted_level, kernel_runner_factory(backend))
+        if len(_reports) >= MAX_REPORTS:
             del _reports[next(iter(_reports))]
-        _reports[key] = found
+        _reports[key] = report
         if debug.level() >= debug.KERNELS:
-            debug.say(found.summary)
-    return found
+            debug.say(report.summary)
+    return report
 
 
-def check_tuned(schedule: Schedule, backend: Backend) -> None:
-    """Check the tuned kernels of a schedule as they run; a `VerifyError` if something is wrong."""
+def verify_tuned_kernels(schedule: Schedule, backend: Backend) -> None:
+    """Verify the tuned kernels of a schedule; a `VerifyError` if something is wrong."""
     from porism.verification.verify_kernel import lowered
 
     level = settings.verify
     for step in schedule.steps:
         actions = tuned_actions(step.kernel, backend)
-        if actions is None or (step.kernel, backend.name, actions, level) in _tuned:
+        if actions is None or (step.kernel, backend.name, actions, level) in _verified_tuned:
             continue
         buffers = [schedule.buffers[b] for b in step.buffers]
         sizes = {
@@ -74,18 +77,18 @@ def check_tuned(schedule: Schedule, backend: Backend) -> None:
         names = {k: b.name for k, b in enumerate(buffers)}
         rows = lowered(
             step.kernel, backend.target(), sizes, names,
-            actions=actions, level=level, machine=machine_of(backend),
+            actions=actions, level=level, machine=kernel_runner_factory(backend),
         )  # fmt: skip
-        _tuned.add((step.kernel, backend.name, actions, level))
+        _verified_tuned.add((step.kernel, backend.name, actions, level))
         if debug.level() >= debug.KERNELS:
             debug.say(f"verified 1 tuned kernel: {len(rows)} questions")
 
 
-def machine_of(backend: Backend) -> Machine:
-    """What makes machine code of a kernel, to run it on the data of a reference."""
+def kernel_runner_factory(backend: Backend) -> Machine:
+    """Return a function that compiles a kernel into one that runs on the data of a reference."""
 
-    def made(kernel: UOp, actions: Sequence[Action] | None) -> Runner:
-        from porism.engine.tune.kernel_trial import call
+    def compile_runner(kernel: UOp, actions: Sequence[Action] | None) -> Runner:
+        from porism.engine.tune.kernel_trial import run_function
         from porism.verification.values.stored_values import Outside, Unwritten
 
         assert backend.load is not None
@@ -94,14 +97,14 @@ def machine_of(backend: Backend) -> Machine:
 
         def run(reference: Reference, over: int | None) -> tuple[Array, Array]:
             results: list[Array] = []
-            for fill in FILLS:
+            for fill in GUARD_FILLS:
                 data = {k: _guarded(array, fill) for k, array in reference.inputs.items()}
                 empty = np.empty(reference.size, reference.dtype.numpy)
                 empty.view(np.uint8)[...] = fill
                 data[0] = _guarded(empty, fill) if over is None else data[over]
-                call(function, data, reference.variables)
+                run_function(function, data, reference.variables)
                 for number, array in data.items():
-                    if not _is_whole(array, fill):
+                    if not _are_guards_intact(array, fill):
                         raise Outside(number)
                 results.append(data[0])
             stored = reference.stored()
@@ -113,23 +116,23 @@ def machine_of(backend: Backend) -> Machine:
 
         return run
 
-    return made
+    return compile_runner
 
 
 def _guarded(array: Array, fill: int) -> Array:
-    """A copy of an array, aligned as tensors are, between bytes that are known."""
-    room = np.full(array.nbytes + 2 * GUARD + ALIGNMENT, fill, np.uint8)
-    begin = GUARD + -(address_of(room) + GUARD) % ALIGNMENT
-    copy = room[begin : begin + array.nbytes].view(array.dtype)
+    """Return a copy of an array, aligned as tensors are, between guard bytes."""
+    padded = np.full(array.nbytes + 2 * GUARD_BYTES + ALIGNMENT, fill, np.uint8)
+    begin = GUARD_BYTES + -(address_of(padded) + GUARD_BYTES) % ALIGNMENT
+    copy = padded[begin : begin + array.nbytes].view(array.dtype)
     copy[...] = array
     return copy
 
 
-def _is_whole(array: Array, fill: int) -> bool:
-    """Whether the bytes around a copy are as they were."""
-    room = array
-    while isinstance(room.base, np.ndarray):
-        room = room.base
-    begin = address_of(array) - address_of(room)
-    around = np.concatenate([room[:begin], room[begin + array.nbytes :]])
-    return bool((around == fill).all())
+def _are_guards_intact(array: Array, fill: int) -> bool:
+    """Return whether the guard bytes around a copy are unchanged."""
+    padded = array
+    while isinstance(padded.base, np.ndarray):
+        padded = padded.base
+    begin = address_of(array) - address_of(padded)
+    guards = np.concatenate([padded[:begin], padded[begin + array.nbytes :]])
+    return bool((guards == fill).all())

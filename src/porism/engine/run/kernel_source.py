@@ -1,4 +1,4 @@
-"""Source: the text that a kernel becomes for a machine: LLVM IR, assembly or C."""
+"""Kernel source: the generated code of a kernel as text: LLVM IR, assembly or C."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from porism.optimize.actions.action import Actions
 from porism.pipeline import lower_kernel
 
 KINDS: Final = ("llvm", "assembly", "c")
-"""The texts that there are."""
+"""The languages that a kernel can be read in."""
 
 
 def kind_of(wanted: str | bool) -> str:
-    """One of the kinds; `True` is what the backend of the settings compiles."""
+    """Return one of the kinds; for `True` the language that the backend compiles."""
     if wanted is True:
         return native().name
     if wanted not in KINDS:
@@ -30,20 +30,20 @@ def kind_of(wanted: str | bool) -> str:
 
 
 def source_of(kernel: UOp, wanted: str | bool = True, name: str = "kernel") -> str:
-    """A kernel as text, as it is compiled for this machine; the same text in every process."""
+    """Return the generated code of a kernel for this machine; the same text in every process."""
     kind = kind_of(wanted)
     backend = native() if kind == "assembly" else BACKENDS[kind]
-    target, actions = _compiled_for(kernel, backend)
+    target, actions = _target_and_actions(kernel, backend)
     lines = lower_kernel(kernel, target, actions=actions)
     write = backend.assembly if kind == "assembly" else backend.source
     assert write is not None, "only the evaluator has no source"
     return write(lines, name)
 
 
-def _compiled_for(kernel: UOp, backend: Backend) -> tuple[Target, Actions | None]:
-    """What the text is for, and the actions if the kernel was tuned for that.
+def _target_and_actions(kernel: UOp, backend: Backend) -> tuple[Target, Actions | None]:
+    """Return the target, and the tuned actions of a kernel if there are any.
 
-    C can be read where no compiler of it is.
+    C can be shown without a C compiler: then it is for the target of LLVM.
     """
     try:
         return backend.target(), tuned_actions(kernel, backend)

@@ -1,9 +1,15 @@
-"""General: one kernel for a computation that is asked for with one number after the other.
+"""Parametrized constants: constants that vary between calls become kernel arguments.
 
-The numbers in a graph, and the places where slices begin, are parts of it: with each new one it is
-a new graph, to be compiled again. So when a graph comes back with other numbers, those that have
-changed become arguments: numbers are read from memory, places are variables with bounds. What has
-never changed stays as it is, with all that follows from it.
+    Before    x[3:7] * 0.5      then   x[4:8] * 0.25     two graphs, two compilations
+    After     x[v:v+4] * p                               one graph; v a variable, p a PARAM
+
+Constants and the offsets of slices are part of a graph, so a graph with another constant would be
+compiled again. The first time, a graph is compiled as it is. When a graph of the same template
+comes back, the constants that differ from the first time become arguments: numbers are read from
+memory, slice offsets are bounded variables. Constants that never varied stay constants, and are
+folded as usual.
+
+Both tables here are in memory only.
 """
 
 from __future__ import annotations
@@ -22,53 +28,56 @@ from porism.schedule.constants.constant_slots import (
 
 T = TypeVar("T")
 
-MOST_FORMS: Final = 1000
-"""Forms, and graphs, that are remembered; the oldest goes first."""
+MAX_ENTRIES: Final = 1000
+"""Entries of each table, chosen by hand; the oldest entry is evicted first."""
 
 
 @dataclass(slots=True)
-class Form:
-    """What graphs that differ in numbers have in common, and what is known of the numbers."""
+class Template:
+    """Graphs that differ in constants only: which constants have varied so far."""
 
-    first: tuple[UOp, ...]
-    """Those of the first graph."""
-    changed: set[int] = field(default_factory=set)
-    """Which have had other values since."""
-
-
-_forms: dict[UOp, Form] = {}
-"""By the graph in which all numbers are arguments."""
-_found: dict[UOp, Parametrized] = {}
-"""By the graph with its numbers."""
+    first_values: tuple[UOp, ...]
+    """The constants of the first graph, by slot."""
+    varying: set[int] = field(default_factory=set)
+    """The slots that have had another value since."""
 
 
-def generalized(graph: UOp, parameters: int) -> Parametrized | None:
-    """A graph on so many PARAMs with arguments for what changes; nothing if it has no like yet."""
-    found = _found.get(graph)
-    if found is None:
-        found = _generalized(graph, parameters)
-        if found is not None:
-            _keep(_found, graph, found)
-    return found
+_templates: dict[UOp, Template] = {}
+"""Templates by the graph in which every slot is an argument."""
+_parametrized: dict[UOp, Parametrized] = {}
+"""Parametrized graphs by the graph with its constants."""
 
 
-def _keep(table: dict[UOp, T], key: UOp, value: T) -> None:
-    if len(table) >= MOST_FORMS:
+def parametrize_varying(graph: UOp, parameters: int) -> Parametrized | None:
+    """Return a graph with arguments for the constants that vary; None if none has varied yet.
+
+    New PARAMs are numbered from `parameters` on, the number of PARAMs that the graph has.
+    """
+    result = _parametrized.get(graph)
+    if result is None:
+        result = _parametrize(graph, parameters)
+        if result is not None:
+            _insert(_parametrized, graph, result)
+    return result
+
+
+def _insert(table: dict[UOp, T], key: UOp, value: T) -> None:
+    if len(table) >= MAX_ENTRIES:
         del table[next(iter(table))]
     table[key] = value
 
 
-def _generalized(graph: UOp, parameters: int) -> Parametrized | None:
+def _parametrize(graph: UOp, parameters: int) -> Parametrized | None:
     slots = constant_slots(graph)
     if not slots:
         return None
-    numbers = tuple([slot_value(slot) for slot in slots])
+    values = tuple([slot_value(slot) for slot in slots])
     key = parametrize(graph, slots, parameters).graph
-    form = _forms.get(key)
-    if form is None:
-        _keep(_forms, key, Form(numbers))
+    template = _templates.get(key)
+    if template is None:
+        _insert(_templates, key, Template(values))
         return None
-    pairs = zip(numbers, form.first, strict=True)
-    form.changed.update(k for k, (now, first) in enumerate(pairs) if now is not first)
-    changed = [slots[k] for k in sorted(form.changed)]
-    return PARAMETRIZE(graph, changed, parameters) if changed else None
+    pairs = zip(values, template.first_values, strict=True)
+    template.varying.update(k for k, (value, first) in enumerate(pairs) if value is not first)
+    varying = [slots[k] for k in sorted(template.varying)]
+    return PARAMETRIZE(graph, varying, parameters) if varying else None

@@ -1,4 +1,10 @@
-"""Packing: the kernels of a program that read constants as they were laid out for them."""
+"""Prepacked constants: kernels that read copies of constants in the layout of their packed panels.
+
+    Before    C[i, j] += A[i, k] * W[k, j], with panels of W packed in every run
+    After     P = pack(W) once, by a kernel of its own;  C[i, j] += A[i, k] * P[panel of j, k, …]
+
+The choice is cached in memory by backend, kernel, constant buffers and tuned actions.
+"""
 
 from __future__ import annotations
 
@@ -15,69 +21,69 @@ from porism.optimize.strategy.prepacked_weights import PackedConstant, Prepacked
 from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule
 
-MOST: Final = 10_000
-"""Kernels of which it is remembered how they read constants."""
+MAX_KERNELS: Final = 10_000
+"""Entries of the table in memory, chosen by hand; a full table is cleared."""
 
-_known: dict[tuple[str, UOp, tuple[int, ...], Actions | None], PrepackedKernel | None] = {}
-
-
-def forget_packed() -> None:
-    """Forget how kernels read constants."""
-    _known.clear()
+_packed_kernels: dict[tuple[str, UOp, tuple[int, ...], Actions | None], PrepackedKernel | None] = {}
 
 
-class Packing:
-    """For a schedule and its inputs that are constants: which kernels run, and on which copies."""
+def forget_prepacked() -> None:
+    """Clear the table of prepacked kernels."""
+    _packed_kernels.clear()
+
+
+class Prepacking:
+    """The kernels of a schedule with constant inputs, and the prepacked copies that they read."""
 
     def __init__(self, schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
         self.kernels = [step.kernel for step in schedule.steps]
         self.copies: list[PackedConstant] = []
-        """Each once; its source is the input that it is a copy of."""
-        self.places: dict[tuple[int, int], int] = {}
-        """By step and number of the parameter which of the copies that is."""
-        self.arranged: set[UOp] = set()
-        """Those of the kernels whose loops are arranged already."""
+        """Each copy once; its source is the number of the input that it is a copy of."""
+        self.copy_of_parameter: dict[tuple[int, int], int] = {}
+        """The number of the copy by step and PARAM number of its kernel."""
+        self.scheduled: set[UOp] = set()
+        """The kernels, also those that copy, whose loops are scheduled already."""
         if constants and not backend.target().block:
             self._pack(schedule, backend, constants)
 
     def _pack(self, schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
         if settings.beam:
-            from porism.engine.tune.tuning import tune_new
+            from porism.engine.tune.tuning import tune_new_kernels
 
-            tune_new(self.kernels, backend)
+            tune_new_kernels(self.kernels, backend)
         tuned = known_actions(self.kernels, backend)
-        made: dict[tuple[int, UOp], int] = {}
+        copy_numbers: dict[tuple[int, UOp], int] = {}
         for k, step in enumerate(schedule.steps):
             buffers = [schedule.buffers[b] for b in step.buffers]
             inputs = {n: b.number for n, b in enumerate(buffers) if n and b.role is Role.INPUT}
             numbers = tuple(n for n, number in inputs.items() if number in constants)
-            found = _packed(step.kernel, numbers, backend, tuned.get(step.kernel))
-            if found is None:
+            prepacked = _prepack_kernel(step.kernel, numbers, backend, tuned.get(step.kernel))
+            if prepacked is None:
                 continue
-            self.kernels[k] = found.kernel
-            self.arranged.add(found.kernel)
-            for copy in found.copies:
-                self.arranged.add(copy.kernel)  # it is run once: plain loops are compiled faster
+            self.kernels[k] = prepacked.kernel
+            self.scheduled.add(prepacked.kernel)
+            for copy in prepacked.copies:
+                self.scheduled.add(copy.kernel)  # run once: simple loops compile faster
                 source = inputs[copy.source]
-                place = made.setdefault((source, copy.kernel), len(self.copies))
-                if place == len(self.copies):
+                copy_number = copy_numbers.setdefault((source, copy.kernel), len(self.copies))
+                if copy_number == len(self.copies):
                     self.copies.append(replace(copy, source=source))
-                self.places[k, copy.number] = place
+                self.copy_of_parameter[k, copy.number] = copy_number
 
 
-def _packed(
+def _prepack_kernel(
     kernel: UOp, numbers: tuple[int, ...], backend: Backend, actions: Actions | None
 ) -> PrepackedKernel | None:
-    """A kernel that reads copies of some of its buffers; None if it reads none."""
+    """Return a kernel that reads prepacked copies of some constant buffers; None if it has none."""
     if not numbers:
         return None
     key = (backend.name, kernel, numbers, actions)
-    if key not in _known:
-        if len(_known) >= MOST:
-            _known.clear()
+    if key not in _packed_kernels:
+        if len(_packed_kernels) >= MAX_KERNELS:
+            _packed_kernels.clear()
         try:
-            found = prepack_kernel(kernel, backend.target(), numbers, actions)
-        except ActionError:  # those of an imported file may be any
-            found = None
-        _known[key] = found
-    return _known[key]
+            result = prepack_kernel(kernel, backend.target(), numbers, actions)
+        except ActionError:  # imported actions may not fit the kernel
+            result = None
+        _packed_kernels[key] = result
+    return _packed_kernels[key]

@@ -1,8 +1,11 @@
-"""Program: a schedule in machine code, and what it needs to run.
+"""Program: a schedule compiled to machine code, and its argument block.
 
-The kernels of a schedule are compiled together, those that were compiled before are taken from a
-table. To run, the addresses of the buffers are written into one block of arguments, and one native
-call does the rest. A block is kept for the next run, which does not have to set it up again.
+The kernels of a schedule are compiled together. Those that were compiled before come from a table
+in memory, by backend, kernel and tuned actions, or from disk (`cache/kernel_cache`).
+
+To run, the addresses of the buffers are written into an *argument block*, and one native call to
+the thread pool runs all kernels. The block is reused by the next run, which writes only the
+addresses that change: inputs, outputs, and the arena of temporaries if it has moved.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ from porism.engine.cache import kernel_cache
 from porism.engine.profile import kernel_observer
 from porism.engine.profile.work_counts import most_steps
 from porism.engine.run import array_allocator
-from porism.engine.run.array_allocator import array_in, take
-from porism.engine.run.bound_sizes import number_of, size_of
-from porism.engine.run.buffer_storage import Held
-from porism.engine.run.prepacked_constants import Packing
+from porism.engine.run.array_allocator import allocate, array_view
+from porism.engine.run.bound_sizes import element_count, evaluate_size
+from porism.engine.run.buffer_storage import Storage
+from porism.engine.run.prepacked_constants import Prepacking
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
@@ -39,47 +42,47 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Actions
 from porism.schedule.schedule import Role, Schedule
 
-JOB: Final = 24
-"""Bytes of a job: a function, its arguments, and the iterations to share."""
+JOB_BYTES: Final = 24
+"""Bytes of a job: the address of a function, of its arguments, and the iterations to share."""
 
-MOST_SIZES: Final = 4096
-"""Values of variables for which a program keeps the sizes that follow from them."""
+MAX_SIZES: Final = 4096
+"""Values of the variables for which a program caches sizes, chosen by hand."""
 
-MOST_FUNCTIONS: Final = 4096
-"""Kernels in machine code that are kept; the oldest go, but for those of programs that are kept."""
+MAX_FUNCTIONS: Final = 4096
+"""Compiled kernels in memory, chosen by hand; the oldest is evicted first, programs keep theirs."""
 
-LONG: Final = 1e9
-"""Nodes computed in a run from which on it may take a second, on a slow core without vectors."""
+LONG_RUN_NODES: Final = 1e9
+"""Node evaluations from which on a run may take a second, at one a cycle of 1 GHz."""
 
 _functions: dict[tuple[str, UOp, Actions | None], Function] = {}
-"""By backend, kernel, and the actions that it was tuned with."""
+"""Compiled kernels by backend, kernel, and tuned actions (None: those of the heuristic)."""
 _lock = threading.RLock()
 _pools: dict[int, Pool] = {}
-_NEVER: Final[tuple[Any, Any]] = (object(), None)
-_latest: tuple[Any, Any] = _NEVER
-"""The settings as they were when threads were last asked for, and those threads."""
+_NO_POOL: Final[tuple[Any, Any]] = (object(), None)
+_latest_pool: tuple[Any, Any] = _NO_POOL
+"""The settings when a thread pool was last requested, and that pool."""
 
 
-def pool() -> Pool:
-    """The threads of this process; after a fork, new ones."""
-    global _latest
+def thread_pool() -> Pool:
+    """Return the thread pool of this process for the setting `threads`."""
+    global _latest_pool
     values, threads = plain(), settings.threads
-    found = _pools.get(threads)
-    if found is None:
+    pool = _pools.get(threads)
+    if pool is None:
         with _lock:
             if threads not in _pools:
                 _pools[threads] = Pool(threads or os.cpu_count() or 1)
-            found = _pools[threads]
+            pool = _pools[threads]
     if values is not None:
-        _latest = values, found
-    return found
+        _latest_pool = values, pool
+    return pool
 
 
 def _after_fork() -> None:
     # The threads are not in this process, and one of them may have held the lock.
-    global _lock, _latest
+    global _lock, _latest_pool
     _pools.clear()
-    _latest = _NEVER
+    _latest_pool = _NO_POOL
     _lock = threading.RLock()
 
 
@@ -87,41 +90,41 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-Output = tuple[int, np.dtype[Any], list[int]]
-"""The bytes of an output, the type of its elements, and the words with its address."""
+OutputSlots = tuple[int, np.dtype[Any], list[int]]
+"""The bytes of an output, its dtype, and the argument words that hold its address."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """What follows from the values of the variables."""
+class RunSizes:
+    """The sizes of a run, for some values of the variables."""
 
     variables: tuple[int, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputSlots, ...]
     shared: tuple[int, ...]
-    """For each kernel the iterations that threads share."""
+    """The iterations of the parallel loop of each kernel; 1 if it has none."""
 
 
-class Frame:
-    """A block of arguments; one run at a time uses it."""
+class ArgumentBlock:
+    """The arguments of all kernels of a program, and the job list; used by one run at a time."""
 
     __slots__ = ("address", "arena", "order", "pool", "sizes", "words")
 
     def __init__(self, program: Program) -> None:
-        self.words = (ctypes.c_int64 * max(program.words, 1))()
+        self.words = (ctypes.c_int64 * max(program.word_count, 1))()
         self.order = (ctypes.c_int64 * (ORDER + 3 * len(program.functions)))()
         self.order[1] = len(program.functions)
         self.address = ctypes.addressof(self.order)
         self.pool = 0
-        self.sizes: Sizes | None = None
+        self.sizes: RunSizes | None = None
         self.arena = 0
         start = ctypes.addressof(self.words)
         for k, function in enumerate(program.functions):
             self.order[ORDER + 3 * k] = function.address
-            self.order[ORDER + 3 * k + 1] = start + 8 * program.begins[k]
+            self.order[ORDER + 3 * k + 1] = start + 8 * program.argument_begins[k]
 
 
 class Program:
-    """One schedule, ready to run."""
+    """A compiled schedule that can be run repeatedly."""
 
     def __init__(
         self,
@@ -135,184 +138,197 @@ class Program:
             from porism.engine.tune.program_comparison import tune_whole
 
             tune_whole(schedule, backend, constants)
-        self.packing = Packing(schedule, backend, constants)
-        self.functions, copying = self._compiled()
-        self.begins: list[int] = []
+        self.prepacking = Prepacking(schedule, backend, constants)
+        self.functions, pack_functions = self._compile()
+        self.argument_begins: list[int] = []
         slots: list[list[int]] = [[] for _ in schedule.buffers]
-        packed: list[list[int]] = [[] for _ in copying]
+        packed: list[list[int]] = [[] for _ in pack_functions]
         variables: list[tuple[int, str]] = []
-        at = 0
+        word = 0
         for k, (step, function) in enumerate(zip(schedule.steps, self.functions, strict=True)):
-            self.begins.append(at)
+            self.argument_begins.append(word)
             for number in function.buffers:
-                copy = self.packing.places.get((k, number))
-                where = slots[step.buffers[number]] if copy is None else packed[copy]
-                where.append(at)
-                at += 1
+                copy = self.prepacking.copy_of_parameter.get((k, number))
+                words_of_buffer = slots[step.buffers[number]] if copy is None else packed[copy]
+                words_of_buffer.append(word)
+                word += 1
             for name in function.variables:
-                variables.append((at, name))
-                at += 1
-        self.words = at
-        """Of a block of arguments."""
-        placed = list(zip(schedule.buffers, slots, strict=True))
-        self.inputs = [(b.number, s) for b, where in placed if b.role is Role.INPUT for s in where]
-        """The words with the addresses of inputs, by the numbers of their PARAMs."""
-        self.outputs = [(b.dtype.numpy, where) for b, where in placed if b.role is Role.OUTPUT]
+                variables.append((word, name))
+                word += 1
+        self.word_count = word
+        """Words of 8 bytes in an argument block."""
+        buffer_words = list(zip(schedule.buffers, slots, strict=True))
+        self.inputs = [
+            (b.number, s)
+            for b, words_of_buffer in buffer_words
+            if b.role is Role.INPUT
+            for s in words_of_buffer
+        ]
+        """PARAM number and argument word of each use of an input."""
+        self.outputs = [
+            (b.dtype.numpy, words_of_buffer)
+            for b, words_of_buffer in buffer_words
+            if b.role is Role.OUTPUT
+        ]
         offsets = schedule.arena.offsets
         self.temporaries = [
             (offsets[b.number], slot)
-            for b, where in placed
+            for b, words_of_buffer in buffer_words
             if b.role is Role.TEMPORARY
-            for slot in where
+            for slot in words_of_buffer
         ]
         written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
         order = [written.index(place) for place in schedule.outputs]
-        self.order = None if order == list(range(len(written))) else order
-        """Which of the outputs is wanted for each root of the graph, if not each for one."""
+        self.output_order = None if order == list(range(len(written))) else order
+        """The output buffer of each root of the graph; None if they correspond one to one."""
         self.count = len(self.functions)
         self.is_recent = True
-        """Whether somebody asked for it since programs were last forgotten."""
-        self.is_long = _steps(schedule) >= LONG
-        """Whether a run is not made in the main thread, so that an interrupt is answered."""
-        self.names = tuple(sorted(_variables(schedule)))
-        self.variables = [(slot, self.names.index(name)) for slot, name in variables]
-        self.packs = [(copy, slot) for copy, where in enumerate(packed) for slot in where]
-        """The words with the addresses of copies of constants."""
-        self._copying = copying
-        self._sizes: dict[tuple[int, ...], Sizes] = {}
-        self._idle: list[Frame] = []
+        """Whether it was used since unused programs were last evicted."""
+        self.is_long = _node_evaluations(schedule) >= LONG_RUN_NODES
+        """Whether a run leaves the main thread, so that Ctrl-C is answered meanwhile."""
+        self.variable_names = tuple(sorted(_variable_names(schedule)))
+        self.variables = [(slot, self.variable_names.index(name)) for slot, name in variables]
+        self.packs = [
+            (copy, slot) for copy, words_of_buffer in enumerate(packed) for slot in words_of_buffer
+        ]
+        """Number and argument word of each use of a prepacked constant."""
+        self._pack_functions = pack_functions
+        self._sizes: dict[tuple[int, ...], RunSizes] = {}
+        self._idle_blocks: list[ArgumentBlock] = []
 
     def run(self, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
-        """The outputs, each in one dimension."""
-        held = [(array, array_allocator.address_of(array)) for array in inputs]
-        return [array for array, _ in self.call(held, variables)]
+        """Run on arrays; return the outputs, each one-dimensional."""
+        storages = [(array, array_allocator.address_of(array)) for array in inputs]
+        return [array for array, _ in self.call(storages, variables)]
 
-    def _compiled(self) -> tuple[list[Function], list[Function]]:
-        """The kernels in machine code, and those that make copies of constants for them."""
-        packing = self.packing
-        kernels = [*packing.kernels, *(each.kernel for each in packing.copies)]
-        found = compiled(kernels, self.backend, packing.arranged)
+    def _compile(self) -> tuple[list[Function], list[Function]]:
+        """Return the compiled kernels, and the compiled kernels that pack constants for them."""
+        packing = self.prepacking
+        kernels = [*packing.kernels, *(copy.kernel for copy in packing.copies)]
+        functions = compile_kernels(kernels, self.backend, packing.scheduled)
         count = len(packing.kernels)
-        return found[:count], found[count:]
+        return functions[:count], functions[count:]
 
-    def pack(self, inputs: Sequence[Held]) -> list[Held]:
-        """The copies of constants that its kernels read."""
-        found = []
-        for each, function in zip(self.packing.copies, self._copying, strict=True):
-            copy = array_allocator.new_array(each.size, each.dtype.numpy)
-            addresses = (copy[1], inputs[each.source][1])
+    def pack(self, inputs: Sequence[Storage]) -> list[Storage]:
+        """Return the prepacked copies of constant inputs that the kernels read."""
+        copies = []
+        for spec, function in zip(self.prepacking.copies, self._pack_functions, strict=True):
+            copy = array_allocator.new_array(spec.size, spec.dtype.numpy)
+            addresses = (copy[1], inputs[spec.source][1])
             words = (ctypes.c_int64 * 2)(*(addresses[number] for number in function.buffers))
-            size = 1 if function.parallel is None else number_of(function.parallel, {})
+            size = 1 if function.parallel is None else evaluate_size(function.parallel, {})
             job = (ctypes.c_int64 * 3)(function.address, ctypes.addressof(words), size)
-            pool().run(ctypes.addressof(job), 1)
-            found.append(copy)
-        return found
+            thread_pool().run(ctypes.addressof(job), 1)
+            copies.append(copy)
+        return copies
 
     def call(
-        self, inputs: Sequence[Held], variables: Mapping[str, int], packs: Sequence[Held] = ()
-    ) -> list[Held]:
-        """The same with addresses, so that nobody has to ask for them."""
+        self, inputs: Sequence[Storage], variables: Mapping[str, int], packs: Sequence[Storage] = ()
+    ) -> list[Storage]:
+        """Run on arrays whose addresses are known; return the outputs with theirs."""
         try:
-            frame = self._idle.pop()
+            block = self._idle_blocks.pop()
         except IndexError:
-            frame = Frame(self)
-        sizes = frame.sizes
-        if sizes is None or self.names:
-            sizes = self._set_sizes(frame, variables)
-        words = frame.words
+            block = ArgumentBlock(self)
+        sizes = block.sizes
+        if sizes is None or self.variable_names:
+            sizes = self._set_sizes(block, variables)
+        words = block.words
         for number, slot in self.inputs:
             words[slot] = inputs[number][1]
         if packs:
             for number, slot in self.packs:
                 words[slot] = packs[number][1]
-        outputs: list[Held] = []
+        outputs: list[Storage] = []
         for size, dtype, slots in sizes.outputs:
-            owner, address = take(size)
-            outputs.append((array_in(owner, dtype), address))
+            owner, address = allocate(size)
+            outputs.append((array_view(owner, dtype), address))
             for slot in slots:
                 words[slot] = address
-        arena = self._arena(frame) if self.temporaries else None
-        values, threads = _latest
+        arena = self._arena(block) if self.temporaries else None
+        values, threads = _latest_pool
         if values is not plain() or kernel_observer.listeners or loud() or self.is_long:
-            kept = (self, inputs, packs, outputs, arena, array_allocator.leases)
-            self._run_seen(frame, variables, kept)
+            alive = (self, inputs, packs, outputs, arena, array_allocator.leases)
+            self._run_observed(block, variables, alive)
         else:
-            if frame.pool != threads.address:
-                frame.pool = frame.order[0] = threads.address
-            threads.go(frame.address)
+            if block.pool != threads.address:
+                block.pool = block.order[0] = threads.address
+            threads.go(block.address)
         del arena  # it was in use until here
-        self._idle.append(frame)
-        return [outputs[k] for k in self.order] if self.order else outputs
+        self._idle_blocks.append(block)
+        return [outputs[k] for k in self.output_order] if self.output_order else outputs
 
-    def _run_seen(self, frame: Frame, variables: Mapping[str, int], kept: object) -> None:
-        """The same, kernel by kernel if somebody wants to see them.
+    def _run_observed(
+        self, block: ArgumentBlock, variables: Mapping[str, int], alive: object
+    ) -> None:
+        """Run the kernels of an argument block, one by one if they are observed.
 
-        An interrupt of a long run ends the waiting: the kernel that runs goes on, and what it uses
-        is kept for it, also when Python ends. Those that come after it are not begun.
+        Ctrl-C during a long run ends the waiting only: the kernel that runs goes on, and its memory
+        is kept alive, also when Python ends. The kernels after it are not started.
         """
-        threads, jobs = pool(), frame.address + 8 * ORDER
+        threads, jobs = thread_pool(), block.address + 8 * ORDER
 
-        def run(first: int, many: int, _kept: object = (frame, kept)) -> None:
-            threads.run(jobs + JOB * first, many)
+        def run(first: int, count: int, _alive: object = (block, alive)) -> None:
+            threads.run(jobs + JOB_BYTES * first, count)
 
-        def start(first: int, many: int) -> None:
+        def start(first: int, count: int) -> None:
             if self.is_long:
-                apart(lambda: run(first, many))
+                apart(lambda: run(first, count))
             else:
-                run(first, many)
+                run(first, count)
 
         try:
             if kernel_observer.wanted():
-                values = {name: variables[name] for name in self.names}
+                values = {name: variables[name] for name in self.variable_names}
                 kernel_observer.run_each(self.schedule, self.backend, values, lambda k: start(k, 1))
             else:
                 start(0, self.count)
-        except BaseException:  # what was not begun does nothing
+        except BaseException:  # kernels that were not started do nothing
             for k in range(self.count):
-                frame.order[ORDER + 3 * k] = threads.nothing
+                block.order[ORDER + 3 * k] = threads.nothing
             raise
 
-    def _arena(self, frame: Frame) -> Any:
-        """Memory for the temporaries, whose addresses are set."""
-        arena, address = take(self.schedule.arena.peak)
-        if frame.arena != address:
-            frame.arena = address
+    def _arena(self, block: ArgumentBlock) -> Any:
+        """Return memory for the temporaries, and write their addresses."""
+        arena, address = allocate(self.schedule.arena.peak)
+        if block.arena != address:
+            block.arena = address
             for offset, slot in self.temporaries:
-                frame.words[slot] = address + offset
+                block.words[slot] = address + offset
         return arena
 
-    def _new_sizes(self, variables: Mapping[str, int]) -> Sizes:
-        values = tuple(variables[name] for name in self.names)
+    def _new_sizes(self, variables: Mapping[str, int]) -> RunSizes:
+        values = tuple(variables[name] for name in self.variable_names)
         buffers = [b for b in self.schedule.buffers if b.role is Role.OUTPUT]
         shared = [function.parallel for function in self.functions]
-        found = Sizes(
+        sizes = RunSizes(
             values,
             tuple(
-                (size_of(buffer, variables) * dtype.itemsize, dtype, slots)
+                (element_count(buffer, variables) * dtype.itemsize, dtype, slots)
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
-            tuple(1 if size is None else number_of(size, variables) for size in shared),
+            tuple(1 if size is None else evaluate_size(size, variables) for size in shared),
         )
-        if len(self._sizes) >= MOST_SIZES:
+        if len(self._sizes) >= MAX_SIZES:
             self._sizes.clear()
-        self._sizes[values] = found
-        return found
+        self._sizes[values] = sizes
+        return sizes
 
-    def _set_sizes(self, frame: Frame, variables: Mapping[str, int]) -> Sizes:
-        """The sizes for some values of the variables, which a frame has now."""
-        values = tuple([variables[name] for name in self.names])
+    def _set_sizes(self, block: ArgumentBlock, variables: Mapping[str, int]) -> RunSizes:
+        """Return the sizes for some values of the variables, and write them into a block."""
+        values = tuple([variables[name] for name in self.variable_names])
         sizes = self._sizes.get(values) or self._new_sizes(variables)
-        if frame.sizes is not sizes:
-            frame.sizes = sizes
-            for slot, place in self.variables:
-                frame.words[slot] = sizes.variables[place]
+        if block.sizes is not sizes:
+            block.sizes = sizes
+            for slot, position in self.variables:
+                block.words[slot] = sizes.variables[position]
             for k, count in enumerate(sizes.shared):
-                frame.order[ORDER + 3 * k + 2] = count
+                block.order[ORDER + 3 * k + 2] = count
         return sizes
 
 
 def forget_functions() -> None:
-    """Let go of kernels that no program has."""
+    """Evict compiled kernels that no program uses."""
     kernel_cache.forget_modules()
     if _lock.acquire(blocking=False):
         try:
@@ -321,44 +337,46 @@ def forget_functions() -> None:
             _lock.release()
 
 
-def _steps(schedule: Schedule) -> float:
-    """The nodes that all kernels compute in a run, at most."""
+def _node_evaluations(schedule: Schedule) -> float:
+    """Return how many nodes all kernels evaluate in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
     return sum(most_steps(kernel) * times for kernel, times in kernels.items())
 
 
-def _variables(schedule: Schedule) -> set[str]:
-    """The names of the variables that kernels and the sizes of buffers depend on."""
+def _variable_names(schedule: Schedule) -> set[str]:
+    """Return the names of the variables that kernels and buffer sizes depend on."""
     roots = [step.kernel for step in schedule.steps]
     dims = [dim for buffer in schedule.buffers for dim in buffer.dims]
     return {str(n.arg[0]) for n in toposort(*roots, *dims) if n.op is ops.VARIABLE}
 
 
-def compiled(
+def compile_kernels(
     kernels: Sequence[UOp],
     backend: Backend = BACKENDS["llvm"],
-    arranged: Collection[UOp] = frozenset(),
+    scheduled: Collection[UOp] = frozenset(),
 ) -> list[Function]:
-    """Kernels in machine code; new ones are found on disk, or compiled together.
+    """Return kernels as machine code; new ones are loaded from disk or compiled together.
 
-    Those that are `arranged` keep the loops that they have.
+    Kernels in `scheduled` are compiled with the loops they have, without the heuristic.
     """
     if settings.beam:
-        from porism.engine.tune.tuning import tune_new
+        from porism.engine.tune.tuning import tune_new_kernels
 
-        tune_new([kernel for kernel in kernels if kernel not in arranged], backend)
+        tune_new_kernels([kernel for kernel in kernels if kernel not in scheduled], backend)
     with _lock:
-        tuned = {**known_actions(kernels, backend), **dict.fromkeys(arranged, ())}
+        tuned = {**known_actions(kernels, backend), **dict.fromkeys(scheduled, ())}
         keys = [(backend.name, kernel, tuned.get(kernel)) for kernel in kernels]
-        # Held here, since the table may forget them while others are compiled.
-        held = {key: _functions[key] for key in dict.fromkeys(keys) if key in _functions}
-        missing = [key for key in dict.fromkeys(keys) if key not in held]
+        # Referred to here, since the table may evict them while others are compiled.
+        alive = {key: _functions[key] for key in dict.fromkeys(keys) if key in _functions}
+        missing = [key for key in dict.fromkeys(keys) if key not in alive]
         if missing:
-            found = kernel_cache.functions([kernel for _, kernel, _ in missing], backend, tuned)
-            new = {key: found[key[1]] for key in missing}
-            _functions.update(new)
-            held.update(new)
-        wanted = [held[key] for key in keys]
-        while len(_functions) > MOST_FUNCTIONS:
+            functions = kernel_cache.load_or_compile(
+                [kernel for _, kernel, _ in missing], backend, tuned
+            )
+            compiled = {key: functions[key[1]] for key in missing}
+            _functions.update(compiled)
+            alive.update(compiled)
+        wanted = [alive[key] for key in keys]
+        while len(_functions) > MAX_FUNCTIONS:
             del _functions[next(iter(_functions))]
         return wanted

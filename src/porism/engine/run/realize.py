@@ -1,8 +1,16 @@
 """Realize: compute the values of tensor graphs, and keep them in buffers.
 
-Before a graph is scheduled, the buffers in it become numbered parameters and bound variables become
-variables, so that the same computation on other data is the same graph: its schedule is found in a
-table, without any rewriting.
+    graph  →  request  →  parametrized constants  →  schedule  →  program  →  run
+
+- A *request* is the graph with its buffers replaced by numbered PARAMs and its bound variables by
+  VARIABLEs, so that the same computation on other data is the same graph.
+- Constants that vary between requests become arguments (`parametrize_constants`).
+- The schedule, an ordered list of kernels, is looked up here, in memory, by graph and scheduling
+  settings; then on disk (`cache/schedule_cache`); then it is made (`pipeline.to_schedule`).
+- The program, the schedule in machine code, is looked up in memory by schedule, backend and
+  constant inputs (`backend_runners`). Its kernels are looked up in memory by kernel and actions
+  (`program`), then on disk (`cache/kernel_cache`); the rest are lowered and compiled together.
+- A run writes addresses into an argument block and makes one native call (`program`).
 """
 
 from __future__ import annotations
@@ -13,12 +21,18 @@ from typing import Final
 
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine.cache.schedule_cache import schedule_for
+from porism.engine.cache.schedule_cache import load_or_schedule
 from porism.engine.run.backend_runners import forget_programs, run
-from porism.engine.run.buffer_storage import held, hold, hold_number, realized, remember
+from porism.engine.run.buffer_storage import (
+    buffer_for_array,
+    buffer_for_constant,
+    node_storage,
+    realized_buffer,
+    record_realized,
+)
 from porism.engine.run.compile_verification import report_of
-from porism.engine.run.parametrize_constants import generalized
-from porism.engine.run.prepacked_constants import forget_packed
+from porism.engine.run.parametrize_constants import parametrize_varying
+from porism.engine.run.prepacked_constants import forget_prepacked
 from porism.engine.run.program import forget_functions
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -28,15 +42,16 @@ from porism.ir.traversal import substitute, toposort
 from porism.pipeline import forget_kernels
 from porism.schedule.schedule import Schedule
 
-MOST_SCHEDULES: Final = 1000
-"""Schedules that are kept; the oldest goes first."""
+MAX_SCHEDULES: Final = 1000
+"""Schedules in memory, chosen by hand; the oldest is evicted first."""
 
 _schedules: dict[tuple[UOp, *tuple[int, ...]], Schedule] = {}
+"""Schedules by graph and the settings that scheduling depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A computation apart from its data."""
+    """A computation separated from its data."""
 
     graph: UOp
     """A SINK of values on PARAMs and VARIABLEs."""
@@ -46,29 +61,29 @@ class Request:
 
 
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
-    """For each node the BUFFER that holds its value; what is not there yet is computed."""
-    found = {node: buffer for node in nodes if (buffer := _at_hand(node)) is not None}
-    missing = [node for node in dict.fromkeys(nodes) if node not in found]
+    """Return the BUFFER with the value of each node; values that are not realized are computed."""
+    buffers = {node: buffer for node in nodes if (buffer := _existing_buffer(node)) is not None}
+    missing = [node for node in dict.fromkeys(nodes) if node not in buffers]
     if missing:
-        found.update(zip(missing, _compute(missing), strict=True))
-    return [found[node] for node in nodes]
+        buffers.update(zip(missing, _compute(missing), strict=True))
+    return [buffers[node] for node in nodes]
 
 
-def _at_hand(node: UOp) -> UOp | None:
-    """The BUFFER of what needs no kernel: of what is realized, and of a single number."""
-    return hold_number(node) if node.op is ops.CONST else realized(node)
+def _existing_buffer(node: UOp) -> UOp | None:
+    """Return the BUFFER of a node that needs no kernel: a realized value or a scalar constant."""
+    return buffer_for_constant(node) if node.op is ops.CONST else realized_buffer(node)
 
 
 def request(nodes: Sequence[UOp]) -> Request:
-    """What has to be computed for some nodes, on what is realized already."""
-    order = toposort(*nodes, within=lambda node: realized(node) is None)
+    """Return the computation of some nodes, with realized values as its inputs."""
+    order = toposort(*nodes, within=lambda node: realized_buffer(node) is None)
     sources = dict.fromkeys(s for n in order for s in n.src)
-    known = {s: buffer for s in sources if (buffer := realized(s)) is not None}
+    known = {s: buffer for s in sources if (buffer := realized_buffer(s)) is not None}
     buffers = dict.fromkeys(known.values())
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
     variables: dict[str, int] = {}
     sizes = toposort(*(dim for node in known for dim in shape(node)))
-    replacements = {n: bound(n, variables) for n in (*order, *sizes) if n.op is ops.BIND}
+    replacements = {n: unbind(n, variables) for n in (*order, *sizes) if n.op is ops.BIND}
     for node, buffer in known.items():
         dims = [substitute(dim, replacements) for dim in shape(node)]
         replacements[node] = ops.PARAM(*dims, dtype=buffer.dtype, arg=numbers[buffer])
@@ -77,38 +92,38 @@ def request(nodes: Sequence[UOp]) -> Request:
 
 
 def schedule_of(graph: UOp) -> Schedule:
-    """The schedule of a graph; of one that was seen before under the same settings, the same."""
-    key = _key(graph)
-    found = _schedules.get(key)
-    if found is None:
-        found = schedule_for(graph)
-        if len(_schedules) >= MOST_SCHEDULES:
+    """Return the schedule of a graph; cached by graph and settings."""
+    key = _schedule_key(graph)
+    schedule = _schedules.get(key)
+    if schedule is None:
+        schedule = load_or_schedule(graph)
+        if len(_schedules) >= MAX_SCHEDULES:
             del _schedules[next(iter(_schedules))]
-        _schedules[key] = found
+        _schedules[key] = schedule
     if settings.verify:
         report_of(graph)
-    return found
+    return schedule
 
 
-def _forget() -> None:
-    """Let go of what is kept in case that it is needed again: the users of something before it."""
+def _release_unused() -> None:
+    """Release cached entries that nothing uses; each cache before the ones it refers to."""
     forget_programs()
     forget_unused(_schedules)
     forget_functions()
-    forget_packed()
+    forget_prepacked()
     forget_kernels()
 
 
-forgetting.append(_forget)
+forgetting.append(_release_unused)
 
 
-def _key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:
+def _schedule_key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:
     return (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
             settings.buffer_level, settings.buffer_ratio, settings.fast_math)  # fmt: skip
 
 
-def bound(node: UOp, variables: dict[str, int]) -> UOp:
-    """The variable of a BIND, whose value is noted."""
+def unbind(node: UOp, variables: dict[str, int]) -> UOp:
+    """Return the variable of a BIND, and record its value in `variables`."""
     variable, value = node.src
     name, number = variable.arg[0], int(value.arg)
     if variables.setdefault(name, number) != number:
@@ -121,45 +136,49 @@ def bound(node: UOp, variables: dict[str, int]) -> UOp:
 
 
 def _compute(missing: Sequence[UOp]) -> list[UOp]:
-    wanted = _general(request(missing))
-    schedule = schedule_of(wanted.graph)
-    inputs = [held(buffer) for buffer in wanted.buffers]
-    outputs = run(schedule, inputs, wanted.variables)
+    computation = _parametrize(request(missing))
+    schedule = schedule_of(computation.graph)
+    inputs = [node_storage(buffer) for buffer in computation.buffers]
+    outputs = run(schedule, inputs, computation.variables)
     buffers = []
     for node, (array, address) in zip(missing, outputs, strict=True):
-        dims = tuple(_settled(dim) for dim in shape(node))
-        buffers.append(hold(node.dtype, dims, array, address))
-        if not _is_number(node):
-            remember(node, buffers[-1], exact=not settings.fast_math)
+        dims = tuple(_concrete_dim(dim) for dim in shape(node))
+        buffers.append(buffer_for_array(node.dtype, dims, array, address))
+        if not _is_constant(node):
+            record_realized(node, buffers[-1], exact=not settings.fast_math)
     return buffers
 
 
-def _general(wanted: Request) -> Request:
-    """A request that was not scheduled before, with arguments for numbers that have changed.
+def _parametrize(computation: Request) -> Request:
+    """Return a request with varying constants as arguments; one that has a schedule as it is.
 
-    With fast math all numbers stay: rules ask for them, and x * 0.0 is not computed as x * 2.0 is.
+    With fast math all constants stay: rules match them, and x * 0.0 is not computed as x * 2.0 is.
     """
-    if settings.fast_math or _key(wanted.graph) in _schedules:
-        return wanted
-    found = generalized(wanted.graph, len(wanted.buffers))
-    if found is None:
-        return wanted
-    values = [hold_number(value) for value in found.values]
-    return Request(found.graph, (*wanted.buffers, *values), {**wanted.variables, **found.offsets})
+    if settings.fast_math or _schedule_key(computation.graph) in _schedules:
+        return computation
+    parametrized = parametrize_varying(computation.graph, len(computation.buffers))
+    if parametrized is None:
+        return computation
+    values = [buffer_for_constant(value) for value in parametrized.values]
+    return Request(
+        parametrized.graph,
+        (*computation.buffers, *values),
+        {**computation.variables, **parametrized.offsets},
+    )
 
 
-def _is_number(node: UOp) -> bool:
-    """Whether a value is one constant all over.
+def _is_constant(node: UOp) -> bool:
+    """Return whether all elements of a value are one constant.
 
-    That is the same node in every graph, and better there than read from memory.
+    Such a value is better inlined as a constant than read from memory.
     """
     while node.op in (ops.RESHAPE, ops.EXPAND):
         node = node.src[0]
     return node.op is ops.CONST
 
 
-def _settled(dim: UOp) -> UOp:
-    """The size of an axis in this run, as a constant."""
+def _concrete_dim(dim: UOp) -> UOp:
+    """Return the size of an axis as a CONST, with the values that its variables are bound to."""
     from porism.evaluate import evaluate
 
     return dim if dim.op is ops.CONST else UOp.const(dim.dtype, int(evaluate(dim)[0]))

@@ -1,7 +1,7 @@
-"""Reference: run a schedule with the evaluator, one kernel after the other, and check all of it.
+"""Reference runner: run a schedule with the evaluator, one kernel after the other.
 
-Temporaries really share their memory, as the plan says; reading what was not written, or was
-written for something else, is an error of the evaluator.
+Temporaries share an arena as the memory plan says; reading an element that was not written, or was
+overwritten by another temporary, is an error of the evaluator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from porism.backends.backend_table import BACKENDS
 from porism.engine.profile import kernel_observer
-from porism.engine.run.bound_sizes import size_of
+from porism.engine.run.bound_sizes import element_count
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.evaluation import in_order
 from porism.ir.facts.semantics import Array
@@ -22,37 +22,39 @@ from porism.schedule.schedule import Buffer, Role, Schedule
 
 
 def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
-    """The arrays of the outputs, each in one dimension."""
+    """Run a schedule on arrays; return the output arrays, each one-dimensional."""
     arena = np.zeros(schedule.arena.peak, np.uint8)
     memories: dict[int, Memory] = {}
-    for place, buffer in enumerate(schedule.buffers):
+    for position, buffer in enumerate(schedule.buffers):
         if buffer.role is Role.INPUT:
-            memories[place] = Memory(inputs[buffer.number])
+            memories[position] = Memory(inputs[buffer.number])
         elif buffer.role is Role.OUTPUT:
-            memories[place] = Memory.empty(buffer.dtype, size_of(buffer, variables))
+            memories[position] = Memory.empty(buffer.dtype, element_count(buffer, variables))
 
     def run_step(number: int) -> None:
         step = schedule.steps[number]
         written = schedule.buffers[step.buffers[0]]
         if written.role is Role.TEMPORARY:
-            memories[step.buffers[0]] = _part(arena, schedule, written, size_of(written, variables))
-        _run(step.kernel, [memories[b] for b in step.buffers], variables)
+            memories[step.buffers[0]] = _arena_slice(
+                arena, schedule, written, element_count(written, variables)
+            )
+        _run_kernel(step.kernel, [memories[b] for b in step.buffers], variables)
 
     if kernel_observer.wanted():
         kernel_observer.run_each(schedule, BACKENDS["reference"], variables, run_step)
     else:
         for number in range(len(schedule.steps)):
             run_step(number)
-    return [memories[place].data for place in schedule.outputs]
+    return [memories[position].data for position in schedule.outputs]
 
 
-def _part(arena: Array, schedule: Schedule, buffer: Buffer, size: int) -> Memory:
+def _arena_slice(arena: Array, schedule: Schedule, buffer: Buffer, size: int) -> Memory:
     begin = schedule.arena.offsets[buffer.number]
     data = arena[begin : begin + size * buffer.dtype.numpy.itemsize].view(buffer.dtype.numpy)
     return Memory(data, np.zeros(size, np.bool_))
 
 
-def _run(kernel: UOp, buffers: Sequence[Memory], variables: Mapping[str, int]) -> None:
+def _run_kernel(kernel: UOp, buffers: Sequence[Memory], variables: Mapping[str, int]) -> None:
     if in_order(toposort(kernel)):
         run_kernel(kernel, buffers, variables)
     else:

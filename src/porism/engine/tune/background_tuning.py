@@ -19,9 +19,9 @@ from typing import Final
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError, PorismError
 from porism.base.settings import settings
-from porism.engine.cache.schedule_cache import write
+from porism.engine.cache.schedule_cache import serialize
 from porism.engine.tune import tuning_cache
-from porism.engine.tune.worker_pool import Crew, Fault
+from porism.engine.tune.worker_pool import WorkerFault, WorkerPool
 from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.schedule.schedule import Schedule
 
@@ -55,7 +55,7 @@ class Background:
         self.seconds = seconds
         self.then = then
         """Called when better kernels were found, in another thread."""
-        self._crew: Crew | None = None
+        self._crew: WorkerPool | None = None
         self._stopped = False
         self._thread = threading.Thread(
             target=contextvars.copy_context().run,
@@ -92,11 +92,11 @@ class Background:
 
     def _tune(self) -> None:
         kernels = [step.kernel for step in self.schedule.steps]
-        there = tuning_cache.Tunings(self.backend)
+        there = tuning_cache.TuningCache(self.backend)
         known = [(place, there.get(kernel)) for place, kernel in enumerate(kernels)]
         job = {
             "job": "tune",
-            "schedule": write(self.schedule),
+            "schedule": serialize(self.schedule),
             "constants": sorted(self.constants),
             "known": [
                 (place, write_actions(each.actions), each.before, each.after)
@@ -106,10 +106,10 @@ class Background:
             "width": settings.beam or WIDTH,
             "seconds": self.seconds,
         }
-        with Crew(1, nice=NICE) as crew:
+        with WorkerPool(1, nice=NICE) as crew:
             self._crew = crew
-            ((_, answer),) = crew.each([job], self.seconds + SPARE_SECONDS)
-        if self._stopped or isinstance(answer, Fault) or "error" in answer:
+            ((_, answer),) = crew.run_jobs([job], self.seconds + SPARE_SECONDS)
+        if self._stopped or isinstance(answer, WorkerFault) or "error" in answer:
             return
         better = False
         for place, data, before, after in answer["tuned"]:
@@ -118,7 +118,9 @@ class Background:
             except ActionError:
                 continue
             faster = after < before  # if not, another day there may be more time
-            tuning_cache.keep(kernels[place], self.backend, actions, before, after, lasting=faster)
+            tuning_cache.record(
+                kernels[place], self.backend, actions, before, after, on_disk=faster
+            )
             better = better or faster
         if better:
             self.then()

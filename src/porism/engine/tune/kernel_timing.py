@@ -1,10 +1,12 @@
-"""Timing: one kernel in several versions, on the same data, checked and timed.
+"""Kernel timing: candidates for one kernel, checked against a baseline and timed beside it.
 
-The result of the first version is what the others must give. Every sample of another version comes
-right after one of the first, and it is their proportion that counts: memory and clocks are not as
-fast at all times, least of all on machines that are shared. It is that of the smallest of a few
-samples, since whatever else disturbs only adds, but at least that of most; short kernels run many
-times in a sample. Who is clearly slower than the best so far is not timed to the end.
+The baseline is the heuristic's version; its result is what candidates must compute. Each sample of
+a candidate follows a sample of the baseline, and only their ratio counts: clocks and memory change
+speed over time, most of all on shared machines. The ratio is that of the fastest samples, since
+disturbances only add time, but at least the median of the pairs. Short kernels run many times in a
+sample. A candidate that is clearly slower than the best so far is not timed to the end.
+
+All constants here were chosen by hand.
 """
 
 from __future__ import annotations
@@ -20,182 +22,186 @@ import numpy as np
 
 from porism.backends.kernel_function import Function
 from porism.engine.run import array_allocator
-from porism.engine.run.bound_sizes import number_of
-from porism.engine.run.program import pool
-from porism.engine.tune.kernel_trial import difference, parameters, tolerance, values_of
+from porism.engine.run.bound_sizes import evaluate_size
+from porism.engine.run.program import thread_pool
+from porism.engine.tune.kernel_trial import largest_difference, parameters, random_values, tolerance
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
 SAMPLES: Final = 5
+"""Samples of a candidate, and at least of the baseline."""
+
 SAMPLE_SECONDS: Final = 3e-4
-"""What one sample takes, at least."""
+"""The least seconds of one sample."""
 
-OPEN_SECONDS: Final = 0.05
-"""What the first version is timed for, at least."""
+BASELINE_SECONDS: Final = 0.05
+"""The least seconds for which the baseline is timed alone."""
 
-ENOUGH_SECONDS: Final = 0.3
-"""After this long, what is known has to do."""
+MAX_SECONDS: Final = 0.3
+"""Seconds after which no more samples are taken."""
 
-HOPELESS: Final = 1.25
-"""How much slower than the best so far one is, after a sample, to be given up."""
+GIVE_UP_RATIO: Final = 1.25
+"""The ratio to the best time so far from which on a candidate is given up after a sample."""
 
-ROUNDS: Final = 11
-"""Of a duel."""
+COMPARE_ROUNDS: Final = 11
+"""Pairs of samples in a final comparison."""
 
-CHUNK: Final = 1 << 16
-"""Elements that are compared at a time, so that they stay in a cache."""
+COMPARE_CHUNK: Final = 1 << 16
+"""Elements that are compared at a time, so that they stay in the cache."""
 
-PERIOD: Final = 65521
-"""After so many elements random data repeats: making more takes long, and this is a prime, so that
-rows are different."""
+RANDOM_PERIOD: Final = 65521
+"""Elements after which random data repeats, since making more takes long; a prime, so that rows
+are different."""
 
 
-class Bench:
-    """A kernel, data for it, and the result that is wanted."""
+class Benchmark:
+    """A kernel with random data, a baseline, and the expected result."""
 
-    def __init__(self, kernel: UOp, wanted_by: Function) -> None:
-        self.wanted_by = wanted_by
-        self.data = _data(kernel)
+    def __init__(self, kernel: UOp, baseline: Function) -> None:
+        self.baseline = baseline
+        self.data = _random_buffers(kernel)
         self.variables = largest_variables(kernel)
         self._initial = self.data[0].copy()
-        self._run(wanted_by)
-        self.wanted = self.data[0].copy()
+        self._run(baseline)
+        self.expected = self.data[0].copy()
 
-    def fault(self, candidate: Function) -> str | None:
-        """What is wrong with the result of a candidate, if something is."""
+    def mismatch(self, candidate: Function) -> str | None:
+        """Run a candidate; return how its result differs, or None if it is right."""
         self.data[0][...] = self._initial
         self._run(candidate)
-        if _is_near(self.wanted, self.data[0]):
+        if _is_within_tolerance(self.expected, self.data[0]):
             return None
-        worst, place = difference(self.wanted, self.data[0])
-        if worst <= tolerance(self.wanted):
+        error, position = largest_difference(self.expected, self.data[0])
+        if error <= tolerance(self.expected):
             return None
-        return f"element {place} is {self.data[0][place]} and not {self.wanted[place]}"
+        return f"element {position} is {self.data[0][position]} and not {self.expected[position]}"
 
     def seconds(self) -> float:
-        """The time of one run of the first version."""
+        """Return the seconds of one run of the baseline."""
         begin = time.perf_counter()
-        samples = [self._run(self.wanted_by)]
-        times = _times(samples[0])
-        while len(samples) <= SAMPLES or time.perf_counter() - begin < OPEN_SECONDS:
-            samples.append(self._run(self.wanted_by, times))
-            if time.perf_counter() - begin > ENOUGH_SECONDS:
+        samples = [self._run(self.baseline)]
+        runs = _runs_per_sample(samples[0])
+        while len(samples) <= SAMPLES or time.perf_counter() - begin < BASELINE_SECONDS:
+            samples.append(self._run(self.baseline, runs))
+            if time.perf_counter() - begin > MAX_SECONDS:
                 break
         return statistics.median(samples[1:])
 
     def ratio(self, candidate: Function, bar: float) -> float:
-        """The time of a candidate in times of the first version; well above the bar only about.
+        """Return the time of a candidate divided by that of the baseline; rough if far above `bar`.
 
-        One that seems to be below the bar is timed again, and the larger of both counts: among many
-        candidates there are some that were lucky.
+        A candidate below `bar` is timed twice, and the larger ratio counts: among many candidates
+        some are lucky.
         """
-        found = self._ratio(candidate, bar)
-        return max(found, self._ratio(candidate, bar)) if found < bar else found
+        ratio = self._ratio(candidate, bar)
+        return max(ratio, self._ratio(candidate, bar)) if ratio < bar else ratio
 
     def _ratio(self, candidate: Function, bar: float) -> float:
         begin = time.perf_counter()
-        once = [self._run(each) for each in (self.wanted_by, candidate)]
+        once = [self._run(function) for function in (self.baseline, candidate)]
         best = [math.inf, math.inf]
         pairs = []
         for _ in range(SAMPLES):
             pair = [
-                self._sample(each, _times(once[k]))
-                for k, each in enumerate((self.wanted_by, candidate))
+                self._sample(function, _runs_per_sample(once[k]))
+                for k, function in enumerate((self.baseline, candidate))
             ]
             best = [min(both) for both in zip(best, pair, strict=True)]
             pairs.append(pair[1] / pair[0])
-            late = time.perf_counter() - begin > ENOUGH_SECONDS
-            if late or best[1] > HOPELESS * bar * best[0]:
+            late = time.perf_counter() - begin > MAX_SECONDS
+            if late or best[1] > GIVE_UP_RATIO * bar * best[0]:
                 break
         return max(best[1] / best[0], statistics.median(pairs))
 
-    def duel(self, candidate: Function) -> tuple[float, float]:
-        """The seconds of the first version and of a candidate, timed by turns."""
-        times = _times(min(self._run(self.wanted_by) for _ in range(2)))
+    def compare(self, candidate: Function) -> tuple[float, float]:
+        """Return the seconds of the baseline and of a candidate, timed alternately."""
+        runs = _runs_per_sample(min(self._run(self.baseline) for _ in range(2)))
         pairs = []
         begin = time.perf_counter()
-        for n in range(ROUNDS):
-            order = [self.wanted_by, candidate][:: 1 if n % 2 else -1]
-            found = {id(each): self._sample(each, times) for each in order}
-            pairs.append((found[id(self.wanted_by)], found[id(candidate)]))
-            if time.perf_counter() - begin > 4 * ENOUGH_SECONDS and n >= 2:
+        for n in range(COMPARE_ROUNDS):
+            order = [self.baseline, candidate][:: 1 if n % 2 else -1]
+            samples = {id(function): self._sample(function, runs) for function in order}
+            pairs.append((samples[id(self.baseline)], samples[id(candidate)]))
+            if time.perf_counter() - begin > 4 * MAX_SECONDS and n >= 2:
                 break
         before, after = zip(*pairs, strict=True)
         return statistics.median(before), statistics.median(after)
 
-    def _sample(self, function: Function, times: int) -> float:
-        """The seconds of one run, with the caches as the one before it has left them."""
+    def _sample(self, function: Function, runs: int) -> float:
+        """Return the seconds of one run, after a run that warms the caches."""
         self._run(function)
-        return self._run(function, times)
+        return self._run(function, runs)
 
-    def _run(self, function: Function, times: int = 1) -> float:
-        """Run it some times on all threads; the seconds of one run."""
+    def _run(self, function: Function, runs: int = 1) -> float:
+        """Run a function some times on all threads; return the seconds of one run."""
         words = [array_allocator.address_of(self.data[number]) for number in function.buffers]
         words += [self.variables[name] for name in function.variables]
-        block = (ctypes.c_int64 * max(len(words), 1))(*words)
+        arguments = (ctypes.c_int64 * max(len(words), 1))(*words)
         size = function.parallel
-        shared = 1 if size is None else number_of(size, self.variables)
-        job = (function.address, ctypes.addressof(block), shared)
-        jobs = (ctypes.c_int64 * (3 * times))(*(job * times))
-        threads = pool()
+        iterations = 1 if size is None else evaluate_size(size, self.variables)
+        job = (function.address, ctypes.addressof(arguments), iterations)
+        jobs = (ctypes.c_int64 * (3 * runs))(*(job * runs))
+        threads = thread_pool()
         begin = time.perf_counter()
-        threads.run(ctypes.addressof(jobs), times)
-        return (time.perf_counter() - begin) / times
+        threads.run(ctypes.addressof(jobs), runs)
+        return (time.perf_counter() - begin) / runs
 
 
-def _times(seconds: float) -> int:
-    """Runs of one sample."""
+def _runs_per_sample(seconds: float) -> int:
+    """Return the runs per sample for a kernel that takes some seconds."""
     return max(int(SAMPLE_SECONDS / max(seconds, 1e-7)), 1)
 
 
-def _is_near(wanted: Array, found: Array) -> bool:
-    """Whether all is finite and within the tolerance: the usual case, told quickly."""
-    if wanted.dtype not in (np.float32, np.float64):
-        return bool(np.array_equal(wanted, found))
+def _is_within_tolerance(expected: Array, actual: Array) -> bool:
+    """Return whether all values are finite and within the tolerance: the quick, usual check."""
+    if expected.dtype not in (np.float32, np.float64):
+        return bool(np.array_equal(expected, actual))
     scale = 1.0
     worst = 0.0
-    for begin in range(0, wanted.size, CHUNK):
-        one, other = wanted[begin : begin + CHUNK], found[begin : begin + CHUNK]
-        scale = max(scale, float(np.abs(one).max()))
-        worst = max(worst, float(np.abs(one - other).max()))
+    for begin in range(0, expected.size, COMPARE_CHUNK):
+        expected_chunk, actual_chunk = (
+            expected[begin : begin + COMPARE_CHUNK],
+            actual[begin : begin + COMPARE_CHUNK],
+        )
+        scale = max(scale, float(np.abs(expected_chunk).max()))
+        worst = max(worst, float(np.abs(expected_chunk - actual_chunk).max()))
         if not np.isfinite(worst + scale):
             return False
-    return worst <= tolerance(wanted) * scale
+    return worst <= tolerance(expected) * scale
 
 
 def largest_variables(kernel: UOp) -> Mapping[str, int]:
-    """Symbolic sizes as large as they can be."""
+    """Return the largest value of each variable of a kernel."""
     return {str(n.arg[0]): int(n.vmax) for n in toposort(kernel) if n.op is ops.VARIABLE}
 
 
-def _data(kernel: UOp) -> dict[int, Array]:
-    """Random arrays for the parameters, also for that which is written: all of it must be."""
+def _random_buffers(kernel: UOp) -> dict[int, Array]:
+    """Return random arrays for the PARAMs, also for the output, which must be overwritten."""
     generator = np.random.default_rng(0)
-    places = _places(kernel)
-    found = {}
+    index_limits = _index_limits(kernel)
+    buffers = {}
     for number, pointer in sorted(parameters(kernel).items()):
         dtype, size = pointer.dtype.element, pointer.dtype.size
         array, _ = array_allocator.new_array(size, dtype.numpy)
-        if number in places:
-            array[...] = generator.integers(0, places[number], size).astype(dtype.numpy)
-            found[number] = array
+        if number in index_limits:
+            array[...] = generator.integers(0, index_limits[number], size).astype(dtype.numpy)
+            buffers[number] = array
             continue
-        period = values_of(generator, dtype, min(size, PERIOD))
-        for begin in range(0, size, PERIOD):
-            array[begin : begin + PERIOD] = period[: size - begin]
-        found[number] = array
-    return found
+        period = random_values(generator, dtype, min(size, RANDOM_PERIOD))
+        for begin in range(0, size, RANDOM_PERIOD):
+            array[begin : begin + RANDOM_PERIOD] = period[: size - begin]
+        buffers[number] = array
+    return buffers
 
 
-def _places(kernel: UOp) -> dict[int, int]:
-    """Of parameters that say where to read in others how many places there are.
+def _index_limits(kernel: UOp) -> dict[int, int]:
+    """Return, by PARAM number, the exclusive limit of the values of gathered indices.
 
-    That is the least that they are compared with on the way: an index of a row is less than the
-    number of rows.
+    It is the least bound that the indices are compared with: a row index is below the row count.
     """
-    found: dict[int, int] = {}
+    limits: dict[int, int] = {}
     for access in toposort(kernel):
         if access.op is not ops.INDEX:
             continue
@@ -203,7 +209,7 @@ def _places(kernel: UOp) -> dict[int, int]:
         loads = [n for n in inside if n.op is ops.INDEX and not n.dtype.is_float]
         numbers = {int(n.arg) for load in loads for n in toposort(load) if n.op is ops.PARAM}
         bounds = [n.src[1].arg for n in inside if n.op is ops.LT and n.src[1].op is ops.CONST]
-        most = min((int(n) for n in bounds if n > 1), default=0)
-        if most:
-            found.update({number: min(found.get(number, most), most) for number in numbers})
-    return found
+        limit = min((int(n) for n in bounds if n > 1), default=0)
+        if limit:
+            limits.update({number: min(limits.get(number, limit), limit) for number in numbers})
+    return limits

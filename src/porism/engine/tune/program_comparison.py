@@ -19,12 +19,12 @@ import numpy as np
 from porism.backends.backend_table import Backend
 from porism.base.settings import settings
 from porism.engine.run import array_allocator
-from porism.engine.run.bound_sizes import size_of
-from porism.engine.run.buffer_storage import Held
+from porism.engine.run.bound_sizes import element_count
+from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.program import Program
 from porism.engine.tune import tuning, tuning_cache
-from porism.engine.tune.kernel_timing import PERIOD
-from porism.engine.tune.kernel_trial import values_of
+from porism.engine.tune.kernel_timing import RANDOM_PERIOD
+from porism.engine.tune.kernel_trial import random_values
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -53,7 +53,7 @@ MOST: Final = 12
 
 def tune_whole(schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
     """Tune the new kernels of a program as the settings ask for, and see that it is no slower."""
-    faster = tuning.tune_new([step.kernel for step in schedule.steps], backend, 1 - PART)
+    faster = tuning.tune_new_kernels([step.kernel for step in schedule.steps], backend, 1 - PART)
     if faster:
         settle(schedule, backend, constants, faster, PART * settings.beam_seconds)
 
@@ -91,7 +91,7 @@ class _Whole:
             after = self._program(())
             if self._ratio(self._program(faster), after, inputs) <= NO_WORSE:
                 return
-            known = tuning_cache.Tunings(self.backend)
+            known = tuning_cache.TuningCache(self.backend)
             found = {kernel: known.get(kernel) for kernel in faster}
             gains = {k: each.before - each.after for k, each in found.items() if each is not None}
             order = sorted(gains, key=lambda kernel: -gains[kernel])
@@ -106,34 +106,34 @@ class _Whole:
                 seconds = known.get(kernel)
                 assert seconds is not None, "it was tuned"
                 start = _heuristics(kernel, self.backend)
-                tuning_cache.keep(kernel, self.backend, start, seconds.before, seconds.before)
+                tuning_cache.record(kernel, self.backend, start, seconds.before, seconds.before)
 
     def _program(self, plain: Sequence[UOp]) -> Program:
         """The program with some of its kernels as the heuristic says."""
         with _as_before(plain, self.backend):
             return Program(self.schedule, self.backend, self.constants)
 
-    def _inputs(self) -> list[Held]:
+    def _inputs(self) -> list[Storage]:
         generator = np.random.default_rng(0)
         buffers = {b.number: b for b in self.schedule.buffers if b.role is Role.INPUT}
-        found: list[Held] = []
+        found: list[Storage] = []
         for number in range(max(buffers, default=-1) + 1):
             buffer = buffers.get(number)
             if buffer is None:
                 found.append(array_allocator.new_array(0, np.dtype(np.float32)))  # nobody reads it
                 continue
             array, address = array_allocator.new_array(
-                size_of(buffer, self.variables), buffer.dtype.numpy
+                element_count(buffer, self.variables), buffer.dtype.numpy
             )
             array[...] = 0
             if buffer.dtype.is_float:
-                period = values_of(generator, buffer.dtype, min(array.size, PERIOD))
-                for begin in range(0, array.size, PERIOD):
-                    array[begin : begin + PERIOD] = period[: array.size - begin]
+                period = random_values(generator, buffer.dtype, min(array.size, RANDOM_PERIOD))
+                for begin in range(0, array.size, RANDOM_PERIOD):
+                    array[begin : begin + RANDOM_PERIOD] = period[: array.size - begin]
             found.append((array, address))
         return found
 
-    def _ratio(self, before: Program, after: Program, inputs: Sequence[Held]) -> float:
+    def _ratio(self, before: Program, after: Program, inputs: Sequence[Storage]) -> float:
         """The time of one program in times of another, run by turns."""
         both = [(program, program.pack(inputs)) for program in (before, after)]
         once = [self._sample(*each, inputs, 1) for each in both]
@@ -150,7 +150,7 @@ class _Whole:
         return statistics.median(ratios)
 
     def _sample(
-        self, program: Program, packs: Sequence[Held], inputs: Sequence[Held], times: int
+        self, program: Program, packs: Sequence[Storage], inputs: Sequence[Storage], times: int
     ) -> float:
         """The seconds of some runs, after one that leaves the caches as its own."""
         program.call(inputs, self.variables, packs)
@@ -168,15 +168,15 @@ def _heuristics(kernel: UOp, backend: Backend) -> Actions:
 @contextmanager
 def _as_before(kernels: Sequence[UOp], backend: Backend) -> Iterator[None]:
     """Some kernels as the heuristic says, whatever was found for them."""
-    known = tuning_cache.Tunings(backend)
+    known = tuning_cache.TuningCache(backend)
     found = [(kernel, known.get(kernel)) for kernel in kernels]
     for kernel, _ in found:
-        tuning_cache.keep(kernel, backend, _heuristics(kernel, backend), 1.0, 1.0, lasting=False)
+        tuning_cache.record(kernel, backend, _heuristics(kernel, backend), 1.0, 1.0, on_disk=False)
     try:
         yield
     finally:
         for kernel, each in found:
             if each is not None:
-                tuning_cache.keep(
-                    kernel, backend, each.actions, each.before, each.after, lasting=False
+                tuning_cache.record(
+                    kernel, backend, each.actions, each.before, each.after, on_disk=False
                 )

@@ -24,10 +24,10 @@ def run(words: Sequence[str], beam: int, seconds: int) -> int:
     """Do what the words say; the exit status."""
     match list(words):
         case ["export", path]:
-            number = tuning_cache.write_file(Path(path))
+            number = tuning_cache.export_file(Path(path))
             print(f"wrote {number} tuned kernels to {path}")
         case ["import", path]:
-            merged = tuning_cache.read_file(Path(path))
+            merged = tuning_cache.import_file(Path(path))
             print(
                 f"took {merged.taken} tuned kernels; {merged.slower} were not faster than those "
                 f"here, {merged.refused} lines were refused"
@@ -57,7 +57,7 @@ def run(words: Sequence[str], beam: int, seconds: int) -> int:
 def info() -> str:
     """What is in the tuning cache."""
     found = tuning_cache.entries()
-    here = [each for each in found if each.surroundings == tuning_cache.own()]
+    here = [each for each in found if each.environment == tuning_cache.own_environment()]
     faster = [each for each in here if each.after < each.before]
     rows = [
         ("folder", str(tuning_cache.folder())),

@@ -1,8 +1,11 @@
-"""Tuning: better loops for kernels, found by compiling and timing candidates on this machine.
+"""Tuning: loop schedules of kernels, found by compiling and timing candidates on this machine.
 
-Candidates are compiled by several processes at once, and then timed one by one in a process of its
-own while the others wait: so one that crashes, hangs or computes something else is only dropped. At
-the end the best ones meet the heuristic's kernel by turns, and only what is clearly faster is kept.
+Candidates are compiled by a pool of processes, one for each core, and then timed one by one in
+another process while the pool is idle. A candidate that crashes, hangs or computes a wrong result
+is dropped. At the end the fastest candidates are timed alternately with the heuristic's version,
+and only a candidate that is clearly faster is recorded in the tuning cache.
+
+All constants here were chosen by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.profile.work_counts import name_of, work_of
 from porism.engine.tune import tuning_cache
-from porism.engine.tune.worker_pool import Answer, Crew, Fault, Job
+from porism.engine.tune.worker_pool import Answer, Job, WorkerFault, WorkerPool
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.serialization import to_text
@@ -34,32 +37,33 @@ from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 
 COMPILE_SECONDS: Final = 10.0
-"""What compiling one candidate may take."""
+"""Time limit of compiling one candidate."""
 
 RUN_SECONDS: Final = 2.0
-"""What checking and timing a candidate may take, beside some runs as long as the heuristic's."""
+"""Time limit of checking and timing a candidate, beside `RUNS_PER_CANDIDATE` baseline runs."""
 
-RUNS: Final = 40
+RUNS_PER_CANDIDATE: Final = 40
+"""Runs of the baseline's length that timing a candidate may take in addition."""
 
 OPEN_SECONDS: Final = 60.0
-"""What making data for a kernel may take."""
+"""Time limit of making data for a kernel."""
 
-CLEARLY: Final = 0.985
-"""The part of the heuristic's time that a candidate takes, at most, to be kept."""
+KEEP_RATIO: Final = 0.985
+"""The largest time of a candidate, as a part of the heuristic's, that is recorded."""
 
-LAST_SECONDS: Final = 6.0
-"""What is left of the time for the best ones to meet, at most."""
+FINAL_SECONDS: Final = 6.0
+"""The most seconds reserved for the final comparison of the fastest candidates."""
 
-LEAST: Final = 0.5
-"""The part of the time that is for searching, however long it takes to begin."""
+MIN_SEARCH_SHARE: Final = 0.5
+"""The part of the time reserved for searching, however long the start takes."""
 
-SHARE: Final = 0.01
-"""A kernel that takes less than this part of a program is left as it is."""
+MIN_KERNEL_SHARE: Final = 0.01
+"""The part of a program's time below which a kernel is not tuned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What tuning a kernel has come to."""
+class TuningReport:
+    """The outcome of tuning a kernel: times in seconds, and candidates tried and pruned."""
 
     name: str
     flops: int
@@ -69,8 +73,8 @@ class Report:
     tried: int = 0
     pruned: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
-    """Why candidates were dropped, and how many."""
-    trouble: str = ""
+    """How many candidates were dropped, by reason."""
+    error: str = ""
     """Why the kernel could not be tuned at all."""
 
     @property
@@ -79,12 +83,12 @@ class Report:
 
 
 @dataclass(slots=True)
-class State:
-    """How far tuning has come, for those who watch."""
+class TuningState:
+    """The progress of tuning, for listeners."""
 
     name: str
     number: int
-    """Of the kernel."""
+    """The position of the kernel among `count` kernels."""
     count: int
     flops: int
     tried: int
@@ -93,10 +97,10 @@ class State:
     """Seconds that are left for this kernel."""
 
 
-Listener = Callable[[State], None]
+Listener = Callable[[TuningState], None]
 
-reports: Final[list[Report]] = []
-"""Of all kernels that were tuned in this process, in order."""
+reports: Final[list[TuningReport]] = []
+"""The reports of all kernels that were tuned in this process, in order."""
 
 
 def tune(
@@ -107,65 +111,72 @@ def tune(
     seconds: float,
     nice: int = 0,
     listener: Listener | None = None,
-) -> list[Report]:
-    """Tune kernels that are not in the tuning cache, within some seconds for all together.
+) -> list[TuningReport]:
+    """Tune kernels that are not in the tuning cache, within some seconds for all of them.
 
-    One that is there several times counts as often. Whoever interrupts keeps what was found.
+    The time is divided by the share of each kernel in the program's time; `kernels` may repeat a
+    kernel. On KeyboardInterrupt the results so far are kept.
     """
-    known = tuning_cache.Tunings(backend)
-    counts = Counter(k for k in kernels if not (known and known.get(k)))
+    cache = tuning_cache.TuningCache(backend)
+    counts = Counter(k for k in kernels if not (cache and cache.get(k)))
     if not counts or backend.objects is None:
         return []
     begin = time.monotonic()
     cores = os.cpu_count() or 1
-    made: list[Report] = []
-    with Crew(cores, nice=nice) as compilers, Crew(1, nice=nice) as timers:
-        tuners = [_Tuner(kernel, backend, compilers, timers) for kernel in counts]
+    finished: list[TuningReport] = []
+    with WorkerPool(cores, nice=nice) as compilers, WorkerPool(1, nice=nice) as timers:
+        tuners = [_KernelTuner(kernel, backend, compilers, timers) for kernel in counts]
         try:
-            _compile_all(tuners, compilers)
+            _compile_baselines(tuners, compilers)
             for tuner in tuners:
                 tuner.open()
-            alone = len(tuners) == 1  # then it is open already
-            weights = {id(t): 1.0 if alone else t.before * counts[t.kernel] for t in tuners}
+            is_only_kernel = len(tuners) == 1  # then its benchmark is open already
+            weights = {
+                id(t): 1.0 if is_only_kernel else t.before * counts[t.kernel] for t in tuners
+            }
             total = sum(weights.values())
-            tuners = [t for t in tuners if weights[id(t)] >= SHARE * total]
+            tuners = [t for t in tuners if weights[id(t)] >= MIN_KERNEL_SHARE * total]
             tuners.sort(key=lambda t: -weights[id(t)])
-            end = max(begin + seconds, time.monotonic() + seconds * LEAST)
+            end_time = max(begin + seconds, time.monotonic() + seconds * MIN_SEARCH_SHARE)
             for number, tuner in enumerate(tuners):
-                left = end - time.monotonic()
-                if left <= 0:
+                seconds_left = end_time - time.monotonic()
+                if seconds_left <= 0:
                     break
-                rest = sum(weights[id(t)] for t in tuners[number:]) or 1.0
-                until = time.monotonic() + left * weights[id(tuner)] / rest
-                watch = _watcher(tuner, number, len(tuners), until, listener)
-                if not alone:
+                remaining_weight = sum(weights[id(t)] for t in tuners[number:]) or 1.0
+                deadline = time.monotonic() + seconds_left * weights[id(tuner)] / remaining_weight
+                show_progress = _progress_callback(tuner, number, len(tuners), deadline, listener)
+                if not is_only_kernel:
                     tuner.open()
-                report, interrupted = tuner.run(width, until, watch)
-                made.append(report)
+                report, interrupted = tuner.run(width, deadline, show_progress)
+                finished.append(report)
                 if interrupted:
                     raise KeyboardInterrupt
         finally:
-            reports.extend(made)
-    return made
+            reports.extend(finished)
+    return finished
 
 
-def _watcher(
-    tuner: _Tuner, number: int, count: int, until: float, listener: Listener | None
+def _progress_callback(
+    tuner: _KernelTuner, number: int, count: int, until: float, listener: Listener | None
 ) -> Callable[[Found], None]:
-    def watch(found: Found) -> None:
+    def show_progress(found: Found) -> None:
         if listener is not None:
             left = until - time.monotonic()
             listener(
-                State(tuner.name, number, count, tuner.flops, found.tried, found.seconds, left)
+                TuningState(
+                    tuner.name, number, count, tuner.flops, found.tried, found.seconds, left
+                )
             )
 
-    return watch
+    return show_progress
 
 
-class _Tuner:
-    """One kernel, and the processes that compile and time its candidates."""
+class _KernelTuner:
+    """A kernel, and the worker pools that compile and time its candidates."""
 
-    def __init__(self, kernel: UOp, backend: Backend, compilers: Crew, timers: Crew) -> None:
+    def __init__(
+        self, kernel: UOp, backend: Backend, compilers: WorkerPool, timers: WorkerPool
+    ) -> None:
         self.kernel = kernel
         self.backend = backend
         self.target = backend.target()
@@ -176,34 +187,36 @@ class _Tuner:
         variables = {str(n.arg[0]): int(n.vmax) for n in toposort(kernel) if n.op is ops.VARIABLE}
         self.flops = work_of(kernel, variables).flops
         self.before = 0.0
-        """Seconds of the heuristic's kernel; 0 if it could not be timed."""
-        self.trouble = ""
-        self.made: Answer = {}
-        """The heuristic's kernel in machine code."""
+        """Seconds of the heuristic's version; 0 if it could not be timed."""
+        self.error = ""
+        self.baseline: Answer = {}
+        """The heuristic's version in machine code."""
 
     def open(self) -> None:
-        """Have the heuristic's kernel run on data, once it is compiled."""
-        if not self.trouble:
-            job = {"job": "open", "kernel": self.text, "made": self.made}
-            answer = self.timers.open(job, OPEN_SECONDS)
-            self.trouble = _trouble(answer)
-            if isinstance(answer, dict) and not self.trouble:
+        """Time the heuristic's version as the baseline, once it is compiled."""
+        if not self.error:
+            job = {"job": "open", "kernel": self.text, "binary": self.baseline}
+            answer = self.timers.run_opening_job(job, OPEN_SECONDS)
+            self.error = _error_text(answer)
+            if isinstance(answer, dict) and not self.error:
                 self.before = float(answer["seconds"])
 
-    def run(self, width: int, until: float, watch: Callable[[Found], None]) -> tuple[Report, bool]:
-        """Search, and keep what was found; whether somebody interrupted."""
-        if self.trouble:
-            return Report(self.name, self.flops, 0.0, 0.0, (), trouble=self.trouble), False
+    def run(
+        self, width: int, deadline: float, show_progress: Callable[[Found], None]
+    ) -> tuple[TuningReport, bool]:
+        """Search and record the result; return a report, and whether the user interrupted."""
+        if self.error:
+            return TuningReport(self.name, self.flops, 0.0, 0.0, (), error=self.error), False
         base = unscheduled_kernel(self.kernel, self.target)
         start = heuristic.choose_actions(base, self.target)
 
-        last = until - min(LAST_SECONDS, (until - time.monotonic()) / 5)
+        search_deadline = deadline - min(FINAL_SECONDS, (deadline - time.monotonic()) / 5)
 
-        def go_on(found: Found) -> bool:
-            watch(found)
-            return time.monotonic() < last
+        def go_on(result: Found) -> bool:
+            show_progress(result)
+            return time.monotonic() < search_deadline
 
-        found = search(
+        result = search(
             base,
             self.target,
             start,
@@ -214,39 +227,46 @@ class _Tuner:
             plans=alternatives(base, self.target, start),
             others=[()],
         )
-        interrupted, in_time = found.interrupted, time.monotonic() < last
+        interrupted, in_time = result.interrupted, time.monotonic() < search_deadline
         try:
-            actions, before, after = self.decided(found, start)
-        except KeyboardInterrupt:  # then what was measured before has to do
+            actions, before, after = self.pick_fastest(result, start)
+        except KeyboardInterrupt:  # then the measurements of the search count
             interrupted = True
-            actions, before, after = found.actions, found.before, found.seconds
-        # If there was no time to find something, there may be more of it another day.
-        lasting = after < before or in_time
-        tuning_cache.keep(self.kernel, self.backend, actions, before, after, lasting=lasting)
-        report = Report(
-            self.name, self.flops, before, after, actions, found.tried, found.pruned, found.faults
+            actions, before, after = result.actions, result.before, result.seconds
+        # A search that ran out of time without a result may have more time in another process.
+        on_disk = after < before or in_time
+        tuning_cache.record(self.kernel, self.backend, actions, before, after, on_disk=on_disk)
+        report = TuningReport(
+            self.name,
+            self.flops,
+            before,
+            after,
+            actions,
+            result.tried,
+            result.pruned,
+            result.faults,
         )
         if settings.debug >= 1:
-            for fault, many in sorted(found.faults.items()):
-                text = f"{self.name}: {many} candidates were dropped: {fault}"
+            for fault, count in sorted(result.faults.items()):
+                text = f"{self.name}: {count} candidates were dropped: {fault}"
                 print(f"porism: {text}", file=sys.stderr)
         return report, interrupted
 
     def measure(self, candidates: Sequence[Actions], bar: float) -> Iterator[tuple[int, Result]]:
-        """Compile candidates side by side, then time them one after the other."""
-        jobs = [self._compiling(actions) for actions in candidates]
-        made: dict[int, Answer] = {}
-        for number, answer in self.compilers.each(jobs, COMPILE_SECONDS):
-            if isinstance(answer, Fault):
+        """Compile candidates in parallel, then time them one by one; yield number and result."""
+        jobs = [self._compile_job(actions) for actions in candidates]
+        binaries: dict[int, Answer] = {}
+        for number, answer in self.compilers.run_jobs(jobs, COMPILE_SECONDS):
+            if isinstance(answer, WorkerFault):
                 yield number, Result(None, f"{answer.what} while it was compiled")
             elif "error" in answer:
                 yield number, Result(None, "could not be compiled")
             else:
-                made[number] = answer
-        for number in sorted(made):
-            job = {"job": "time", "made": made[number], "bar": bar / self.before}
-            ((_, answer),) = self.timers.each([job], self.limit)
-            if isinstance(answer, Fault):
+                binaries[number] = answer
+        for number in sorted(binaries):
+            job = {"job": "time", "binary": binaries[number], "bar": bar / self.before}
+            ((_, answer),) = self.timers.run_jobs([job], self.limit)
+            if isinstance(answer, WorkerFault):
                 yield number, Result(None, f"{answer.what} while it was run")
             elif "wrong" in answer:
                 yield number, Result(None, "gave a wrong result")
@@ -259,58 +279,62 @@ class _Tuner:
 
     @property
     def limit(self) -> float:
-        """Seconds that a candidate may take in all."""
-        return RUN_SECONDS + RUNS * self.before
+        """The time limit of a candidate, in seconds."""
+        return RUN_SECONDS + RUNS_PER_CANDIDATE * self.before
 
-    def decided(self, found: Found, start: Actions) -> tuple[Actions, float, float]:
-        """The best of those that are still ahead when they meet the heuristic's kernel by turns.
+    def pick_fastest(self, found: Found, start: Actions) -> tuple[Actions, float, float]:
+        """Return the fastest actions in alternate timing with the baseline, and both times.
 
-        It meets it twice: the best of several was also lucky.
+        The winner is timed twice: the best of several candidates was also lucky.
         """
-        bar = CLEARLY * self.before
-        good = [actions for seconds, actions in found.good if actions != start and seconds < bar]
-        jobs = [self._compiling(actions) for actions in good]
-        made = dict(self.compilers.each(jobs, COMPILE_SECONDS))
-        met = [(self._meet(made[n]), n) for n in sorted(made)]
-        for ratio, n in sorted((after / before, n) for (before, after), n in met):
-            if ratio < CLEARLY:
-                before, after = self._meet(made[n])
-                if after < CLEARLY * before:
-                    return good[n], before, after
+        bar = KEEP_RATIO * self.before
+        promising = [
+            actions for seconds, actions in found.good if actions != start and seconds < bar
+        ]
+        jobs = [self._compile_job(actions) for actions in promising]
+        binaries = dict(self.compilers.run_jobs(jobs, COMPILE_SECONDS))
+        timings = [(self._compare(binaries[n]), n) for n in sorted(binaries)]
+        for ratio, n in sorted((after / before, n) for (before, after), n in timings):
+            if ratio < KEEP_RATIO:
+                before, after = self._compare(binaries[n])
+                if after < KEEP_RATIO * before:
+                    return promising[n], before, after
         return start, self.before, self.before
 
-    def _meet(self, made: Answer | Fault) -> tuple[float, float]:
-        """The seconds of the heuristic's kernel and of a candidate; without end if it has none."""
-        if not isinstance(made, Fault) and "error" not in made:
-            ((_, answer),) = self.timers.each([{"job": "duel", "made": made}], 2 * self.limit)
-            if not isinstance(answer, Fault) and "error" not in answer:
+    def _compare(self, binary: Answer | WorkerFault) -> tuple[float, float]:
+        """Return the seconds of the baseline and of a candidate; infinite if it failed."""
+        if not isinstance(binary, WorkerFault) and "error" not in binary:
+            ((_, answer),) = self.timers.run_jobs(
+                [{"job": "compare", "binary": binary}], 2 * self.limit
+            )
+            if not isinstance(answer, WorkerFault) and "error" not in answer:
                 return float(answer["before"]), float(answer["after"])
         return self.before, math.inf
 
-    def _compiling(self, actions: Actions) -> Job:
+    def _compile_job(self, actions: Actions) -> Job:
         return {"job": "compile", "kernel": self.text, "actions": write_actions(actions)}
 
 
-def _compile_all(tuners: Sequence[_Tuner], compilers: Crew) -> None:
-    """Compile the kernels of the heuristic side by side."""
+def _compile_baselines(tuners: Sequence[_KernelTuner], compilers: WorkerPool) -> None:
+    """Compile the heuristic's versions in parallel."""
     jobs = [{"job": "compile", "kernel": tuner.text, "actions": None} for tuner in tuners]
-    for number, answer in compilers.each(jobs, COMPILE_SECONDS):
-        tuners[number].trouble = _trouble(answer)
-        tuners[number].made = {} if isinstance(answer, Fault) else answer
+    for number, answer in compilers.run_jobs(jobs, COMPILE_SECONDS):
+        tuners[number].error = _error_text(answer)
+        tuners[number].baseline = {} if isinstance(answer, WorkerFault) else answer
 
 
-def _trouble(answer: Answer | Fault) -> str:
-    return answer.what if isinstance(answer, Fault) else str(answer.get("error", ""))
+def _error_text(answer: Answer | WorkerFault) -> str:
+    return answer.what if isinstance(answer, WorkerFault) else str(answer.get("error", ""))
 
 
 _considered: set[tuple[str, UOp]] = set()
-"""Kernels that were tuned in this process, or found not to be worth it."""
+"""Backends and kernels that were tuned, or not worth it, in this process."""
 
 
-def tune_new(kernels: Sequence[UOp], backend: Backend, part: float = 1.0) -> list[UOp]:
-    """Tune kernels as the settings ask for, before they are first compiled; those now faster.
+def tune_new_kernels(kernels: Sequence[UOp], backend: Backend, part: float = 1.0) -> list[UOp]:
+    """Tune kernels before they are first compiled; return those that are faster now.
 
-    It takes a part of the time that the settings allow.
+    It takes at most `part` of the seconds that the setting `beam_seconds` allows.
     """
     new = [kernel for kernel in kernels if (backend.name, kernel) not in _considered]
     if not new or not settings.beam or backend.objects is None:
@@ -329,6 +353,6 @@ def tune_new(kernels: Sequence[UOp], backend: Backend, part: float = 1.0) -> lis
             )
     except PorismError as error:
         print(f"porism: kernels are not tuned: {error.what}", file=sys.stderr)
-    known = tuning_cache.Tunings(backend)
-    found = {kernel: known.get(kernel) for kernel in new}
-    return [kernel for kernel, each in found.items() if each and each.after < each.before]
+    cache = tuning_cache.TuningCache(backend)
+    entries = {kernel: cache.get(kernel) for kernel in new}
+    return [kernel for kernel, entry in entries.items() if entry and entry.after < entry.before]

@@ -1,14 +1,14 @@
-"""Tuned: the tuning cache, which actions were found to be best for a kernel on this machine.
+"""Tuning cache: the fastest actions that were measured for a kernel on this machine.
 
-An entry is found under a digest of the kernel's structure and of all that its speed depends on: the
-machine, the number of threads, the compiler, the settings, and the source code of Porism. So what
-was measured elsewhere or with other code is never used. An entry is a line of JSON:
+It is in memory, keyed by backend, threads and kernel, and on disk, keyed by a digest of the
+kernel's structure and of its *environment*: target, number of threads, compiler, settings, and the
+sources of Porism. So timings from another machine or other code are never used. An entry is a line
+of JSON, with times in seconds before (the heuristic's actions) and after (these actions):
 
     {"kernel": …, "for": …, "made by": …, "actions": [["Upcast", {…}], …], "before": …, "after": …}
 
-Entries are files of a store, which checks them when they are read. An exported file has the same
-lines, each with a checksum. It may come from anywhere: a line is used only if it is well formed in
-all its parts, and the actions in it still have to be legal for the kernel that they are applied to.
+An exported file has the same lines, each with a checksum. It is untrusted: a line is used only if
+all its parts are well formed, and its actions must be legal for the kernel they are applied to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from porism.base.errors import ActionError, PorismError
 from porism.base.file_store import Store, fault_of, location, name_of
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
-from porism.engine.cache.kernel_cache import made_by, surroundings
+from porism.engine.cache.kernel_cache import compile_environment, version_text
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions
 from porism.optimize.actions.action_serialization import read_actions, write_actions
@@ -38,23 +38,23 @@ from porism.pipeline import optimize_kernel
 FORMAT: Final = "porism tuning 1"
 """The first line of an exported file."""
 
-KIND: Final = "tuned"
-LONGEST_LINE: Final = 1 << 16
-MOST_LINES: Final = 1 << 18
+ENTRY_KIND: Final = "tuned"
+MAX_LINE_BYTES: Final = 1 << 16
+MAX_LINES: Final = 1 << 18
 
 _HEX: Final = re.compile(r"[0-9a-f]{32,64}")
-_MAKER: Final = re.compile(r"[\w.,:+ ()/-]{0,200}")
+_VERSION: Final = re.compile(r"[\w.,:+ ()/-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
-    """The best actions that were found for a kernel."""
+class TunedKernel:
+    """The fastest actions that were measured for a kernel, and their times."""
 
     kernel: str
-    """The digest of its structure."""
-    surroundings: str
-    """The digest of what its speed depends on beside itself."""
-    made_by: str
+    """The digest of the kernel's structure."""
+    environment: str
+    """The digest of what the speed of a kernel depends on beside its structure."""
+    version: str
     actions: Actions
     before: float
     """Seconds with the actions of the heuristic."""
@@ -62,16 +62,16 @@ class Tuned:
 
     @property
     def name(self) -> str:
-        """That of its file."""
-        return name_of(self.kernel, self.surroundings)
+        """The name of the entry's file."""
+        return name_of(self.kernel, self.environment)
 
     def line(self) -> str:
-        """It as a line of JSON, the same every time."""
+        """Return the entry as a line of JSON; equal entries give equal lines."""
         return json.dumps(
             {
                 "kernel": self.kernel,
-                "for": self.surroundings,
-                "made by": self.made_by,
+                "for": self.environment,
+                "made by": self.version,
                 "actions": write_actions(self.actions),
                 "before": self.before,
                 "after": self.after,
@@ -80,102 +80,105 @@ class Tuned:
         )
 
 
-_memory: dict[tuple[str, int, UOp], Tuned] = {}
-"""What was found in this process, also where nothing is kept on disk."""
+_in_memory: dict[tuple[str, int, UOp], TunedKernel] = {}
+"""Entries of this process by backend, threads and kernel, also if the disk is not used."""
 _lock = held_while_forking(threading.Lock())
 
 
 def thread_count() -> int:
-    """Threads that share a kernel."""
+    """Return the number of threads that run a kernel."""
     return settings.threads or os.cpu_count() or 1
 
 
-class Tunings:
-    """What is known for one backend under the settings of the moment."""
+class TuningCache:
+    """The entries for one backend under the current settings."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._threads = thread_count()
-        self._kept = _store() if backend.objects is not None else None
-        self._base: str | None = None
-        if self._kept is not None and not (self._kept.folder / KIND).is_dir():
-            self._kept = None  # nothing was ever tuned
+        self._disk: Store | None = _store() if backend.objects is not None else None
+        self._environment: str | None = None
+        if self._disk is not None and not (self._disk.folder / ENTRY_KIND).is_dir():
+            self._disk = None  # nothing was ever tuned here
 
     def __bool__(self) -> bool:
-        """Whether there may be anything; if not, that was cheap to know."""
-        return bool(_memory) or self._kept is not None
+        """Return whether there may be entries, without reading the disk."""
+        return bool(_in_memory) or self._disk is not None
 
-    def get(self, kernel: UOp) -> Tuned | None:
-        """The best actions for a kernel, if it was tuned."""
-        found = _memory.get((self.backend.name, self._threads, kernel))
-        if found is not None or self._kept is None:
-            return found
-        if self._base is None:
-            self._base = _surroundings(self.backend) or ""
-        if not self._base:
+    def get(self, kernel: UOp) -> TunedKernel | None:
+        """Return the entry of a kernel, or None if it was not tuned."""
+        entry = _in_memory.get((self.backend.name, self._threads, kernel))
+        if entry is not None or self._disk is None:
+            return entry
+        if self._environment is None:
+            self._environment = _tuning_environment(self.backend) or ""
+        if not self._environment:
             return None
-        name = name_of(kernel.key.hex(), _digest(self._base))
-        content = self._kept.get(KIND, name)
-        found = None if content is None else _entry(content.decode("utf-8", "replace"))
-        if found is None or found.name != name:
+        name = name_of(kernel.key.hex(), _digest(self._environment))
+        content = self._disk.get(ENTRY_KIND, name)
+        entry = None if content is None else _parse_entry(content.decode("utf-8", "replace"))
+        if entry is None or entry.name != name:
             return None
-        return found
+        return entry
 
 
 def known_actions(kernels: Sequence[UOp], backend: Backend) -> dict[UOp, Actions]:
-    """Of some kernels those that are faster since they were tuned, and their actions.
+    """Return the tuned actions of those kernels that tuning has made faster.
 
-    Where nothing better was found the heuristic decides, which may know more of the program. Cheap
-    where nothing was ever tuned.
+    The other kernels are left to the heuristic, which may know more about the program.
     """
-    known = Tunings(backend)
-    if not known:
+    cache = TuningCache(backend)
+    if not cache:
         return {}
-    found = {kernel: known.get(kernel) for kernel in dict.fromkeys(kernels)}
-    return {k: each.actions for k, each in found.items() if each and each.after < each.before}
+    entries_of = {kernel: cache.get(kernel) for kernel in dict.fromkeys(kernels)}
+    return {
+        k: entry.actions for k, entry in entries_of.items() if entry and entry.after < entry.before
+    }
 
 
 def tuned_actions(kernel: UOp, backend: Backend) -> Actions | None:
-    """The actions that a kernel is compiled with in place of the heuristic's, if any."""
+    """Return the tuned actions of a kernel if they are legal; None: use the heuristic."""
     actions = known_actions([kernel], backend).get(kernel)
     if actions is None:
         return None
     try:
         optimize_kernel(kernel, backend.target(), actions=actions)
-    except ActionError:  # those of an imported file may be any
+    except ActionError:  # imported actions may not fit the kernel
         return None
     return actions
 
 
-def keep(
+def record(
     kernel: UOp,
     backend: Backend,
     actions: Actions,
     before: float,
     after: float,
     *,
-    lasting: bool = True,
-) -> Tuned:
-    """Remember what was found, in this process and, if it is to last, on disk."""
-    base = _surroundings(backend)
-    digest, maker = (_digest(base), _made_by(base)) if base else ("0" * 40, "")
-    found = Tuned(kernel.key.hex(), digest, maker, actions, before, after)
+    on_disk: bool = True,
+) -> TunedKernel:
+    """Record the actions and times of a kernel in memory, and also on disk if `on_disk`."""
+    environment = _tuning_environment(backend)
+    digest, version = (
+        (_digest(environment), _version(environment)) if environment else ("0" * 40, "")
+    )
+    entry = TunedKernel(kernel.key.hex(), digest, version, actions, before, after)
     with _lock:
-        _memory[backend.name, thread_count(), kernel] = found
-    kept = _store() if lasting else None
-    if kept is not None and base is not None:
-        kept.put(KIND, found.name, found.line().encode())
-    return found
+        _in_memory[backend.name, thread_count(), kernel] = entry
+    disk = _store() if on_disk else None
+    if disk is not None and environment is not None:
+        disk.put(ENTRY_KIND, entry.name, entry.line().encode())
+    return entry
 
 
-def forget() -> None:
-    """Forget what was found in this process; what is on disk stays there."""
+def forget_in_memory() -> None:
+    """Clear the entries in memory; those on disk stay."""
     with _lock:
-        _memory.clear()
+        _in_memory.clear()
 
 
-def _surroundings(backend: Backend) -> str | None:
-    base = surroundings(backend.target(), backend)
+def _tuning_environment(backend: Backend) -> str | None:
+    base = compile_environment(backend.target(), backend)
     return None if base is None else json.dumps([base, thread_count()])
 
 
@@ -183,52 +186,52 @@ def _digest(base: str) -> str:
     return hashlib.blake2b(base.encode(), digest_size=20).hexdigest()
 
 
-def _made_by(base: str) -> str:
-    return made_by(json.loads(base)[0])
+def _version(base: str) -> str:
+    return version_text(json.loads(base)[0])
 
 
 def _store() -> Store | None:
-    """The store, if the settings ask for one and it can be used."""
+    """Return the store on disk; None if the settings turn it off or it cannot be used."""
     folder = location() if settings.cache else None
     if folder is None or fault_of(folder):
         return None
     folder = folder / "tuning"
-    return None if fault_of(folder) else Store(folder, settings.cache_mb << 20, (KIND,))
+    return None if fault_of(folder) else Store(folder, settings.cache_mb << 20, (ENTRY_KIND,))
 
 
-# -- lines from anywhere ---------------------------------------------------------------------------
+# -- untrusted lines -------------------------------------------------------------------------------
 
 
-def _entry(line: str) -> Tuned | None:
-    """The entry that a line says, if it says one."""
+def _parse_entry(line: str) -> TunedKernel | None:
+    """Return the entry of a line of JSON; None if any part is malformed."""
     try:
         row = json.loads(line)
-        found = Tuned(
-            _text(row.pop("kernel"), _HEX),
-            _text(row.pop("for"), _HEX),
-            _text(row.pop("made by"), _MAKER),
+        entry = TunedKernel(
+            _checked_text(row.pop("kernel"), _HEX),
+            _checked_text(row.pop("for"), _HEX),
+            _checked_text(row.pop("made by"), _VERSION),
             read_actions(row.pop("actions")),
-            _seconds(row.pop("before")),
-            _seconds(row.pop("after")),
+            _checked_seconds(row.pop("before")),
+            _checked_seconds(row.pop("after")),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ActionError):
         return None
-    return None if row or found.after > found.before else found
+    return None if row or entry.after > entry.before else entry
 
 
-def _text(value: Any, form: re.Pattern[str]) -> str:
-    if not isinstance(value, str) or not form.fullmatch(value):
+def _checked_text(value: Any, pattern: re.Pattern[str]) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
         raise ValueError
     return value
 
 
-def _seconds(value: Any) -> float:
+def _checked_seconds(value: Any) -> float:
     if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
         raise ValueError
     return value
 
 
-def _sum(line: str) -> str:
+def _checksum(line: str) -> str:
     return hashlib.blake2b(line.encode(), digest_size=16).hexdigest()
 
 
@@ -236,76 +239,76 @@ def _sum(line: str) -> str:
 
 
 @dataclass(slots=True)
-class Merged:
-    """What has become of the lines of a file."""
+class ImportCounts:
+    """How many lines of an imported file were taken and left out."""
 
     taken: int = 0
     slower: int = 0
-    """There was an entry at least as good."""
+    """Not faster than the entry that was there."""
     refused: int = 0
-    """Lines that are damaged, or were never ours."""
+    """Malformed, or with a wrong checksum."""
 
 
-def entries() -> list[Tuned]:
-    """All that is on disk and sound, in order of their names."""
-    kept = _folder()
-    names = sorted(entry.path.name for entry in kept.entries() if entry.finished)
-    lines = (kept.peek(KIND, name) for name in names)
-    found = [_entry(line.decode("utf-8", "replace")) for line in lines if line is not None]
-    return [each for each in found if each is not None]
+def entries() -> list[TunedKernel]:
+    """Return all well-formed entries on disk, sorted by name."""
+    disk = _required_store()
+    names = sorted(entry.path.name for entry in disk.entries() if entry.finished)
+    lines = (disk.peek(ENTRY_KIND, name) for name in names)
+    parsed = [_parse_entry(line.decode("utf-8", "replace")) for line in lines if line is not None]
+    return [entry for entry in parsed if entry is not None]
 
 
-def own() -> str:
-    """The digest of what speed depends on here and now; of entries that would be used."""
+def own_environment() -> str:
+    """Return the environment digest of this process; entries of others are not used."""
     from porism.backends.backend_table import native
 
-    base = _surroundings(native())
+    base = _tuning_environment(native())
     return "" if base is None else _digest(base)
 
 
-def write_file(path: Path) -> int:
-    """Export all entries; how many they are."""
-    found = entries()
-    lines = [each.line() for each in found]
-    text = "\n".join([FORMAT, *(f"{_sum(line)} {line}" for line in lines)]) + "\n"
+def export_file(path: Path) -> int:
+    """Write all entries to a file; return how many."""
+    exported = entries()
+    lines = [entry.line() for entry in exported]
+    text = "\n".join([FORMAT, *(f"{_checksum(line)} {line}" for line in lines)]) + "\n"
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise _unusable("written", path, error) from None
-    return len(found)
+        raise _file_error("written", path, error) from None
+    return len(exported)
 
 
-def read_file(path: Path) -> Merged:
-    """Import the entries of a file; of two for the same kernel the faster one stays."""
-    kept = _folder()
-    merged = Merged()
+def import_file(path: Path) -> ImportCounts:
+    """Import the entries of a file; for each kernel the faster entry is kept."""
+    disk = _required_store()
+    merged = ImportCounts()
     for line in _lines(path):
-        found = _entry(line[33:]) if _sum(line[33:]) == line[:32] else None
-        if found is None:
+        entry = _parse_entry(line[33:]) if _checksum(line[33:]) == line[:32] else None
+        if entry is None:
             merged.refused += 1
             continue
-        there = kept.peek(KIND, found.name)
-        known = None if there is None else _entry(there.decode("utf-8", "replace"))
-        if known is not None and known.name == found.name and known.after <= found.after:
+        content = disk.peek(ENTRY_KIND, entry.name)
+        known = None if content is None else _parse_entry(content.decode("utf-8", "replace"))
+        if known is not None and known.name == entry.name and known.after <= entry.after:
             merged.slower += 1
-        elif kept.put(KIND, found.name, found.line().encode()):
+        elif disk.put(ENTRY_KIND, entry.name, entry.line().encode()):
             merged.taken += 1
         else:
             raise PorismError(
                 "an entry cannot be kept",
-                where=str(kept.folder),
+                where=str(disk.folder),
                 why="the folder cannot be written to, or the disk is full",
                 fix="free some space, or name another folder in PORISM_CACHE_DIR",
             )
     if merged.taken:
-        forget()
+        forget_in_memory()
     return merged
 
 
 def _lines(path: Path) -> Iterator[str]:
     try:
         with path.open("rb") as file:
-            first = file.readline(LONGEST_LINE)
+            first = file.readline(MAX_LINE_BYTES)
             if first.rstrip(b"\r\n") != FORMAT.encode():
                 raise PorismError(
                     "this is no file of tunings",
@@ -313,41 +316,41 @@ def _lines(path: Path) -> Iterator[str]:
                     why=f"such a file begins with the line {FORMAT!r}",
                     fix="give a file that 'porism tune export' has written",
                 )
-            for _ in range(MOST_LINES):
-                data = file.readline(LONGEST_LINE)
+            for _ in range(MAX_LINES):
+                data = file.readline(MAX_LINE_BYTES)
                 if not data:
                     return
                 yield data.rstrip(b"\r\n").decode("utf-8", "replace")
     except OSError as error:
-        raise _unusable("read", path, error) from None
+        raise _file_error("read", path, error) from None
 
 
-def _unusable(done: str, path: Path, error: OSError) -> PorismError:
+def _file_error(action: str, path: Path, error: OSError) -> PorismError:
     return PorismError(
-        f"the file cannot be {done}",
+        f"the file cannot be {action}",
         where=str(path),
         why=error.strerror or str(error),
         fix="give another file",
     )
 
 
-def _folder() -> Store:
-    kept = _store()
-    if kept is None:
+def _required_store() -> Store:
+    disk = _store()
+    if disk is None:
         raise PorismError(
             "there is no tuning cache",
             why="PORISM_CACHE is off, or the folder of the cache cannot be used",
             fix="look at what 'porism cache info' says",
         )
-    return kept
+    return disk
 
 
 def folder() -> Path:
-    """Where the entries are."""
-    return _folder().folder
+    """Return the folder of the entries."""
+    return _required_store().folder
 
 
 def clear() -> int:
-    """Remove all entries; how many they were."""
-    forget()
-    return len(_folder().clear())
+    """Remove all entries; return how many."""
+    forget_in_memory()
+    return len(_required_store().clear())

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from porism.base.settings import settings
-from porism.engine.tune.tuning import Listener, Report, State
+from porism.engine.tune.tuning import Listener, TuningReport, TuningState
 
 UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
@@ -48,7 +48,7 @@ def shown() -> Iterator[Listener | None]:
         totals: dict[int, float] = {}
         task = bar.add_task("", total=None, number=0, count=0, name="", tried=0, best="", speed="")
 
-        def listen(state: State) -> None:
+        def listen(state: TuningState) -> None:
             if state.number not in totals:
                 totals[state.number] = max(state.left, 1e-3)
                 bar.reset(task)
@@ -69,15 +69,15 @@ def shown() -> Iterator[Listener | None]:
         yield listen
 
 
-def table(reports: Sequence[Report]) -> Table:
+def table(reports: Sequence[TuningReport]) -> Table:
     """What became of each kernel."""
     made = Table(title=None, show_lines=False)
     for head in ("kernel", "before", "after", "times as fast", "GFLOP/s", "candidates"):
         right = head not in ("kernel", "candidates")
         made.add_column(head, justify="right" if right else "left", overflow="fold")
     for each in reports:
-        if each.trouble:
-            made.add_row(each.name, "", "", "", "", f"not tuned: {each.trouble}")
+        if each.error:
+            made.add_row(each.name, "", "", "", "", f"not tuned: {each.error}")
             continue
         made.add_row(
             each.name,
@@ -90,7 +90,7 @@ def table(reports: Sequence[Report]) -> Table:
     return made
 
 
-def _candidates(each: Report) -> str:
+def _candidates(each: TuningReport) -> str:
     """How many there were; without actions that a kernel allows there are none."""
     dropped = sum(each.faults.values())
     if not each.tried:
@@ -98,7 +98,7 @@ def _candidates(each: Report) -> str:
     return f"{each.tried} tried" + (f", {dropped} dropped" if dropped else "")
 
 
-def changes(reports: Sequence[Report]) -> str:
+def changes(reports: Sequence[TuningReport]) -> str:
     """The actions of each kernel that became faster, a line each."""
     return "\n".join(
         f"{each.name}: {', '.join(map(action_text, each.actions)) or 'no actions'}"

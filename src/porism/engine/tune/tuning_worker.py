@@ -1,13 +1,13 @@
-"""A worker: the program of a process that compiles and times candidates for its crew.
+"""Tuning worker: the main program of a worker process, which compiles and times candidates.
 
-It reads jobs as lines of JSON and answers each with one. What goes wrong in it, a compiler or a
-kernel that crashes or never ends, ends this process and nothing else.
+It reads jobs as lines of JSON and answers each with a line. A compiler or a kernel that crashes or
+never returns ends this process only.
 
     compile    a kernel and actions → its machine code
-    open       a kernel and the machine code of the heuristic → data, the wanted result, the time
-    time       machine code → its time beside the heuristic's, if the result is the wanted one
-    duel       machine code → its time and that of the heuristic, by turns
-    tune       kernels → the best actions for each, with workers of its own
+    open       a kernel and the heuristic's machine code → the time of this baseline; makes data
+    time       machine code → its time divided by the baseline's, if its result is right
+    compare    machine code → its time and the baseline's, timed alternately
+    tune       a schedule → the fastest actions of each kernel, found with workers of its own
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final
 from porism.backends.backend_table import native
 from porism.backends.kernel_function import Function, function
 from porism.base.errors import PorismError
-from porism.engine.tune.kernel_timing import Bench
+from porism.engine.tune.kernel_timing import Benchmark
 from porism.engine.tune.worker_pool import Answer, Job
 from porism.ir.node import UOp
 from porism.ir.text.argument_text import Limits
@@ -33,124 +33,126 @@ from porism.ir.text.serialization import parse, to_text
 from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.pipeline import lower_kernel
 
-NAME: Final = "kernel"
+FUNCTION_NAME: Final = "kernel"
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(text: str) -> UOp:
+def _parse_kernel(text: str) -> UOp:
     return parse(text, Limits(characters=1 << 28, nodes=1 << 22))
 
 
-def compiled(job: Job) -> Answer:
-    """A kernel with its loops as actions arrange them, or the heuristic, in machine code."""
+def compile_candidate(job: Job) -> Answer:
+    """Compile a kernel with some actions, or those of the heuristic."""
     backend = native()
     assert backend.objects is not None
-    given = job["actions"]
-    actions = None if given is None else read_actions(given)
-    lines = lower_kernel(_kernel(job["kernel"]), backend.target(), actions=actions)
-    code = backend.objects.build([(NAME, lines)], 1)
-    made = function(lines, 0, None)
+    actions_text = job["actions"]
+    actions = None if actions_text is None else read_actions(actions_text)
+    lines = lower_kernel(_parse_kernel(job["kernel"]), backend.target(), actions=actions)
+    code = backend.objects.build([(FUNCTION_NAME, lines)], 1)
+    signature = function(lines, 0, None)
     return {
         "code": base64.b64encode(code).decode(),
-        "buffers": made.buffers,
-        "variables": made.variables,
-        "parallel": None if made.parallel is None else to_text(made.parallel),
+        "buffers": signature.buffers,
+        "variables": signature.variables,
+        "parallel": None if signature.parallel is None else to_text(signature.parallel),
     }
 
 
-def linked(made: Mapping[str, Any]) -> Function:
-    """The function in machine code that came from another process."""
+def link_function(binary: Mapping[str, Any]) -> Function:
+    """Load machine code that was compiled in another process."""
     objects = native().objects
     assert objects is not None
-    addresses, alive = objects.link(base64.b64decode(made["code"]), [NAME])
-    parallel = made["parallel"]
+    addresses, alive = objects.link(base64.b64decode(binary["code"]), [FUNCTION_NAME])
+    parallel = binary["parallel"]
     return Function(
-        addresses[NAME],
-        tuple(made["buffers"]),
-        tuple(made["variables"]),
+        addresses[FUNCTION_NAME],
+        tuple(binary["buffers"]),
+        tuple(binary["variables"]),
         None if parallel is None else parse(parallel),
         alive,
     )
 
 
-_benches: list[Bench] = []
-"""The one that is open."""
+_open_benchmark: list[Benchmark] = []
+"""The benchmark of the last `open` job, as a list of at most one."""
 
 
-def opened(job: Job) -> Answer:
-    """Make data for a kernel, and run it once as the heuristic arranges it."""
-    _benches[:] = [Bench(_kernel(job["kernel"]), linked(job["made"]))]
-    return {"seconds": _benches[0].seconds()}
+def open_benchmark(job: Job) -> Answer:
+    """Make data for a kernel, and time the heuristic's version as the baseline."""
+    _open_benchmark[:] = [Benchmark(_parse_kernel(job["kernel"]), link_function(job["binary"]))]
+    return {"seconds": _open_benchmark[0].seconds()}
 
 
-def timed(job: Job) -> Answer:
-    """Check and time a candidate."""
-    (bench,) = _benches
-    candidate = linked(job["made"])
-    wrong = bench.fault(candidate)
-    return {"wrong": wrong} if wrong else {"ratio": bench.ratio(candidate, job["bar"])}
+def time_candidate(job: Job) -> Answer:
+    """Check the result of a candidate, and time it against the baseline."""
+    (benchmark,) = _open_benchmark
+    candidate = link_function(job["binary"])
+    mismatch = benchmark.mismatch(candidate)
+    return {"wrong": mismatch} if mismatch else {"ratio": benchmark.ratio(candidate, job["bar"])}
 
 
-def duelled(job: Job) -> Answer:
-    """Time a candidate and the heuristic's kernel by turns."""
-    (bench,) = _benches
-    before, after = bench.duel(linked(job["made"]))
+def compare_candidate(job: Job) -> Answer:
+    """Time a candidate and the baseline alternately."""
+    (benchmark,) = _open_benchmark
+    before, after = benchmark.compare(link_function(job["binary"]))
     return {"before": before, "after": after}
 
 
-def all_tuned(job: Job) -> Answer:
-    """Tune the new kernels of a program, until the time is over or whoever asked is gone.
+def tune_program(job: Job) -> Answer:
+    """Tune the new kernels of a program, until the time is over or the parent process is gone.
 
-    Those with which the program as a whole is slower are as before.
+    Tuned kernels that make the whole program slower are reverted to the heuristic.
     """
-    from porism.engine.cache.schedule_cache import read
+    from porism.engine.cache.schedule_cache import deserialize
     from porism.engine.tune import program_comparison, tuning, tuning_cache
 
-    schedule = read(job["schedule"])
+    schedule = deserialize(job["schedule"])
     kernels = [step.kernel for step in schedule.steps]
     parent = os.getppid()
 
-    def listen(state: tuning.State) -> None:
+    def listen(state: tuning.TuningState) -> None:
         if os.getppid() != parent:
             raise KeyboardInterrupt
 
     backend = native()
-    for place, actions, before, after in job["known"]:
-        tuning_cache.keep(
-            kernels[place], backend, read_actions(actions), before, after, lasting=False
+    for number, actions, before, after in job["known"]:
+        tuning_cache.record(
+            kernels[number], backend, read_actions(actions), before, after, on_disk=False
         )
-    new = [kernel for kernel in kernels if not tuning_cache.Tunings(backend).get(kernel)]
+    new_kernels = [
+        kernel for kernel in kernels if not tuning_cache.TuningCache(backend).get(kernel)
+    ]
     width, seconds = job["width"], job["seconds"] * (1 - program_comparison.PART)
-    nice = 0  # workers have the priority of this process
-    tuning.tune(new, backend, width=width, seconds=seconds, nice=nice, listener=listen)
-    known = tuning_cache.Tunings(backend)
-    if faster := list(tuning_cache.known_actions(new, backend)):
+    nice = 0  # workers inherit the priority of this process
+    tuning.tune(new_kernels, backend, width=width, seconds=seconds, nice=nice, listener=listen)
+    cache = tuning_cache.TuningCache(backend)
+    if faster := list(tuning_cache.known_actions(new_kernels, backend)):
         constants = frozenset(job["constants"])
         program_comparison.settle(
             schedule, backend, constants, faster, job["seconds"] * program_comparison.PART
         )
-    found = [(place, known.get(kernel)) for place, kernel in enumerate(kernels)]
+    entries = [(number, cache.get(kernel)) for number, kernel in enumerate(kernels)]
     return {
         "tuned": [
-            [place, write_actions(each.actions), each.before, each.after]
-            for place, each in found
-            if each is not None and kernels[place] in new
+            [number, write_actions(entry.actions), entry.before, entry.after]
+            for number, entry in entries
+            if entry is not None and kernels[number] in new_kernels
         ]
     }
 
 
 JOBS: Final[Mapping[str, Callable[[Job], Answer]]] = {
-    "compile": compiled,
-    "open": opened,
-    "time": timed,
-    "duel": duelled,
-    "tune": all_tuned,
+    "compile": compile_candidate,
+    "open": open_benchmark,
+    "time": time_candidate,
+    "compare": compare_candidate,
+    "tune": tune_program,
 }
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """End this process when something takes longer, even if whoever asked is gone."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """End this process by SIGALRM when the block takes longer, even if the parent is gone."""
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -162,9 +164,9 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def limit_memory(size: int) -> None:
-    """Let no more memory than so many bytes be taken by this process: then it fails, and no other.
+    """Limit the address space of this process to some bytes.
 
-    A compiler that is given too much to do may want all that the machine has.
+    A compiler that is given too large a kernel then fails, and does not starve other processes.
     """
     if sys.platform != "win32":
         import resource
@@ -175,8 +177,8 @@ def limit_memory(size: int) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (size, most))
 
 
-def memory_of_machine() -> int:
-    """In bytes; without end if nobody says."""
+def machine_memory_bytes() -> int:
+    """Return the memory of this machine in bytes; a huge number if it is not known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -184,15 +186,15 @@ def memory_of_machine() -> int:
 
 
 def main() -> None:
-    """Do jobs until there are no more."""
-    limit_memory(memory_of_machine())
+    """Run jobs from standard input until its end."""
+    limit_memory(machine_memory_bytes())
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever prints does not answer
+    os.dup2(2, 1)  # printed text must not mix with the answers
     if len(sys.argv) > 1 and hasattr(os, "nice"):
         os.nice(int(sys.argv[1]))
     for line in sys.stdin:
         job = json.loads(line)
-        with limited(job["limit"]):
+        with time_limit(job["limit"]):
             try:
                 answer = JOBS[job["job"]](job)
             except PorismError as error:

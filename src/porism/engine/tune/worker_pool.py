@@ -1,10 +1,10 @@
-"""A crew: worker processes that do jobs, and are replaced when they crash or hang.
+"""Worker pool: processes that run jobs, and are replaced when they crash or hang.
 
-A worker is a new Python process that runs `porism.engine.tune.tuning_worker`: nothing of the
-program that asks is loaded or run in it again, so this works from any script, thread or notebook.
-Jobs and answers are lines of JSON on its input and output. A worker whose job takes too long is
-killed, and so is every one when its crew is closed; one whose crew is gone finds the end of its
-input and leaves.
+A worker is a new Python process that runs `porism.engine.tune.tuning_worker`. It does not import
+the user's program, so a pool works from any script, thread or notebook. Jobs and answers are lines
+of JSON on standard input and output. A worker is killed when its job exceeds its time limit and
+when its pool is closed; if the process of the pool dies, the worker reads the end of its input and
+exits.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ Job = Mapping[str, Any]
 Answer = dict[str, Any]
 
 START_SECONDS: Final = 60.0
-"""What a worker may take to start, on a machine that is busy."""
+"""Seconds that a worker may take to start on a busy machine; chosen by hand."""
 
 GRACE_SECONDS: Final = 1.0
-"""A worker ends itself when its job takes too long; if it has not by then, it is killed."""
+"""Seconds after the time limit of a job, at which the worker exits, until it is killed."""
 
-PLAIN: Final = {"beam": 0, "cache": 0, "debug": 0, "trace": 0, "verify": 0, "progress": 0}
-"""Settings that workers have a value of their own for."""
+WORKER_SETTINGS: Final = {"beam": 0, "cache": 0, "debug": 0, "trace": 0, "verify": 0, "progress": 0}
+"""Settings whose value in workers differs from this process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Why there is no answer."""
+class WorkerFault:
+    """Why a worker gave no answer."""
 
     what: str
 
 
 class Worker:
-    """One process, and a thread that reads its answers."""
+    """A worker process, and a thread that reads its answers."""
 
     def __init__(self, answers: queue.SimpleQueue[tuple[Worker, str]], command: str, nice: int):
         self.process = subprocess.Popen(
@@ -58,14 +58,14 @@ class Worker:
             env=_environment(),
             text=True,
             encoding="utf-8",
-            **_apart(),
+            **_own_process_group(),
         )
         self.job: int | None = None
-        """Which job it does; the opening job has the number -1."""
-        self.until = 0.0
+        """The number of the job that it runs, -1 for the opening job; None while idle."""
+        self.deadline = 0.0
         self.fresh = True
         self._answers = answers
-        threading.Thread(target=self._read, name="porism-crew", daemon=True).start()
+        threading.Thread(target=self._read, name="porism-worker-pool", daemon=True).start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -74,17 +74,17 @@ class Worker:
                 self._answers.put((self, line))
         self._answers.put((self, ""))
 
-    def ask(self, number: int, job: Job, limit: float) -> None:
+    def send(self, number: int, job: Job, limit: float) -> None:
         self.job = number
-        self.until = time.monotonic() + limit + GRACE_SECONDS + START_SECONDS * self.fresh
+        self.deadline = time.monotonic() + limit + GRACE_SECONDS + START_SECONDS * self.fresh
         self.fresh = False
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # if it is gone, the end of its answers says so
+        with contextlib.suppress(OSError):  # if the process is gone, its reader reports that
             self.process.stdin.write(json.dumps({**job, "limit": limit}) + "\n")
             self.process.stdin.flush()
 
-    def end(self) -> None:
-        """Kill it; its reader finds the end of the answers."""
+    def kill(self) -> None:
+        """Kill the process; its reader finds the end of the answers."""
         with contextlib.suppress(OSError):
             self.process.kill()
         with contextlib.suppress(OSError, ValueError):
@@ -94,8 +94,8 @@ class Worker:
             self.process.wait(GRACE_SECONDS)
 
 
-class Crew:
-    """Workers that share jobs. One thread at a time uses a crew."""
+class WorkerPool:
+    """Worker processes that share jobs; used by one thread at a time."""
 
     def __init__(
         self, size: int, *, command: str = "porism.engine.tune.tuning_worker", nice: int = 0
@@ -109,7 +109,7 @@ class Crew:
             )
         self.size = size
         self.replaced = 0
-        """Workers that crashed or were killed."""
+        """How many workers crashed or were killed, and were replaced."""
         self._command = command
         self._nice = nice
         self._answers: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
@@ -117,75 +117,79 @@ class Crew:
         self._opening: tuple[Job, float] | None = None
         self._stopped = False
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         while self._workers:
-            self._workers.pop().end()
+            self._workers.pop().kill()
 
     def stop(self) -> None:
-        """End all workers, from another thread than that which uses the crew."""
+        """Kill all workers from another thread than the one that uses the pool."""
         self._stopped = True
         for worker in list(self._workers):
-            worker.end()
+            worker.kill()
 
-    def open(self, job: Job, limit: float) -> Answer | Fault:
-        """A job that the one worker does now, and one that replaces it before others."""
-        assert self.size == 1, "the others would not do it"
+    def run_opening_job(self, job: Job, limit: float) -> Answer | WorkerFault:
+        """Run a job on the only worker now, and on each later replacement before other jobs."""
+        assert self.size == 1, "the other workers would not run it"
         self._opening = None
-        (answer,) = [found for _, found in self.each([job], limit)]
+        (answer,) = [result for _, result in self.run_jobs([job], limit)]
         self._opening = (job, limit)
         return answer
 
-    def each(self, jobs: Sequence[Job], limit: float) -> Iterator[tuple[int, Answer | Fault]]:
-        """The answers to some jobs with their numbers, in the order in which they come."""
+    def run_jobs(
+        self, jobs: Sequence[Job], limit: float
+    ) -> Iterator[tuple[int, Answer | WorkerFault]]:
+        """Yield the number and answer of each job, in order of completion."""
         waiting = list(range(len(jobs)))[::-1]
         busy: list[Worker] = []
         try:
             while waiting or busy:
                 for worker in self._idle(busy, len(waiting)):
                     number = waiting.pop()
-                    worker.ask(number, jobs[number], limit)
+                    worker.send(number, jobs[number], limit)
                     busy.append(worker)
-                for worker, answer in self._next(busy):
+                for worker, answer in self._next_answers(busy):
                     busy.remove(worker)
                     assert worker.job is not None
                     number, worker.job = worker.job, None
-                    if isinstance(answer, Fault):
+                    if isinstance(answer, WorkerFault):
                         self._workers.remove(worker)
-                        worker.end()
+                        worker.kill()
                         self.replaced += 1
                     yield number, answer
         finally:
-            for worker in busy:  # what they would answer is not wanted any more
+            for worker in busy:  # their answers are not wanted any more
                 self._workers.remove(worker)
-                worker.end()
+                worker.kill()
 
     def _idle(self, busy: Sequence[Worker], wanted: int) -> list[Worker]:
         if self._stopped:
-            raise PorismError("the workers were stopped", why="nobody waits for what they do")
+            raise PorismError(
+                "the workers were stopped", why="their results are not needed any more"
+            )
         idle = [worker for worker in self._workers if worker not in busy]
         while len(idle) < wanted and len(self._workers) < self.size:
             worker = Worker(self._answers, self._command, self._nice)
             self._workers.append(worker)
-            if self._opening is None or self._opened(worker):
+            if self._opening is None or self._run_opening_job(worker):
                 idle.append(worker)
         return idle[:wanted]
 
-    def _opened(self, worker: Worker) -> bool:
-        """Have a new worker do the opening job."""
+    def _run_opening_job(self, worker: Worker) -> bool:
+        """Run the opening job on a new worker."""
         assert self._opening is not None
-        worker.ask(-1, *self._opening)
+        worker.send(-1, *self._opening)
         while True:
-            for found, answer in self._next([worker], alone=True):
-                if found is worker:
+            for answering, answer in self._next_answers([worker], alone=True):
+                if answering is worker:
                     worker.job = None
-                    if isinstance(answer, Fault):
+                    if isinstance(answer, WorkerFault):
                         raise PorismError(
                             "a worker process cannot be started again",
                             why=answer.what,
@@ -193,34 +197,34 @@ class Crew:
                         )
                     return True
 
-    def _next(
+    def _next_answers(
         self, busy: Sequence[Worker], *, alone: bool = False
-    ) -> list[tuple[Worker, Answer | Fault]]:
-        """The next answer, or those that are late."""
+    ) -> list[tuple[Worker, Answer | WorkerFault]]:
+        """Return the next answer, or a fault for each worker past its time limit."""
         now = time.monotonic()
         try:
-            first = min(worker.until for worker in busy)
+            first = min(worker.deadline for worker in busy)
             worker, line = self._answers.get(timeout=max(first - now, 0.0))
         except queue.Empty:
             now = time.monotonic()
-            return [(w, Fault("hung")) for w in busy if w.until <= now]
+            return [(w, WorkerFault("hung")) for w in busy if w.deadline <= now]
         if worker not in busy:
             if alone and line and worker.job is not None:
-                self._answers.put((worker, line))  # of another, who is asked for later
+                self._answers.put((worker, line))  # of another busy worker, read later
             return []
         if not line:
-            return [(worker, Fault(_ended(worker.process)))]
+            return [(worker, WorkerFault(_exit_reason(worker.process)))]
         try:
             answer = json.loads(line)
         except ValueError:
-            return [(worker, Fault("answered nonsense"))]
-        return [(worker, answer if isinstance(answer, dict) else Fault("answered nonsense"))]
+            return [(worker, WorkerFault("answered nonsense"))]
+        return [(worker, answer if isinstance(answer, dict) else WorkerFault("answered nonsense"))]
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
-    """How a process ended, in words.
+def _exit_reason(process: subprocess.Popen[str]) -> str:
+    """Return how a process ended, in words.
 
-    A worker whose job takes too long ends itself by its alarm.
+    A worker whose job exceeds its limit ends itself by SIGALRM.
     """
     try:
         code = process.wait(GRACE_SECONDS)
@@ -237,14 +241,14 @@ def _ended(process: subprocess.Popen[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with the settings in force here."""
-    values = {s.variable: s.text(PLAIN.get(s.name, s.value())) for s in TABLE}
+    """Return the environment of this process, with the current settings."""
+    values = {s.variable: s.text(WORKER_SETTINGS.get(s.name, s.value())) for s in TABLE}
     paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, **values, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def _apart() -> dict[str, Any]:
-    """So that Ctrl-C in a terminal reaches this process alone."""
+def _own_process_group() -> dict[str, Any]:
+    """Return `Popen` arguments so that Ctrl-C in a terminal reaches only this process."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"process_group": 0}

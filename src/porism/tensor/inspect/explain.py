@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from porism.backends.backend_table import native
 from porism.engine.profile import work_counts
-from porism.engine.run.buffer_storage import realized
+from porism.engine.run.buffer_storage import realized_buffer
 from porism.engine.run.kernel_source import kind_of, source_of
 from porism.engine.run.realize import request, schedule_of
 from porism.engine.tune.tuning_cache import tuned_actions
@@ -180,7 +180,7 @@ def _unrealized(tensors: tuple[Tensor, ...]) -> list[UOp]:
                 "kernels compute tensors",
                 "pass tensors, such as porism.asarray(…).exp(), or a jitted function",
             )
-    return [t.node for t in tensors if realized(t.node) is None]
+    return [t.node for t in tensors if realized_buffer(t.node) is None]
 
 
 def _kernels(schedule: Schedule) -> list[Kernel]:

@@ -14,12 +14,12 @@ from porism.backends.backend_table import native
 from porism.base.errors import ActionError, PorismError
 from porism.engine.run import array_allocator
 from porism.engine.tune.kernel_trial import (
-    Trial,
-    difference,
-    expected,
+    CompiledTrial,
+    largest_difference,
     parameters,
+    random_values,
+    reference_result,
     tolerance,
-    values_of,
 )
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
@@ -54,8 +54,8 @@ class ScheduledKernel:
         return "\n".join([*map(str, self.actions), self.text])
 
     @cached_property
-    def _trial(self) -> Trial:
-        return Trial(self.node, native())
+    def _trial(self) -> CompiledTrial:
+        return CompiledTrial(self.node, native())
 
     @cached_property
     def _variables(self) -> dict[str, int]:
@@ -70,9 +70,9 @@ class ScheduledKernel:
         than rounding in another order explains.
         """
         data = _random_data(parameters(self.kernel.node), seed)
-        wanted = expected(self.kernel.node, data, self._variables)
+        wanted = reference_result(self.kernel.node, data, self._variables)
         self._trial.run(data, self._variables)
-        worst, position = difference(wanted, data[0])
+        worst, position = largest_difference(wanted, data[0])
         if worst > tolerance(wanted):
             raise PorismError(
                 "the kernel computes something else after the actions",
@@ -147,6 +147,6 @@ def _random_data(pointers: Mapping[int, UOp], seed: int) -> dict[int, Array]:
     for number, pointer in sorted(pointers.items()):
         dtype, size = pointer.dtype.element, pointer.dtype.size
         array, _ = array_allocator.new_array(size, dtype.numpy)
-        array[...] = values_of(generator, dtype, size) if number else 0
+        array[...] = random_values(generator, dtype, size) if number else 0
         arrays[number] = array
     return arrays

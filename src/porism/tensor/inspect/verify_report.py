@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from porism.engine.run.buffer_storage import realized
+from porism.engine.run.buffer_storage import realized_buffer
 from porism.engine.run.compile_verification import report_of
 from porism.engine.run.realize import request
 from porism.tensor.shapes import shape_error
@@ -42,5 +42,5 @@ def verify(*tensors: Tensor, level: int = 1) -> Report:
             "level 1 is proofs, 2 adds values, 3 adds machine code",
             "pass level=1, 2 or 3",
         )
-    unrealized = [t.node for t in tensors if realized(t.node) is None]
+    unrealized = [t.node for t in tensors if realized_buffer(t.node) is None]
     return report_of(request(unrealized).graph, level) if unrealized else Report(())

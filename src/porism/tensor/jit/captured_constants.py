@@ -18,7 +18,7 @@ import numpy as np
 
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Prepared, Runner
-from porism.engine.run.buffer_storage import Held, NoValue, held, held_if_any
+from porism.engine.run.buffer_storage import NoValue, Storage, find_storage, node_storage
 from porism.engine.run.realize import realize
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -31,26 +31,26 @@ NO_ARRAY: Final = np.empty(0)
 """Stands for an array that is kept alive elsewhere."""
 
 
-def storage_of(tensor: Tensor) -> Held:
+def storage_of(tensor: Tensor) -> Storage:
     """Return the array and the address of a tensor's values, computed if need be."""
-    storage = held_if_any(tensor._node)
+    storage = find_storage(tensor._node)
     if storage is not None:
         return storage
     try:
         buffer = realize([tensor._node])[0]
         if all(dim.op is ops.CONST for dim in shape(tensor._node)):
             tensor._node = buffer
-        return held(buffer)
+        return node_storage(buffer)
     except NoValue:
         raise no_value() from None
 
 
 def owns_memory(tensor: Tensor) -> bool:
     """Whether no other code can write to the values of a tensor."""
-    storage = held_if_any(tensor._node)
+    storage = find_storage(tensor._node)
     if storage is None:
         return True  # it will be computed into memory of its own
-    return array_allocator.is_own(storage[0])
+    return array_allocator.is_pool_array(storage[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class CallConstants:
     """The numbers of the BUFFERs that hold those values."""
     inputs: list[Any]
     """The inputs of the program; None where each call has its own."""
-    packs: Sequence[Held]
+    packs: Sequence[Storage]
     """Constants packed in the order in which the kernels of the program read them."""
     program: Prepared | None
     """The program that the packed constants are for."""
@@ -73,7 +73,7 @@ class ConstantProgram:
 
     schedule: Schedule
     run: Runner
-    sources: list[int | Held]
+    sources: list[int | Storage]
     """Of each input, which of the constant tensors it is, or its storage."""
     targets: list[int]
     """Of each output, the input of the main program that it becomes."""
@@ -90,7 +90,7 @@ class CapturedConstants:
     """How many inputs the program has."""
     inputs: list[tuple[int, int]]
     """Inputs of the program, and which of the tensors each is."""
-    literals: list[tuple[int, Held]]
+    literals: list[tuple[int, Storage]]
     """Inputs of the program that never change."""
     constant_program: ConstantProgram | None
     program: Prepared | None
@@ -120,7 +120,7 @@ class CapturedConstants:
     def _recompute(self) -> tuple[CallConstants, list[UOp]]:
         """Run the constant program and pack constants anew."""
         nodes = [_buffer(tensor) for tensor in self.tensors]
-        values = [held(node) for node in nodes]
+        values = [node_storage(node) for node in nodes]
         inputs: list[Any] = [None] * self.input_count
         for number, literal in self.literals:
             inputs[number] = literal
@@ -136,7 +136,7 @@ class CapturedConstants:
         for number, which in self.inputs:
             inputs[number] = (NO_ARRAY, values[which][1])
         latest = CallConstants([node.arg for node in nodes], inputs, packs, program)
-        owned = all(array_allocator.is_own(values[k][0]) for k in self.precomputed)
+        owned = all(array_allocator.is_pool_array(values[k][0]) for k in self.precomputed)
         self.latest = latest if owned else None
         return latest, nodes
 
@@ -144,7 +144,7 @@ class CapturedConstants:
 def _buffer(tensor: Tensor) -> UOp:
     """Return the BUFFER with the values of a tensor of static shape, computed if need be."""
     node = tensor._node
-    while held_if_any(node) is None:
+    while find_storage(node) is None:
         storage_of(tensor)
         node = tensor._node
     return node

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.settings import plain
-from porism.engine.run.buffer_storage import Held
+from porism.engine.run.buffer_storage import Storage
 from porism.ir import ops
 from porism.ir.buffer_node import new_buffer
 from porism.tensor.jit.captured_constants import storage_of
@@ -37,7 +37,7 @@ MOST_ARGUMENTS: Final = 8
 _NO_VARIABLES: Final[Mapping[str, int]] = {}
 _new: Final = Tensor.__new__
 
-Check = Callable[[Collection[Any], Collection[Any]], list[Held] | None]
+Check = Callable[[Collection[Any], Collection[Any]], list[Storage] | None]
 """Takes positional and keyword arguments; returns the storage of the tensors among them, or None if
 the arguments do not fit."""
 

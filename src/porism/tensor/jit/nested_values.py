@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.dtypes import DType
-from porism.engine.run.realize import bound
+from porism.engine.run.realize import unbind
 from porism.ir import ops
 from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
@@ -106,7 +106,7 @@ def unbound_shape(node: UOp, variables: dict[str, int]) -> Shape:
 def unbound_size(value: UOp, variables: dict[str, int]) -> UOp:
     """Return a symbolic size without the values of its variables; note those values."""
     binds = [node for node in toposort(value) if node.op is ops.BIND]
-    return substitute(value, {node: bound(node, variables) for node in binds})
+    return substitute(value, {node: unbind(node, variables) for node in binds})
 
 
 def is_compared_by_identity(value: Any) -> bool:

@@ -14,8 +14,8 @@ from porism.backends.backend_table import chosen
 from porism.base.dtypes import DType, index
 from porism.base.fork_locks import held_while_forking
 from porism.engine.run import array_allocator
-from porism.engine.run.backend_runners import Runner, prepared
-from porism.engine.run.buffer_storage import Held, NoValue, hold, remember
+from porism.engine.run.backend_runners import Runner, prepare
+from porism.engine.run.buffer_storage import NoValue, Storage, buffer_for_array, record_realized
 from porism.engine.run.realize import realize
 from porism.evaluate import evaluate
 from porism.ir import ops
@@ -198,7 +198,7 @@ class Replay:
         constants = frozenset() if program is None else program.constants
 
         def swap() -> None:
-            self.constants.program = prepared(schedule, constants, anew=True)
+            self.constants.program = prepare(schedule, constants, recompile=True)
 
         return Background(schedule, constants, backend, seconds, swap)
 
@@ -236,7 +236,7 @@ class Replay:
         return latest, None
 
     def nodes(
-        self, inputs: Sequence[Held], outputs: Sequence[Held], variables: Mapping[str, int]
+        self, inputs: Sequence[Storage], outputs: Sequence[Storage], variables: Mapping[str, int]
     ) -> list[UOp]:
         """Return the node of each result."""
         return [_node(value, inputs, outputs, variables) for value in self.values]
@@ -276,7 +276,10 @@ def _leaf(leaf: Any, nodes: Sequence[UOp], variables: Mapping[str, int]) -> Any:
 
 
 def _node(
-    value: Value, inputs: Sequence[Held], outputs: Sequence[Held], variables: Mapping[str, int]
+    value: Value,
+    inputs: Sequence[Storage],
+    outputs: Sequence[Storage],
+    variables: Mapping[str, int],
 ) -> UOp:
     """Return the BUFFER of a result, reshaped where sizes are symbolic."""
     array, address = inputs[value.input] if value.output is None else outputs[value.output]
@@ -285,12 +288,12 @@ def _node(
         array, address = array_allocator.new_array(array.size, array.dtype)
         np.copyto(array, original)
     if not value.symbolic:
-        return hold(value.dtype, value.dims, array, address)
+        return buffer_for_array(value.dtype, value.dims, array, address)
     dims = tuple(_bound(dim, variables) for dim in value.dims)
     sizes = tuple(UOp.const(index, int(evaluate(dim)[0])) for dim in dims)
-    buffer = hold(value.dtype, sizes, array, address)
+    buffer = buffer_for_array(value.dtype, sizes, array, address)
     node = ops.RESHAPE(buffer, *dims)
-    remember(node, buffer)
+    record_realized(node, buffer)
     return node
 
 

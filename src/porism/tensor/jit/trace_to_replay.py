@@ -10,15 +10,15 @@ import numpy as np
 
 from porism.base.settings import settings
 from porism.engine.run import array_allocator
-from porism.engine.run.backend_runners import prepared, runner
+from porism.engine.run.backend_runners import prepare, runner
 from porism.engine.run.buffer_storage import (
     array_of,
-    held,
     is_placeholder,
     new_placeholder,
-    realized,
+    node_storage,
+    realized_buffer,
 )
-from porism.engine.run.realize import bound, request, schedule_of
+from porism.engine.run.realize import request, schedule_of, unbind
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -58,16 +58,16 @@ class Outputs:
         dims = [dim for node in self._nodes for dim in shape(node)]
         for node in toposort(*dims, *self.sizes):
             if node.op is ops.BIND:
-                bound(node, variables)
+                unbind(node, variables)
         return variables
 
     def computed(self) -> list[UOp]:
         """Return the nodes that have to be computed, each once."""
-        return [n for n in dict.fromkeys(self._nodes) if realized(n) is None]
+        return [n for n in dict.fromkeys(self._nodes) if realized_buffer(n) is None]
 
     def inputs(self) -> list[UOp]:
         """Return the BUFFERs that are results without computation."""
-        buffers = (realized(node) for node in self._nodes)
+        buffers = (realized_buffer(node) for node in self._nodes)
         return [buffer for buffer in buffers if buffer is not None]
 
     def values(self, inputs: Mapping[UOp, int]) -> list[Value]:
@@ -83,7 +83,7 @@ class Outputs:
                 values.append(Value(node.dtype, dims, symbolic, output, copied=node in used))
                 used.add(node)
             else:
-                buffer = realized(node)
+                buffer = realized_buffer(node)
                 assert buffer is not None
                 number = inputs[buffer]
                 values.append(Value(node.dtype, dims, symbolic, None, number, copied=True))
@@ -186,7 +186,7 @@ def _constant_buffers(captured: Sequence[CapturedTensor], roots: Sequence[UOp]) 
     """Return the BUFFERs that change only when a tensor is assigned to."""
     theirs = {c.placeholder for c in captured if _is_constant(c) and owns_memory(c.tensor)}
     inside = [n for n in toposort(*roots) if n.op is ops.BUFFER and not is_placeholder(n)]
-    return theirs | {buffer for buffer in inside if array_allocator.is_own(array_of(buffer))}
+    return theirs | {buffer for buffer in inside if array_allocator.is_pool_array(array_of(buffer))}
 
 
 def _captured_constants(
@@ -207,7 +207,7 @@ def _captured_constants(
         free -= bytes_of(buffer)
         if free >= 0:
             packable.append(numbers[buffer])
-    program = None if schedule is None else prepared(schedule, frozenset(packable))
+    program = None if schedule is None else prepare(schedule, frozenset(packable))
     packed = frozenset() if program is None else program.packed
     sources = constant_program.sources if constant_program else ()
     precomputed = {k for k in sources if isinstance(k, int)}
@@ -216,7 +216,7 @@ def _captured_constants(
         tensors=[c.tensor for c in tensors],
         input_count=len(numbers),
         inputs=[(n, which[b]) for b, n in numbers.items() if b in which],
-        literals=[(n, held(b)) for b, n in numbers.items() if not is_placeholder(b)],
+        literals=[(n, node_storage(b)) for b, n in numbers.items() if not is_placeholder(b)],
         constant_program=constant_program,
         program=program,
         precomputed=frozenset(precomputed),
@@ -234,7 +234,7 @@ def _constant_program(
     return ConstantProgram(
         schedule,
         run,
-        [which[b] if b in which else held(b) for b in wanted.buffers],
+        [which[b] if b in which else node_storage(b) for b in wanted.buffers],
         [numbers[placeholder] for placeholder in once.values()],
         [bytes_of(node) for node in once],
     )

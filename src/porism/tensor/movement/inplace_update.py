@@ -14,7 +14,13 @@ from typing import Final
 import numpy as np
 
 from porism.engine.run import array_allocator
-from porism.engine.run.buffer_storage import array_of, held, held_if_any, hold, realized
+from porism.engine.run.buffer_storage import (
+    array_of,
+    buffer_for_array,
+    find_storage,
+    node_storage,
+    realized_buffer,
+)
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -49,10 +55,9 @@ def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: U
     broadcast = np.broadcast_to(new, _int_sizes(result)).reshape(view.shape)
     with np.errstate(all="ignore"):  # overflow gives infinity, without a warning
         np.copyto(view, broadcast, casting="unsafe")
-    array, address = held(x._node)
-    x._node = hold(
-        x._node.dtype, x._node.src, array, address
-    )  # a new buffer identity, for a new value
+    array, address = node_storage(x._node)
+    # A new buffer identity, for a new value.
+    x._node = buffer_for_array(x._node.dtype, x._node.src, array, address)
     return True
 
 
@@ -65,20 +70,20 @@ def _exclusive_memory(x: Tensor) -> Array | None:
     """Return the memory of a tensor as an array if nothing else refers to it, else None."""
     if current.get() is not None or x._node.op is not ops.BUFFER:
         return None
-    if sys.getrefcount(x._node) > _SOLE_REFERENCE or held_if_any(x._node) is None:
+    if sys.getrefcount(x._node) > _SOLE_REFERENCE or find_storage(x._node) is None:
         return None
-    if sys.getrefcount(held_if_any(x._node)) > _SOLE_REFERENCE:
+    if sys.getrefcount(find_storage(x._node)) > _SOLE_REFERENCE:
         return None  # a thread is reading it
     if sys.getrefcount(array_of(x._node)) > _SOLE_REFERENCE:
         return None
     array = array_of(x._node)
-    return array if array_allocator.is_own(array) else None
+    return array if array_allocator.is_pool_array(array) else None
 
 
 def _as_array(value: UOp) -> Array:
     """Return a value as an array, computed if needed; a constant needs no kernel."""
     number = value
-    while number.op in (ops.RESHAPE, ops.EXPAND) and realized(number) is None:
+    while number.op in (ops.RESHAPE, ops.EXPAND) and realized_buffer(number) is None:
         number = number.src[0]
     if number.op is ops.CONST:
         return np.broadcast_to(np.asarray(number.arg), _int_sizes(sizes_of(value)))

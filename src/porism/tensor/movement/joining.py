@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.dtypes import DType
-from porism.engine.run.buffer_storage import held_if_any
+from porism.engine.run.buffer_storage import find_storage
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -113,7 +113,7 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
         return []
     arrays = []
     for tensor in tensors:
-        held = held_if_any(tensor.node)
+        held = find_storage(tensor.node)
         sizes = tensor.shape
         if held is None or tensor.dtype is not dtype or not all(isinstance(n, int) for n in sizes):
             return []
