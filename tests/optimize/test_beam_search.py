@@ -18,7 +18,7 @@ from porism.optimize.actions.action_registry import ACTIONS
 from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
-from porism.optimize.model.loop_cost import cost_of
+from porism.optimize.model.loop_cost import estimate_cost
 from porism.optimize.search.beam_search import Found, Result, search
 from porism.optimize.search.candidates import ON_CPU, ON_GPU, neighbours, possible
 from porism.optimize.strategy import heuristic
@@ -107,16 +107,16 @@ def test_every_action_is_proposed_where_it_can_be_done() -> None:
     ],
 )
 def test_the_cost_model_tells_good_from_bad(better: list[Action], worse: list[Action]) -> None:
-    one, other = (cost_of(apply_all(product(), a, CPU), CPU) for a in (better, worse))
+    one, other = (estimate_cost(apply_all(product(), a, CPU), CPU) for a in (better, worse))
     assert one.operations < other.operations
 
 
 def test_large_code_and_large_local_memory_are_not_possible() -> None:
     kernel = product(64, 64, 64)
-    assert cost_of(kernel, CPU).is_possible(CPU)
+    assert estimate_cost(kernel, CPU).is_feasible(CPU)
     staged = Pack(2, ("r2", "r1"))
     copied = apply_all(product(512, 512, 512), [staged], CPU)
-    assert not cost_of(copied, CPU).is_possible(CPU)
+    assert not estimate_cost(copied, CPU).is_feasible(CPU)
 
 
 # -- searching -------------------------------------------------------------------------------------

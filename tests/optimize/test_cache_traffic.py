@@ -22,8 +22,8 @@ from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
-from porism.optimize.model.cache_traffic import Traffic, footprint, steps_of
-from porism.optimize.model.loop_cost import cost_of
+from porism.optimize.model.cache_traffic import Traffic, footprint, index_strides
+from porism.optimize.model.loop_cost import estimate_cost
 from porism.pipeline import unscheduled_kernel
 
 CPU = dataclasses.replace(
@@ -42,7 +42,7 @@ def ones(*shape: int) -> porism.Tensor:
 
 
 def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
-    return cost_of(apply_all(kernel, actions, CPU), CPU).moved
+    return estimate_cost(apply_all(kernel, actions, CPU), CPU).traffic
 
 
 # -- footprints ------------------------------------------------------------------------------------
@@ -62,18 +62,18 @@ def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
 def test_footprints(steps: list[tuple[int, int]], size: int) -> None:
     found = footprint(steps, 4, WIDE, LINE)
     rows = max(count for far, count in steps) if steps and steps[-1][0] > 64 else 1
-    assert size <= found.size <= size + (rows + 2) * LINE / 2
+    assert size <= found.line_bytes <= size + (rows + 2) * LINE / 2
 
 
 def test_a_footprint_is_no_larger_than_its_buffer() -> None:
-    assert footprint([(4096, 1000)], 4, 5000, LINE).size == 5000
+    assert footprint([(4096, 1000)], 4, 5000, LINE).line_bytes == 5000
 
 
 def test_rows_a_way_of_the_cache_apart_take_its_room() -> None:
     near, far = (footprint([(step, 64)], 4, WIDE, 4096) for step in (4096 + 64, 4096))
-    assert near.size == far.size
-    assert far.room == 64 * 4096
-    assert near.room < far.room / 10
+    assert near.line_bytes == far.line_bytes
+    assert far.cache_bytes == 64 * 4096
+    assert near.cache_bytes < far.cache_bytes / 10
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -81,16 +81,16 @@ def test_rows_a_way_of_the_cache_apart_take_its_room() -> None:
 
 def test_the_steps_of_an_index() -> None:
     i, j = UOp.range(12, 0), UOp.range(8, 1)
-    assert steps_of(i * 40 + j, {}) == {i: [(40, 12)], j: [(1, 8)]}
-    assert steps_of(i // 4 * 100 + i % 4 * 3, {}) == {i: [(3, 4), (100, 3)]}
-    assert steps_of(ops.MIN(i * 4, UOp.const(i.dtype, 30)) + j, {})[i] == [(4, 12)]
+    assert index_strides(i * 40 + j, {}) == {i: [(40, 12)], j: [(1, 8)]}
+    assert index_strides(i // 4 * 100 + i % 4 * 3, {}) == {i: [(3, 4), (100, 3)]}
+    assert index_strides(ops.MIN(i * 4, UOp.const(i.dtype, 30)) + j, {})[i] == [(4, 12)]
 
 
 def test_where_data_say_where_rows_are_far_apart() -> None:
     kernel = kernel_of(porism.take(ones(1000, 32), porism.asarray(np.arange(64) * 7), axis=0))
     accesses = [n for n in toposort(kernel) if n.op is ops.INDEX]
     (table,) = (n for n in accesses if any(m.op is ops.INDEX for m in toposort(n.src[1])))
-    steps = steps_of(table.src[1], {})
+    steps = index_strides(table.src[1], {})
     assert sorted(step for own in steps.values() for step in own) == [(1, 32), (32 * LINE, 64)]
 
 
@@ -128,8 +128,8 @@ def test_sums_of_columns_in_strips_take_less_time() -> None:
     kernel = kernel_of(ones(4096, 4096).sum(0))
     columns = [Upcast("r0", 16)]
     strips = [*columns, Split("r0_0", 32), Block("r1", 8, "r0_0_1")]
-    one, other = (cost_of(apply_all(kernel, a, CPU), CPU) for a in (strips, columns))
-    assert one.moved.memory < 0.8 * other.moved.memory  # which go on in the same rows
+    one, other = (estimate_cost(apply_all(kernel, a, CPU), CPU) for a in (strips, columns))
+    assert one.traffic.memory < 0.8 * other.traffic.memory  # which go on in the same rows
 
 
 def test_the_order_of_loops_counts_and_one_that_was_two_is_both() -> None:
@@ -143,8 +143,8 @@ def test_the_order_of_loops_counts_and_one_that_was_two_is_both() -> None:
 def test_cores_share_what_is_moved() -> None:
     two = dataclasses.replace(CPU, cores=2)
     kernel = kernel_of(ones(4096, 4096) + ones(4096, 1))
-    alone = cost_of(apply_all(kernel, [Thread("r0")], CPU), CPU).moved
-    shared = cost_of(apply_all(kernel, [Thread("r0")], two), two).moved
+    alone = estimate_cost(apply_all(kernel, [Thread("r0")], CPU), CPU).traffic
+    shared = estimate_cost(apply_all(kernel, [Thread("r0")], two), two).traffic
     assert shared.l2 == pytest.approx(alone.l2 / 2, rel=0.1)
     assert shared.memory == pytest.approx(alone.memory / 2, rel=0.1)
-    assert cost_of(kernel, two).moved.memory > 1.5 * shared.memory
+    assert estimate_cost(kernel, two).traffic.memory > 1.5 * shared.memory

@@ -24,7 +24,7 @@ from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
-from porism.optimize.analysis.contraction_accesses import contraction
+from porism.optimize.analysis.contraction_accesses import match_contraction
 from porism.optimize.strategy import contraction_strategy, heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.flattened_tiles import best_flattened_tile
@@ -113,7 +113,7 @@ def test_what_jumps_from_lane_to_lane_is_copied() -> None:
 
 def test_a_tile_fits_the_registers() -> None:
     for make in PROGRAMS.values():
-        found = contraction(loops_of(make()))
+        found = match_contraction(loops_of(make()))
         assert found is not None
         tile = best_tile(found, GENERIC_CPU)
         assert tile is not None
@@ -134,7 +134,7 @@ def test_no_contraction_without_reuse() -> None:
 
 
 def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
-    found = contraction(loops_of(channels(64, 17)))
+    found = match_contraction(loops_of(channels(64, 17)))
     assert found is not None
     tile = best_flattened_tile(found, GENERIC_CPU)
     assert tile is not None
@@ -148,7 +148,7 @@ def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
 
 
 def test_rows_are_flat_only_where_they_are_stored_on() -> None:
-    found = contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
+    found = match_contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
     assert found is not None
     assert best_flattened_tile(found, GENERIC_CPU) is None
 
@@ -230,7 +230,7 @@ def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:
 
 def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
     """25 parts of the columns are shared unevenly, but 64 of the rows are around them."""
-    found = contraction(loops_of(ones(512, 128) @ ones(128, 784)))
+    found = match_contraction(loops_of(ones(512, 128) @ ones(128, 784)))
     assert found is not None
     tile = best_tile(found, WIDE)
     assert tile is not None
@@ -240,7 +240,7 @@ def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
 def test_parts_of_the_rows_may_overlap() -> None:
     target = dataclasses.replace(GENERIC_CPU, cores=2)
     kernel = loops_of(ones(515, 64) @ ones(64, 40))
-    found = contraction(kernel)
+    found = match_contraction(kernel)
     assert found is not None
     tile = best_tile(found, target)
     assert tile is not None

@@ -23,7 +23,7 @@ from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.software_prefetch import Prefetch
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
-from porism.optimize.analysis.loop_strides import widest
+from porism.optimize.analysis.loop_strides import lanes_of_widest_type
 from porism.optimize.strategy import heuristic
 from porism.pipeline import lower_kernel
 
@@ -189,14 +189,14 @@ def test_only_results_that_exceed_the_cache() -> None:
 def test_a_row_of_any_length_that_is_all() -> None:
     chosen = heuristic.choose_actions(line((1 << 14) + 3), cached(1 << 10))
     assert NonTemporal(0) in chosen
-    width = widest(toposort(line(3)), GENERIC_CPU)
+    width = lanes_of_widest_type(toposort(line(3)), GENERIC_CPU)
     assert Upcast("r1", 4 * width) in chosen
     assert Upcast("r1", width) in heuristic.choose_actions(line(1001 * width), GENERIC_CPU)
 
 
 def test_rows_of_half_vectors_are_not_padded() -> None:
     """A part of a line would be stored in another way than the rest of it."""
-    half = widest(toposort(line(3)), GENERIC_CPU) // 2
+    half = lanes_of_widest_type(toposort(line(3)), GENERIC_CPU) // 2
     kernel = rows(64, 5 * 25 * half)
     assert {Upcast("r1", 5 * half), NonTemporal(0)} <= set(
         heuristic.choose_actions(kernel, cached(1 << 14))
@@ -213,7 +213,7 @@ def halves(m: int, n: int, first: int) -> UOp:
 
 
 def test_no_loop_where_vectors_are_computed_in_other_ways() -> None:
-    width = widest(toposort(halves(64, 64, 32)), GENERIC_CPU)
+    width = lanes_of_widest_type(toposort(halves(64, 64, 32)), GENERIC_CPU)
     size = 12 * width
     assert Upcast("r1", size) in heuristic.choose_actions(halves(64, size, 3 * width), GENERIC_CPU)
     assert Upcast("r1", size) not in heuristic.choose_actions(

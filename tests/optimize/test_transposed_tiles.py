@@ -16,7 +16,7 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.optimize.actions.memory.epilogue import Epilogue
 from porism.optimize.actions.memory.packed_panels import Pack
-from porism.optimize.analysis.contraction_accesses import contraction
+from porism.optimize.analysis.contraction_accesses import match_contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prepacked_weights import prepack_constants
@@ -62,7 +62,7 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
 
 def transposed_plan(loops: UOp) -> Plan:
     """The loops in the turned tile that the estimate chooses."""
-    found = contraction(loops, WEIGHT)
+    found = match_contraction(loops, WEIGHT)
     assert found is not None
     tile = best_transposed_tile(found, TARGET)
     assert tile is not None
@@ -103,7 +103,7 @@ def test_what_is_stored_alone_costs_more() -> None:
     tiles = []
     for size in (13, 16):
         _, loops = loops_of(convolution(64, size, 64, padding=1))
-        found = contraction(loops, WEIGHT)
+        found = match_contraction(loops, WEIGHT)
         assert found is not None
         tile = best_transposed_tile(found, TARGET)
         assert tile is not None
@@ -126,7 +126,7 @@ def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int)
 def test_it_is_for_constants_only() -> None:
     _, loops = loops_of(PROGRAMS["windows"]())
     for constants in (frozenset[int](), frozenset({1})):
-        found = contraction(loops, constants)
+        found = match_contraction(loops, constants)
         assert found is not None
         assert best_transposed_tile(found, TARGET) is None
     assert heuristic.schedule_loops(loops, TARGET) is not heuristic.schedule_loops(

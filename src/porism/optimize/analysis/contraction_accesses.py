@@ -1,11 +1,12 @@
-"""Analysis: what a kernel that is one contraction reads, and how far apart, loop by loop.
+"""Contraction accesses: the operands of a kernel that is one contraction, and their strides.
 
-A contraction here is a kernel of one nest of output loops around reductions over the same loops.
+A contraction here is one nest of output loops around reductions over the same loops, such as a
+matrix product or a convolution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,107 +16,119 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.memory.epilogue import epilogue_instructions
 from porism.optimize.analysis.buffer_loads import converted_load, loads_of
-from porism.optimize.analysis.loop_strides import iterations, step
+from porism.optimize.analysis.loop_strides import access_stride, trip_count
 from porism.optimize.strategy.action_plan import extent_of, is_unscheduled
 from porism.rules.addresses.validity import is_masked
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What is read in a reduction, with what is done to each element on its own."""
+    """A load inside of a reduction, with the conversions that only it feeds."""
 
     value: UOp
+    """The load after its conversions: what packing would store."""
     load: UOp
     buffer: int
-    which: int
+    """The number of the buffer that is loaded."""
+    load_number: int
     """Which of the loads of its buffer."""
 
     @cached_property
     def ranges(self) -> frozenset[UOp]:
+        """The loops that the operand depends on."""
         return frozenset(self.value.ranges)
 
     @cached_property
     def elements(self) -> int:
-        """How often it is read, if once for each iteration of the loops it depends on."""
-        return iterations(self.ranges)
+        """The trip count of the loops that the operand depends on."""
+        return trip_count(self.ranges)
 
     @cached_property
-    def item(self) -> int:
+    def itemsize(self) -> int:
         """Bytes of an element."""
         return int(self.value.dtype.numpy.itemsize)
 
     @cached_property
     def is_masked(self) -> bool:
-        """Whether some elements are not read."""
+        """Whether some elements are not loaded."""
         return self.value.op is ops.WHERE or is_masked(self.load.src[1])
 
-    def step(self, counter: UOp) -> int | None:
-        """Elements from one iteration of a loop to the next; None if that varies."""
-        if counter not in self.ranges:
+    def stride(self, loop: UOp) -> int | None:
+        """Return the stride along a loop in elements; None if it varies."""
+        if loop not in self.ranges:
             return 0
-        if counter not in self._steps:
-            self._steps[counter] = step(self.load.src[1], counter)
-        return self._steps[counter]
+        if loop not in self._strides:
+            self._strides[loop] = access_stride(self.load.src[1], loop)
+        return self._strides[loop]
 
     @cached_property
-    def _steps(self) -> dict[UOp, int | None]:
+    def _strides(self) -> dict[UOp, int | None]:
         return {}
 
-    def window(self, counter: UOp, terms: Iterable[UOp]) -> tuple[UOp, int] | None:
-        """A loop of a reduction that goes on where an output loop is, and how far that goes."""
-        step = self.step(counter)
-        for term in terms:
-            other = self.step(term)
-            if step and other and step % other == 0 and 1 <= step // other < extent_of(term):
-                return term, step // other
+    def window(self, loop: UOp, k_loops: Iterable[UOp]) -> tuple[UOp, int] | None:
+        """Return the reduction axis that slides a window along an output loop, and its stride.
+
+        The windows of neighbouring iterations overlap; their stride is in iterations of the axis.
+        None if no window does.
+        """
+        stride = self.stride(loop)
+        for k_loop in k_loops:
+            k_stride = self.stride(k_loop)
+            if not stride or not k_stride or stride % k_stride:
+                continue
+            if 1 <= stride // k_stride < extent_of(k_loop):
+                return k_loop, stride // k_stride
         return None
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A nest of loops around reductions."""
+    """A nest of output loops around reductions over the same loops."""
 
     outputs: tuple[UOp, ...]
-    """The loops of what is stored, the outermost first."""
-    terms: tuple[UOp, ...]
-    """The loops of the reductions."""
+    """The output loops, the outermost first."""
+    k_loops: tuple[UOp, ...]
+    """The reduction axes, the outermost first."""
     operands: tuple[Operand, ...]
     stores: tuple[UOp, ...]
     reductions: int
+    """The number of reductions."""
     bits: int
-    """Of the widest type that is computed with."""
-    following: int
-    """Instructions that follow the sums, about."""
-    constants: frozenset[int] = frozenset()
-    """Buffers that can be laid out in any way, once before all calls."""
+    """Bits of the widest type that is loaded, reduced or converted to."""
+    epilogue_instructions: int
+    """Instructions of the epilogue for one vector, about."""
+    constant_buffers: frozenset[int] = frozenset()
+    """Buffers that can be pre-packed, once before all calls."""
 
-    def is_stored_along(self, counter: UOp) -> bool:
-        """Whether neighbouring iterations of a loop store neighbouring elements."""
-        return {step(store.src[0].src[1], counter) for store in self.stores} == {1}
+    def is_stored_along(self, loop: UOp) -> bool:
+        """Return whether all stores are contiguous along a loop."""
+        return {access_stride(store.src[0].src[1], loop) for store in self.stores} == {1}
 
-    def is_stored_on(self, outer: UOp, inner: UOp) -> bool:
-        """Whether an iteration of a loop stores where the one before, of another inside, ended."""
-        steps = {step(store.src[0].src[1], outer) for store in self.stores}
-        return self.is_stored_along(inner) and steps == {extent_of(inner)}
+    def is_stored_flat(self, outer: UOp, inner: UOp) -> bool:
+        """Return whether the stores are contiguous along two loops merged into one."""
+        strides = {access_stride(store.src[0].src[1], outer) for store in self.stores}
+        return self.is_stored_along(inner) and strides == {extent_of(inner)}
 
     @cached_property
     def work(self) -> int:
-        """Terms of all reductions."""
-        return self.results * self.length * self.reductions
+        """Terms of all reductions together: the multiply-adds of a matrix product."""
+        return self.results * self.k * self.reductions
 
     @cached_property
     def results(self) -> int:
-        """Elements that are stored."""
-        return iterations(self.outputs)
+        """Elements that are stored: the trip count of the output loops."""
+        return trip_count(self.outputs)
 
     @cached_property
-    def length(self) -> int:
-        """Terms of one reduction."""
-        return iterations(self.terms)
+    def k(self) -> int:
+        """Terms of one reduction: the trip count of the reduction axes."""
+        return trip_count(self.k_loops)
 
 
-def contraction(kernel: UOp, constants: frozenset[int] = frozenset()) -> Contraction | None:
-    """What a kernel reads, if it is one nest of loops around reductions over the same loops."""
+def match_contraction(
+    kernel: UOp, constant_buffers: frozenset[int] = frozenset()
+) -> Contraction | None:
+    """Return the operands of a kernel that is one contraction; None if it is none."""
     if len(kernel.src) != 1 or kernel.src[0].op is not ops.END:
         return None
     effect, *outputs = kernel.src[0].src
@@ -123,28 +136,30 @@ def contraction(kernel: UOp, constants: frozenset[int] = frozenset()) -> Contrac
     if sum(n.op is ops.END for n in order) > 1 or any(n.op is ops.AFTER for n in order):
         return None
     reductions = [n for n in order if n.op is ops.REDUCE]
-    terms = reductions[0].src[1:] if reductions else ()
-    if any(n.src[1:] != terms for n in reductions) or not terms:
+    k_loops = reductions[0].src[1:] if reductions else ()
+    if any(n.src[1:] != k_loops for n in reductions) or not k_loops:
         return None
-    if not all(is_unscheduled(r) for r in (*outputs, *terms)):
+    if not all(is_unscheduled(r) for r in (*outputs, *k_loops)):
         return None
     inside = set(toposort(*(n.src[0] for n in reductions)))
     if any(n.op is ops.REDUCE for n in inside):
         return None
-    operands = []
-    for number in sorted({_number(n) for n in loads_of(kernel)}):
-        for which, load in enumerate(loads_of(kernel, number)):
-            if load in inside:
-                operands.append(Operand(converted_load(kernel, load), load, number, which))
     stores = effect.src if effect.op is ops.GROUP else (effect,)
+    operands = _operands(kernel, inside)
     if not operands or any(s.op is not ops.STORE for s in stores):
         return None
     bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
-        tuple(outputs), tuple(terms), tuple(operands), tuple(stores), len(reductions),
-        max([*bits, 8]), epilogue_instructions(kernel.src[0]), constants,
+        tuple(outputs), tuple(k_loops), tuple(operands), tuple(stores), len(reductions),
+        max([*bits, 8]), epilogue_instructions(kernel.src[0]), constant_buffers,
     )  # fmt: skip
 
 
-def _number(load: UOp) -> int:
-    return int(base_of(load).arg)
+def _operands(kernel: UOp, inside: Set[UOp]) -> list[Operand]:
+    """Return the loads of a kernel that are inside of its reductions, by buffer."""
+    operands = []
+    for buffer in sorted({int(base_of(n).arg) for n in loads_of(kernel)}):
+        for number, load in enumerate(loads_of(kernel, buffer)):
+            if load in inside:
+                operands.append(Operand(converted_load(kernel, load), load, buffer, number))
+    return operands

@@ -1,4 +1,4 @@
-"""Accesses: how the loops of a kernel go through memory, as the heuristics ask for it."""
+"""Loop strides: the loads and stores of a loop nest, and their strides along its loops."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
 
-def inside(end: UOp) -> list[UOp]:
-    """What is computed for the stores of an END, but not for what was kept before."""
+def nodes_inside(end: UOp) -> list[UOp]:
+    """Return what the stores of an END are computed from, without what fills local buffers."""
     return toposort(end.src[0], within=lambda n: n.op is not ops.END)
 
 
-def stores(end: UOp) -> Iterator[UOp]:
-    """What an END stores in each iteration."""
+def stores_of(end: UOp) -> Iterator[UOp]:
+    """Return the stores of one iteration of an END."""
     effect = end.src[0]
     yield from effect.src if effect.op is ops.GROUP else (effect,)
 
 
-def reads(value: UOp) -> list[UOp]:
-    """What is read for a value, but not for what was kept before."""
+def loads_for(value: UOp) -> list[UOp]:
+    """Return the accesses that a value is computed from, without those that fill local buffers."""
     within = toposort(value, within=lambda n: n.op is not ops.END)
     return [n for n in within if n.op is ops.INDEX]
 
 
-def step(at: UOp, counter: UOp) -> int | None:
-    """How far an index goes in one iteration."""
-    return stride(at.src[1] if is_masked(at) else at, counter)
+def access_stride(index: UOp, loop: UOp) -> int | None:
+    """Return the stride of a possibly masked index along a loop, in elements; None if it varies."""
+    return stride(index.src[1] if is_masked(index) else index, loop)
 
 
-def reads_neighbours(node: UOp, counter: UOp) -> bool:
-    """Whether all that a reduction reads along a loop is next to each other."""
-    along = [n for n in reads(node.src[0]) if counter in n.ranges]
-    return bool(along) and all(step(n.src[1], counter) == 1 for n in along)
+def is_contiguous_reduction(reduction: UOp, loop: UOp) -> bool:
+    """Return whether all loads of a reduction that depend on a loop are contiguous along it."""
+    loads = [n for n in loads_for(reduction.src[0]) if loop in n.ranges]
+    return bool(loads) and all(access_stride(n.src[1], loop) == 1 for n in loads)
 
 
-def is_reduced(end: UOp, counter: UOp) -> bool:
-    """Whether a reduction depends on a loop."""
-    return any(n.op is ops.REDUCE and counter in n.ranges for n in inside(end))
+def is_in_reduction(end: UOp, loop: UOp) -> bool:
+    """Return whether a reduction of an END depends on a loop."""
+    return any(n.op is ops.REDUCE and loop in n.ranges for n in nodes_inside(end))
 
 
-def widest(nodes: Sequence[UOp], target: Target) -> int:
-    """The lanes of a vector of the widest type that is computed with."""
+def lanes_of_widest_type(nodes: Sequence[UOp], target: Target) -> int:
+    """Return the lanes of the target's widest vector of the widest type among some nodes."""
     if not target.vector_bits:
         return 1
     bits = [
@@ -58,11 +58,11 @@ def widest(nodes: Sequence[UOp], target: Target) -> int:
     return max(target.vector_bits[-1] // max([*bits, 8]), 1)
 
 
-def iterations(loops: Iterable[UOp]) -> int:
-    """How often what is in some loops is done."""
+def trip_count(loops: Iterable[UOp]) -> int:
+    """Return the product of the extents of some loops."""
     return math.prod(extent_of(r) for r in loops)
 
 
-def copies_of(end: UOp) -> int:
-    """How many iterations of the loops around go side by side already."""
-    return iterations(r for r in end.ranges if r.arg[1] is Axis.UPCAST)
+def unrolled_copies(end: UOp) -> int:
+    """Return how many iterations of the loops around an END are unrolled or vectorized."""
+    return trip_count(r for r in end.ranges if r.arg[1] is Axis.UPCAST)

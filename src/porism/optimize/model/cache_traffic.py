@@ -1,10 +1,10 @@
-"""Traffic: the bytes that an arranged kernel moves into each cache, from its loops alone.
+"""Cache traffic: the bytes that a scheduled kernel moves into each cache, from its loops alone.
 
-An access goes through memory in the steps of its loops. So it is known which lines it touches in
-the iterations of some inner loops: its footprint. Loops of which all footprints together fit in a
-cache find there what they use again. What is outside of them has to bring it anew, but for what one
-iteration shares with the one before. Lines whose addresses are a way of a cache apart share a few
-places, and take as much room as all that lies between them.
+An access goes through memory with a stride along each loop. So it is known which cache lines it
+touches in the iterations of some inner loops: its footprint. If all footprints of a loop fit in a
+cache together, what the loop reuses is found there. The loops outside of it load everything anew.
+Lines whose addresses are a multiple of a cache way apart compete for one cache set, and occupy as
+much of the cache as everything between them.
 """
 
 from __future__ import annotations
@@ -24,138 +24,146 @@ from porism.optimize.strategy.action_plan import extent_of
 from porism.rules.addresses.validity import is_masked
 
 WAYS: Final = 8
-"""Lines of a cache in the same place."""
+"""Associativity of a cache: lines that fit in one set; chosen by hand."""
 
-SHORT: Final = 512
-"""Bytes one after the other, of which a processor sees too late that they are."""
+SHORT_RUN: Final = 512
+"""Bytes of a contiguous run below which the hardware prefetcher starts late; chosen by hand."""
 
-APART: Final = 0.6
-"""How much longer these take, in proportion."""
+SHORT_RUN_PENALTY: Final = 0.6
+"""Additional time of short runs, as a fraction of the time of their bytes; chosen by hand."""
 
-ALONE: Final = 1.25
-"""How many times its part of memory's bytes a core gets that has it for itself."""
+SINGLE_CORE_SHARE: Final = 1.25
+"""How many times its share of the memory bandwidth a core gets alone; chosen by hand."""
 
-STREAMS: Final = 16
-"""Rows side by side of which a processor sees by itself what is read next."""
+PREFETCH_STREAMS: Final = 16
+"""Concurrent streams that the hardware prefetcher follows; chosen by hand."""
 
-Steps = list[tuple[int, int]]
-"""Bytes from one iteration to the next, and how many there are. A loop that was two goes in two."""
+Strides = list[tuple[int, int]]
+"""Pairs of a stride in bytes and a trip count. A loop that is divided has two of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What an access touches."""
+    """The cache lines that an access touches."""
 
-    size: float
-    """Bytes of whole lines."""
-    room: float
-    """Bytes that they take in a cache."""
+    line_bytes: float
+    """Bytes of the lines."""
+    cache_bytes: float
+    """Bytes of a cache that they occupy, with the sets that they compete for."""
 
 
 @dataclass(slots=True)
 class _Access:
-    """Reading or writing, in its loops."""
+    """A load or a store, and the loops around it."""
 
     nest: tuple[UOp, ...]
-    """The loops around it, the outermost first, but for those that go side by side."""
-    steps: Mapping[UOp, Steps]
-    beside: Steps
-    """The steps of those that go side by side."""
-    item: int
-    most: int
+    """The loops around it, the outermost first, without those that are unrolled or vectorized."""
+    strides: Mapping[UOp, Strides]
+    """The strides along each loop."""
+    unrolled_strides: Strides
+    """The strides along the loops that are unrolled or vectorized."""
+    itemsize: int
+    """Bytes of an element."""
+    buffer_bytes: int
     """Bytes of its buffer."""
-    times: int
-    """How often a line is moved: twice if what is there is read and then written."""
+    transfers: int
+    """How often a line is moved: twice if it is read before it is written."""
     is_local: bool
-    run: float = 0.0
-    """Bytes that are one after the other, in the order of the loops."""
-    known: dict[tuple[int, int, int], Footprint] = field(default_factory=dict)
+    run_bytes: float = 0.0
+    """Bytes of a contiguous run, in the order of the loops."""
+    footprints: dict[tuple[int, int, int], Footprint] = field(default_factory=dict)
+    """What `footprint` has computed, by its arguments."""
 
-    def footprint(self, place: int, way: int, cores: int) -> Footprint:
-        """Of the loops from one on."""
-        key = (place, way, cores)
-        found = self.known.get(key)
-        if found is None:
-            steps = list(self.beside)
-            for r in self.nest[place:]:
-                steps += _part(r, self.steps.get(r, []), cores)
-            found = self.known[key] = footprint(steps, self.item, self.most, way)
-        return found
+    def footprint(self, depth: int, way: int, cores: int) -> Footprint:
+        """Return the footprint of one core in the loops from some depth of the nest inwards."""
+        key = (depth, way, cores)
+        known = self.footprints.get(key)
+        if known is None:
+            strides = list(self.unrolled_strides)
+            for r in self.nest[depth:]:
+                strides += _strides_of_core(r, self.strides.get(r, []), cores)
+            known = footprint(strides, self.itemsize, self.buffer_bytes, way)
+            self.footprints[key] = known
+        return known
 
-    def find_run(self) -> None:
-        """Note how far it goes before it jumps."""
-        run, rows = self.item, 1
-        for far, count in sorted(self.beside):
+    def measure_run(self) -> None:
+        """Set `run_bytes`: how far the access goes before it jumps out of its streams."""
+        run, streams = self.itemsize, 1
+        for far, count in sorted(self.unrolled_strides):
             if far <= max(run, LINE):
                 run += far * (count - 1)
             else:
-                rows *= count
+                streams *= count
         for r in reversed(self.nest):
-            for far, count in self.steps.get(r, []):
+            for far, count in self.strides.get(r, []):
                 if far <= max(run, LINE):
                     run += far * (count - 1)
                 else:
-                    rows *= count
-            if rows > STREAMS:
+                    streams *= count
+            if streams > PREFETCH_STREAMS:
                 break
-        self.run = max(run, LINE)
+        self.run_bytes = max(run, LINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a core moves."""
+    """The bytes that one core moves; those of short contiguous runs count more."""
 
     l1: float
-    """Bytes into its first cache."""
+    """Bytes into its first cache, all alike."""
     l2: float
-    """Bytes into its second cache; more, if it is seldom the next that is read."""
+    """Bytes into its second cache."""
     memory: float
-    """Bytes from memory, its part of them; more likewise."""
+    """Its share of the bytes from memory."""
 
 
-def trips(counter: UOp, cores: int) -> int:
-    """The iterations of a loop that one of some cores has."""
-    size = extent_of(counter)
-    return -(-size // cores) if counter.arg[1] is Axis.THREAD else size
+def core_trip_count(loop: UOp, cores: int) -> int:
+    """Return the iterations of a loop that one core runs."""
+    extent = extent_of(loop)
+    return -(-extent // cores) if loop.arg[1] is Axis.THREAD else extent
 
 
-def _part(counter: UOp, steps: Steps, cores: int) -> Steps:
-    """The steps of a loop, or of a core's part of it."""
-    if counter.arg[1] is not Axis.THREAD or not steps:
-        return steps
-    *inner, (far, count) = steps
+def _strides_of_core(loop: UOp, strides: Strides, cores: int) -> Strides:
+    """Return the strides of a loop for the iterations that one core runs."""
+    if loop.arg[1] is not Axis.THREAD or not strides:
+        return strides
+    *inner, (far, count) = strides
     return [*inner, (far, -(-count // cores))]
 
 
-def footprint(steps: Steps, item: int, most: int, way: int) -> Footprint:
-    """What is touched by steps through a buffer of so many bytes."""
-    dims: Steps = [(item, 1)]
-    for far, count in sorted(steps):
-        for k, (near, there) in enumerate(dims):
-            if far % near == 0 and far // near <= there:  # it goes on in what is touched there
-                dims[k] = (near, there + far // near * (count - 1))
+def footprint(strides: Strides, itemsize: int, buffer_bytes: int, way: int) -> Footprint:
+    """Return the cache lines that some strides touch in a buffer.
+
+    A way is the size of a cache divided by its associativity, in bytes.
+    """
+    dims: Strides = [(itemsize, 1)]
+    for far, count in sorted(strides):
+        for k, (near, extent) in enumerate(dims):
+            if far % near == 0 and far // near <= extent:  # it overlaps or continues this dimension
+                dims[k] = (near, extent + far // near * (count - 1))
                 break
         else:
             dims.append((far, count))
-    run, rows, room = item, 1, float(item)
+    run, rows, cache_bytes = itemsize, 1, float(itemsize)
     for far, count in dims:
         if far <= max(run, LINE) and rows == 1:
             run += far * (count - 1)
-            room = run + LINE / 2
+            cache_bytes = run + LINE / 2
         else:
             rows *= count
-            room = count * max(room, math.gcd(far, way))
-    size = min(rows * max(run + LINE / 2, LINE), max(most, LINE))
-    return Footprint(size, max(room, size))
+            cache_bytes = count * max(cache_bytes, math.gcd(far, way))
+    line_bytes = min(rows * max(run + LINE / 2, LINE), max(buffer_bytes, LINE))
+    return Footprint(line_bytes, max(cache_bytes, line_bytes))
 
 
-# -- steps -----------------------------------------------------------------------------------------
+# -- strides ---------------------------------------------------------------------------------------
 
 
-def steps_of(index: UOp, known: dict[UOp, dict[UOp, Steps]]) -> dict[UOp, Steps]:
-    """For each loop that an index depends on its steps, about: what is clamped goes on.
+def index_strides(index: UOp, known: dict[UOp, dict[UOp, Strides]]) -> dict[UOp, Strides]:
+    """Return the strides of an index in elements, about, for each loop that it depends on.
 
-    A loop that is divided goes in two steps: those of the remainders, and those of the quotients.
+    Clamped indices count as if they were not. A loop that is divided has two strides: that of the
+    remainders, and that of the quotients. `known` caches the strides of all nodes below.
     """
     stack = [index]
     while stack:
@@ -166,105 +174,114 @@ def steps_of(index: UOp, known: dict[UOp, dict[UOp, Steps]]) -> dict[UOp, Steps]
             known[node] = {node: [(1, extent_of(node))]}
         elif not node.ranges:
             known[node] = {}
-        elif node.op is ops.INDEX and node.src[1] in known:  # data say where: anywhere
-            known[node] = {r: _times(own, LINE) for r, own in known[node.src[1]].items()}
+        elif node.op is ops.INDEX and node.src[1] in known:  # indirect: every access another line
+            known[node] = {r: _multiply(own, LINE) for r, own in known[node.src[1]].items()}
         elif missing := [s for s in node.src if s not in known]:
             stack += missing
         else:
-            known[node] = _combined(node, [known[s] for s in node.src])
+            known[node] = _combine(node, [known[s] for s in node.src])
     return known[index]
 
 
-def _combined(node: UOp, parts: Sequence[dict[UOp, Steps]]) -> dict[UOp, Steps]:
+def _combine(node: UOp, parts: Sequence[dict[UOp, Strides]]) -> dict[UOp, Strides]:
+    """Return the strides of a node from those of its sources."""
     constant = node.src[-1].arg if node.op in _BY_CONSTANT and node.src[-1].op is ops.CONST else 0
     if node.op in _BY_CONSTANT and constant:
         by = abs(int(constant))
-        change = {ops.MUL: _times, ops.IDIV: _divided, ops.CDIV: _divided}.get(node.op, _rest)
-        return {r: new for r, steps in parts[0].items() if (new := change(steps, by))}
-    found: dict[UOp, Steps] = {}
+        change = {ops.MUL: _multiply, ops.IDIV: _divide, ops.CDIV: _divide}.get(node.op, _modulo)
+        return {r: new for r, strides in parts[0].items() if (new := change(strides, by))}
+    combined: dict[UOp, Strides] = {}
     for part in parts[node.op is ops.WHERE :]:
-        for r, steps in part.items():
-            there = found.get(r)
-            if there is None:
-                found[r] = steps
-            elif node.op in (ops.ADD, ops.SUB):  # else it is one or the other
-                found[r] = sorted([*there, *steps])
-    return found
+        for r, strides in part.items():
+            before = combined.get(r)
+            if before is None:
+                combined[r] = strides
+            elif node.op in (ops.ADD, ops.SUB):  # any other op takes one of its sources
+                combined[r] = sorted([*before, *strides])
+    return combined
 
 
 _BY_CONSTANT: Final = (ops.MUL, ops.IDIV, ops.CDIV, ops.MOD, ops.CMOD)
 
 
-def _times(steps: Steps, by: int) -> Steps:
-    return [(far * by, count) for far, count in steps]
+def _multiply(strides: Strides, by: int) -> Strides:
+    return [(far * by, count) for far, count in strides]
 
 
-def _divided(steps: Steps, by: int) -> Steps:
-    found = [(max(far // by, 1), count if far >= by else far * count // by) for far, count in steps]
-    return [(far, count) for far, count in found if count > 1]
+def _divide(strides: Strides, by: int) -> Strides:
+    quotients = [
+        (max(far // by, 1), count if far >= by else far * count // by) for far, count in strides
+    ]
+    return [(far, count) for far, count in quotients if count > 1]
 
 
-def _rest(steps: Steps, by: int) -> Steps:
-    return [(far, min(count, -(-by // far))) for far, count in steps if far < by]
+def _modulo(strides: Strides, by: int) -> Strides:
+    return [(far, min(count, -(-by // far))) for far, count in strides if far < by]
 
 
 # -- traffic ---------------------------------------------------------------------------------------
 
 
-def traffic(order: Sequence[UOp], around: Mapping[UOp, frozenset[UOp]], target: Target) -> Traffic:
-    """What one of the cores moves for a kernel, given the loops around each range."""
-    accesses = _accesses(order, around)
+def estimate_traffic(
+    order: Sequence[UOp], enclosing: Mapping[UOp, frozenset[UOp]], target: Target
+) -> Traffic:
+    """Return the traffic of one core for a kernel, given the loops around each loop."""
+    accesses = _accesses(order, enclosing)
     memory = target.memory
-    l1 = _moved(accesses, memory.l1 or 1 << 15, target.cores, 0.0)
-    l2 = _moved(accesses, memory.l2 or 1 << 18, target.cores, APART)
-    far = _moved(accesses, memory.last_cache, 1, APART, is_shared=True)
-    is_divided = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in order)
-    return Traffic(l1, l2, far / (target.cores if is_divided else min(ALONE, target.cores)))
+    l1 = _bytes_into(accesses, memory.l1 or 1 << 15, target.cores, 0.0)
+    l2 = _bytes_into(accesses, memory.l2 or 1 << 18, target.cores, SHORT_RUN_PENALTY)
+    far = _bytes_into(accesses, memory.last_cache, 1, SHORT_RUN_PENALTY, is_shared=True)
+    is_parallel = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in order)
+    share = target.cores if is_parallel else min(SINGLE_CORE_SHARE, target.cores)
+    return Traffic(l1, l2, far / share)
 
 
-def _accesses(order: Iterable[UOp], around: Mapping[UOp, frozenset[UOp]]) -> list[_Access]:
+def _accesses(order: Iterable[UOp], enclosing: Mapping[UOp, frozenset[UOp]]) -> list[_Access]:
+    """Return the loads and stores of a kernel."""
     stores = {n.src[0]: n for n in order if n.op is ops.STORE}
-    known: dict[UOp, dict[UOp, Steps]] = {}
-    found = []
+    known: dict[UOp, dict[UOp, Strides]] = {}
+    accesses = []
     for node in order:
         if node.op is not ops.INDEX or len(node.src) < 2:
             continue
         base = base_of(node)
-        loops = {r for own in node.ranges for r in around.get(own, ())}
-        nest = tuple(sorted(loops, key=lambda r: (len(around[r]), r.arg[0])))
-        item = int(base.dtype.element.numpy.itemsize)
-        at = node.src[1].src[1] if is_masked(node.src[1]) else node.src[1]
-        steps = {r: _times(own, item) for r, own in steps_of(at, known).items()}
-        beside = [step for r, own in steps.items() if r not in loops for step in own]
+        loops = {r for own in node.ranges for r in enclosing.get(own, ())}
+        nest = tuple(sorted(loops, key=lambda r: (len(enclosing[r]), r.arg[0])))
+        itemsize = int(base.dtype.element.numpy.itemsize)
+        index = node.src[1].src[1] if is_masked(node.src[1]) else node.src[1]
+        strides = {r: _multiply(own, itemsize) for r, own in index_strides(index, known).items()}
+        unrolled = [pair for r, own in strides.items() if r not in loops for pair in own]
         store = stores.get(node)
-        times = 2 if store is not None and store.arg != STREAM else 1
-        most = int(base.dtype.size) * item
+        transfers = 2 if store is not None and store.arg != STREAM else 1
+        buffer_bytes = int(base.dtype.size) * itemsize
         is_local = base.op is not ops.PARAM
-        access = _Access(nest, steps, beside, item, most, times, is_local)
-        access.find_run()
-        found.append(access)
-    return found
+        access = _Access(nest, strides, unrolled, itemsize, buffer_bytes, transfers, is_local)
+        access.measure_run()
+        accesses.append(access)
+    return accesses
 
 
-def _moved(
-    accesses: Sequence[_Access], size: int, cores: int, apart: float, *, is_shared: bool = False
+def _bytes_into(
+    accesses: Sequence[_Access], size: int, cores: int, penalty: float, *, is_shared: bool = False
 ) -> float:
-    """The bytes that are brought into a cache of some size; those of short runs count more."""
+    """Return the bytes that are moved into a cache of some size; short runs have a penalty."""
     way = LINE if is_shared else size // WAYS
-    room: dict[UOp, float] = {}
+    occupied: dict[UOp, float] = {}
     for access in accesses:
-        for place, r in enumerate(access.nest):
-            room[r] = room.get(r, 0.0) + access.footprint(place, way, cores).room
+        for depth, r in enumerate(access.nest):
+            cache_bytes = access.footprint(depth, way, cores).cache_bytes
+            occupied[r] = occupied.get(r, 0.0) + cache_bytes
     total = 0.0
     for access in accesses:
         nest = access.nest
-        place = len(nest)
-        while place and room[nest[place - 1]] <= size:
-            place -= 1
-        if (place == 0 or access.is_local) and is_shared:
-            continue  # it is there from the time before
-        place = max(place - 1, 0)
-        times = math.prod(trips(r, cores) for r in nest[:place])
-        moved = times * access.footprint(place, way, cores).size
-        total += access.times * moved * (1 + apart * min(SHORT / access.run, 1.0))
+        depth = len(nest)
+        while depth and occupied[nest[depth - 1]] <= size:
+            depth -= 1
+        if (depth == 0 or access.is_local) and is_shared:
+            continue  # it is in the cache from an earlier call
+        depth = max(depth - 1, 0)
+        repeats = math.prod(core_trip_count(r, cores) for r in nest[:depth])
+        moved = repeats * access.footprint(depth, way, cores).line_bytes
+        run_factor = 1 + penalty * min(SHORT_RUN / access.run_bytes, 1.0)
+        total += access.transfers * moved * run_factor
     return total

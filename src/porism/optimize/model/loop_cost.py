@@ -1,10 +1,9 @@
-"""Cost: about how long an arranged kernel takes, from its loops alone, without compiling it.
+"""Loop cost: about how many cycles a scheduled kernel takes, from its loops alone, uncompiled.
 
-It is there to tell the hopeless from the rest, not to choose among the good. For every node it is
-counted how often the machine does it: once for each iteration of the loops it depends on, and once
-for a whole vector where its lanes are neighbours in memory. Results that do not fit in registers, a
-sum that waits for itself, and code that is large count as well; and so do the bytes that are moved
-into each cache, while the machine computes.
+The estimate tells hopeless schedules from the rest; it does not choose among the good ones. Each
+node counts once for each iteration of the loops it depends on, and once for a whole vector where
+its lanes are contiguous in memory. Register spills, the latency of dependent additions, the size of
+the code and the traffic into each cache count as well.
 """
 
 from __future__ import annotations
@@ -19,144 +18,147 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import toposort
-from porism.optimize.model.cache_traffic import Traffic, traffic
+from porism.optimize.actions.loops.upcast_unroll import UNROLLED_KINDS
+from porism.optimize.model.cache_traffic import Traffic, estimate_traffic
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
-SPREAD: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
-
-WAIT: Final = 4
-"""Cycles until the result of an addition is there."""
+ADD_LATENCY: Final = 4
+"""Cycles until the result of an addition is there; chosen by hand."""
 
 SPILL: Final = 2.0
-"""What a result that is not in a register costs, in operations."""
+"""Operations of an accumulator that is not in a register; chosen by hand."""
 
-HALF: Final = 0.54
-"""What a vector of half the width takes, or a scalar, in whole ones."""
+HALF_VECTOR: Final = 0.54
+"""Cost of a vector of half the width or of a scalar, in whole vectors; chosen by hand."""
 
-MASK: Final = 1.5
-"""What a masked access costs, in plain ones."""
+MASKED: Final = 1.5
+"""Cost of a masked access, in plain accesses; chosen by hand."""
 
-AT_ONCE: Final = 2.0
-"""Operations in a cycle."""
+OPERATIONS_PER_CYCLE: Final = 2.0
+"""Vector operations that a core starts in a cycle; chosen by hand."""
 
-FROM_L2: Final = 32.0
-"""Bytes in a cycle from the second cache of a core."""
+L2_BYTES_PER_CYCLE: Final = 32.0
+"""Bytes in a cycle from the second cache of a core; chosen by hand."""
 
-FROM_L3: Final = 20.0
-"""Bytes in a cycle from a cache that is shared."""
+L3_BYTES_PER_CYCLE: Final = 20.0
+"""Bytes in a cycle from the shared cache; chosen by hand."""
 
-FROM_MEMORY: Final = 4.5
-"""Bytes in a cycle from memory, for each core."""
+MEMORY_BYTES_PER_CYCLE: Final = 4.5
+"""Bytes in a cycle from memory, for each core; chosen by hand."""
 
-BESIDE: Final = 0.3
-"""The part of what takes less time that is not done beside what takes the most."""
+NOT_OVERLAPPED: Final = 0.3
+"""Fraction of the shorter parts that the longest part does not hide; chosen by hand."""
 
-MOST_COPIES: Final = 20_000
-"""Nodes after loops are written out; more would take long to compile."""
+MAX_INSTRUCTIONS: Final = 20_000
+"""Instructions after unrolling; more would take long to compile. Chosen by hand."""
 
-SMALLEST_STACK: Final = 1 << 18
-"""Bytes of local memory that are always allowed; beyond that, as much as a cache of a core has."""
+MIN_STACK: Final = 1 << 18
+"""Bytes of local buffers that are always allowed; beyond that, as many as the second cache has."""
 
 _FREE: Final = (ops.CONST, ops.RANGE, ops.PARAM, ops.SINK, ops.END, ops.GROUP, ops.AFTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a kernel takes."""
+    """The estimated cost of a kernel."""
 
     operations: float
-    """Of one core, about: what is done once for a vector counts once."""
-    copies: int
-    """Nodes after loops are written out."""
+    """Vector operations of one core, about."""
+    instructions: int
+    """Instructions after unrolling."""
     local_bytes: int
-    """Local memory, which lies on the stack of a thread."""
-    moved: Traffic
-    """Of one core."""
+    """Bytes of local buffers, which are on the stack of a thread."""
+    traffic: Traffic
+    """The bytes that one core moves."""
 
     @property
     def cycles(self) -> float:
-        """Of one core, about: what takes the most time, and some of the rest."""
+        """Cycles of one core, about: the longest part, and some of the others."""
         parts = (
-            self.operations / AT_ONCE,
-            self.moved.l1 / FROM_L2,
-            self.moved.l2 / FROM_L3,
-            self.moved.memory / FROM_MEMORY,
+            self.operations / OPERATIONS_PER_CYCLE,
+            self.traffic.l1 / L2_BYTES_PER_CYCLE,
+            self.traffic.l2 / L3_BYTES_PER_CYCLE,
+            self.traffic.memory / MEMORY_BYTES_PER_CYCLE,
         )
         longest = max(parts)
-        return longest + BESIDE * (sum(parts) - longest)
+        return longest + NOT_OVERLAPPED * (sum(parts) - longest)
 
-    def is_possible(self, target: Target) -> bool:
-        """Whether it can be compiled in reasonable time, and run on any thread."""
-        stack = max(target.memory.l2, SMALLEST_STACK)
-        return self.copies <= MOST_COPIES and self.local_bytes <= stack
+    def is_feasible(self, target: Target) -> bool:
+        """Return whether the kernel compiles in reasonable time, and fits on the stack."""
+        stack = max(target.memory.l2, MIN_STACK)
+        return self.instructions <= MAX_INSTRUCTIONS and self.local_bytes <= stack
 
 
-def cost_of(kernel: UOp, target: Target) -> Cost:
-    """The cost of a kernel whose loops are arranged."""
-    operations, copies, local = 0.0, 0, 0
+def estimate_cost(kernel: UOp, target: Target) -> Cost:
+    """Return the estimated cost of a scheduled kernel."""
+    operations, instructions, local = 0.0, 0, 0
     threads = 1.0
     order = toposort(kernel)
-    around = _enclosing(order)
+    enclosing = _enclosing_loops(order)
     for node in order:
         if node.op is ops.DEFINE_LOCAL:
             local += int(node.dtype.size) * node.dtype.element.numpy.itemsize
         if node.op is ops.RANGE and node.arg[1] is Axis.THREAD:
-            size = _size(node)
-            threads = size / -(-size // target.cores)
+            extent = _extent(node)
+            threads = extent / -(-extent // target.cores)
         if node.op in _FREE or not (node.dtype.bits or node.op is ops.STORE):
             continue
         lanes = _lanes(node, target)
         width = max(target.vector_bits, default=0) // max(_bits(node), 8)
         vectors = -(-lanes // max(width, 1))
-        here = 1.0
+        copies = 1.0
         for r in node.ranges:
-            here *= _size(r) if r.arg[1] in SPREAD else 1
-        times = 1.0
-        for r in {r for own in node.ranges for r in around[own]}:
-            times *= _size(r)
-        instructions = here / lanes * vectors
-        copies += int(instructions)
-        share = HALF if 2 * lanes <= width else 1.0
-        operations += weight(node) * times * instructions * share
+            copies *= _extent(r) if r.arg[1] in UNROLLED_KINDS else 1
+        trip_count = 1.0
+        for r in {r for own in node.ranges for r in enclosing[own]}:
+            trip_count *= _extent(r)
+        emitted = copies / lanes * vectors
+        instructions += int(emitted)
+        share = HALF_VECTOR if 2 * lanes <= width else 1.0
+        operations += op_cost(node) * trip_count * emitted * share
         if node.op is ops.REDUCE:
-            operations += times * _summed(node, instructions, target, width) * share
-    return Cost(operations / threads, copies, local, traffic(order, around, target))
+            operations += trip_count * _reduction_cost(node, emitted, target, width) * share
+    moved = estimate_traffic(order, enclosing, target)
+    return Cost(operations / threads, instructions, local, moved)
 
 
-def _enclosing(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each range the loops that are run for it: its own, and all those around it."""
-    found: dict[UOp, set[UOp]] = {r: set() for r in order if r.op is ops.RANGE}
+def _enclosing_loops(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return for each loop those that are not unrolled among itself and the loops around it."""
+    enclosing: dict[UOp, set[UOp]] = {r: set() for r in order if r.op is ops.RANGE}
     for node in order:
         if node.op in (ops.END, ops.REDUCE):
-            outer = {r for r in node.ranges if r.arg[1] not in SPREAD}
+            outer = {r for r in node.ranges if r.arg[1] not in UNROLLED_KINDS}
             for r in node.src[1:]:
                 if r.op is ops.RANGE:
-                    if r.arg[1] not in SPREAD:
+                    if r.arg[1] not in UNROLLED_KINDS:
                         outer = {*outer, r}
-                    found[r] |= outer
+                    enclosing[r] |= outer
     changed = True
-    while changed:  # what is around a loop is around what it is around
+    while changed:  # the transitive closure
         changed = False
-        for r, outer in found.items():
-            more = {far for near in outer for far in found[near]} | outer
+        for r, outer in enclosing.items():
+            more = {far for near in outer for far in enclosing[near]} | outer
             if len(more) > len(outer):
-                found[r] = more
+                enclosing[r] = more
                 changed = True
-    return {r: frozenset(outer) for r, outer in found.items()}
+    return {r: frozenset(outer) for r, outer in enclosing.items()}
 
 
-def _size(counter: UOp) -> int:
-    return int(counter.src[0].vmax)
+def _extent(loop: UOp) -> int:
+    """Return the largest extent of a loop."""
+    return int(loop.src[0].vmax)
 
 
 def _bits(node: UOp) -> int:
+    """Return the bits of an element that a node computes or stores."""
     return int(node.src[1].dtype.bits if node.op is ops.STORE else node.dtype.bits)
 
 
-def weight(node: UOp) -> float:
+def op_cost(node: UOp) -> float:
+    """Return the cost of a node in vector operations, once for each vector; chosen by hand."""
     if node.op is ops.INDEX:
-        return MASK if is_masked(node.src[1]) else 1.0
+        return MASKED if is_masked(node.src[1]) else 1.0
     if node.op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW):
         return 10.0
     if node.op in (ops.FDIV, ops.SQRT, ops.RECIPROCAL, ops.IDIV, ops.MOD):
@@ -167,31 +169,33 @@ def weight(node: UOp) -> float:
 
 
 def _lanes(node: UOp, target: Target) -> int:
-    """The iterations side by side that are done at once: the widest range whose steps are one."""
-    spread = [r for r in node.ranges if r.arg[1] in SPREAD]
-    if not spread or not target.vector_bits:
+    """Return the lanes of a node: the largest extent of an unrolled loop that it can vectorize."""
+    unrolled = [r for r in node.ranges if r.arg[1] in UNROLLED_KINDS]
+    if not unrolled or not target.vector_bits:
         return 1
     if node.op is ops.STORE:
         return _lanes(node.src[0], target)
     if node.op is ops.INDEX:
-        at = node.src[1].src[1] if is_masked(node.src[1]) else node.src[1]
-        return max((_size(r) for r in spread if stride(at, r) == 1), default=1)
-    return max(_size(r) for r in spread)
+        index = node.src[1].src[1] if is_masked(node.src[1]) else node.src[1]
+        return max((_extent(r) for r in unrolled if stride(index, r) == 1), default=1)
+    return max(_extent(r) for r in unrolled)
 
 
-def _summed(node: UOp, results: float, target: Target, width: int) -> float:
-    """What a reduction takes beside its terms: adding up, waiting, and moving what has no place."""
-    trips, unrolled = 1.0, 1.0
+def _reduction_cost(node: UOp, results: float, target: Target, width: int) -> float:
+    """Return the operations of a reduction beside its terms: additions, latency and spills."""
+    trip_count, unrolled = 1.0, 1.0
     for r in node.src[1:]:
-        if r.arg[1] in SPREAD:
-            unrolled *= _size(r)
+        if r.arg[1] in UNROLLED_KINDS:
+            unrolled *= _extent(r)
         else:
-            trips *= _size(r)
-    spread = any(r.arg[1] in SPREAD for r in node.ranges)
-    partial = unrolled / (1 if spread else max(min(width, unrolled), 1))
-    total = max(results, 1.0) * max(partial, 1.0)
-    held = max(results, 1.0) if spread else total
+            trip_count *= _extent(r)
+    is_vectorized = any(r.arg[1] in UNROLLED_KINDS for r in node.ranges)
+    partial = unrolled / (1 if is_vectorized else max(min(width, unrolled), 1))
+    additions = max(results, 1.0) * max(partial, 1.0)
+    accumulators = max(results, 1.0) if is_vectorized else additions
     registers = target.memory.registers
-    spilled = max(held - registers + 4, 0.0) if held > 0.9 * registers else 0.0
-    waiting = max(WAIT - held, 0.0) * total / held
-    return trips * (total + waiting + SPILL * spilled)
+    spilled = 0.0
+    if accumulators > 0.9 * registers:
+        spilled = max(accumulators - registers + 4, 0.0)
+    waiting = max(ADD_LATENCY - accumulators, 0.0) * additions / accumulators
+    return trip_count * (additions + waiting + SPILL * spilled)

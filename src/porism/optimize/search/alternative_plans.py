@@ -25,7 +25,7 @@ from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
-from porism.optimize.analysis.contraction_accesses import Contraction, contraction
+from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
 from porism.optimize.strategy import column_panels, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of
 from porism.optimize.strategy.flattened_tiles import enumerate_flattened_tiles
@@ -55,7 +55,7 @@ def alternatives(kernel: UOp, target: Target, start: Actions) -> Iterator[tuple[
     """
     if target.block:
         return
-    nest = contraction(kernel)
+    nest = match_contraction(kernel)
     if nest is not None:
         for schedule in _schedules(nest, target):
             plan = Plan(kernel, target)
@@ -129,7 +129,7 @@ def _other_panels(nest: Contraction, target: Target) -> list[column_panels.Panel
         lanes = vectors * vector_width
         width = -(-int(chosen.width * 2.0**wider) // lanes) * lanes
         k_block = int(chosen.k_block * 2.0**deeper)
-        if lanes < width <= extent_of(chosen.vector_loop) and 1 < k_block < nest.length:
+        if lanes < width <= extent_of(chosen.vector_loop) and 1 < k_block < nest.k:
             distance = abs(wider) + abs(deeper) + (lanes != chosen.lanes)
             others.append((distance, lanes, width, k_block))
     return [

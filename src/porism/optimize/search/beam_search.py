@@ -17,7 +17,7 @@ from typing import Final
 from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions, apply_all
-from porism.optimize.model.loop_cost import Cost, cost_of
+from porism.optimize.model.loop_cost import Cost, estimate_cost
 from porism.optimize.search.candidates import neighbours
 
 SLACK: Final = 1.4
@@ -179,14 +179,14 @@ class _Search:
         Steps from somewhere, the cheapest first; whole plans in the order in which they come.
         """
         own = apply_all(self.kernel, self.start if near is None else near, self.target)
-        limit = SLACK * cost_of(own, self.target).cycles
+        limit = SLACK * estimate_cost(own, self.target).cycles
         costs: list[tuple[Cost, Actions]] = []
         for candidate, after in candidates:
             if after in self.seen:
                 continue
             self.seen.add(after)
-            cost = cost_of(after, self.target)
-            if cost.is_possible(self.target) and cost.cycles <= limit:
+            cost = estimate_cost(after, self.target)
+            if cost.is_feasible(self.target) and cost.cycles <= limit:
                 costs.append((cost, candidate))
             else:
                 self.found.pruned += 1

@@ -98,11 +98,11 @@ class Panels:
 
 def choose_panels(contraction: Contraction, target: Target) -> Panels | None:
     """Return the panels for a product of a few rows and a large matrix; None of another kernel."""
-    if len(contraction.terms) != 1 or contraction.reductions != 1 or not target.vector_bits:
+    if len(contraction.k_loops) != 1 or contraction.reductions != 1 or not target.vector_bits:
         return None
     for vector_loop in contraction.outputs:
         along = [o for o in contraction.operands if vector_loop in o.ranges]
-        if len(along) != 1 or along[0].buffer in contraction.constants:  # it is pre-packed
+        if len(along) != 1 or along[0].buffer in contraction.constant_buffers:  # it is pre-packed
             continue
         (matrix,) = along
         if contraction.is_stored_along(vector_loop) and _has_long_rows(matrix, vector_loop):
@@ -114,7 +114,7 @@ def choose_panels(contraction: Contraction, target: Target) -> Panels | None:
 
 def _has_long_rows(matrix: Operand, vector_loop: UOp) -> bool:
     """Return whether the rows of a matrix are contiguous along a loop, and long."""
-    is_contiguous = not matrix.is_masked and matrix.step(vector_loop) == 1
+    is_contiguous = not matrix.is_masked and matrix.stride(vector_loop) == 1
     return is_contiguous and extent_of(vector_loop) >= MIN_COLUMNS
 
 
@@ -134,9 +134,9 @@ def _pays(contraction: Contraction, matrix: Operand, rows: int, target: Target) 
     """Return whether reading the matrix takes most of the time."""
     if not _stays_in_cache(matrix, target):
         return rows <= MAX_ROWS
-    if contraction.length < MIN_K:
+    if contraction.k < MIN_K:
         return False
-    size, l2 = matrix.elements * matrix.item, target.memory.l2
+    size, l2 = matrix.elements * matrix.itemsize, target.memory.l2
     if rows <= FEW_ROWS:
         return size > l2 * target.cores // 2
     return MIN_MANY_ROWS <= rows <= MAX_MANY_ROWS and size > l2 // 2
@@ -144,7 +144,7 @@ def _pays(contraction: Contraction, matrix: Operand, rows: int, target: Target) 
 
 def _stays_in_cache(matrix: Operand, target: Target) -> bool:
     """Return whether a matrix stays in the last cache from call to call."""
-    return matrix.elements * matrix.item * CACHED_COPIES <= target.memory.last_cache
+    return matrix.elements * matrix.itemsize * CACHED_COPIES <= target.memory.last_cache
 
 
 def _product(loops: list[UOp]) -> int:
@@ -170,7 +170,7 @@ def _fit_panels(
             if lanes < width <= MAX_WIDTH * 9 // 8:
                 waste = count * width / columns * (1 + load_imbalance(batch * count, target.cores))
                 choices.append((waste * (1 + ROW_START / width), rank, lanes, width))
-    if not choices or contraction.length <= k_block or vector_width < 2:
+    if not choices or contraction.k <= k_block or vector_width < 2:
         return None
     _, _, lanes, width = min(choices)
     return Panels(vector_loop, lanes, width, m_loops[0] if m_loops else None, k_block)
@@ -193,7 +193,7 @@ def apply_panels(plan: Plan, contraction: Contraction, panels: Panels) -> None:
     outermost = next(r for r in ranges if r.arg[1] is Axis.LOOP)
     if outermost is not ranges[0]:
         plan.do(Move(show(outermost), show(ranges[0])))
-    (k_loop,) = contraction.terms
+    (k_loop,) = contraction.k_loops
     plan.do(Block(show(k_loop), panels.k_block, inner))
     if panels.m_loop is not None and extent_of(panels.m_loop) >= MIN_PACKED_ROWS:
         _pack_rows(plan, contraction, panels.m_loop, f"{show(k_loop)}_1")

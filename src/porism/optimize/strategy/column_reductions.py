@@ -27,7 +27,14 @@ from porism.ir.text.expression import show
 from porism.optimize.actions.loops.loop_tiling import Split
 from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
-from porism.optimize.analysis.loop_strides import inside, iterations, reads, step, stores, widest
+from porism.optimize.analysis.loop_strides import (
+    access_stride,
+    lanes_of_widest_type,
+    loads_for,
+    nodes_inside,
+    stores_of,
+    trip_count,
+)
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 
 HALF_VECTORS: Final = (8, 6, 10, 12, 4, 14, 5, 7)
@@ -68,7 +75,7 @@ def choose_column_panels(kernel: UOp, target: Target) -> ColumnPanels | None:
     if len(kernel.src) != 1 or kernel.src[0].op is not ops.END or target.block:
         return None
     end = kernel.src[0]
-    nodes = inside(end)
+    nodes = nodes_inside(end)
     reductions = [n for n in nodes if n.op is ops.REDUCE]
     if not reductions or any(n.src[1:] != reductions[0].src[1:] for n in reductions):
         return None
@@ -76,24 +83,24 @@ def choose_column_panels(kernel: UOp, target: Target) -> ColumnPanels | None:
         return None
     k_loop = reductions[0].src[1]
     vector_loop = next((r for r in end.src[1:] if _is_contiguous_output(end, r)), None)
-    width = widest(nodes, target)
+    width = lanes_of_widest_type(nodes, target)
     if vector_loop is None or width < 2:
         return None
     if not (is_unscheduled(vector_loop) and is_unscheduled(k_loop)):
         return None
-    loads = [n for s in reductions for n in reads(s.src[0]) if vector_loop in n.ranges]
+    loads = [n for s in reductions for n in loads_for(s.src[0]) if vector_loop in n.ranges]
     if not loads or not all(_reads_rows(n, vector_loop, k_loop) for n in loads):
         return None
     item = max(n.dtype.numpy.itemsize for n in loads)
     in_registers = target.memory.registers // 2 * width
     columns = extent_of(vector_loop)
-    if columns <= in_registers or iterations(loads[0].ranges) * item <= target.memory.l2:
+    if columns <= in_registers or trip_count(loads[0].ranges) * item <= target.memory.l2:
         return None
     if extent_of(k_loop) < 2 * MAX_ROWS:
         return None
     rows = max(n for n in range(1, MAX_ROWS + 1) if extent_of(k_loop) % n == 0)
     rows = rows if 2 * rows > MAX_ROWS else MAX_ROWS
-    others = iterations(r for r in end.src[1:] if r is not vector_loop)
+    others = trip_count(r for r in end.src[1:] if r is not vector_loop)
     max_columns = MAX_PANEL * 4 // (item * len(reductions))
     for lanes, multiple in _lane_choices(columns, width // 2):
         count = -(-columns // multiple) * multiple // lanes
@@ -116,12 +123,14 @@ def _lane_choices(columns: int, half: int) -> Iterator[tuple[int, int]]:
 
 def _is_contiguous_output(end: UOp, loop: UOp) -> bool:
     """Return whether all stores are contiguous along a loop."""
-    return all(s.op is ops.STORE and step(s.src[0].src[1], loop) == 1 for s in stores(end))
+    return all(
+        s.op is ops.STORE and access_stride(s.src[0].src[1], loop) == 1 for s in stores_of(end)
+    )
 
 
 def _reads_rows(load: UOp, vector_loop: UOp, k_loop: UOp) -> bool:
     """Return whether a load is contiguous along a loop, and jumps by a row or more along k."""
-    along, across = step(load.src[1], vector_loop), step(load.src[1], k_loop)
+    along, across = access_stride(load.src[1], vector_loop), access_stride(load.src[1], k_loop)
     return along == 1 and across is not None and abs(across) >= extent_of(vector_loop)
 
 

@@ -31,16 +31,16 @@ from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.upcast_unroll import UNROLLED_KINDS, Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import loads_of
-from porism.optimize.analysis.contraction_accesses import Contraction, contraction
+from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
 from porism.optimize.analysis.loop_strides import (
-    copies_of,
-    inside,
-    is_reduced,
-    iterations,
-    reads,
-    step,
-    stores,
-    widest,
+    access_stride,
+    is_in_reduction,
+    lanes_of_widest_type,
+    loads_for,
+    nodes_inside,
+    stores_of,
+    trip_count,
+    unrolled_copies,
 )
 from porism.optimize.strategy import column_panels, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
@@ -79,17 +79,17 @@ def has_operand_reuse(kernel: UOp) -> bool:
         if node.op is not ops.REDUCE:
             continue
         # A scalar that is the same everywhere is as good as a constant.
-        loads = [load for load in reads(node.src[0]) if load.ranges]
+        loads = [load for load in loads_for(node.src[0]) if load.ranges]
         loops = [set(load.ranges) & set(node.ranges) for load in loads]
         for own, others in itertools.permutations(loops, 2):
-            if own - others and (others - own or iterations(node.src[1:]) >= LONG_K):
+            if own - others and (others - own or trip_count(node.src[1:]) >= LONG_K):
                 return True
     return False
 
 
 def plan_contraction(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
     """Return a plan for a kernel with a contraction; `constants` can be packed before all calls."""
-    nest = None if target.block else contraction(kernel, constants)
+    nest = None if target.block else match_contraction(kernel, constants)
     for schedule in _schedules(nest, target) if nest is not None else ():
         plan = Plan(kernel, target)
         try:
@@ -131,7 +131,7 @@ def _vectorize_stores(plan: Plan) -> Plan:
 
     Upcasts that need nothing else are collected, and applied in one traversal.
     """
-    width = widest(toposort(plan.kernel), plan.target)
+    width = lanes_of_widest_type(toposort(plan.kernel), plan.target)
     if width < 2:
         return plan
     ends, position = plan.ends(), 0
@@ -139,11 +139,13 @@ def _vectorize_stores(plan: Plan) -> Plan:
     while position < len(ends):  # from the last: what is packed for one comes before it
         position += 1
         end = ends[-position]
-        if not pending.keys().isdisjoint((*inside(end), *end.src, *end.ranges)):
+        if not pending.keys().isdisjoint((*nodes_inside(end), *end.src, *end.ranges)):
             ends = _apply_pending(plan, pending)
             end = ends[-position]
         for loop in end.src[1:]:
-            strides = {step(s.src[0].src[1], loop) for s in stores(end) if s.op is ops.STORE}
+            strides = {
+                access_stride(s.src[0].src[1], loop) for s in stores_of(end) if s.op is ops.STORE
+            }
             if not is_unscheduled(loop) or strides != {1}:
                 continue
             if is_contiguous_along_k_only(end, loop):
@@ -174,11 +176,11 @@ def _apply_pending(plan: Plan, pending: dict[UOp, Upcast]) -> list[UOp]:
 def _choose_tile(plan: Plan, end: UOp, loop: UOp, width: int) -> tuple[int, UOp | None]:
     """Return the lanes along a loop, and a loop whose iterations share loads, if there is one."""
     m_loop = _loop_with_shared_loads(end, loop)
-    copies = copies_of(end)
+    copies = unrolled_copies(end)
     multiples: list[int] = []
     if m_loop is not None:
         multiples = [2]
-    elif is_reduced(end, loop):  # a few cache lines of each row, and not one
+    elif is_in_reduction(end, loop):  # a few cache lines of each row, and not one
         is_long = extent_of(loop) >= 32 * width * plan.target.cores
         multiples = [8, 4, 2] if is_long else [4, 2]
     accumulators = plan.target.memory.registers * 3 // 4  # the others are for operands
@@ -219,7 +221,7 @@ def _loop_with_shared_loads(end: UOp, loop: UOp) -> UOp | None:
     for node in toposort(end.src[0], within=lambda n: n.op is not ops.END):
         if node.op is not ops.REDUCE or loop not in node.ranges:
             continue
-        loads = reads(node.src[0])
+        loads = loads_for(node.src[0])
         along = [n for n in loads if loop in n.ranges]
         for other in end.src[1:]:
             if other is loop or not is_unscheduled(other) or other not in node.ranges:
@@ -266,8 +268,11 @@ def _strided_loads(kernel: UOp, vector_loop: UOp) -> list[UOp]:
     loads: dict[UOp, None] = {}
     for node in toposort(kernel):
         if node.op is ops.REDUCE and vector_loop in node.ranges:
-            for load in reads(node.src[0]):
-                if vector_loop in load.ranges and step(load.src[1], vector_loop) not in (0, 1):
+            for load in loads_for(node.src[0]):
+                if vector_loop in load.ranges and access_stride(load.src[1], vector_loop) not in (
+                    0,
+                    1,
+                ):
                     loads[load] = None
     return list(loads)
 
@@ -291,10 +296,10 @@ def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Pack, int
     if not inner or any(r.src[0].op is not ops.CONST for r in nest):
         return None
     inner.sort(key=lambda r: (r is vector_loop, r.arg[1] is not Axis.REDUCE))
-    reuse = iterations(nest) / (iterations(around) * iterations(inner))
+    reuse = trip_count(nest) / (trip_count(around) * trip_count(inner))
     which = loads_of(kernel, number).index(load)
     stage = Pack(number, tuple(show(r) for r in inner), which)
-    return stage, iterations(inner), reuse
+    return stage, trip_count(inner), reuse
 
 
 def _invariant_loops(kernel: UOp, load: UOp) -> list[UOp]:
@@ -314,6 +319,6 @@ def _transpose_packing(plan: Plan, load: UOp, stage: Pack, before: dict[str, UOp
     """Load contiguous elements of a panel together, to transpose them in registers."""
     packing_loops = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
     for axis, name in zip(stage.axes, packing_loops, strict=True):
-        is_contiguous = step(load.src[1], before[axis]) == 1
+        is_contiguous = access_stride(load.src[1], before[axis]) == 1
         if is_contiguous and extent_of(before[axis]) % TRANSPOSED_ROWS == 0:
             plan.do(Upcast(name, TRANSPOSED_ROWS))

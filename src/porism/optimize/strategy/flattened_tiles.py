@@ -28,7 +28,7 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import ROW_ALIGNMENT, Pack
 from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import iterations
+from porism.optimize.analysis.loop_strides import trip_count
 from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
 from porism.optimize.strategy.register_tiles import LANE_CHOICES, M_CHOICES, MAX_LANES, Tile
 from porism.optimize.strategy.tile_costs import (
@@ -65,7 +65,7 @@ def enumerate_flattened_tiles(contraction: Contraction, target: Target) -> Itera
     """Yield every flattened tile that is compared, with its estimate."""
     width = target.vector_bits[-1] // contraction.bits if target.vector_bits else 1
     for outer, inner in zip(contraction.outputs, contraction.outputs[1:], strict=False):
-        if width >= 2 and contraction.is_stored_on(outer, inner):
+        if width >= 2 and contraction.is_stored_flat(outer, inner):
             yield from _tiles_along(contraction, outer, inner, width, target)
 
 
@@ -77,7 +77,7 @@ def _tiles_along(
     others = [o for o in contraction.operands if o not in along]
     if not along or not all({inner, outer} <= o.ranges for o in along):
         return
-    is_contiguous = all(o.step(inner) == 1 and not o.is_masked for o in along)
+    is_contiguous = all(o.stride(inner) == 1 and not o.is_masked for o in along)
     if is_contiguous and extent_of(inner) % width == 0:
         return
     for m_loop in contraction.outputs:
@@ -111,9 +111,9 @@ def _panels(
     along: list[Operand],
 ) -> Iterator[_Panel]:  # fmt: skip
     """Yield the panels that fit half of the L2 cache, the one with the least padding per lanes."""
-    k = iterations(contraction.terms)
+    k = trip_count(contraction.k_loops)
     limit = max(target.memory.l2, DEFAULT_L2) // 2
-    line = ROW_ALIGNMENT // along[0].item
+    line = ROW_ALIGNMENT // along[0].itemsize
     columns, extent = extent_of(inner), extent_of(outer)
     sizes = {rows: -(-rows * columns // line) * ROW_ALIGNMENT * k for rows in range(2, extent + 1)}
     row_counts = [
@@ -145,16 +145,16 @@ def _estimates(
 ) -> Iterator[Tile]:  # fmt: skip
     """Yield the tiles of a panel for each m, with the cycles of all cores together."""
     outer, inner, lanes, vectors, vector_cost, rows, padding, size = panel
-    k = iterations(contraction.terms)
+    k = trip_count(contraction.k_loops)
     row_padding = padding_ratio(extent_of(outer), rows)
-    packing = sum(iterations(o.ranges) * row_padding * _pack_cycles(o) for o in along)
+    packing = sum(trip_count(o.ranges) * row_padding * _pack_cycles(o) for o in along)
     loops = [r for r in contraction.outputs if r in along[0].ranges and r is not inner]
     trip_counts = [-(-extent_of(outer) // rows) if r is outer else extent_of(r) for r in loops]
     trip_counts = [n for n in trip_counts if n > 1]
     left_in_l2 = max(target.memory.l2, DEFAULT_L2) * 3 // 4 - size
-    streamed = sum(o.elements * o.item for o in others if o.elements * o.item > left_in_l2)
+    streamed = sum(o.elements * o.itemsize for o in others if o.elements * o.itemsize > left_in_l2)
     reread = streamed * math.prod(trip_counts) / L3_BANDWIDTH
-    bytes_read = sum(lanes * o.item for o in along)
+    bytes_read = sum(lanes * o.itemsize for o in along)
     is_beyond_l1 = bytes_read * k > target.memory.l1 // 2
     bandwidth = bytes_read / L2_BANDWIDTH if is_beyond_l1 else 0.0
     max_accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
@@ -167,12 +167,12 @@ def _estimates(
         fits_registers = accumulators + min(m, vectors) < target.memory.registers
         for o in others:
             broadcasts = m if m_loop in o.ranges else 1
-            conflicts = broadcasts * same_set_fraction(o.step(m_loop), o.item) > WAYS / 2
+            conflicts = broadcasts * same_set_fraction(o.stride(m_loop), o.itemsize) > WAYS / 2
             loads += (broadcasts if fits_registers else accumulators) * (1.5 if conflicts else 0.5)
-            if broadcasts > PREFETCH_STREAMS and o.elements * o.item > target.memory.l2 // 4:
+            if broadcasts > PREFETCH_STREAMS and o.elements * o.itemsize > target.memory.l2 // 4:
                 fma *= 1.1
         per_k = max(fma, loads, bandwidth, FMA_LATENCY) + 0.05 * (loads + bandwidth) + 0.5
-        tiles = iterations(contraction.outputs) * padding * padding_ratio(extent_of(m_loop), m)
+        tiles = trip_count(contraction.outputs) * padding * padding_ratio(extent_of(m_loop), m)
         tiles /= lanes * m
         epilogue = epilogue_cycles(contraction, vectors * m, vector_cost)
         cycles = tiles * (k * per_k + 10 + epilogue) + reread
@@ -209,7 +209,7 @@ def pack_and_merge(plan: Plan, contraction: Contraction, tile: Tile) -> UOp:
         loads = loads_of(plan.kernel, operand.buffer)
         which = next(k for k, load in enumerate(loads) if tile.vector_loop in load.ranges)
         value = converted_load(plan.kernel, loads[which])
-        k_loops = [r for r in contraction.terms if r in value.ranges]
+        k_loops = [r for r in contraction.k_loops if r in value.ranges]
         before = set(plan.loops())
         plan.do(
             Pack(

@@ -19,7 +19,7 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.merge_loops import Merge
-from porism.optimize.analysis.loop_strides import inside, iterations, reads, step
+from porism.optimize.analysis.loop_strides import access_stride, loads_for, nodes_inside, trip_count
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 
 MIN_LOADS_PER_STORE: Final = 64
@@ -36,10 +36,10 @@ def order_loops_by_loads(plan: Plan) -> None:
         return
     outer, inner = loops
     min_bytes = plan.target.memory.last_cache // 2
-    reductions = [n for n in inside(end) if n.op is ops.REDUCE]
-    if sum(iterations(n.src[1:]) for n in reductions) < MIN_LOADS_PER_STORE:
+    reductions = [n for n in nodes_inside(end) if n.op is ops.REDUCE]
+    if sum(trip_count(n.src[1:]) for n in reductions) < MIN_LOADS_PER_STORE:
         return
-    loads = [load for n in reductions for load in reads(n.src[0])]
+    loads = [load for n in reductions for load in loads_for(n.src[0])]
     large = [load for load in loads if _buffer_bytes(load) >= min_bytes]
     if not large or any(not _continues(load, outer, inner) for load in large):
         return
@@ -61,5 +61,5 @@ def _buffer_bytes(load: UOp) -> int:
 
 def _continues(load: UOp, outer: UOp, inner: UOp) -> bool:
     """Return whether one iteration of the inner loop is as far in memory as all of the outer."""
-    near, far = step(load.src[1], outer), step(load.src[1], inner)
+    near, far = access_stride(load.src[1], outer), access_stride(load.src[1], inner)
     return near is not None and near > 0 and far == near * extent_of(outer)

@@ -30,8 +30,8 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.memory.software_prefetch import Prefetch, is_indirect
-from porism.optimize.analysis.loop_strides import iterations, step
-from porism.optimize.model.loop_cost import weight
+from porism.optimize.analysis.loop_strides import access_stride, trip_count
+from porism.optimize.model.loop_cost import op_cost
 from porism.optimize.strategy.action_plan import Plan, extent_of
 
 STREAM_DISTANCE: Final = 2048
@@ -128,7 +128,7 @@ def _passes(kernel: UOp, order: Sequence[UOp], load: UOp, loop: UOp) -> int:
         return 1
     loops = [r for r in kernel.src[0].src[1:] if r.arg[1] in (Axis.LOOP, Axis.THREAD)]
     innermost = max((level for level, r in enumerate(loops) if r in load.ranges), default=-1)
-    return iterations(r for r in loops[innermost + 1 :] if r in reduction.ranges)
+    return trip_count(r for r in loops[innermost + 1 :] if r in reduction.ranges)
 
 
 # -- rows of several passes ------------------------------------------------------------------------
@@ -142,10 +142,10 @@ def _prefetch_next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetc
     outermost = end.src[1]
     if len({frozenset(n.ranges) for n in loads}) < 2:
         return None
-    row = iterations(r for r in loads[0].ranges if r is not outermost)
+    row = trip_count(r for r in loads[0].ranges if r is not outermost)
     if not LINE <= row * _item(buffer) <= plan.target.memory.l2 // 4:
         return None
-    if any(step(n.src[1], outermost) != row for n in loads):
+    if any(access_stride(n.src[1], outermost) != row for n in loads):
         return None
     passes = _expensive_passes(toposort(plan.kernel), loads)
     return Prefetch(buffer.arg, show(outermost), 1, passes)
@@ -159,7 +159,7 @@ def _expensive_passes(order: Sequence[UOp], loads: Sequence[UOp]) -> tuple[str, 
     loops = dict.fromkeys(
         next((r for r in n.ranges if r.arg[1] in (Axis.LOOP, Axis.REDUCE)), None) for n in loads
     )
-    work = {r: sum(weight(n) for n in order if r in n.ranges) for r in loops if r is not None}
+    work = {r: sum(op_cost(n) for n in order if r in n.ranges) for r in loops if r is not None}
     expensive = [r for r, ops_done in work.items() if ops_done * CHEAP_PASS >= max(work.values())]
     return tuple(map(show, expensive)) if len(expensive) < len(work) == len(loops) else ()
 
@@ -171,14 +171,14 @@ def _is_compute_bound(order: Sequence[UOp], load: UOp) -> bool:
     """Return whether the arithmetic on a loaded element takes longer than loading the next one."""
     loops = set(load.ranges)
     values = (n for n in order if n.dtype.is_float and n.op is not ops.INDEX)
-    return sum(weight(n) for n in values if loops <= set(n.ranges)) >= EXPENSIVE_BODY
+    return sum(op_cost(n) for n in values if loops <= set(n.ranges)) >= EXPENSIVE_BODY
 
 
 def _prefetch_stream(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     """Return a prefetch of some lines further, if all loads of a buffer are sequential."""
     item = _item(buffer)
-    most = max(iterations(load.ranges) for load in loads)
-    frequent = [load for load in loads if iterations(load.ranges) * RARE > most]
+    most = max(trip_count(load.ranges) for load in loads)
+    frequent = [load for load in loads if trip_count(load.ranges) * RARE > most]
     streams = {_sequential_loop(load, item) for load in frequent}
     if len(streams) != 1 or (stream := streams.pop()) is None:
         return _prefetch_short_rows(buffer, loads) if len(loads) > 1 else None
@@ -192,16 +192,16 @@ def _prefetch_stream(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
 def _prefetch_short_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     """Return a prefetch of some rows further, if several loads read each short row in parts."""
     loops = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
-    strides = {step(n.src[1], r) for n in loads for r in loops}
+    strides = {access_stride(n.src[1], r) for n in loads for r in loops}
     row = strides.pop() if len(loops) == len(strides) == 1 else None
     if row is None or not LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
         return None
     for load in loads:
         unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
-        if [step(load.src[1], r) for r in unrolled] != [1]:
+        if [access_stride(load.src[1], r) for r in unrolled] != [1]:
             return None
     (loop,) = loops
-    elements = sum(iterations(r for r in n.ranges if r is not loop) for n in loads)
+    elements = sum(trip_count(r for r in n.ranges if r is not loop) for n in loads)
     distance = max(STREAM_DISTANCE // (row * _item(buffer)), 1)
     return Prefetch(buffer.arg, show(loop), distance) if row <= elements < 2 * row else None
 
@@ -215,10 +215,12 @@ def _prefetch_gathered_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | Non
     (loop,) = loops
     for load in loads:
         unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
-        if not any(step(load.src[1], r) == 1 for r in unrolled) or not is_indirect(load, loop):
+        if not any(access_stride(load.src[1], r) == 1 for r in unrolled) or not is_indirect(
+            load, loop
+        ):
             return None
     inner = [r for r in loads[0].ranges if r is not loop]
-    row = iterations(inner) * _item(buffer)
+    row = trip_count(inner) * _item(buffer)
     distance = max(GATHER_DISTANCE // row, 2)
     return Prefetch(buffer.arg, show(loop), distance) if row >= LINE else None
 
@@ -236,7 +238,7 @@ def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
     loops: list[tuple[int, UOp]] = []
     unrolled: list[tuple[int, int]] = []
     for r in load.ranges:
-        stride = step(load.src[1], r)
+        stride = access_stride(load.src[1], r)
         if stride is None and r.arg[1] is Axis.THREAD:
             continue  # it only says where the stream begins
         if stride is None or stride < 0:

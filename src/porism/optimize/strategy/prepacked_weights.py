@@ -29,7 +29,7 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort, users
 from porism.optimize.actions.loop_substitution import CLOSERS, with_kind
 from porism.optimize.actions.memory.packed_panels import strided_offset
-from porism.optimize.analysis.loop_strides import iterations
+from porism.optimize.analysis.loop_strides import trip_count
 from porism.optimize.strategy.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked, masked
@@ -109,7 +109,7 @@ def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Ite
         if any(r.arg[1] in UNROLLED or r.src[0].op is not ops.CONST for r in around):
             continue
         size = _in_whole_lines(local.dtype.size, value.dtype)
-        total = size * iterations(around)
+        total = size * trip_count(around)
         if not _is_worth_packing(param, total):
             continue
         packed = _param(value.dtype, total, number)
@@ -149,7 +149,7 @@ def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> It
         axes = _loops_in_order(kernel, load)
         if len(axes) != len(load.ranges) or any(r.src[0].op is not ops.CONST for r in axes):
             continue
-        total = iterations(axes)
+        total = trip_count(axes)
         if not _is_worth_packing(param, total):
             continue
         if not _has_conflicting_rows(load, axes, vector_loops):

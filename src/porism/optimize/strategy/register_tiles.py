@@ -34,7 +34,7 @@ from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.memory.packed_panels import row_stride
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import iterations
+from porism.optimize.analysis.loop_strides import trip_count
 from porism.optimize.strategy.action_plan import extent_of
 from porism.optimize.strategy.tile_costs import (
     DEFAULT_L2,
@@ -118,8 +118,8 @@ def enumerate_tiles(contraction: Contraction, target: Target) -> Iterator[Tile]:
     for loop in contraction.outputs:
         if contraction.is_stored_along(loop):
             yield from _tiles_along_output(contraction, loop, width, target)
-    for loop in contraction.terms:
-        if all(o.step(loop) in (0, 1) for o in contraction.operands):
+    for loop in contraction.k_loops:
+        if all(o.stride(loop) in (0, 1) for o in contraction.operands):
             yield from _tiles_along_k(contraction, loop, width, target)
 
 
@@ -160,7 +160,7 @@ def _tiles_along_output(
     for lanes in _lane_counts(extent_of(vector_loop), width):
         register_lanes = min(math.gcd(lanes, 4 * width), width)
         vectors = lanes // register_lanes
-        cost = max(register_lanes / width, HALF_VECTOR_COST[len(contraction.terms) > 1])
+        cost = max(register_lanes / width, HALF_VECTOR_COST[len(contraction.k_loops) > 1])
         for m_loop in m_choices:
             for n_loop in [None, *n_loops]:
                 for n in N_CHOICES:
@@ -229,20 +229,20 @@ def _panel(contraction: Contraction, target: Target, columns: _Columns, o: Opera
     """Describe the panel of an operand for the columns of a tile."""
     n_loop, n, lanes = columns.n_loop, columns.n, columns.lanes
     vectors = columns.vectors * (n if n_loop in o.ranges else 1)
-    window = o.window(columns.vector_loop, contraction.terms)
+    window = o.window(columns.vector_loop, contraction.k_loops)
     lane_taps = extent_of(window[0]) if window is not None and window[1] == 1 else 1
-    k = iterations(r for r in contraction.terms if r in o.ranges)
+    k = trip_count(r for r in contraction.k_loops if r in o.ranges)
     n_window = (
-        o.window(n_loop, contraction.terms) if n_loop is not None and n_loop in o.ranges else None
+        o.window(n_loop, contraction.k_loops) if n_loop is not None and n_loop in o.ranges else None
     )
     n_taps = 1 if n_window is None else extent_of(n_window[0])
     n_rows = n if n_window is None else (n - 1) * n_window[1] + n_taps
-    length = row_stride(lanes + lane_taps - 1, o.item) if lane_taps * n_taps > 1 else lanes
-    size = length * n_rows * k // (lane_taps * n_taps) * o.item
-    k_stride = abs(o.step(contraction.terms[-1]) or 0) * o.item
-    exceeds_tlb = k_stride * k > TLB_PAGES * PAGE and k_stride >= 2 * lanes * o.item
+    length = row_stride(lanes + lane_taps - 1, o.itemsize) if lane_taps * n_taps > 1 else lanes
+    size = length * n_rows * k // (lane_taps * n_taps) * o.itemsize
+    k_stride = abs(o.stride(contraction.k_loops[-1]) or 0) * o.itemsize
+    exceeds_tlb = k_stride * k > TLB_PAGES * PAGE and k_stride >= 2 * lanes * o.itemsize
     is_far = (k_stride >= FAR_STRIDE or exceeds_tlb) and size > target.memory.l1 // 2
-    stride = o.step(columns.vector_loop)
+    stride = o.stride(columns.vector_loop)
     return _Panel(stride, vectors, k, k_stride, lane_taps, n_taps, n_rows, size, is_far)
 
 
@@ -297,7 +297,7 @@ def _cost_columns(
         bandwidth += cost.bandwidth
     vector_loop, n_loop = columns.vector_loop, columns.n_loop
     by_rows = not packed and prefers_row_order(contraction, along, vector_loop, n_loop, target)
-    is_short = 4 < extent_of(contraction.terms[-1]) < 8 and not merges_k(contraction, packed)
+    is_short = 4 < extent_of(contraction.k_loops[-1]) < 8 and not merges_k(contraction, packed)
     outer = _outer_trip_counts(contraction, along, columns)
     return _ColumnCost(
         tuple(packed), packing, loads, bandwidth, slowdowns, by_rows, is_short, outer,
@@ -317,14 +317,14 @@ def _cost_packed(
     width = target.vector_bits[-1] // contraction.bits
     padding = padding_ratio(extent_of(vector_loop), lanes)
     others = [r for r in o.ranges if r is not vector_loop]
-    elements = iterations(others) * extent_of(vector_loop) * padding / panel.lane_taps
+    elements = trip_count(others) * extent_of(vector_loop) * padding / panel.lane_taps
     elements *= panel.n_rows / (n * panel.n_taps)
     cycles = pack_cycles(o, panel.stride, contraction) * (0.5 + 0.5 * max(width / lanes, 0.5))
     penalty = stride_penalty(o, panel.k_stride, panel.k, contraction, target)
-    is_large = o.elements * o.item > target.memory.l2
+    is_large = o.elements * o.itemsize > target.memory.l2
     if not is_needed and penalty == STRIDE_PENALTY and is_large:
-        cycles += o.item / L3_BANDWIDTH  # FMAs hide that, but a copy does not
-    if o.buffer in contraction.constants and padding <= MAX_PREPACK_GROWTH:
+        cycles += o.itemsize / L3_BANDWIDTH  # FMAs hide that, but a copy does not
+    if o.buffer in contraction.constant_buffers and padding <= MAX_PREPACK_GROWTH:
         cycles = 0.0  # it is packed once, before all calls
     if not is_needed and elements * cycles >= penalty * contraction.work / width:
         return None
@@ -332,7 +332,7 @@ def _cost_packed(
     if panel.size > target.memory.l1 * 7 // 8:
         shared = n * panel.n_taps * panel.lane_taps
         distinct = panel.vectors * columns.register_lanes * panel.n_rows / shared
-        bandwidth = distinct * o.item / L2_BANDWIDTH
+        bandwidth = distinct * o.itemsize / L2_BANDWIDTH
     # A vector that windows share crosses cache lines; one of a large panel comes from the L2 cache.
     is_slow = panel.lane_taps > 1 or panel.size > target.memory.l1 // 2
     loads = panel.vectors * columns.vector_cost * (2.0 if is_slow else 1.0)
@@ -349,11 +349,11 @@ def _cost_in_place(
         return _OperandCost(panel.vectors * 4.0)  # shuffled out of wide loads
     loads = panel.vectors * columns.vector_cost * (1.5 if o.is_masked else 1.0)
     l2 = max(target.memory.l2, DEFAULT_L2)
-    read = panel.vectors * columns.register_lanes * o.item
+    read = panel.vectors * columns.register_lanes * o.itemsize
     if panel.is_far:
         bandwidth = read / (L3_BANDWIDTH if panel.size > l2 // 2 else L2_BANDWIDTH)
         penalty = stride_penalty(o, panel.k_stride, panel.k, contraction, target)
-        is_large = o.elements * o.item > target.memory.l2
+        is_large = o.elements * o.itemsize > target.memory.l2
         misses = MISS_CYCLES if is_large and penalty > STRIDE_PENALTY else 0.0
         return _OperandCost(loads, bandwidth, slowdown=(penalty, misses))
     if panel.size > target.memory.l1:
@@ -378,13 +378,15 @@ def _estimate(
         broadcasts = (m if m_loop in o.ranges else 1) * (n if n_loop in o.ranges else 1)
         if not fits_registers:  # broadcast again for each accumulator
             broadcasts = max(broadcasts, accumulators)
-        bytes_read = o.elements * o.item
+        bytes_read = o.elements * o.itemsize
         if bytes_read > target.memory.l2:  # read again for each panel
             panels = -(-extent_of(vector_loop) // lanes) * _extent(n_loop) / n
             reread += bytes_read * panels / L3_BANDWIDTH
         if broadcasts > PREFETCH_STREAMS and bytes_read > target.memory.l2 // 4:
             extra += 0.1 * fma
-        conflicts = m_loop is not None and m * same_set_fraction(o.step(m_loop), o.item) > WAYS / 2
+        conflicts = (
+            m_loop is not None and m * same_set_fraction(o.stride(m_loop), o.itemsize) > WAYS / 2
+        )
         loads += broadcasts * (2.0 if o.is_masked else 1.5 if conflicts else 0.5)
     stored = contraction.results * contraction.bits // 8
     if reading.store_bound and not allows_nontemporal_stores(
@@ -400,7 +402,7 @@ def _estimate(
     epilogue = 10.0 + epilogue_cycles(contraction, vectors * m * n, vector_cost)
     if stored > target.memory.l2 and not by_rows:
         epilogue += MISS_CYCLES * m * n
-    cycles = tiles * (contraction.length * per_k + epilogue)
+    cycles = tiles * (contraction.k * per_k + epilogue)
     outer = reading.outer
     if by_rows and all(r in (m_loop, vector_loop, n_loop) for r in contraction.outputs):
         outer = [-(-_extent(m_loop) // m), *outer]  # the m loop is outermost then
@@ -487,7 +489,7 @@ def _k_cycles(
     )
     fma = m * n * vectors * (1 if vectors == 1 else 2) * contraction.reductions
     per_step = max(fma, loads * vectors, FMA_LATENCY) + 1.0
-    steps = contraction.length / lanes
+    steps = contraction.k / lanes
     epilogue = 12.0 + 12 * m * n * contraction.reductions  # each vector of sums is added up
     if peels_k(contraction, k_loop, lanes):
         epilogue += 2.0 * loads * vectors + 4

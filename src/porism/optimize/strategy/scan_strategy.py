@@ -23,7 +23,13 @@ from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.loop_tiling import Split
 from porism.optimize.actions.loops.scan_loop import Scan, scan_axis
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
-from porism.optimize.analysis.loop_strides import inside, iterations, step, stores, widest
+from porism.optimize.analysis.loop_strides import (
+    access_stride,
+    lanes_of_widest_type,
+    nodes_inside,
+    stores_of,
+    trip_count,
+)
 from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
@@ -48,9 +54,9 @@ def plan_scan(kernel: UOp, target: Target) -> Plan | None:
         return None
     plan = Plan(kernel, target)
     end = kernel.src[0]
-    strides = {r: {step(s.src[0].src[1], r) for s in stores(end)} for r in end.src[1:]}
+    strides = {r: {access_stride(s.src[0].src[1], r) for s in stores_of(end)} for r in end.src[1:]}
     contiguous = next((r for r in end.src[1:] if strides[r] == {1}), None)
-    width = widest(toposort(kernel), target)
+    width = lanes_of_widest_type(toposort(kernel), target)
     try:
         if contiguous is scan_loop and width > 1:
             _scan_vectors(plan, end, scan_loop, width)
@@ -68,7 +74,7 @@ def _scan_vectors(plan: Plan, end: UOp, scan_loop: UOp, width: int) -> None:
     """Scan a vector of elements of the axis in each iteration."""
     axis = show(scan_loop)
     width = min(width, width * MAX_SCAN_BITS // plan.target.vector_bits[-1])
-    k_axis = next(show(n.src[1]) for n in inside(end) if n.op is ops.REDUCE)
+    k_axis = next(show(n.src[1]) for n in nodes_inside(end) if n.op is ops.REDUCE)
     plan.pad(axis, width)
     plan.pad(k_axis, width)
     if extent_of(plan.loop(axis)) > width:
@@ -112,10 +118,10 @@ def _column_lanes(extent: int, width: int) -> int:
 def _columns_per_chunk(plan: Plan, end: UOp, scan_loop: UOp, contiguous: UOp, lanes: int) -> int:
     """Return how many columns are carried together: those of a near cache, and of one core."""
     columns, outer = extent_of(contiguous), end.src[1 : end.src.index(scan_loop, 1)]
-    others = iterations(r for r in end.src[1:] if r not in (*outer, scan_loop, contiguous))
-    item = max(n.dtype.numpy.itemsize for n in inside(end) if n.op is ops.REDUCE)
+    others = trip_count(r for r in end.src[1:] if r not in (*outer, scan_loop, contiguous))
+    item = max(n.dtype.numpy.itemsize for n in nodes_inside(end) if n.op is ops.REDUCE)
     most = max(MAX_CARRIED // (others * item), lanes)
-    is_small = iterations(end.src[1:]) < streaming_strategy.PARALLEL_WORK
-    is_split_for_cores = not is_small and iterations(outer) < plan.target.cores
+    is_small = trip_count(end.src[1:]) < streaming_strategy.PARALLEL_WORK
+    is_split_for_cores = not is_small and trip_count(outer) < plan.target.cores
     chunks = max(-(-columns // most), plan.target.cores if is_split_for_cores else 1)
     return -(-columns // (chunks * lanes)) * lanes

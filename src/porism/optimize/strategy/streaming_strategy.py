@@ -39,15 +39,15 @@ from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import MAX_UNROLLED, Unroll, Upcast, unroll_factor
 from porism.optimize.actions.memory.streaming_stores import NonTemporal, aligned_store_lanes
 from porism.optimize.analysis.loop_strides import (
-    copies_of,
-    inside,
-    is_reduced,
-    iterations,
-    reads,
-    reads_neighbours,
-    step,
-    stores,
-    widest,
+    access_stride,
+    is_contiguous_reduction,
+    is_in_reduction,
+    lanes_of_widest_type,
+    loads_for,
+    nodes_inside,
+    stores_of,
+    trip_count,
+    unrolled_copies,
 )
 from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
@@ -115,13 +115,15 @@ def _is_near(stride: int | None) -> bool:
 
 def _vectorize_stores(plan: Plan) -> None:
     """Vectorize each store along its contiguous loop, the last store first."""
-    width = widest(toposort(plan.kernel), plan.target)
+    width = lanes_of_widest_type(toposort(plan.kernel), plan.target)
     if width < 2:
         return
     for position in range(1, len(plan.ends()) + 1):
         end = plan.ends()[-position]
         for loop in end.src[1:]:
-            strides = {step(s.src[0].src[1], loop) for s in stores(end) if s.op is ops.STORE}
+            strides = {
+                access_stride(s.src[0].src[1], loop) for s in stores_of(end) if s.op is ops.STORE
+            }
             if is_unscheduled(loop) and strides == {1}:
                 if not _is_better_along_another(end, loop, width):
                     _vectorize_loop(plan, end, loop, width)
@@ -130,8 +132,9 @@ def _vectorize_stores(plan: Plan) -> None:
 
 def _is_better_along_another(end: UOp, loop: UOp, width: int) -> bool:
     """Return whether loads are strided along a loop, but contiguous along another in vectors."""
-    if copies_of(end) > 1 and any(
-        loop in n.ranges and not _is_near(step(n.src[1], loop)) for n in reads(end.src[0])
+    if unrolled_copies(end) > 1 and any(
+        loop in n.ranges and not _is_near(access_stride(n.src[1], loop))
+        for n in loads_for(end.src[0])
     ):
         return True
     return is_contiguous_along_k_only(end, loop, min_extent=width)
@@ -160,8 +163,8 @@ def _vectorize_loop(plan: Plan, end: UOp, loop: UOp, width: int) -> None:
 def _vector_multiples(plan: Plan, end: UOp, loop: UOp, width: int) -> list[int]:
     """Return the numbers of vectors of a loop that may be computed together, the best first."""
     target, extent = plan.target, extent_of(loop)
-    if is_reduced(end, loop):  # a few cache lines of each row, and not one
-        parallel = iterations(r for r in end.src[1:] if r is not loop and is_unscheduled(r))
+    if is_in_reduction(end, loop):  # a few cache lines of each row, and not one
+        parallel = trip_count(r for r in end.src[1:] if r is not loop and is_unscheduled(r))
         parts = 4 * target.cores if parallel < 4 * target.cores else 1
         multiples = [n for n in (16, 8, 4, 2) if n <= 4 or extent >= parts * n * width]
     elif _float_operations(end) <= SIMPLE_BODY:
@@ -176,7 +179,7 @@ def _vector_multiples(plan: Plan, end: UOp, loop: UOp, width: int) -> list[int]:
     if local_bytes:  # every lane has local buffers of its own
         most = min(most, max(target.memory.l2, 1 << 18) // 2 // local_bytes)
     most = min(most, MAX_UNROLLED // (_short_reduction_length(end) * width))
-    copies = copies_of(end)
+    copies = unrolled_copies(end)
     return [n for n in multiples if n * copies <= most]
 
 
@@ -186,7 +189,7 @@ def _has_condition_per_vector(end: UOp, loop: UOp, width: int) -> bool:
     As in a concatenation of two rows, of which the first one fills whole vectors.
     """
     start = {loop: UOp.const(loop.dtype, 0)}
-    for node in inside(end):
+    for node in nodes_inside(end):
         if node.op in (ops.LT, ops.GE) and tuple(node.ranges) == (loop,):
             index, bound = node.src
             if bound.op is ops.CONST and stride(index, loop) == 1:
@@ -199,9 +202,9 @@ def _has_condition_per_vector(end: UOp, loop: UOp, width: int) -> bool:
 def _invariant_outer_loop(end: UOp, loop: UOp) -> UOp | None:
     """Return a loop around another one in which the loads of a reduction are invariant."""
     for outer in end.src[1 : end.src.index(loop, 1)]:
-        for node in inside(end):
+        for node in nodes_inside(end):
             depends = node.op is ops.REDUCE and outer in node.ranges and loop in node.ranges
-            if depends and not any(outer in load.ranges for load in reads(node.src[0])):
+            if depends and not any(outer in load.ranges for load in loads_for(node.src[0])):
                 return outer
     return None
 
@@ -211,13 +214,17 @@ def _invariant_outer_loop(end: UOp, loop: UOp) -> UOp | None:
 
 def _contiguous_for_loads(end: UOp, loop: UOp) -> UOp | None:
     """Return a loop that loads are contiguous along, if they are strided along that of stores."""
-    if any(n.op is ops.REDUCE for n in inside(end)):
+    if any(n.op is ops.REDUCE for n in nodes_inside(end)):
         return None
-    for load in reads(end.src[0]):
-        if loop not in load.ranges or _is_near(step(load.src[1], loop)):
+    for load in loads_for(end.src[0]):
+        if loop not in load.ranges or _is_near(access_stride(load.src[1], loop)):
             continue
         for other in end.src[1:]:
-            if other is not loop and is_unscheduled(other) and step(load.src[1], other) == 1:
+            if (
+                other is not loop
+                and is_unscheduled(other)
+                and access_stride(load.src[1], other) == 1
+            ):
                 return other
     return None
 
@@ -262,12 +269,12 @@ def _apply_transposed_tiles(plan: Plan, end: UOp, loop: UOp, across: UOp, width:
 
 def _float_operations(end: UOp) -> int:
     """Return the elementwise operations on floats for an element, about."""
-    return sum(n.op.elementwise and n.dtype.is_float for n in inside(end))
+    return sum(n.op.elementwise and n.dtype.is_float for n in nodes_inside(end))
 
 
 def _short_reduction_length(end: UOp) -> int:
     """Return the iterations of the longest reduction that will be unrolled completely, or 1."""
-    lengths = [iterations(n.src[1:]) for n in inside(end) if n.op is ops.REDUCE]
+    lengths = [trip_count(n.src[1:]) for n in nodes_inside(end) if n.op is ops.REDUCE]
     return max((n for n in lengths if n <= SHORT_REDUCTION), default=1)
 
 
@@ -282,7 +289,7 @@ def _local_bytes(kernel: UOp) -> int:
 
 def _stores_to_large_buffer(end: UOp, target: Target) -> bool:
     """Return whether the stores of an END are better non-temporal."""
-    buffers = (base_of(s.src[0]) for s in stores(end) if s.op is ops.STORE)
+    buffers = (base_of(s.src[0]) for s in stores_of(end) if s.op is ops.STORE)
     return any(b.op is ops.PARAM and _exceeds_last_cache(b, target) for b in buffers)
 
 
@@ -306,7 +313,7 @@ def _next_short_reduction(plan: Plan) -> Unroll | None:
     for node in toposort(plan.kernel):
         if node.op is not ops.REDUCE or not any(r.arg[1] is Axis.UPCAST for r in node.ranges):
             continue
-        is_short = iterations(node.src[1:]) <= SHORT_REDUCTION
+        is_short = trip_count(node.src[1:]) <= SHORT_REDUCTION
         for loop in reversed(node.src[1:]):
             action = Unroll(show(loop), extent_of(loop))
             if (
@@ -334,11 +341,11 @@ def _next_scalar_reduction(kernel: UOp, target: Target) -> tuple[str, int, Seque
         if node.op is not ops.REDUCE or any(r.arg[1] is Axis.UNROLL for r in node.src[1:]):
             continue
         upcast = [r for r in node.ranges if r.arg[1] is Axis.UPCAST]
-        if any(step(n.src[1], r) == 1 for n in reads(node.src[0]) for r in upcast):
+        if any(access_stride(n.src[1], r) == 1 for n in loads_for(node.src[0]) for r in upcast):
             continue  # it is vectorized along stores
-        width = widest(toposort(node, within=lambda n: n.op is not ops.END), target)
+        width = lanes_of_widest_type(toposort(node, within=lambda n: n.op is not ops.END), target)
         for loop in node.src[1:]:
-            if not is_unscheduled(loop) or not reads_neighbours(node, loop):
+            if not is_unscheduled(loop) or not is_contiguous_reduction(node, loop):
                 continue
             extent = extent_of(loop)
             if extent < width or width < 2:
@@ -393,7 +400,7 @@ def _work(kernel: UOp) -> int:
     most = 0
     for node in toposort(kernel):
         if node.op in (ops.INDEX, ops.STORE) and node.ranges:
-            most = max(most, iterations(node.ranges))
+            most = max(most, trip_count(node.ranges))
     return most
 
 

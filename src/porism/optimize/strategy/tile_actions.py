@@ -31,7 +31,7 @@ from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_instructi
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import iterations
+from porism.optimize.analysis.loop_strides import trip_count
 from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width, extent_of
 from porism.optimize.strategy.flattened_tiles import (
     is_merged_loop,
@@ -112,10 +112,10 @@ def _vectorize_output(plan: Plan, contraction: Contraction, tile: Tile) -> None:
     has_windows = [_pack(plan, contraction, tile, o) for o in tile.packed]
     if is_padded:
         upcast(plan, tile.vector_loop, tile.lanes)
-    innermost = contraction.terms[-1]
+    innermost = contraction.k_loops[-1]
     if merges_k(contraction, tile.packed) and not any(has_windows):
         _merge_k_loops(plan, contraction)
-    elif 1 < extent_of(innermost) <= SHORT_K and len(contraction.terms) > 1:
+    elif 1 < extent_of(innermost) <= SHORT_K and len(contraction.k_loops) > 1:
         plan.do(Unroll(show(innermost), extent_of(innermost)))
 
 
@@ -149,7 +149,7 @@ def _vectorize_k(plan: Plan, contraction: Contraction, tile: Tile) -> None:
 
 def _merge_k_loops(plan: Plan, contraction: Contraction) -> None:
     """Merge all reduction loops into one."""
-    axes = [show(r) for r in contraction.terms]
+    axes = [show(r) for r in contraction.k_loops]
     while len(axes) > 1:
         *rest, outer, inner = axes
         before = set(plan.loops())
@@ -224,7 +224,7 @@ def _loops_for_reuse(
     """Return the loops around a tile, the outermost first, as its operands are reused best."""
     origin = {r: _output_loop(r, contraction) for r in loops}
     if tile.vectorizes_k:  # the largest operand is read once
-        largest = max(contraction.operands, key=lambda o: iterations(o.ranges))
+        largest = max(contraction.operands, key=lambda o: trip_count(o.ranges))
         return sorted(loops, key=lambda r: origin[r] not in largest.ranges)
     along = [o for o in contraction.operands if tile.vector_loop in o.ranges]
     m_loops = [r for r in loops if not any(origin[r] in o.ranges for o in along)]
@@ -261,7 +261,7 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     which = next(k for k, load in enumerate(loads) if lanes in load.ranges)  # not packed yet
     value = converted_load(plan.kernel, loads[which])
     unrolled = [r for r in value.ranges if r.arg[1] is Axis.UPCAST]
-    k_loops = [r for r in contraction.terms if r in value.ranges]
+    k_loops = [r for r in contraction.k_loops if r in value.ranges]
     inner = [*(r for r in unrolled if r is not lanes), lanes]
     sums, taps = _window_sums(contraction, operand, inner, lanes, k_loops)
     if taps:
@@ -322,14 +322,14 @@ def _vectorize_packing(plan: Plan, packing_loops: dict[UOp, str], lanes: UOp, va
     extent = extent_of(lanes)
     choices = (extent, 64, 48, 32, 16, 8, 4)
     width = next((n for n in choices if extent % n == 0 and n <= MAX_PACK_LANES), 1)
-    stride = operand.step(lanes)
+    stride = operand.stride(lanes)
     if stride is not None and abs(stride) <= NEAR_STRIDE and extent % (COPY_LANES // 2):
         _copy_rows(plan, packing_loops[lanes])
         return
     if width == 1 or stride is None:
         return
     if abs(stride) > NEAR_STRIDE:
-        contiguous = [r for r in packing_loops if operand.step(r) == 1 and r is not lanes]
+        contiguous = [r for r in packing_loops if operand.stride(r) == 1 and r is not lanes]
         rows = next((n for n in (16, 8, 4) if contiguous and extent_of(contiguous[-1]) % n == 0), 1)
         if rows == 1:
             return

@@ -23,7 +23,7 @@ from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.memory.streaming_stores import MIN_STORE_BYTES
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import iterations
+from porism.optimize.analysis.loop_strides import trip_count
 from porism.optimize.strategy.action_plan import extent_of
 
 OPERAND_REGISTERS: Final = 8
@@ -124,7 +124,7 @@ def stride_penalty(
     operand: Operand, stride: int, k: int, contraction: Contraction, target: Target
 ) -> float:
     """Return the slowdown, in proportion, of reading an operand in place, `stride` bytes per k."""
-    bytes_used = operand.elements * operand.item + contraction.results * contraction.bits // 8
+    bytes_used = operand.elements * operand.itemsize + contraction.results * contraction.bits // 8
     exceeds_last_cache = bytes_used > max(target.memory.l3, MIN_LAST_CACHE) // 2
     is_slow = exceeds_last_cache or has_set_conflicts(stride, k, target)
     return CONFLICT_PENALTY if is_slow else STRIDE_PENALTY
@@ -138,7 +138,7 @@ def pack_cycles(operand: Operand, stride: int | None, contraction: Contraction) 
     """
     if stride == 1:
         return 0.8 if operand.is_masked else 0.2
-    if any(operand.step(r) == 1 for r in contraction.terms):
+    if any(operand.stride(r) == 1 for r in contraction.k_loops):
         return 0.6
     return 0.8 if stride is not None and 1 < stride <= 4 else 1.6
 
@@ -156,9 +156,9 @@ def merges_k(contraction: Contraction, packed: Sequence[Operand]) -> bool:
 
 def _has_mergeable_k(operand: Operand, contraction: Contraction) -> bool:
     """Return whether each reduction loop continues where the one inside of it has ended."""
-    for outer, inner in zip(contraction.terms, contraction.terms[1:], strict=False):
-        stride = operand.step(inner)
-        is_continued = stride is not None and operand.step(outer) == stride * extent_of(inner)
+    for outer, inner in zip(contraction.k_loops, contraction.k_loops[1:], strict=False):
+        stride = operand.stride(inner)
+        is_continued = stride is not None and operand.stride(outer) == stride * extent_of(inner)
         if not is_continued or operand.is_masked:
             return False
     return True
@@ -167,7 +167,7 @@ def _has_mergeable_k(operand: Operand, contraction: Contraction) -> bool:
 def peels_k(contraction: Contraction, k_loop: UOp, lanes: int) -> bool:
     """Return whether the last iterations of k, fewer than the lanes, get a loop of their own."""
     k = extent_of(k_loop)
-    return len(contraction.terms) == 1 and lanes < k and k % lanes > 0
+    return len(contraction.k_loops) == 1 and lanes < k and k % lanes > 0
 
 
 # -- the output ------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def peels_k(contraction: Contraction, k_loop: UOp, lanes: int) -> bool:
 def is_store_bound(contraction: Contraction, target: Target) -> bool:
     """Return whether the output takes longer than the arithmetic: no cache holds it, k is short."""
     stored = contraction.results * contraction.bits // 8
-    return contraction.length <= SHORT_K and stored * 2 >= max(target.memory.l3, MIN_LAST_CACHE)
+    return contraction.k <= SHORT_K and stored * 2 >= max(target.memory.l3, MIN_LAST_CACHE)
 
 
 def prefers_row_order(
@@ -190,12 +190,13 @@ def prefers_row_order(
 
     It does if k is short and what all columns read stays in the L2 cache from row to row.
     """
-    if contraction.length > SHORT_K:
+    if contraction.k > SHORT_K:
         return False
     loops = [
-        [r for r in o.ranges if r in contraction.terms or r in (vector_loop, n_loop)] for o in along
+        [r for r in o.ranges if r in contraction.k_loops or r in (vector_loop, n_loop)]
+        for o in along
     ]
-    read = sum(iterations(own) * o.item for own, o in zip(loops, along, strict=True))
+    read = sum(trip_count(own) * o.itemsize for own, o in zip(loops, along, strict=True))
     return read <= 2 * target.memory.l2
 
 
@@ -211,7 +212,7 @@ def allows_nontemporal_stores(
 def epilogue_cycles(contraction: Contraction, vectors: int, vector_cost: float) -> float:
     """Return the cycles from the accumulators of a tile, in vectors, to the stored results."""
     visible = max(vectors * vector_cost - OVERLAPPED_VECTORS, 0)
-    return 2.0 * vectors + contraction.following * visible
+    return 2.0 * vectors + contraction.epilogue_instructions * visible
 
 
 # -- cores -----------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def best_transposed_tile(contraction: Contraction, target: Target) -> Transposed
 def _tiles(contraction: Contraction, target: Target) -> Iterator[TransposedTile]:
     """Yield every transposed tile that is compared, with its estimate."""
     width = target.vector_bits[-1] // contraction.bits if target.vector_bits else 1
-    if width < 2 or contraction.reductions != 1 or not contraction.constants:
+    if width < 2 or contraction.reductions != 1 or not contraction.constant_buffers:
         return
     if len(contraction.stores) != 1:
         return
@@ -105,9 +105,9 @@ def _tiles(contraction: Contraction, target: Target) -> Iterator[TransposedTile]
         if vector_loop in contiguous or len(along) != 1 or len(others) != 1 or along[0].is_masked:
             continue
         constant, other = along[0], others[0]
-        if constant.buffer not in contraction.constants:
+        if constant.buffer not in contraction.constant_buffers:
             continue
-        if not set(contraction.terms) <= constant.ranges:
+        if not set(contraction.k_loops) <= constant.ranges:
             continue
         for m_loop in contiguous:
             if m_loop in constant.ranges or m_loop not in other.ranges:
@@ -134,9 +134,9 @@ def _estimates(
         return
     pack_cycles, packed_loop, packed_iterations = packing
     panels = extent_of(vector_loop) // lanes
-    panel_bytes = lanes * contraction.length * constant.item
+    panel_bytes = lanes * contraction.k * constant.itemsize
     fits_l2 = panel_bytes <= max(target.memory.l2, DEFAULT_L2) * 3 // 4
-    bandwidth = lanes * constant.item / (L2_BANDWIDTH if fits_l2 else STREAM_BANDWIDTH)
+    bandwidth = lanes * constant.itemsize / (L2_BANDWIDTH if fits_l2 else STREAM_BANDWIDTH)
     copies = target.cores if panels % target.cores == 0 else panels
     for m in M_CHOICES:
         if m * vectors > target.memory.registers - OPERAND_REGISTERS:
@@ -147,7 +147,7 @@ def _estimates(
         per_k = max(m * vectors, loads, bandwidth, FMA_LATENCY) + 0.1 * loads + 1.0
         tiles = contraction.results / (lanes * m)
         epilogue = _epilogue_cycles(contraction, lanes, vectors, m)
-        cycles = tiles * (contraction.length * per_k + 10 + epilogue)
+        cycles = tiles * (contraction.k * per_k + 10 + epilogue)
         cycles = (cycles + pack_cycles * copies) * (1 + load_imbalance(panels, target.cores))
         yield TransposedTile(
             cycles, vector_loop, lanes, m_loop, m, constant, other if pack_cycles else None,
@@ -160,7 +160,7 @@ def _epilogue_cycles(contraction: Contraction, lanes: int, vectors: int, m: int)
     if not _is_transposed_in_registers(lanes, m):
         return SCATTER_CYCLES * vectors * m
     registers = max(_power_of_two(m) / TRANSPOSED_LANES, 1.0)
-    return lanes * registers * (TRANSPOSE_CYCLES + 0.5 * contraction.following)
+    return lanes * registers * (TRANSPOSE_CYCLES + 0.5 * contraction.epilogue_instructions)
 
 
 def _is_transposed_in_registers(lanes: int, m: int) -> bool:
@@ -181,17 +181,17 @@ def _packing(
     No cycles if the operand is read in place; None if that is slow, and it cannot be packed.
     """
     if not o.is_masked:
-        k_stride = max(abs(o.step(r) or 0) for r in contraction.terms) * o.item
-        in_order = len(contraction.terms) == 1 or o.step(contraction.terms[-1]) == 1
-        is_slow = not in_order or has_set_conflicts(k_stride, contraction.length, target)
+        k_stride = max(abs(o.stride(r) or 0) for r in contraction.k_loops) * o.itemsize
+        in_order = len(contraction.k_loops) == 1 or o.stride(contraction.k_loops[-1]) == 1
+        is_slow = not in_order or has_set_conflicts(k_stride, contraction.k, target)
         return None if is_slow else (0.0, None, 1)
-    windows = {r: o.window(r, contraction.terms) for r in contraction.outputs if r in o.ranges}
+    windows = {r: o.window(r, contraction.k_loops) for r in contraction.outputs if r in o.ranges}
     taps = {window[0] for window in windows.values() if window is not None}
     if None in windows.values() or len(taps) < len(windows):
         return None
     limit = max(target.memory.l2, DEFAULT_L2) // 2
     packed_loop = next((r for r in windows if r is not m_loop), None)
-    channels = math.prod(extent_of(r) for r in contraction.terms if r not in taps)
+    channels = math.prod(extent_of(r) for r in contraction.k_loops if r not in taps)
     for rows in _divisors(1 if packed_loop is None else extent_of(packed_loop)):
         spans = [
             ((rows if r is packed_loop else extent_of(r)) - 1) * window[1] + extent_of(window[0])
@@ -199,7 +199,7 @@ def _packing(
             if window is not None
         ]
         elements = channels * math.prod(spans)
-        if elements * o.item <= limit:
+        if elements * o.itemsize <= limit:
             copies = 1 if packed_loop is None else extent_of(packed_loop) // rows
             return elements * copies * PACK_CYCLES, packed_loop, rows
     return None
@@ -233,7 +233,7 @@ def apply_transposed_tile(plan: Plan, contraction: Contraction, tile: Transposed
             plan.do(Move(copies, inside[0]))
     if tile.packed is not None:
         _pack_windows(plan, contraction, tile.packed)
-    k_loops = tuple(show(r) for r in contraction.terms)
+    k_loops = tuple(show(r) for r in contraction.k_loops)
     which = next(
         k
         for k, n in enumerate(loads_of(plan.kernel, tile.constant.buffer))
@@ -268,15 +268,15 @@ def _pack_windows(plan: Plan, contraction: Contraction, o: Operand) -> None:
     sums = []
     loops = plan.loops()
     for output in contraction.outputs:
-        window = o.window(output, contraction.terms)
+        window = o.window(output, contraction.k_loops)
         if window is not None:
             taps.add(window[0])
             factor = "" if window[1] == 1 else f"{window[1]}*"
             name = show(output) if show(output) in loops else f"{show(output)}_1"
             sums.append(f"{show(window[0])}+{factor}{name}")
-    k_loops = [r for r in contraction.terms if r not in taps and r in o.ranges]
+    k_loops = [r for r in contraction.k_loops if r not in taps and r in o.ranges]
     before = set(plan.loops())
-    plan.do(Pack(o.buffer, (*map(show, k_loops), *sums), o.which, row=1))
+    plan.do(Pack(o.buffer, (*map(show, k_loops), *sums), o.load_number, row=1))
     packing_loops = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
     width = copy_width(extent_of(plan.loop(packing_loops[-1])))
     plan.pad(packing_loops[-1], width)

@@ -7,7 +7,12 @@ from typing import Final
 
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.optimize.analysis.loop_strides import inside, reads, reads_neighbours, step
+from porism.optimize.analysis.loop_strides import (
+    access_stride,
+    is_contiguous_reduction,
+    loads_for,
+    nodes_inside,
+)
 from porism.optimize.strategy.action_plan import extent_of
 
 LONG_LOOP: Final = 128
@@ -58,11 +63,11 @@ def is_contiguous_along_k_only(end: UOp, loop: UOp, min_extent: int = 1) -> bool
 
     Reduction loops of fewer iterations than `min_extent` do not count.
     """
-    for node in inside(end):
+    for node in nodes_inside(end):
         if node.op is ops.REDUCE and loop in node.ranges:
-            loads = [n for n in reads(node.src[0]) if loop in n.ranges]
-            is_strided = any(step(n.src[1], loop) not in (0, 1) for n in loads)
+            loads = [n for n in loads_for(node.src[0]) if loop in n.ranges]
+            is_strided = any(access_stride(n.src[1], loop) not in (0, 1) for n in loads)
             k_loops = (r for r in node.src[1:] if extent_of(r) >= min_extent)
-            if is_strided and any(reads_neighbours(node, r) for r in k_loops):
+            if is_strided and any(is_contiguous_reduction(node, r) for r in k_loops):
                 return True
     return False

@@ -22,7 +22,7 @@ from porism.ir.op_signatures import PREFETCH
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.memory.streaming_stores import is_of_buffer
-from porism.optimize.analysis.loop_strides import step
+from porism.optimize.analysis.loop_strides import access_stride
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Prefetch(Action):
         if self.within:
             loops = {self.loop(kernel, name) for name in self.within}
             loads = [n for n in loads if not loops.isdisjoint(n.ranges)]
-        strides = {step(n.src[1], loop) for n in loads}
+        strides = {access_stride(n.src[1], loop) for n in loads}
         if not strides:
             raise self.refuse(
                 f"nothing is read from buffer {self.buffer}",
