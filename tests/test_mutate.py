@@ -81,7 +81,7 @@ NOTICED = (
     f"rules.reductions.reduction_rules._keeps_order: {BOUND} -> rest.vmax * factor.vmax <= high",
     "rules.reductions.reduction_rules._keeps_order: factor.vmin < 0 -> False",
     "rules.buffers.dead_loops.after_nothing: len(node.src) == 1 -> True",
-    "rules.addresses.validity._accesses_nothing: pointer.op is ops.INDEX and"
+    "rules.addresses.validity._is_invalid_access: pointer.op is ops.INDEX and"
     " any((s.op is ops.INVALID for s in pointer.src[1:])) -> pointer.op is ops.INDEX",
     # a constant that is dropped in a step of the normal form
     "rules.index.quotients._flatten: constant * e + m.numerator.constant -> constant * e",

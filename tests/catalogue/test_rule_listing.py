@@ -28,7 +28,11 @@ from porism.rewrite.construction import COMMUTE
 from porism.rewrite.rule import Procedure, Rewrite, Rule, RuleSet, rule
 from porism.rewrite.terms import c0, x
 from porism.rules import proof_record
-from porism.rules.algebra.commutativity import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
+from porism.rules.algebra.commutativity import (
+    BITWISE_COMMUTATIVITY,
+    BOOLEAN_COMMUTATIVITY,
+    COMMUTATIVITY,
+)
 from porism.rules.algebra.division import DIVMOD
 from porism.rules.seed_rows import ROWS
 from tests.examples.catalogue_examples import before_and_after, example_line, is_current
@@ -185,7 +189,7 @@ def test_a_rule_that_is_not_recorded_says_so(
 
 
 def test_the_step_that_orders_operands_rests_on_a_lemma_for_every_commutative_op() -> None:
-    lemmas = [*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS]
+    lemmas = [*COMMUTATIVITY, *BITWISE_COMMUTATIVITY, *BOOLEAN_COMMUTATIVITY]
     stated = {item.op for item in lemmas if isinstance(item, Rule)}
     assert stated == {op for op in ops.table() if op.commutative}
     assert [row["name"] for row in catalogue.rows(["commute-add", COMMUTE])][-1] == COMMUTE

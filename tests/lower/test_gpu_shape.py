@@ -26,7 +26,7 @@ from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.gpu.thread_block_actions import Group, Local
 from porism.optimize.actions.loop_substitution import ranges_of
 from porism.optimize.actions.loops.upcast_unroll import Upcast
-from porism.rules.addresses.grid_dims import fit, local_bytes, slots
+from porism.rules.addresses.grid_dims import assign_slots, fit_dimensions, local_bytes
 from porism.rules.addresses.index_dtype import lower_index_dtype
 from tests.block_kernels import (
     CASES,
@@ -100,7 +100,7 @@ def test_whatever_fits_is_fitted(limits: tuple[int, ...]) -> None:
         itertools.product((1, 2, 3), repeat=4),
     ):
         total = math.prod(sizes)
-        found = fit([number(n) for n in sizes], limits)
+        found = fit_dimensions([number(n) for n in sizes], limits)
         assert (found is None) == (total > math.prod(limits))
         if found is None:
             continue
@@ -177,9 +177,9 @@ def shifted_by(n: UOp) -> UOp:
 
 def test_what_is_read_element_by_element_is_fastest() -> None:
     kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
-    assert [slot.size.arg for slot in slots(kernel, THREAD_AXES)] == [4, 2]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [4, 2]
     kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
-    assert [slot.size.arg for slot in slots(kernel, THREAD_AXES)] == [2, 3]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [2, 3]
 
 
 def test_a_store_outside_of_a_thread_range_is_done_once() -> None:

@@ -21,7 +21,13 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import find, toposort
 from porism.rewrite.graph_rewrite import rewrite
-from porism.rules.buffers.buffer_rules import BUFFERS, Read, copied, inlined, read_of
+from porism.rules.buffers.buffer_rules import (
+    BUFFERS,
+    Access,
+    access_of,
+    copied_buffer,
+    inline_buffer,
+)
 from porism.rules.rule_sets import SYMBOLIC
 from porism.schedule.buffer_removal import RemainingBuffers, remove_buffers
 from porism.schedule.rangeify.rangeify import rangeify
@@ -173,11 +179,11 @@ def test_a_copy_is_what_it_copies() -> None:
     r, s, i, j = loop(3, 0), loop(2, 1), loop(3, 2), loop(2, 3)
     value = ops.EXP2(tensor(0, 3, 2).index(r, s))
     inner = stored(value, r, s, space=Space.LOCAL)
-    assert copied(stored(inner.index(i, j), i, j, space=Space.LOCAL)) is inner
-    assert copied(stored(inner.index(i, j), j, i, space=Space.LOCAL)) is None
-    assert copied(stored(inner.index(i, j), i, j)) is None
+    assert copied_buffer(stored(inner.index(i, j), i, j, space=Space.LOCAL)) is inner
+    assert copied_buffer(stored(inner.index(i, j), j, i, space=Space.LOCAL)) is None
+    assert copied_buffer(stored(inner.index(i, j), i, j)) is None
     longer = loop(4, 2)
-    assert copied(stored(inner.index(longer, j), longer, j, space=Space.LOCAL)) is None
+    assert copied_buffer(stored(inner.index(longer, j), longer, j, space=Space.LOCAL)) is None
 
 
 def test_copies_in_memory() -> None:
@@ -207,7 +213,7 @@ def test_a_value_at_other_indices() -> None:
     r, i = loop(4, 0), loop(2, 1)
     x = tensor(0, 4)
     kept = stored(ops.EXP2(x.index(r)), r)
-    assert inlined(kept, Read((i * 2,), None)) is ops.EXP2(x.index(i * 2))
+    assert inline_buffer(kept, Access((i * 2,), None)) is ops.EXP2(x.index(i * 2))
 
 
 def test_what_is_not_wanted_is_not_loaded() -> None:
@@ -215,9 +221,9 @@ def test_what_is_not_wanted_is_not_loaded() -> None:
     r, i = loop(4, 0), loop(8, 1)
     x = tensor(0, 4)
     kept = stored(ops.EXP2(x.index(r)), r)
-    read = read_of(kept.index(guarded(i < 4, i)))
+    read = access_of(kept.index(guarded(i < 4, i)))
     assert read is not None
-    found = inlined(kept, read)
+    found = inline_buffer(kept, read)
     assert found is (i < 4).where(ops.EXP2(x.index(guarded(i < 4, i))), 0)
 
 
@@ -225,7 +231,7 @@ def test_a_range_of_the_same_name_is_not_caught() -> None:
     """The sum over k is not over the k of the reader."""
     r, k = loop(4, 0), loop(4, 1, Axis.REDUCE)
     kept = stored(tensor(0, 4, 4).index(r, k).reduce(ops.ADD, k), r)
-    assert inlined(kept, Read((k,), None)) is None
+    assert inline_buffer(kept, Access((k,), None)) is None
     graph = ops.SINK(stored(kept.index(k).reduce(ops.ADD, k)))
     with settings.override(buffer_level=3, buffer_ratio=1):
         assert equal(graph, remove_buffers(graph).sink)

@@ -25,7 +25,12 @@ from porism.rewrite.graph_rewrite import normalize
 from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import RuleSet
 from porism.rules.addresses.access_gates import masks_to_gates
-from porism.rules.addresses.index_dtype import INDEX_DTYPE, by_rules, in_words, lower_index_dtype
+from porism.rules.addresses.index_dtype import (
+    INDEX_DTYPE,
+    lower_by_rules,
+    lower_index_dtype,
+    lower_to_i32,
+)
 from porism.rules.rule_sets import ALGEBRA, EVERYTHING
 from tests import graphs
 from tests.loops import Loops, Target
@@ -515,10 +520,10 @@ def in_order(root: UOp) -> UOp:
 def check_one_walk(root: UOp) -> bool:
     """What one walk finds, if it finds anything, is what the rules make; whether it does."""
     root = normalize(masks_to_gates(root))
-    walked = in_words(root)
+    walked = lower_to_i32(root)
     if walked is None:
         return False
-    assert in_order(walked) is in_order(by_rules(root))
+    assert in_order(walked) is in_order(lower_by_rules(root))
     return True
 
 

@@ -7,7 +7,7 @@ import pytest
 from porism.base.dtypes import Space, boolean, i32, index
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.rules.addresses.opaque_terms import reads, simplified
+from porism.rules.addresses.opaque_terms import nodes_read, simplify_opaque
 from tests.examples.example_graphs import buffer
 
 ROW = UOp.range(4, 0)
@@ -29,13 +29,13 @@ TRUTH = buffer(3, 4, boolean).index(ROW)
     ],
 )
 def test_simplified(before: UOp, after: UOp) -> None:
-    assert simplified(before) is after
+    assert simplify_opaque(before) is after
 
 
 def test_what_is_below_memory_is_not_looked_at() -> None:
     inner = UOp.range(4, 1)
     filled = ops.BUFFERIZE(inner * 3, inner, arg=Space.GLOBAL)
     element = filled.index(ROW)
-    assert inner not in reads([element + 1])
-    assert ROW in reads([element + 1])
-    assert simplified((element * 4 + 3) // 4) is element
+    assert inner not in nodes_read([element + 1])
+    assert ROW in nodes_read([element + 1])
+    assert simplify_opaque((element * 4 + 3) // 4) is element

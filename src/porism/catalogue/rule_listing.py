@@ -23,14 +23,18 @@ from porism.lower.decompose.decompose import DECOMPOSITIONS
 from porism.rewrite.construction import COMMUTE
 from porism.rewrite.rule import Rewrite, Rule, RuleSet, checked_names
 from porism.rules import proof_record
-from porism.rules.algebra.commutativity import COMMUTING, COMMUTING_BITS, COMMUTING_TRUTHS
+from porism.rules.algebra.commutativity import (
+    BITWISE_COMMUTATIVITY,
+    BOOLEAN_COMMUTATIVITY,
+    COMMUTATIVITY,
+)
 from porism.rules.index.index_lemmas import LEMMAS
 from porism.rules.rule_sets import EVERYTHING
 from porism.rules.seed_rows import STEPS
 
 Row = dict[str, Any]
 
-ORDER_LEMMAS: Final = (*COMMUTING, *COMMUTING_BITS, *COMMUTING_TRUTHS)
+ORDER_LEMMAS: Final = (*COMMUTATIVITY, *BITWISE_COMMUTATIVITY, *BOOLEAN_COMMUTATIVITY)
 KNOWN: Final[tuple[Rewrite, ...]] = (
     *EVERYTHING, *LEMMAS, *ORDER_LEMMAS, *DECOMPOSITIONS, *kernel_passes.PASSES_AND_MOVEMENT,
 )  # fmt: skip

@@ -31,7 +31,12 @@ from porism.rules.algebra.comparisons import (
     INDEX_COMPARISONS,
     WRAPPING_COMPARISONS,
 )
-from porism.rules.algebra.conditionals import CHOICE_LEMMAS, CHOICES, JOINED_CHOICES, TRUTH_LEMMAS
+from porism.rules.algebra.conditionals import (
+    BOOLEAN_WHERE_LEMMAS,
+    WHERE_LEMMAS,
+    WHERE_PROCEDURES,
+    WHERE_RULES,
+)
 from porism.rules.algebra.constant_folding import FOLDING
 from porism.rules.algebra.division import (
     DIVMOD,
@@ -52,7 +57,7 @@ from porism.rules.algebra.identities import (
 from porism.rules.algebra.lane_selection import GEP
 from porism.rules.algebra.minmax import INDEX_MINMAX, MINMAX, WRAPPING_MINMAX
 from porism.rules.buffers.buffer_rules import BUFFERS
-from porism.rules.buffers.dead_loops import DEAD
+from porism.rules.buffers.dead_loops import DEAD_LOOPS
 from porism.rules.reductions.reduction_rules import (
     FAST_REDUCTIONS,
     LIFTING_EQUATIONS,
@@ -77,7 +82,7 @@ ALGEBRA = _named(
     CHAINS,
     BOOLEANS,
     SELF_COMPARISONS,
-    CHOICES,
+    WHERE_RULES,
     REPEATED_DIVISION,
     INDEX_DIVISION,
     WRAPPING_DIVISION,
@@ -99,9 +104,9 @@ SIMPLE = _named(
     MINMAX,
     INDEX_MINMAX,
     WRAPPING_MINMAX,
-    JOINED_CHOICES,
+    WHERE_PROCEDURES,
     POWERS,
-    DEAD,
+    DEAD_LOOPS,
 )
 
 SYMBOLIC = _named("symbolic", SIMPLE, GEP)
@@ -115,8 +120,8 @@ EVERYTHING = _named(
     FAST_MATH,
     INDEX_DTYPE,
     BOUND_LEMMAS,
-    CHOICE_LEMMAS,
-    TRUTH_LEMMAS,
+    WHERE_LEMMAS,
+    BOOLEAN_WHERE_LEMMAS,
     BUFFERS,
     REDUCTIONS,
     FAST_REDUCTIONS,

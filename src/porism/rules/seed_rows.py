@@ -1,7 +1,7 @@
 """Seed rows: the requirements that the rules began from, and which rules meet each of them.
 
 The rules were collected from four tables of rewrites that a tensor compiler needs, the seed pages:
-000 (division and modulo), 002 (algebra), 003 (reductions and loops) and 004 (indices and movement).
+000 (index arithmetic), 002 (algebra), 003 (loops and reductions), 004 (from movement ops to loops).
 A label such as `002.19.4` is page 002, section 19, row 4; some rows have a word for a number. A
 rule names the rows that it implements in `seeds="…"`, separated by spaces; the label is for
 reference alone, and no rewrite depends on it. A new rule needs none.

@@ -123,7 +123,7 @@ class _Removal:
     def _read(self, node: UOp, rebuilt: UOp) -> UOp:
         """Return an element of a buffer that has stayed, has lost axes, or has been removed."""
         base, buffer = node.src[0], rebuilt.src[0]
-        simpler = reading.constant_read(rebuilt)
+        simpler = reading.constant_element(rebuilt)
         if simpler is not None:
             return simpler
         axes = self.dropped.get(base, ())
@@ -133,16 +133,16 @@ class _Removal:
             simpler = reading.read_without_axes(rebuilt, buffer, axes)
             rebuilt = UOp.const(rebuilt.dtype, 0) if simpler is None else simpler
         if buffer.arg is Space.LOCAL and rebuilt.op is ops.INDEX:
-            simpler = reading.same_element(rebuilt)
+            simpler = reading.forwarded_value(rebuilt)
         return rebuilt if simpler is None else simpler
 
     def _inlined(self, rebuilt: UOp, buffer: UOp, axes: Sequence[int]) -> UOp:
         """Return the value of a removed buffer at the indices by which it was read."""
-        read = reading.read_of(rebuilt)
+        read = reading.access_of(rebuilt)
         if read is None:
             return UOp.const(rebuilt.dtype, 0)
-        at = tuple(i for axis, i in enumerate(read.at) if axis not in axes)
-        value = reading.inlined(buffer, reading.Read(at, read.valid))
+        at = tuple(i for axis, i in enumerate(read.indices) if axis not in axes)
+        value = reading.inline_buffer(buffer, reading.Access(at, read.valid))
         if value is not None:
             return value
         narrowed = reading.read_without_axes(rebuilt, buffer, axes)
@@ -156,7 +156,7 @@ class _Removal:
         if node in self.pinned or rebuilt.op is not ops.BUFFERIZE:
             return rebuilt
         rebuilt = self._drop_axes(node, rebuilt)
-        original = reading.copied(rebuilt)
+        original = reading.copied_buffer(rebuilt)
         if original is not None:
             return original
         if rebuilt.arg is Space.GLOBAL and self._is_removable(node, rebuilt):
@@ -167,9 +167,9 @@ class _Removal:
         """Return a buffer without dead axes, and without those of which one element is read."""
         value, *loops = rebuilt.src
         fixed: dict[UOp, UOp] = {}
-        reads = [reading.read_of(read) for read in self.reads.get(node, ())]
+        reads = [reading.access_of(read) for read in self.reads.get(node, ())]
         for axis, loop in enumerate(loops):
-            indices = {None if read is None else read.at[axis] for read in reads}
+            indices = {None if read is None else read.indices[axis] for read in reads}
             if loop.op is ops.RANGE and len(indices) == 1:
                 (i,) = indices
                 if i is not None and i.op is ops.CONST and 0 <= i.arg < loop.src[0].vmin:

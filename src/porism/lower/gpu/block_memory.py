@@ -23,7 +23,12 @@ from porism.ir.axis import BLOCK_AXES, THREAD_AXES
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.rules.addresses.grid_dims import LANES, kept_around, shared_among, size_of
+from porism.rules.addresses.grid_dims import (
+    UNROLLED_AXES,
+    enclosing_ranges,
+    filling_threads,
+    trip_count,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +71,18 @@ def block_memory(kernel: UOp, target: Target) -> UOp:
 
 def sequential_loops(node: UOp) -> tuple[UOp, ...]:
     """Return the loops around a node that one thread runs: no block, thread or lane ranges."""
-    return tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
+    return tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | UNROLLED_AXES)
 
 
 def _block_buffer(memory: UOp, order: Sequence[UOp], number: int) -> _BlockBuffer:
     """Return what a local buffer becomes: shared memory with parts, or registers."""
-    ranges = kept_around(memory, order)
-    if not shared_among(memory, order):
+    ranges = enclosing_ranges(memory, order)
+    if not filling_threads(memory, order):
         dtype = memory.dtype.element.pointer(Space.REGISTER, memory.dtype.size)
         return _BlockBuffer(UOp(ops.DEFINE_REG, dtype, (), f"kept{number}"), (), (), shared=False)
     parts = tuple(r for r in ranges if r.arg[1] in THREAD_AXES)
-    loops = tuple(r for r in ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | LANES)
-    dtype = memory.dtype.element.pointer(Space.LOCAL, memory.dtype.size * size_of(parts))
+    loops = tuple(r for r in ranges if r.arg[1] not in BLOCK_AXES | THREAD_AXES | UNROLLED_AXES)
+    dtype = memory.dtype.element.pointer(Space.LOCAL, memory.dtype.size * trip_count(parts))
     return _BlockBuffer(UOp(ops.DEFINE_LOCAL, dtype, (), memory.arg), parts, loops, shared=True)
 
 
@@ -87,7 +92,7 @@ def _element(node: UOp, src: tuple[UOp, ...], buffer: _BlockBuffer) -> UOp:
     part = UOp.const(index, 0)
     for loop in buffer.parts:
         part = part * (int(loop.vmax) + 1) + loop
-    size = buffer.memory.dtype.size // size_of(buffer.parts)
+    size = buffer.memory.dtype.size // trip_count(buffer.parts)
     offset = part * size + element if buffer.parts else element
     return base.index(offset, *gates, dtype=node.dtype)
 

@@ -30,12 +30,12 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rules.addresses.grid_dims import (
     Slot,
-    fit,
-    is_independent,
-    rounded_bytes,
-    slots,
-    space_of,
-    stores,
+    aligned_bytes,
+    assign_slots,
+    fit_dimensions,
+    has_independent_iterations,
+    memory_space,
+    stores_of,
 )
 from porism.rules.addresses.validity import is_masked, masked
 
@@ -54,7 +54,7 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
     """
     if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _ranges(kernel)):
         return kernel
-    loops = [r for r in _output_loops(kernel) if is_independent(kernel, r)]
+    loops = [r for r in _output_loops(kernel) if has_independent_iterations(kernel, r)]
     changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in loops}
     while changed:
         new: dict[UOp, UOp] = {}
@@ -62,8 +62,8 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             src = tuple(new[s] for s in node.src)
             again = changed.get(node, node)
             new[node] = again if again is not node or src == node.src else node.replace(src)
-        sizes = [slot.size for slot in slots(new[kernel], BLOCK_AXES)]
-        if fit(sizes, target.grid) is not None:
+        sizes = [slot.extent for slot in assign_slots(new[kernel], BLOCK_AXES)]
+        if fit_dimensions(sizes, target.grid) is not None:
             return new[kernel]
         changed.popitem()  # the innermost
     return kernel
@@ -93,7 +93,7 @@ def _writes_buffers(node: UOp) -> bool:
     """Return whether a node is an END of stores to global memory alone."""
     if node.op is not ops.END:
         return False
-    return all(space_of(s.src[0]) is Space.GLOBAL for s in stores(node))
+    return all(memory_space(s.src[0]) is Space.GLOBAL for s in stores_of(node))
 
 
 def _is_filled(node: UOp) -> bool:
@@ -145,7 +145,7 @@ def gpu_dims(kernel: UOp, target: Target) -> UOp:
             loops = [new[r] for r in node.src[1:] if r not in values]
             new[node] = src[0].end(*loops) if loops else src[0]
         elif node.op is ops.STORE:
-            space = space_of(node.src[0])
+            space = memory_space(node.src[0])
             gates = [] if space is Space.REGISTER else threads.gates(scope[node])
             if space is Space.GLOBAL:
                 gates += blocks.gates(scope[node])
@@ -163,10 +163,10 @@ def _indices(
     kernel: UOp, kinds: frozenset[Axis], name: str, limits: Sequence[int], target: Target
 ) -> _Indices:
     """Return the block or thread indices for the ranges of some kinds; raise if they do not fit."""
-    shared = slots(kernel, kinds)
+    shared = assign_slots(kernel, kinds)
     indices = _Indices(shared)
-    sizes = [slot.size for slot in shared]
-    fitted = fit(sizes, limits)
+    sizes = [slot.extent for slot in shared]
+    fitted = fit_dimensions(sizes, limits)
     if fitted is None:
         shown = " × ".join(show(size) for size in reversed(sizes))
         raise TargetError(
@@ -203,9 +203,9 @@ def _split_index(indices: _Indices, number: UOp, group: Sequence[int], *, exact:
         slot = indices.slots[k]
         value = number // stride
         if not exact or k != group[-1]:
-            value = value % slot.size
+            value = value % slot.extent
         indices.value.update(dict.fromkeys(slot.ranges, value))
-        stride = stride * slot.size
+        stride = stride * slot.extent
 
 
 def _gated(address: UOp, gates: Sequence[UOp]) -> UOp:
@@ -258,5 +258,5 @@ def launch_of(nodes: Iterable[UOp]) -> Launch:
         if node.op is ops.SPECIAL:
             sizes = grid if node.arg.startswith(BLOCK_INDEX) else block
             sizes[int(node.arg.removeprefix(BLOCK_INDEX).removeprefix(THREAD_INDEX))] = node.src[0]
-    local = sum(rounded_bytes(n, n.dtype.size) for n in nodes if n.op is ops.DEFINE_LOCAL)
+    local = sum(aligned_bytes(n, n.dtype.size) for n in nodes if n.op is ops.DEFINE_LOCAL)
     return Launch(tuple(grid), tuple(block), local)

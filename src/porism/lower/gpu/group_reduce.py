@@ -21,7 +21,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.gpu.block_memory import sequential_loops
-from porism.rules.addresses.grid_dims import grouped_over, size_of
+from porism.rules.addresses.grid_dims import partial_result_ranges, trip_count
 
 
 def group_reduce(kernel: UOp) -> UOp:
@@ -49,8 +49,8 @@ def _shared_reduction(node: UOp, number: int) -> UOp:
     groups = [r for r in closed if r.arg[1] is Axis.GROUP]
     rest = [r for r in closed if r.arg[1] is not Axis.GROUP]
     partial = value.reduce(op, *rest) if rest else value
-    threads = grouped_over(node)
-    memory = UOp(ops.DEFINE_LOCAL, node.dtype.pointer(Space.LOCAL, size_of(threads)), (), number)
+    threads = partial_result_ranges(node)
+    memory = UOp(ops.DEFINE_LOCAL, node.dtype.pointer(Space.LOCAL, trip_count(threads)), (), number)
     loops = sequential_loops(node)
     empty = memory.after(ops.BARRIER(*loops)) if loops else memory
     store = empty.index(_offset(threads, {}), dtype=node.dtype).store(partial)

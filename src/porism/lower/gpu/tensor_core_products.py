@@ -20,7 +20,11 @@ from porism.ir import fragments, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
-from porism.rules.addresses.grid_dims import is_term, lane_ranges, thread_ranges
+from porism.rules.addresses.grid_dims import (
+    is_tensor_core_reduction,
+    thread_ranges,
+    unrolled_ranges,
+)
 from porism.rules.reductions.matrix_products import Product, core_for, product_of
 
 
@@ -68,7 +72,7 @@ def _closes_fragment(kernel: UOp, node: UOp, tile: _Tile) -> bool:
 
 def _warp_reduction_range(node: UOp) -> UOp | None:
     """Return the WARP range that a reduction closes, or None."""
-    return next((r for r in node.src[1:] if is_term(r)), None)
+    return next((r for r in node.src[1:] if is_tensor_core_reduction(r)), None)
 
 
 def _as_loop(node: UOp) -> UOp:
@@ -89,7 +93,7 @@ def _tile(node: UOp, target: Target) -> _Tile | None:
     if len(rows) != 1 or len(columns) != 1:
         return None
     row, column = rows[0], columns[0]
-    lanes = {r.arg[0]: r for r in lane_ranges(node)}
+    lanes = {r.arg[0]: r for r in unrolled_ranges(node)}
     down, along = (lanes.get((*r.arg[0][:-1], 1)) for r in (row, column))
     height = fragments.ROWS * (1 if down is None else int(down.vmax) + 1)
     below = [row] if down is None else [row, down]

@@ -1,15 +1,16 @@
-"""Gates: where an index is valid becomes the gate of its access, and INVALID is gone.
+"""Access gates: the mask of an index becomes the gate of its access, which removes INVALID.
 
     VECTORIZE(WHERE(a, i, INVALID), j)               a mask for all lanes: WHERE((a, true), …)
     INDEX(buffer, WHERE(valid, i, INVALID), gate)    INDEX(buffer, i, gate & valid)
     WHERE(valid, i, INVALID) < n                     i < n
     i // n, where n may be 0                         i // max(n, 1)
 
-A machine computes an index also where the gate is closed. So a division that only the mask kept
-from dividing by 0 gets a divisor that is not 0. What a comparison or a conversion makes of INVALID
-has no meaning: a program that has one does not look at it there, and any value will do.
+A machine computes an index also where the gate is closed. So a divisor that is 0 only there is
+replaced by one that is never 0. A comparison or conversion of INVALID has no value: a program does
+not use it there, so any value will do.
 
-A gate is closed where what it compares is INVALID. That is settled first, while masks are there.
+A gate is closed where an operand of its comparison is INVALID. `VALIDITY` decides that first, while
+the masks are still there.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def is_mask(node: UOp) -> bool:
     return node.op is ops.INVALID or is_masked(node)
 
 
-def split(node: UOp) -> tuple[UOp, UOp]:
-    """Where an index is valid, and the index."""
+def split_mask(node: UOp) -> tuple[UOp, UOp]:
+    """Return the condition under which an index is valid, and the index without its mask."""
     if node.op is ops.INVALID:
         return UOp.const(node.dtype.mask, False), UOp.const(node.dtype, 0)
     if is_masked(node):
@@ -46,8 +47,8 @@ def split(node: UOp) -> tuple[UOp, UOp]:
     return UOp.const(node.dtype.mask, True), node
 
 
-def spread(condition: UOp, lanes: int) -> UOp:
-    """A condition for each lane."""
+def broadcast_condition(condition: UOp, lanes: int) -> UOp:
+    """Return a condition with this number of lanes."""
     return condition if condition.dtype.count == lanes else ops.VECTORIZE(*[condition] * lanes)
 
 
@@ -60,18 +61,18 @@ def spread(condition: UOp, lanes: int) -> UOp:
     seeds="000.5.P3b",
 )
 def mask_lanes(node: UOp) -> UOp | None:
-    """Bring the masks of lanes outside, as one mask with a condition for each lane."""
+    """Merge the masks of lanes into one mask of the vector, with a condition for each lane."""
     if not node.dtype.is_integer:
         return None
     if node.op is ops.WHERE:
         condition, index, other = node.src
         if other.op is not ops.INVALID or condition.dtype.count == node.dtype.count:
             return None
-        return masked(spread(condition, node.dtype.count), index)
+        return masked(broadcast_condition(condition, node.dtype.count), index)
     values, waits = (node.src[:1], node.src[1:]) if node.op is ops.AFTER else (node.src, ())
     if not any(is_mask(s) for s in values):
         return None
-    valid, plain = zip(*[split(s) for s in values], strict=True)
+    valid, plain = zip(*[split_mask(s) for s in values], strict=True)
     condition = valid[0] if node.op is ops.AFTER else node.op(*valid, arg=node.arg)
     return masked(condition, node.op(*plain, *waits, arg=node.arg))
 
@@ -81,33 +82,33 @@ def mask_lanes(node: UOp) -> UOp | None:
 
 @procedure("index-gate", (ops.INDEX,), seeds="000.5.P3b")
 def index_gate(node: UOp) -> UOp | None:
-    """Open the gate only where every index is valid."""
+    """Add the masks of the indices to the gate of an access."""
     base, *indices = node.src
     if not any(is_mask(s) for s in indices):
         return None
-    gated = indices[-1].dtype.kind is Kind.BOOL
-    conditions = [indices.pop()] if gated else []
-    conditions += [split(s)[0] for s in indices if is_mask(s)]
+    has_gate = indices[-1].dtype.kind is Kind.BOOL
+    conditions = [indices.pop()] if has_gate else []
+    conditions += [split_mask(s)[0] for s in indices if is_mask(s)]
     lanes = max(c.dtype.count for c in conditions)
-    gate = spread(conditions[0], lanes)
+    gate = broadcast_condition(conditions[0], lanes)
     for condition in conditions[1:]:
-        gate = gate & spread(condition, lanes)
-    return ops.INDEX(base, *[split(s)[1] for s in indices], gate, dtype=node.dtype)
+        gate = gate & broadcast_condition(condition, lanes)
+    return ops.INDEX(base, *[split_mask(s)[1] for s in indices], gate, dtype=node.dtype)
 
 
 @procedure(
     "mask-off", (*_COMPARISONS, ops.CAST, ops.STORE, ops.LOAD, ops.REDUCE), seeds="000.5.P3b"
 )
 def mask_off(node: UOp) -> UOp | None:
-    """Use a masked index as data without its mask."""
+    """Drop the mask of an index that is used as data."""
     if node.op is ops.CAST and node.dtype.is_integer:
         return None
-    src = tuple(split(s)[1] if is_mask(s) else s for s in node.src)
+    src = tuple(split_mask(s)[1] if is_mask(s) else s for s in node.src)
     return None if src == node.src else node.replace(src)
 
 
-# Division by 0 has no value on index, so there the two sides may differ. A modulo follows: it is
-# x - (x // y) * y.
+# Division by 0 has no value on index, so the two sides may differ for y = 0. The same then holds of
+# modulo, which is x - (x // y) * y.
 DIVISOR_LEMMAS = RuleSet(
     "divisor-lemmas",
     theory=Theory.INTEGERS,
@@ -121,7 +122,7 @@ DIVISOR_LEMMAS = RuleSet(
 
 @procedure("index-divisor", (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD), seeds="000.5.P3b")
 def index_divisor(node: UOp) -> UOp | None:
-    """Divide by what is never 0, where the divisor's sign is known."""
+    """Replace a divisor that may be 0, and whose sign is known, by one that is never 0."""
     value, divisor = node.src
     if node.dtype.kind is not Kind.INDEX or not divisor.vmin <= 0 <= divisor.vmax:
         return None
@@ -133,20 +134,20 @@ def index_divisor(node: UOp) -> UOp | None:
 MASKS_OUT = RuleSet("masks-out", theory=Theory.STRUCTURE, rules=(mask_lanes,))
 GATES = RuleSet("gates", theory=Theory.STRUCTURE, rules=(index_gate, mask_off, index_divisor))
 
-_SETTLED = VALIDITY + MASKS_OUT
+_MASKS_FIRST = VALIDITY + MASKS_OUT
 
 
 def masks_to_gates(root: UOp, trace: Trace | None = None) -> UOp:
-    """The graph without INVALID."""
-    if not any(_concerned(node) for node in toposort(root)):
+    """Return the graph with gates in place of masks, without INVALID."""
+    if not any(_has_work(node) for node in toposort(root)):
         return root
-    root = rewrite(root, _SETTLED, trace=trace)
+    root = rewrite(root, _MASKS_FIRST, trace=trace)
     _check_masks(root)
     return rewrite(root, GATES, trace=trace)
 
 
-def _concerned(node: UOp) -> bool:
-    """Whether there is anything to do; all rules here are about INVALID, or about divisors."""
+def _has_work(node: UOp) -> bool:
+    """Whether a node is INVALID, or a division by a divisor that may be 0."""
     if node.op in index_divisor.ops:
         return index_divisor.function(node) is not None
     return node.op is ops.INVALID
@@ -158,15 +159,15 @@ def _check_masks(root: UOp) -> None:
     for node in toposort(root):
         if node.op is ops.INDEX:
             for s in node.src[1:]:
-                if any(part in depends for part in (split(s) if is_mask(s) else (s,))):
-                    raise _hidden(node, s)
+                if any(part in depends for part in (split_mask(s) if is_mask(s) else (s,))):
+                    raise _hidden_mask_error(node, s)
         elif node.op is not ops.LOAD:
             values = node.src[:1] if node.op is ops.AFTER else node.src
             if node.op is ops.INVALID or any(s in depends for s in values):
                 depends.add(node)
 
 
-def _hidden(node: UOp, source: UOp) -> PorismError:
+def _hidden_mask_error(node: UOp, source: UOp) -> PorismError:
     return PorismError(
         "whether an access happens depends on an index that may be no element",
         where=f"{show(source, limit=200)}, in {show(node, limit=200)}",

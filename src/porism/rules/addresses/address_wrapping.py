@@ -1,10 +1,10 @@
-"""Wrapping addresses: sums that may leave 64 bits on their way to an address.
+"""Address wrapping: index sums that may exceed 64 bits are computed modulo 2^64 for an address.
 
-A loaded integer can be anything, so `cast(p1[i], index) * 12 + 3` has no bounds that fit a machine,
-even where a gate keeps every access inside of its memory. But sums and products that wrap are right
-modulo 2^64, whatever happened in between; and the address of an access that happens is inside of a
-memory, so it is right as it is. Where nothing but sums, products, choices and accesses use such a
-value, it is computed in i64, and may wrap.
+A loaded integer has no bounds, so `cast(p1[i], index) * 12 + 3` does not provably fit 64 bits, even
+where a gate keeps every access inside its buffer. But wrapped sums and products are right modulo
+2^64, and the address of an access that is executed is inside a buffer, so it is right. Where only
+sums, products, WHERE, lane selection and accesses use such a value, it is computed in i64, and may
+wrap.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from porism.ir.traversal import toposort
 RING: Final = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG})
 """Ops that are right modulo 2^64 if their operands are."""
 
-PASSING: Final = frozenset({ops.VECTORIZE, ops.GEP, ops.CAT})
+FORWARDING: Final = frozenset({ops.VECTORIZE, ops.GEP, ops.CAT})
+"""Ops that only rearrange lanes."""
 
 
-def wrapping_addresses(root: UOp) -> UOp:
-    """The graph with what may leave 64 bits computed in i64, where that makes no difference."""
+def wrap_addresses(root: UOp) -> UOp:
+    """Return the graph with sums that may exceed 64 bits computed in i64, where that is safe."""
     order = toposort(root)
     large = {n for n in order if n.op in RING and _is_large(n)}
-    large |= {n for n in order if _passes(n) and _is_large(n)}
+    large |= {n for n in order if _is_forwarding(n) and _is_large(n)}
     if not large:
         return root
     exact = {s for user in order for s in _needed_exactly(user)}
     pending = [n for n in exact if n in large]
-    while pending:  # what is needed exactly may not rest on what wraps
+    while pending:  # a value that is needed exactly may not depend on one that wraps
         node = pending.pop()
         large.discard(node)
         for s in node.src:
-            if s in large and (node.op in RING or _passes(node)):
+            if s in large and (node.op in RING or _is_forwarding(node)):
                 pending.append(s)
     new: dict[UOp, UOp] = {}
     for node in order:
@@ -53,13 +54,13 @@ def _is_large(node: UOp) -> bool:
     return not (i64.min <= node.vmin and node.vmax <= i64.max)
 
 
-def _passes(node: UOp) -> bool:
-    return node.op in PASSING or node.op is ops.WHERE
+def _is_forwarding(node: UOp) -> bool:
+    return node.op in FORWARDING or node.op is ops.WHERE
 
 
 def _needed_exactly(user: UOp) -> tuple[UOp, ...]:
-    """The sources that must not have wrapped."""
-    if user.op in RING or user.op in PASSING:
+    """Return the sources of a node that must not have wrapped."""
+    if user.op in RING or user.op in FORWARDING:
         return ()
     if user.op is ops.WHERE:
         return user.src[:1]

@@ -1,21 +1,21 @@
 """Index dtype: each `index` of a kernel gets a width, i32 where all values fit, else i64.
 
 `index` is unbounded; a machine's integers wrap. So a node becomes i32 only if its bounds and those
-of its operands say that no value leaves i32, becomes i64 if they fit there, and is an error
-otherwise. Afterwards nothing is `index`, and nothing that was can wrap.
+of its operands prove that no value exceeds i32; it becomes i64 if they fit there, and is an error
+otherwise. Afterwards no node has the type `index`, and none that had it can wrap.
 
-Sources first, each node becomes CAST(value of a width, index), and whoever uses it takes the value:
+Sources first, each node becomes CAST(value of a width, index), and its users take the value:
 
     x                            CAST(x of i32, index)
     CAST(a, index) + CAST(b, …)  CAST(CAST(a, i64) + b, index)   where b, or the sum, needs i64
     INDEX(p, CAST(a, index))     INDEX(p, a)
     CAST(CAST(a, index), f32)    CAST(a, f32)
 
-Constants take the width of what stands beside them. A range, and a thread's index, needs a width
-that holds its end. The offset in bytes behind a pointer is larger than the index: where it does not
-fit i32, the index of the INDEX is i64, so that a backend may scale it as it is.
+Constants take the width of the other operand. A range, and a thread index, needs a width that holds
+its extent. The byte offset of an access is larger than its index: where it does not fit i32, the
+index of the INDEX is i64, so that a backend may scale it in its own width.
 
-So say the rules. Where all indices are i32, one walk finds what they would.
+That is what the rules do. Where all indices are i32, `lower_to_i32` does the same in one walk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rewrite_trace import Trace, of_all
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rules.addresses.access_gates import DIVISOR_LEMMAS, GATES, MASKS_OUT, masks_to_gates
-from porism.rules.addresses.address_wrapping import wrapping_addresses
+from porism.rules.addresses.address_wrapping import wrap_addresses
 
 _COMPARISONS: Final = tuple(op for op in ops.table() if op.group is Group.COMPARISON)
 _ARITHMETIC: Final = tuple(
@@ -47,7 +47,7 @@ WIDTHS: Final = (i32, i64)
 
 
 def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
-    """A kernel in which every index has a width and every mask is a gate.
+    """Return a kernel in which every index has a width and every mask is a gate.
 
     >>> i = UOp.range(1 << 20, 0)
     >>> x = UOp(ops.PARAM, i32.pointer(), (), 0)
@@ -55,15 +55,15 @@ def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
     >>> [node.dtype for node in (lowered.src[1], *lowered.src[1].src)]
     [i32, i32, i32]
     """
-    root = wrapping_addresses(masks_to_gates(root, trace))
-    told = trace is not None or of_all() is not None
-    narrow = None if told else in_words(root)
-    return by_rules(root, trace) if narrow is None else narrow
+    root = wrap_addresses(masks_to_gates(root, trace))
+    is_traced = trace is not None or of_all() is not None
+    narrow = None if is_traced else lower_to_i32(root)
+    return lower_by_rules(root, trace) if narrow is None else narrow
 
 
-def by_rules(root: UOp, trace: Trace | None = None) -> UOp:
-    """The lowering of a graph without masks as its rules state it."""
-    for node in toposort(root):  # the graph as its author knows it, for the message
+def lower_by_rules(root: UOp, trace: Trace | None = None) -> UOp:
+    """Lower a graph without masks by the rules."""
+    for node in toposort(root):  # before rewriting, so that the message shows the original graph
         if node.dtype.kind is Kind.INDEX and node.op is not ops.CAST:
             width(node)
     root = rewrite(root, BINDINGS, trace=trace)
@@ -78,11 +78,12 @@ def by_rules(root: UOp, trace: Trace | None = None) -> UOp:
 
 
 def fits(dtype: DType, low: Bound, high: Bound) -> bool:
+    """Whether a type holds all values from low to high."""
     return dtype.min <= low and high <= dtype.max
 
 
 def width(*nodes: UOp) -> DType:
-    """The first of i32 and i64 that holds every value of the nodes.
+    """Return the first of i32 and i64 that holds every value of the nodes.
 
     >>> width(UOp.variable("n", 0, 2**31 - 1)), width(UOp.variable("n", 0, 2**31))
     (i32, i64)
@@ -123,41 +124,41 @@ def _without_width(node: UOp) -> PorismError:
 
 # -- all in i32 ------------------------------------------------------------------------------------
 
-_NARROW: Final = frozenset(
+_I32_OPS: Final = frozenset(
     (*(op for op in ops.table() if op.elementwise and op is not ops.MULACC),
      ops.RANGE, ops.SPECIAL, ops.REDUCE, ops.AFTER, ops.VECTORIZE, ops.CAT, ops.GEP)
 )  # fmt: skip
 
 
-def in_words(root: UOp) -> UOp | None:
-    """The same as `by_rules` in one walk, where every index is i32; else None.
+def lower_to_i32(root: UOp) -> UOp | None:
+    """Do the same as `lower_by_rules` in one walk if every index fits i32; else return None.
 
-    That is so in almost all kernels. Then a node has the width of its sources, and there is nothing
-    to be chosen but the width in which memory is reached.
+    Almost all kernels are such. Then a node has the width of its sources, and only the index of an
+    access may need i64, for its byte offset.
     """
     new: dict[UOp, UOp] = {}
     for node in toposort(root):
         op, dtype = node.op, node.dtype
         if dtype.element.kind is Kind.INDEX:
-            made = _narrow(node, new) if fits(i32, node.vmin, node.vmax) else None
+            lowered = _to_i32(node, new) if fits(i32, node.vmin, node.vmax) else None
         elif op is ops.INVALID or op is ops.BIND:
-            made = None
+            lowered = None
         elif op is ops.INDEX:
-            base, *at = [new[s] for s in node.src]
-            at = [_reached(base, s) if s.dtype.is_integer else s for s in at]
-            made = node.replace((base, *at))
+            base, *indices = [new[s] for s in node.src]
+            indices = [_access_index(base, s) if s.dtype.is_integer else s for s in indices]
+            lowered = node.replace((base, *indices))
         elif op is ops.CAST and node.src[0].dtype.kind is Kind.INDEX:
-            made = converted(new[node.src[0]], dtype)
+            lowered = convert_integer(new[node.src[0]], dtype)
         else:
-            made = node.replace(tuple([new[s] for s in node.src]))
-        if made is None:
+            lowered = node.replace(tuple([new[s] for s in node.src]))
+        if lowered is None:
             return None
-        new[node] = made
+        new[node] = lowered
     return new[root]
 
 
-def _narrow(node: UOp, new: Mapping[UOp, UOp]) -> UOp | None:
-    """An index that fits i32 in i32; None where it takes a rule to tell."""
+def _to_i32(node: UOp, new: Mapping[UOp, UOp]) -> UOp | None:
+    """Return an index that fits i32 in i32; None where the rules must decide."""
     op, dtype = node.op, i32.vec(node.dtype.count)
     if node.dtype.kind is not Kind.INDEX:
         return None
@@ -166,33 +167,33 @@ def _narrow(node: UOp, new: Mapping[UOp, UOp]) -> UOp | None:
     if op is ops.CAST:
         source = node.src[0].dtype.element
         narrow = source.kind is Kind.BOOL or (source.is_integer and 0 < source.bits <= i32.bits)
-        return converted(new[node.src[0]], dtype) if narrow else None
-    return op(*[new[s] for s in node.src], arg=node.arg) if op in _NARROW else None
+        return convert_integer(new[node.src[0]], dtype) if narrow else None
+    return op(*[new[s] for s in node.src], arg=node.arg) if op in _I32_OPS else None
 
 
 # -- lowered values --------------------------------------------------------------------------------
 
 
 def is_lowered(node: UOp) -> bool:
-    """Whether an index is a constant, or an integer of a width as an index."""
+    """Whether an index is a constant, or a cast of an integer that has a width."""
     if node.op is ops.CAST:
         source = node.src[0].dtype
         return source.kind is Kind.BOOL or (source.is_integer and source.kind is not Kind.INDEX)
     return node.op in (ops.CONST, ops.VCONST)
 
 
-def held(node: UOp, dtype: DType) -> UOp:
-    """A lowered index as a value of this width, which holds it."""
+def to_width(node: UOp, dtype: DType) -> UOp:
+    """Return a lowered index as a value of a width that holds it."""
     wanted = dtype.vec(node.dtype.count)
     if not is_lowered(node):
         raise _without_width(node)
     if node.op is ops.CAST:
-        return converted(node.src[0], wanted)
+        return convert_integer(node.src[0], wanted)
     return node.op(dtype=wanted, arg=node.arg)
 
 
-def converted(value: UOp, dtype: DType) -> UOp:
-    """An integer in another type, without going through types that change nothing."""
+def convert_integer(value: UOp, dtype: DType) -> UOp:
+    """Cast an integer, without intermediate casts that change no value."""
     while value.op is ops.CAST and value.dtype is not dtype:
         source = value.src[0].dtype
         exact = value.dtype.is_integer and not source.is_float and source.fits_in(value.dtype)
@@ -202,19 +203,20 @@ def converted(value: UOp, dtype: DType) -> UOp:
     return value if value.dtype is dtype else value.cast(dtype)
 
 
-def settled(node: UOp) -> UOp:
-    """A lowered index as it is, in i32 or i64."""
+def lowered_value(node: UOp) -> UOp:
+    """Return the i32 or i64 value of a lowered index."""
     if node.op is ops.CAST and node.src[0].dtype.element in WIDTHS:
         return node.src[0]
-    return held(node, width(node))
+    return to_width(node, width(node))
 
 
-def plain(node: UOp) -> UOp:
-    """What a node waits for or closes, without the cast to index."""
-    return settled(node) if node.dtype.kind is Kind.INDEX else node
+def without_index_cast(node: UOp) -> UOp:
+    """Return a source of a node without the cast to index, if it has one."""
+    return lowered_value(node) if node.dtype.kind is Kind.INDEX else node
 
 
-def wrapped(value: UOp) -> UOp:
+def as_index(value: UOp) -> UOp:
+    """Return a value of a width cast to index, for users that are not lowered yet."""
     return value.cast(index.vec(value.dtype.count))
 
 
@@ -223,20 +225,20 @@ def wrapped(value: UOp) -> UOp:
 
 @procedure("index-variable", (ops.VARIABLE,), seeds="000.5.P1 000.5.sel")
 def index_variable(node: UOp) -> UOp | None:
-    """Give a variable the width that its bounds fit."""
+    """Give a variable the width that holds its bounds."""
     if node.dtype.kind is not Kind.INDEX:
         return None
-    return wrapped(ops.VARIABLE(dtype=width(node), arg=node.arg))
+    return as_index(ops.VARIABLE(dtype=width(node), arg=node.arg))
 
 
 @procedure("index-bind", (ops.BIND,), seeds="000.5.P1 000.5.P2b")
 def index_bind(node: UOp) -> UOp | None:
-    """Bind in a width that holds the variable and what it is bound to."""
+    """Bind a variable in a width that holds it and its value."""
     variable, value = node.src
     if variable.dtype.kind is not Kind.INDEX:
         return None
     dtype = width(variable, value)
-    return wrapped(ops.BIND(ops.VARIABLE(dtype=dtype, arg=variable.arg), value.cast(dtype)))
+    return as_index(ops.BIND(ops.VARIABLE(dtype=dtype, arg=variable.arg), value.cast(dtype)))
 
 
 @procedure(
@@ -246,19 +248,19 @@ def index_bind(node: UOp) -> UOp | None:
     seeds="000.5.P2b 000.5.P2c 000.5.P3a",
 )  # fmt: skip
 def index_loop(node: UOp) -> UOp | None:
-    """Count in the width that holds the end; what closes a range or waits for it names it."""
+    """Give a range the width that holds its extent, also where it is closed or waited for."""
     if not any(s.dtype.kind is Kind.INDEX for s in node.src):
         return None
     first, *others = node.src
-    rest = [plain(s) for s in others]
+    rest = [without_index_cast(s) for s in others]
     if node.op in (ops.RANGE, ops.SPECIAL):
-        return wrapped(node.op(held(first, width(first, node)), *rest, arg=node.arg))
-    value = plain(first)
+        return as_index(node.op(to_width(first, width(first, node)), *rest, arg=node.arg))
+    value = without_index_cast(first)
     if node.op is ops.REDUCE and first.dtype.kind is Kind.INDEX:
         whole = UOp(ops.REDUCE, None, (first, *rest), node.arg)  # its bounds see the ranges
-        value = held(first, width(whole, first))
-    made = node.op(value, *rest, arg=node.arg)
-    return wrapped(made) if node.dtype.kind is Kind.INDEX else made
+        value = to_width(first, width(whole, first))
+    lowered = node.op(value, *rest, arg=node.arg)
+    return as_index(lowered) if node.dtype.kind is Kind.INDEX else lowered
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -266,12 +268,12 @@ def index_loop(node: UOp) -> UOp | None:
 
 @procedure("index-arithmetic", _ARITHMETIC, seeds="000.5.P1 000.5.P2a 000.5.sel")
 def index_arithmetic(node: UOp) -> UOp | None:
-    """Compute in the width that holds the operands, the result and what is in between."""
+    """Compute in the width that holds the operands, the result and the product of a MULACC."""
     if node.dtype.kind is not Kind.INDEX:
         return None
-    between = (UOp(ops.MUL, None, node.src[:2]),) if node.op is ops.MULACC else ()
-    dtype = width(*node.src, *between, node)
-    return wrapped(node.op(*[held(s, dtype) for s in node.src]))
+    products = (UOp(ops.MUL, None, node.src[:2]),) if node.op is ops.MULACC else ()
+    dtype = width(*node.src, *products, node)
+    return as_index(node.op(*[to_width(s, dtype) for s in node.src]))
 
 
 @procedure("index-comparison", _COMPARISONS, seeds="000.5.P2a")
@@ -280,17 +282,17 @@ def index_comparison(node: UOp) -> UOp | None:
     if node.src[0].dtype.kind is not Kind.INDEX:
         return None
     dtype = width(*node.src)
-    return node.op(*[held(s, dtype) for s in node.src])
+    return node.op(*[to_width(s, dtype) for s in node.src])
 
 
 @procedure("index-choice", (ops.WHERE,), seeds="000.5.P2b")
 def index_choice(node: UOp) -> UOp | None:
-    """Choose in the width that holds both branches."""
+    """Select in the width that holds both branches."""
     if node.dtype.kind is not Kind.INDEX:
         return None
     condition, *branches = node.src
     dtype = width(*branches)
-    return wrapped(ops.WHERE(condition, *[held(s, dtype) for s in branches]))
+    return as_index(ops.WHERE(condition, *[to_width(s, dtype) for s in branches]))
 
 
 @procedure(
@@ -304,8 +306,8 @@ def index_lanes(node: UOp) -> UOp | None:
         return None
     if node.op in (ops.VECTORIZE, ops.CAT):
         dtype = width(*node.src)
-        return wrapped(node.op(*[held(s, dtype) for s in node.src]))
-    return wrapped(node.op(settled(node.src[0]), arg=node.arg))
+        return as_index(node.op(*[to_width(s, dtype) for s in node.src]))
+    return as_index(node.op(lowered_value(node.src[0]), arg=node.arg))
 
 
 # -- uses ------------------------------------------------------------------------------------------
@@ -313,39 +315,36 @@ def index_lanes(node: UOp) -> UOp | None:
 
 @procedure("index-cast", (ops.CAST,), seeds="000.5.P3a")
 def index_cast(node: UOp) -> UOp | None:
-    """Convert the value of a width, and not the index."""
+    """Cast the value of a lowered index directly."""
     source = node.src[0]
     if source.dtype.kind is not Kind.INDEX:
         return None
     if node.dtype.kind is Kind.INDEX:
         return source
     if source.op is ops.CAST and is_lowered(source):
-        return converted(source.src[0], node.dtype)
-    return held(source, width(source)).cast(node.dtype)
+        return convert_integer(source.src[0], node.dtype)
+    return to_width(source, width(source)).cast(node.dtype)
 
 
 @procedure("index-access", (ops.INDEX,), seeds="000.5.P3a 000.5.sel")
 def index_access(node: UOp) -> UOp | None:
-    """Reach an element by an index in whose width its offset in bytes fits too."""
+    """Access an element by an index in a width that holds its byte offset too."""
     base, *indices = node.src
-    reached = [_reached(base, s) if s.dtype.is_integer else s for s in indices]
-    return None if reached == indices else ops.INDEX(base, *reached, dtype=node.dtype)
+    lowered = [_access_index(base, s) if s.dtype.is_integer else s for s in indices]
+    return None if lowered == indices else ops.INDEX(base, *lowered, dtype=node.dtype)
 
 
-def _reached(base: UOp, node: UOp) -> UOp:
-    value = plain(node)
+def _access_index(base: UOp, node: UOp) -> UOp:
+    value = without_index_cast(node)
     if base.dtype.kind is not Kind.POINTER or value.dtype.bits == 64:
         return value
-    if fits(i32, *offsets(base, node)):
+    if fits(i32, *byte_offsets(base, node)):
         return value
-    return converted(value, i64.vec(value.dtype.count))
+    return convert_integer(value, i64.vec(value.dtype.count))
 
 
-def offsets(base: UOp, node: UOp) -> Interval:
-    """Bounds of the offset in bytes where the access happens: there it is inside the memory.
-
-    In 64 bits every offset fits that is inside a memory.
-    """
+def byte_offsets(base: UOp, node: UOp) -> Interval:
+    """Return bounds of the byte offset of an access that is executed, so inside its buffer."""
     low, high = node.vmin, node.vmax
     memory = base
     while memory.op is ops.AFTER:

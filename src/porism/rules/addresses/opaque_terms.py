@@ -1,7 +1,7 @@
-"""Opaque: index expressions simplified as if what they read, or reduce, were variables.
+"""Opaque terms: index expressions simplified with loaded or reduced values as variables.
 
-The simplifier asks what an expression costs, and so looks at all that is below it. Below a value
-that is read there may be a whole program, of which nothing is an index.
+The simplifier computes the cost of an expression from all nodes below it. Below a loaded value
+there may be a whole program, which has nothing to do with the index.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from porism.ir.traversal import substitute, toposort
 from porism.rules.index.normalize import simplify
 
 
-def simplified(expression: UOp) -> UOp:
-    """A simpler expression, or condition, that is equal to an expression of type index or bool."""
+def simplify_opaque(expression: UOp) -> UOp:
+    """Return a simpler expression that is equal to one of type index or bool."""
     if not expression.src or not _is_arithmetic(expression):
         return expression
     opaque: dict[UOp, UOp] = {}
@@ -26,12 +26,12 @@ def simplified(expression: UOp) -> UOp:
         if node.op is ops.RANGE or not node.src:
             new[node] = node
             continue
-        read = node.src if node.op is not ops.CAST else () if node.src[0] in new else (node,)
-        for each in read:
-            if each not in new:
-                if each.dtype is not index:
+        terms = node.src if node.op is not ops.CAST else () if node.src[0] in new else (node,)
+        for term in terms:
+            if term not in new:
+                if term.dtype is not index:
                     return expression
-                new[each] = opaque[each] = _variable(len(opaque), each)
+                new[term] = opaque[term] = _variable(len(opaque), term)
         if node not in new:
             src = tuple(new[s] for s in node.src)
             new[node] = construct(node.op, node.dtype_given, src, node.arg)
@@ -42,7 +42,7 @@ def simplified(expression: UOp) -> UOp:
 
 
 def _is_arithmetic(node: UOp) -> bool:
-    """Whether a node is an index, or a condition, and computed from others."""
+    """Whether a node is index arithmetic, or a condition on it."""
     if node.dtype is not index and node.dtype is not boolean:
         return False
     op = node.op
@@ -54,9 +54,11 @@ def _variable(number: int, node: UOp) -> UOp:
     return UOp.variable(f"read {number}", low, high)
 
 
-def reads(roots: Sequence[UOp]) -> list[UOp]:
-    """What expressions are made of, down to memory, but not how that was filled."""
-    return toposort(*roots, within=lambda node: node.op not in _FILLED)
+def nodes_read(roots: Sequence[UOp]) -> list[UOp]:
+    """Return the nodes of expressions in topological order, down to the buffers that they read."""
+    return toposort(*roots, within=lambda node: node.op not in _MATERIALIZED)
 
 
-_FILLED = frozenset({ops.BUFFERIZE, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER, ops.PARAM})
+_MATERIALIZED = frozenset(
+    {ops.BUFFERIZE, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER, ops.PARAM}
+)

@@ -1,8 +1,8 @@
-"""Validity: INVALID, the index of no element, moves outwards until it masks a whole index.
+"""Validity: INVALID, the index of no element, is moved outwards until it masks a whole index.
 
-Afterwards it stands only where it may, `WHERE(valid, index, INVALID)`, and at most once in an
-index. These come before all other rules: `0 * WHERE(valid, i, INVALID)` must not become 0, which is
-the index of an element.
+Afterwards it occurs only as `WHERE(valid, index, INVALID)`, at most once in an index. These rules
+come before all others: `0 * WHERE(valid, i, INVALID)` must not become 0, which is the index of an
+element.
 
     WHERE(a, WHERE(b, i, INVALID), INVALID)   WHERE(a & b, i, INVALID)
     WHERE(a, WHERE(b, i, INVALID), j)         WHERE(~a | b, WHERE(a, i, j), INVALID)
@@ -12,11 +12,11 @@ the index of an element.
     STORE(INDEX(buffer, INVALID), value)      NOOP
 
 A comparison with a masked index is INVALID where the index is, but there is no INVALID of booleans
-to say so. So such a comparison stays until it is used: by a choice between indices, or by a gate,
+to state that. So such a comparison stays until it is used: by a WHERE on indices, or by a gate,
 which is closed where it is INVALID.
 
-An INDEX that is an element itself stays, also with INVALID: it may be what a STORE writes to. It
-becomes a LOAD in time.
+An INDEX of an element stays, also with INVALID: it may be the target of a STORE. Later it becomes a
+LOAD.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
 from porism.rewrite.rule import RuleSet, procedure
 
-_PASSING: Final = frozenset({ops.WHERE, ops.VECTORIZE, ops.GEP, ops.CAT, ops.CAST, ops.AFTER})
+_FORWARDING: Final = frozenset({ops.WHERE, ops.VECTORIZE, ops.GEP, ops.CAT, ops.CAST, ops.AFTER})
+"""Ops whose result may be INVALID since a source is."""
 _LOGIC: Final = frozenset({ops.NOT, ops.AND, ops.OR})
 MASKED_OPS: Final = tuple(
     op for op in ops.table() if op.elementwise and op.group is not Group.COMPARISON
@@ -43,18 +44,18 @@ def is_masked(node: UOp) -> bool:
 
 
 def may_be_invalid(node: UOp) -> bool:
-    """Whether INVALID is among the values of a node that these rules have been applied to."""
+    """Whether a node to which these rules have been applied may be INVALID."""
     if node.op is ops.INVALID:
         return True
-    if node.op not in _PASSING or not node.dtype.is_integer:
+    if node.op not in _FORWARDING or not node.dtype.is_integer:
         return False
     stack, seen = [node], {node}
     while stack:
-        found = stack.pop()
-        if found.op is ops.INVALID:
+        part = stack.pop()
+        if part.op is ops.INVALID:
             return True
-        if found.op in _PASSING:
-            for s in found.src:
+        if part.op in _FORWARDING:
+            for s in part.src:
                 if s.dtype.is_integer and s not in seen:
                     seen.add(s)
                     stack.append(s)
@@ -62,11 +63,11 @@ def may_be_invalid(node: UOp) -> bool:
 
 
 def masked(valid: UOp, index: UOp) -> UOp:
-    """WHERE(valid, index, INVALID)."""
-    return ops.WHERE(valid, index, no_element(index.dtype))
+    """Return WHERE(valid, index, INVALID)."""
+    return ops.WHERE(valid, index, invalid_index(index.dtype))
 
 
-def no_element(dtype: DType) -> UOp:
+def invalid_index(dtype: DType) -> UOp:
     return ops.INVALID(dtype=dtype)
 
 
@@ -85,25 +86,25 @@ def _has_mask(signature: tuple[Op | None, ...]) -> bool:
     only=_has_mask,
 )
 def invalid_operand(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Compute with a masked index under its mask: the result is masked."""
+    """Move the mask of an operand to the result."""
     if not dtype.is_integer:
         return None
     if any(s.op is ops.INVALID for s in src):
-        return no_element(dtype)
-    for place, s in enumerate(src):
+        return invalid_index(dtype)
+    for number, s in enumerate(src):
         if is_masked(s):
-            inner = (*src[:place], s.src[1], *src[place + 1 :])
+            inner = (*src[:number], s.src[1], *src[number + 1 :])
             return masked(s.src[0], op(*inner))
     return None
 
 
 @procedure("invalid-cast", (ops.CAST,), seeds="002.13.3", on_sources=True, only=_has_mask)
 def invalid_cast(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Convert a masked index under its mask."""
+    """Move the mask of a cast's operand to the result."""
     if not dtype.is_integer:
         return None
     if src[0].op is ops.INVALID:
-        return no_element(dtype)
+        return invalid_index(dtype)
     if is_masked(src[0]):
         return masked(src[0].src[0], src[0].src[1].cast(dtype))
     return None
@@ -111,7 +112,7 @@ def invalid_cast(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | 
 
 @procedure("invalid-choice", (ops.WHERE,), seeds="002.13.1 002.13.2", on_sources=True)
 def invalid_choice(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Bring the mask of one branch outside of the choice."""
+    """Move the mask of one branch of a WHERE to the result."""
     condition, yes, no = src
     if yes.op is ops.INVALID:
         return yes if no.op is ops.INVALID else masked(~condition, no)
@@ -129,16 +130,18 @@ def invalid_choice(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp 
 # -- conditions ------------------------------------------------------------------------------------
 
 
-def validity(condition: UOp) -> tuple[UOp, UOp] | None:
-    """Where a condition is not INVALID, and the condition without masks; None if it has none.
+def split_validity(condition: UOp) -> tuple[UOp, UOp] | None:
+    """Split a condition: where it is not INVALID, and the condition without masks.
+
+    None if there is no mask in it.
 
     `false & x` is false and `true | x` is true whatever x is, also where x is INVALID.
     """
     if condition.op.group is Group.COMPARISON:
-        return _of_comparison(condition)
+        return _split_comparison(condition)
     if condition.op not in _LOGIC:
         return None
-    parts = [validity(s) for s in condition.src]
+    parts = [split_validity(s) for s in condition.src]
     if all(part is None for part in parts):
         return None
     always = UOp.const(condition.dtype, True)
@@ -153,7 +156,7 @@ def validity(condition: UOp) -> tuple[UOp, UOp] | None:
     return valid[0] & valid[1] | valid[0] & first | valid[1] & second, without
 
 
-def _of_comparison(condition: UOp) -> tuple[UOp, UOp] | None:
+def _split_comparison(condition: UOp) -> tuple[UOp, UOp] | None:
     valid: UOp | None = None
     plain = []
     for s in condition.src:
@@ -170,33 +173,33 @@ def _of_comparison(condition: UOp) -> tuple[UOp, UOp] | None:
 
 @procedure("invalid-condition", (ops.WHERE,), seeds="002.13.6", on_sources=True)
 def invalid_condition(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Choose between indices under the mask of what the condition compares."""
+    """Move the mask of a WHERE's condition to the result."""
     if not dtype.is_integer:
         return None
-    found = validity(src[0])
-    if found is None:
+    split = split_validity(src[0])
+    if split is None:
         return None
-    valid, condition = found
+    valid, condition = split
     return masked(valid, ops.WHERE(condition, *src[1:]))
 
 
 @procedure("invalid-gate", (ops.INDEX,), seeds="002.13.6", on_sources=True)
 def invalid_gate(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Close a gate where what it compares is INVALID."""
+    """Close a gate where its condition is INVALID."""
     if len(src) < 2 or src[-1].dtype.kind is not Kind.BOOL:
         return None
-    found = validity(src[-1])
-    if found is None:
+    split = split_validity(src[-1])
+    if split is None:
         return None
-    valid, condition = found
+    valid, condition = split
     return ops.INDEX(*src[:-1], valid & condition, dtype=dtype)
 
 
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def _accesses_nothing(pointer: UOp) -> bool:
-    """Whether a pointer, perhaps converted, is that to no element."""
+def _is_invalid_access(pointer: UOp) -> bool:
+    """Whether a pointer, perhaps cast, has an index that is INVALID."""
     while pointer.op is ops.CAST and pointer.dtype.kind is Kind.POINTER:
         pointer = pointer.src[0]
     return pointer.op is ops.INDEX and any(s.op is ops.INVALID for s in pointer.src[1:])
@@ -204,19 +207,19 @@ def _accesses_nothing(pointer: UOp) -> bool:
 
 @procedure("invalid-load", (ops.LOAD,), seeds="002.13.9", on_sources=True)
 def invalid_load(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Load nothing: the alternative, or 0."""
-    if not _accesses_nothing(src[0]):
+    """Replace a load through INVALID by its alternative value, or by 0."""
+    if not _is_invalid_access(src[0]):
         return None
     return src[1] if len(src) > 1 else UOp.const(dtype, 0)
 
 
 @procedure("invalid-store", (ops.STORE,), seeds="002.13.11")
 def invalid_store(node: UOp) -> UOp | None:
-    """Store nothing."""
-    return ops.NOOP() if _accesses_nothing(node.src[0]) else None
+    """Drop a store through INVALID."""
+    return ops.NOOP() if _is_invalid_access(node.src[0]) else None
 
 
-# At construction, before any other rule: `x * 0` must not make a suppressed access real.
+# Applied at construction before any other rule: `x * 0` must not drop the mask of an access.
 MASKS = RuleSet(
     "masks",
     theory=Theory.STRUCTURE,

@@ -1,10 +1,10 @@
-"""WHERE on a load: a choice between an element and 0 becomes a mask of the index.
+"""WHERE on a load: a WHERE between an element and 0 becomes a mask of the element's index.
 
     WHERE(a & b, INDEX(buffer, i), 0)   WHERE(b, INDEX(buffer, WHERE(a, i, INVALID)), 0)
 
-where `a` is what can be moved: it depends on no range that the index does not depend on, and loads
-nothing. A load through INVALID gives 0, so nothing changes but that the element is not read where
-it is not wanted. WHERE(c, 0, INDEX(…)) is the same with ~c.
+where `a` can be moved: it depends on no range that the index does not depend on, and loads nothing.
+A load through INVALID gives 0, so the value is the same, and the element is not read where it is
+not used. WHERE(c, 0, INDEX(…)) is treated as WHERE(~c, INDEX(…), 0).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from porism.rules.addresses.validity import is_masked, masked
 
 
 def clauses(condition: UOp) -> list[UOp]:
-    """The conditions that must all hold."""
-    found, stack = [], [condition]
+    """Return the parts of a conjunction, from left to right, each once."""
+    parts, stack = [], [condition]
     while stack:
         node = stack.pop()
         if node.op is ops.AND:
             stack += reversed(node.src)
         else:
-            found.append(node)
-    return list(dict.fromkeys(found))
+            parts.append(node)
+    return list(dict.fromkeys(parts))
 
 
 def _is_zero(node: UOp) -> bool:
-    """Whether a node is what a load through INVALID gives: 0, and not -0."""
+    """Whether a node is the value of a load through INVALID: 0, and not -0."""
     return node.op is ops.CONST and node.arg == 0 and math.copysign(1, node.arg) == 1
 
 
@@ -42,7 +42,7 @@ def _can_move(clause: UOp, element: UOp) -> bool:
     return not any(node.op in (ops.INDEX, ops.LOAD) for node in toposort(clause))
 
 
-def _all_of(parts: list[UOp]) -> UOp:
+def _conjunction(parts: list[UOp]) -> UOp:
     whole = parts[0]
     for part in parts[1:]:
         whole = whole & part
@@ -51,16 +51,16 @@ def _all_of(parts: list[UOp]) -> UOp:
 
 @procedure("where-on-load", (ops.WHERE,), seeds="002.17.1 002.17.2")
 def where_on_load(node: UOp) -> UOp | None:
-    """Move the conditions of a choice between an element and 0 into the index."""
+    """Move the conditions of a WHERE between an element and 0 into the index."""
     condition, yes, no = node.src
     if yes.op is ops.INDEX and _is_zero(no):
-        return _moved(condition, yes, no)
+        return _move_clauses(condition, yes, no)
     if no.op is ops.INDEX and _is_zero(yes):
-        return _moved(~condition, no, yes)
+        return _move_clauses(~condition, no, yes)
     return None
 
 
-def _moved(condition: UOp, element: UOp, zero: UOp) -> UOp | None:
+def _move_clauses(condition: UOp, element: UOp, zero: UOp) -> UOp | None:
     if element.dtype.kind is Kind.POINTER or len(element.src) < 2:
         return None
     buffer, index, *rest = element.src
@@ -73,10 +73,10 @@ def _moved(condition: UOp, element: UOp, zero: UOp) -> UOp | None:
     known = []
     if is_masked(index):
         known, index = clauses(index.src[0]), index.src[1]
-    valid = _all_of(list(dict.fromkeys([*known, *moving])))
+    valid = _conjunction(list(dict.fromkeys([*known, *moving])))
     inner = ops.INDEX(buffer, masked(valid, index), *rest, dtype=element.dtype)
     staying = [clause for clause in parts if clause not in moving]
-    return ops.WHERE(_all_of(staying), inner, zero) if staying else inner
+    return ops.WHERE(_conjunction(staying), inner, zero) if staying else inner
 
 
 WHERE_ON_LOAD = RuleSet("where-on-load", theory=Theory.STRUCTURE, rules=(where_on_load,))

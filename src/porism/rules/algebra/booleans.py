@@ -1,4 +1,4 @@
-"""Booleans: the laws of and, or, not, and comparisons of a value with itself."""
+"""Booleans: identities of and, or, not, and comparisons of a value with itself."""
 
 from porism.base.dtypes import Theory
 from porism.ir import ops

@@ -25,9 +25,10 @@ CASTS = RuleSet(
 
 @procedure("cast-cast", (ops.CAST,), seeds="002.6.4", on_sources=True)
 def cast_cast(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Leave out a type in between that holds every value of the first.
+    """Drop the inner of two casts, if its type holds every value of the source.
 
-    An integer that does not fit wraps, but if it is a float by then, it becomes the nearest.
+    An integer that does not fit its type wraps; a float that does not fit saturates. So the inner
+    cast stays where an integer becomes a float and then a narrower integer.
     """
     inner = src[0]
     if inner.op is not ops.CAST or Kind.POINTER in (dtype.kind, inner.dtype.kind):
@@ -35,19 +36,19 @@ def cast_cast(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | Non
     first = inner.src[0]
     if not first.dtype.fits_in(inner.dtype):
         return None
-    by_way_of_float = inner.dtype.is_float and not first.dtype.is_float
-    if by_way_of_float and dtype.is_integer and not first.dtype.fits_in(dtype):
+    through_float = inner.dtype.is_float and not first.dtype.is_float
+    if through_float and dtype.is_integer and not first.dtype.fits_in(dtype):
         return None
     return first.cast(dtype)
 
 
 @procedure("cast-where", (ops.CAST,), seeds="002.6.5", on_sources=True)
 def cast_where(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Convert each branch of a choice, unless one may be INVALID."""
-    choice = src[0]
-    if choice.op is not ops.WHERE or may_be_invalid(choice):
+    """Cast each branch of a WHERE instead of the result, unless one may be INVALID."""
+    where = src[0]
+    if where.op is not ops.WHERE or may_be_invalid(where):
         return None
-    condition, yes, no = choice.src
+    condition, yes, no = where.src
     return ops.WHERE(condition, yes.cast(dtype), no.cast(dtype))
 
 
@@ -55,7 +56,7 @@ CONVERSIONS = RuleSet(
     "conversions",
     theory=EVERYWHERE,
     rules=(
-        # there and back, through a type that holds every value
+        # a cast to a type that holds every value, and back
         rule(
             "cast-back",
             cast(_INNER, T),

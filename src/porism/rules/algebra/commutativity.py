@@ -1,7 +1,8 @@
-"""Commuting: the lemmas by which the engine puts operands in order, by structure, at every node.
+"""Commutativity: lemmas that allow the operands of commutative ops to be sorted at every node.
 
-No rule states that order: it is a step of `porism.rewrite.construction`, named "commute" in traces.
-What it rests on is stated here, and proved, for every op that the table of ops calls commutative.
+Sorting is no rule but a step of `porism.rewrite.construction`, named "commute" in traces. The
+equations that it rests on are stated and proved here, for every op that the table of ops calls
+commutative.
 """
 
 from porism.base.dtypes import Theory
@@ -11,11 +12,11 @@ from porism.rewrite.terms import p, q, x, y
 
 SEEDS = "000.6.1 002.18.1"
 
-COMMUTING = RuleSet(
+COMMUTATIVITY = RuleSet(
     "commuting",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS),
     lemmas=True,
-    doc="Of numbers.",
+    doc="Ops on numbers.",
     rules=family(
         "commute-{op}",
         (ops.ADD, ops.MUL, ops.MAX, ops.MIN, ops.EQ, ops.NE),
@@ -24,11 +25,11 @@ COMMUTING = RuleSet(
     ),
 )
 
-COMMUTING_BITS = RuleSet(
+BITWISE_COMMUTATIVITY = RuleSet(
     "commuting-bits",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH),
     lemmas=True,
-    doc="Of the bits of integers.",
+    doc="Bitwise ops on integers.",
     rules=family(
         "commute-bits-{op}",
         (ops.AND, ops.OR, ops.XOR),
@@ -37,11 +38,11 @@ COMMUTING_BITS = RuleSet(
     ),
 )
 
-COMMUTING_TRUTHS = RuleSet(
+BOOLEAN_COMMUTATIVITY = RuleSet(
     "commuting-truths",
     theory=Theory.BOOLEANS,
     lemmas=True,
-    doc="Of conditions.",
+    doc="Ops on conditions.",
     rules=family(
         "commute-truths-{op}",
         (ops.AND, ops.OR, ops.XOR, ops.MAX, ops.MIN, ops.EQ, ops.NE),

@@ -1,11 +1,11 @@
-"""Comparisons: decided by bounds, and freed of sums, negations and divisions.
+"""Comparisons: decided by the bounds of their operands, or without sums, negations and divisions.
 
-On `index` these hold freely. A fixed-width sum, negation or product may wrap, so there each rule
-has the guard that the bounds exclude it.
+On `index`, the unbounded integers, the rules hold without a guard on sizes. A fixed-width sum,
+negation or product may wrap, so there the guards require bounds that exclude wrapping.
 
-Bounds say nothing of a NaN, so floats are left out. Those of an index that may be INVALID speak
-of the valid ones alone, and a comparison with it must not become true where there is no element:
-no equation says that, so deciding by bounds is a procedure, and its equations are lemmas.
+Bounds say nothing of NaN, so floats are not decided by bounds. The bounds of an index that may be
+INVALID hold for its valid values only, and a comparison must not become true where the index is
+INVALID. No equation can state that, so deciding by bounds is a procedure; its equations are lemmas.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ ORDERS_AND_EQUALITIES = (ops.LT, ops.LE, ops.GT, ops.GE, ops.EQ, ops.NE)
 
 @procedure("compare-by-bounds", ORDERS_AND_EQUALITIES, seeds="002.10.3 002.12.3", on_sources=True)
 def compare_by_bounds(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Decide a comparison of integers whose bounds do, if both surely have a value."""
+    """Replace a comparison of integers by its truth where their bounds decide it.
+
+    Operands that may be INVALID are left alone.
+    """
     low, high = op.bounds(dtype, src, arg)
     if low != high or any(may_be_invalid(s) for s in src):
         return None
@@ -61,14 +64,14 @@ INDEX_COMPARISONS = RuleSet(
     "index-comparisons",
     theory=Theory.INTEGERS,
     rules=(
-        # a constant goes to the other side
+        # a constant moves to the right side
         family(
             "{op}-offset",
             ORDERS_AND_EQUALITIES,
             lambda op: (op(x + c0, c1), op(x, c1 - c0)),
             seeds="002.10.4",
         ),
-        # a floor is below a whole number where the value is, for every sign of it
+        # floor(x / c0) < c1 exactly where x / c0 < c1, since c1 is an integer
         rule("lt-quotient", x // c0 < c1, x < c1 * c0, when=c0 > 0, seeds="002.10.6a 002.10.6b"),
         rule("ge-quotient", x // c0 >= c1, x >= c1 * c0, when=c0 > 0, seeds="002.10.6a"),
     ),
@@ -91,14 +94,14 @@ WRAPPING_COMPARISONS = RuleSet(
             ),
             seeds="002.10.4",
         ),
-        # adding a constant is one to one, also where it wraps
+        # adding a constant is injective, also where it wraps
         family(
             "word-{op}-offset",
             EQUALITIES,
             lambda op: (op(x + c0, c1), op(x, c1 - c0)),
             seeds="002.10.4",
         ),
-        # of all values only the least is its own negation, or on unsigned types zero
+        # negation reverses the order of all values but the least one, which is its own negation
         family(
             "word-{op}-negated",
             ORDERS,

@@ -1,4 +1,4 @@
-"""Choices: WHERE with a known condition, with equal branches, and inside another one."""
+"""Conditionals: WHERE with a known condition, with equal branches, and nested in another WHERE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from porism.rules.addresses.validity import may_be_invalid
 
 EVERYWHERE = (Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS, Theory.BOOLEANS)
 
-CHOICES = RuleSet(
+WHERE_RULES = RuleSet(
     "choices",
     theory=EVERYWHERE,
     rules=(
@@ -24,9 +24,9 @@ CHOICES = RuleSet(
     ),
 )
 
-# One condition may choose between vectors, and an index that is INVALID must stay in the false
-# branch. A rule sees neither lanes nor INVALID, so procedures apply these equations.
-CHOICE_LEMMAS = RuleSet(
+# A scalar condition may select between vectors, and INVALID must stay in the false branch. A rule
+# can ask for neither lanes nor INVALID, so procedures apply these equations.
+WHERE_LEMMAS = RuleSet(
     "choice-lemmas",
     theory=EVERYWHERE,
     lemmas=True,
@@ -36,7 +36,7 @@ CHOICE_LEMMAS = RuleSet(
         rule("where-else-where-lemma", where(p, x, where(q, x, y)), where(p | q, x, y)),
     ),
 )
-TRUTH_LEMMAS = RuleSet(
+BOOLEAN_WHERE_LEMMAS = RuleSet(
     "truth-lemmas",
     theory=Theory.BOOLEANS,
     lemmas=True,
@@ -49,7 +49,7 @@ TRUTH_LEMMAS = RuleSet(
 
 @procedure("where-decided", (ops.WHERE,), seeds="002.12.1", on_sources=True)
 def where_decided(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Choose the branch that the bounds of the condition decide for."""
+    """Replace a WHERE whose condition is constant by its bounds with the selected branch."""
     condition, yes, no = src
     if condition.vmin != condition.vmax:
         return None
@@ -58,7 +58,7 @@ def where_decided(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp |
 
 @procedure("where-truth", (ops.WHERE,), seeds="002.12.6", on_sources=True)
 def where_truth(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Use the condition itself, or its negation, in place of a choice between true and false."""
+    """Replace WHERE(p, true, false) by p, and WHERE(p, false, true) by ~p."""
     condition, yes, no = src
     if condition.dtype is not dtype or yes.op is not ops.CONST or no.op is not ops.CONST:
         return None
@@ -69,7 +69,7 @@ def where_truth(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | N
 
 @procedure("where-not", (ops.WHERE,), seeds="002.12.8", on_sources=True)
 def where_not(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Exchange the branches under a negation, unless the second may be INVALID."""
+    """Swap the branches of a WHERE with a negated condition, unless the second may be INVALID."""
     condition, yes, no = src
     if condition.op is not ops.NOT or may_be_invalid(no):
         return None
@@ -78,7 +78,7 @@ def where_not(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | Non
 
 @procedure("where-where", (ops.WHERE,), seeds="002.12.9", on_sources=True)
 def where_where(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Join two choices with a common branch."""
+    """Merge two nested WHEREs that have a common branch."""
     condition, yes, no = src
     if yes.op is ops.WHERE and yes.src[2] is no and yes.src[0].dtype is condition.dtype:
         return ops.WHERE(condition & yes.src[0], yes.src[1], no)
@@ -87,7 +87,7 @@ def where_where(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | N
     return None
 
 
-JOINED_CHOICES = RuleSet(
+WHERE_PROCEDURES = RuleSet(
     "joined-choices",
     theory=EVERYWHERE,
     rules=(where_decided, where_truth, where_not, where_where),

@@ -1,4 +1,4 @@
-"""Folding: an op on constants is a constant."""
+"""Constant folding: an op on constants becomes a constant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _ON_INTEGERS: Final[dict[Op, Callable[..., Any]]] = {
 
 _DIVISIONS: Final = (ops.IDIV, ops.MOD)
 
-LARGEST: Final = 1 << 20  # bits of a constant that folding may make on `index`
+LARGEST_BITS: Final = 1 << 20
+"""Bits of the largest `index` constant that folding computes; chosen by hand."""
 
 FOLDED: Final = (*(op for op in ops.table() if op.elementwise), ops.CAST)
 
@@ -56,23 +57,23 @@ def _all_constant(signature: tuple[Op | None, ...]) -> bool:
     only=_all_constant,
 )
 def fold(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Compute an elementwise op on constants, unless it is undefined there."""
+    """Compute an elementwise op on constants, unless it is undefined for them."""
     if op is ops.CAST:
-        return _converted(dtype, src[0])
+        return _fold_cast(dtype, src[0])
     if op in _DIVISIONS and dtype.count == 1 and src[1].arg == 0:
         return None if dtype.kind is Kind.INDEX else UOp.const(dtype, 0)
     if dtype.count == 1 and src[0].dtype.is_integer and op in _ON_INTEGERS:
         value = _ON_INTEGERS[op](*[s.arg for s in src])
         if dtype.bits > 1:
             value = wrap(dtype, value)
-        return _if_sensible(dtype, value)
+        return _constant_unless_huge(dtype, value)
     if src[0].dtype.is_integer and op in _ON_INTEGERS and op not in _DIVISIONS:
-        return _in_lanes(op, dtype, src)
-    return _by_meaning(op, dtype, src)
+        return _fold_lanes(op, dtype, src)
+    return _fold_by_evaluation(op, dtype, src)
 
 
-def _in_lanes(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp:
-    """The same of vectors, lane by lane."""
+def _fold_lanes(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp:
+    """Fold an integer op on vectors of constants, lane by lane."""
     lanes = [s.arg if s.op is ops.VCONST else (s.arg,) * dtype.count for s in src]
     values = list(map(_ON_INTEGERS[op], *lanes))
     if dtype.bits > 1:
@@ -82,8 +83,8 @@ def _in_lanes(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp:
     return ops.VCONST(dtype=dtype, arg=tuple(values))
 
 
-def _converted(dtype: DType, source: UOp) -> UOp | None:
-    """A constant in another type: integers wrap, floats saturate, NaN becomes 0."""
+def _fold_cast(dtype: DType, source: UOp) -> UOp | None:
+    """Fold a cast of a constant: integers wrap, floats saturate, NaN becomes 0."""
     if dtype.kind is Kind.POINTER:
         return None
     values = []
@@ -93,18 +94,18 @@ def _converted(dtype: DType, source: UOp) -> UOp | None:
     return _constant(dtype, values)
 
 
-def _by_meaning(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | None:
-    """Any op and type, lane by lane, as the evaluator would compute it."""
+def _fold_by_evaluation(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | None:
+    """Fold any op on any type, lane by lane, by the meaning that the evaluator uses."""
     assert op.meaning is not None
     lanes = max(s.dtype.count for s in src)
     operand = src[1 if op is ops.WHERE else 0].dtype.element
-    if op in (ops.SHL, ops.POW) and operand.kind is Kind.INDEX and _may_explode(src):
+    if op in (ops.SHL, ops.POW) and operand.kind is Kind.INDEX and _may_be_huge(src):
         return None
     values = []
     for lane in range(lanes):
         arrays = [semantics.array_of(s.dtype.element, _lane(s, lane)) for s in src]
         try:
-            values.append(_scalar(op.meaning(operand, *_same_kind(operand, arrays))))
+            values.append(_scalar(op.meaning(operand, *_as_python_integers(operand, arrays))))
         except (EvaluationError, OverflowError):
             return None
     return _constant(dtype, values)
@@ -112,12 +113,12 @@ def _by_meaning(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | None:
 
 def _constant(dtype: DType, values: list[Any]) -> UOp | None:
     if len(set(map(repr, values))) == 1:
-        return _if_sensible(dtype, values[0])
+        return _constant_unless_huge(dtype, values[0])
     return ops.VCONST(dtype=dtype, arg=tuple(values))
 
 
-def _same_kind(operand: DType, arrays: list[Any]) -> list[Any]:
-    """Index arithmetic on Python ints: exact whatever the size."""
+def _as_python_integers(operand: DType, arrays: list[Any]) -> list[Any]:
+    """Return `index` operands as arrays of Python integers, which are exact at any size."""
     if operand.kind is not Kind.INDEX:
         return arrays
     return [a if a.dtype == np.bool_ else a.astype(object) for a in arrays]
@@ -136,14 +137,14 @@ def _lane(node: UOp, lane: int) -> bool | int | float:
     return value
 
 
-def _may_explode(src: tuple[UOp, ...]) -> bool:
+def _may_be_huge(src: tuple[UOp, ...]) -> bool:
     exponent = max(abs(int(_lane(src[1], i))) for i in range(src[1].dtype.count))
     base = max(int(_lane(src[0], i)).bit_length() for i in range(src[0].dtype.count))
-    return exponent * max(base, 1) > LARGEST
+    return exponent * max(base, 1) > LARGEST_BITS
 
 
-def _if_sensible(dtype: DType, value: Any) -> UOp | None:
-    if isinstance(value, int) and value.bit_length() > LARGEST:
+def _constant_unless_huge(dtype: DType, value: Any) -> UOp | None:
+    if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
         return None
     return UOp.const(dtype, value)
 

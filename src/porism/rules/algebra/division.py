@@ -12,10 +12,10 @@ DIVMOD = RuleSet(
     "divmod",
     theory=Theory.INTEGERS,
     rules=(
-        # the value already fits below the divisor
+        # the dividend is between 0 and the divisor
         rule("mod-small", x % c0, x, when=(lo(x) >= 0) & (hi(x) < c0), seeds="000.2.1 002.19.1"),
         rule("div-small", x // c0, 0, when=(lo(x) >= 0) & (hi(x) < c0), seeds="000.2.4"),
-        # a multiple of the divisor comes out
+        # a term that is a multiple of the divisor is divided by itself
         rule(
             "div-sum",
             (x * c0 + y) // c1,
@@ -29,7 +29,7 @@ DIVMOD = RuleSet(
         # nested
         rule("div-div", (x // c0) // c1, x // (c0 * c1), when=(c1 > 0) & c0.ne(0), seeds="000.4.1"),
         rule("mod-mod", (x % c0) % c1, x % c1, when=divides(c1, c0), seeds="002.3.3"),
-        # put back together
+        # quotient and remainder recombined
         rule("recombine", (x // c0) * c0 + x % c0, x, seeds="000.1.1 002.19.13 004.4.1"),
     ),
 )
@@ -46,7 +46,7 @@ INDEX_DIVISION = RuleSet(
     rules=(rule("div-product", (x * y) // y, x, seeds="002.5.5"),),
 )
 
-# Not at construction: 0 // 0 stays as it is written, so that whoever evaluates it is told.
+# Not applied at construction: 0 // 0 stays as written, so that evaluating it raises an error.
 SELF_DIVISION = RuleSet(
     "self-division",
     theory=Theory.INTEGERS,
@@ -87,7 +87,7 @@ SIGNED_DIVISION = RuleSet(
     "signed-division",
     theory=Theory.FIXED_WIDTH,
     rules=(
-        # unsigned types have no -1, so there it never fires
+        # never fires on unsigned types, which have no -1
         rule("word-div-minus-one", x // literal(-1), -x, seeds="002.3.2"),
     ),
 )

@@ -1,7 +1,7 @@
-"""Fast math: rules that change float results, each with what it changes; chosen by the user.
+"""Fast math: rules that may change float results, each with a note of what it changes.
 
-None of them is applied unless the setting `fast_math` is on. Rules here that change nothing
-prepare the others.
+They are applied only if the setting `fast_math` is on. Rules of this set that change no result
+produce operands that the others match.
 """
 
 import math
@@ -49,7 +49,7 @@ FAST_MATH = RuleSet(
     ),
 )
 
-# What divides zero by zero is NaN whatever the signs are, so these change nothing.
+# 0/0 is NaN whatever the signs are, so these rules change no result and are always applied.
 FLOAT_DIVISION = RuleSet(
     "float-division",
     theory=Theory.FLOATS,

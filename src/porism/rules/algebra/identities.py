@@ -1,4 +1,4 @@
-"""Identities: operands that change nothing, and operands that decide everything."""
+"""Identities: neutral and absorbing operands, chains of constants, and small powers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IDENTITIES = RuleSet(
         ),
         rule("xor-self", x ^ x, 0, seeds="002.9.2"),
         rule("bits-not-not", ~~x, x, seeds="002.9.1"),
-        # an integer is whole already
+        # rounding an integer does nothing
         family("{op}-whole", WHOLE, lambda op: (op(x), x), seeds="002.2.9"),
     ),
 )
@@ -68,7 +68,7 @@ CHAINS = RuleSet(
         rule("add-multiple", x * c0 + x, x * (c0 + 1), seeds="002.7.2"),
         rule("add-multiples", x * c0 + x * c1, x * (c0 + c1), seeds="002.7.2 002.7.3"),
         rule("add-chain-constants", (x + c0) + (w + c1), (x + w) + (c0 + c1), seeds="002.8.6"),
-        # a difference with a constant is a sum, so that chains of both are chains of sums
+        # x - c becomes x + -c, so that the rules for chains of sums apply to differences too
         rule("sub-to-add", x - c0, x + (-c0), seeds="002.8.3 002.8.4 002.8.5"),
         rule("sub-add-cancel", (x + y) - y, x),
         rule("sub-from-add", (c0 - x) + c1, (c0 + c1) - x, seeds="002.8.3"),
@@ -81,10 +81,10 @@ CHAINS = RuleSet(
 
 @procedure("add-constant-out", (ops.ADD,), seeds="002.8.6", on_sources=True)
 def add_constant_out(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Let a constant be the last to be added: (x + 3) + y is (x + y) + 3."""
-    for one, other in (src, src[::-1]):
-        if one.op is ops.ADD and not _is_constant(other):
-            inner, constant = one.src
+    """Move a constant to the outermost sum: (x + 3) + y becomes (x + y) + 3."""
+    for addend, other in (src, src[::-1]):
+        if addend.op is ops.ADD and not _is_constant(other):
+            inner, constant = addend.src
             if _is_constant(inner):
                 inner, constant = constant, inner
             if _is_constant(constant) and not _is_constant(inner):
@@ -96,15 +96,15 @@ def _is_constant(node: UOp) -> bool:
     return node.op is ops.CONST or node.op is ops.VCONST
 
 
-# Both sides weigh the same in the order of termination. It ends since each constant only ever
-# moves towards the root, and two that meet become one.
+# Both sides are equal in the termination order. Rewriting still ends: each constant only moves
+# towards the root, and two constants that meet are folded into one.
 CONSTANTS_OUT = RuleSet("constants-out", theory=INTEGERS, rules=(add_constant_out,))
 
 POWERS = RuleSet(
     "powers",
     theory=(Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS),
     rules=(
-        # also of zero and of NaN
+        # holds for x = 0 and x = NaN too
         rule("pow-zero", ops.POW(x, literal(0)), 1, seeds="002.15.1"),
         rule("pow-one", ops.POW(x, literal(1)), x, seeds="002.15.1"),
     ),

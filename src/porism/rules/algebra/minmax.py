@@ -1,4 +1,4 @@
-"""Maximum and minimum: decided by bounds; MIN is an op of its own and is put back together."""
+"""Maximum and minimum: decided by bounds; MIN and MAX recognized from negated operands."""
 
 from porism.base.dtypes import Theory
 from porism.rewrite.rule import RuleSet, rule
@@ -13,8 +13,8 @@ MINMAX = RuleSet(
     ),
 )
 
-# A negation wraps at the least value, so -max(-x, -y) is the minimum only where nothing wraps;
-# the complement never does.
+# Fixed-width negation wraps at the least value, so -max(-x, -y) is the minimum on unbounded
+# integers only; the bitwise complement never wraps.
 INDEX_MINMAX = RuleSet(
     "index-minmax",
     theory=Theory.INTEGERS,

@@ -26,7 +26,7 @@ from porism.ir import ops
 from porism.ir.facts.open_ranges import CLOSERS
 from porism.ir.node import UOp, construct
 from porism.ir.traversal import toposort
-from porism.rules.addresses.opaque_terms import simplified
+from porism.rules.addresses.opaque_terms import simplify_opaque
 from porism.rules.addresses.validity import is_masked, masked, may_be_invalid
 from porism.rules.addresses.where_on_load import clauses
 from porism.rules.reductions.condition_intervals import ZERO, Iterations, may_fail, negated, solved
@@ -220,7 +220,7 @@ class _Sum:
                 rest.append(clause)
                 continue
             if found.point is not None:
-                point, solution = simplified(found.point), clause
+                point, solution = simplify_opaque(found.point), clause
             lows, highs = lows + found.lows, highs + found.highs
             outside += found.when
         return _Parts(outside, inside, Iterations(lows, highs, point), solution, rest)
@@ -318,7 +318,7 @@ class _Sum:
 
     def count(self, span: Iterations) -> UOp:
         low, high = self.ends(span)
-        count = simplified(high - low)
+        count = simplify_opaque(high - low)
         return count if count.vmin >= 0 or _is_true(low <= high) else count.maximum(0)
 
     # -- one iteration, and some -------------------------------------------------------------------
@@ -409,13 +409,13 @@ def _is_true(condition: UOp) -> bool:
 def _simpler(condition: UOp) -> UOp:
     if condition.vmin == 1:
         return _TRUE
-    return condition if condition.op is ops.CONST else simplified(condition)
+    return condition if condition.op is ops.CONST else simplify_opaque(condition)
 
 
 def _pruned(ends: tuple[UOp, ...], own: UOp, is_idle: Callable[[UOp, UOp], UOp]) -> list[UOp]:
     """The ends of an interval that may matter, the loop's own among them."""
     kept: list[UOp] = []
-    candidates = list(dict.fromkeys([own, *map(simplified, ends)]))
+    candidates = list(dict.fromkeys([own, *map(simplify_opaque, ends)]))
     for place, end in enumerate(candidates):
         others = [*kept, *candidates[place + 1 :]]
         if not any(_is_true(is_idle(end, other)) for other in others):

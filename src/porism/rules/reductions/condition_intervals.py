@@ -17,7 +17,7 @@ from porism.base.dtypes import Kind, index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.rules.addresses.opaque_terms import reads
+from porism.rules.addresses.opaque_terms import nodes_read
 from porism.rules.addresses.validity import may_be_invalid
 
 ZERO: Final = UOp.const(index, 0)
@@ -105,7 +105,7 @@ def may_fail(node: UOp, *, accesses: bool = False) -> bool:
     return any(
         (n.op in _PARTIAL and n.dtype.kind is Kind.INDEX and n.src[1].op is not ops.CONST)
         or (accesses and n.op in _ACCESSES)
-        for n in reads([node])
+        for n in nodes_read([node])
     )
 
 

@@ -20,8 +20,8 @@ from porism.ir.ops import Group
 from porism.ir.traversal import toposort
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import RuleSet, procedure
-from porism.rules.addresses.validity import no_element
-from porism.rules.buffers.buffer_rules import Read, read_of
+from porism.rules.addresses.validity import invalid_index
+from porism.rules.buffers.buffer_rules import Access, access_of
 from porism.schedule.rangeify.movement_indices import Element, source_element
 
 
@@ -31,7 +31,7 @@ def index_movement(node: UOp) -> UOp | None:
     view = node.src[0]
     if view.op.group is not Group.MOVEMENT:
         return None
-    read = read_of(node)
+    read = access_of(node)
     if read is None:
         return UOp.const(node.dtype, 0)
     # its condition includes that it is inside the source
@@ -39,7 +39,7 @@ def index_movement(node: UOp) -> UOp | None:
     if element.indices:
         return view.src[0].index(*element.masked_indices())
     scalar = view.src[0] if view.src[0].op is ops.CONST else view.src[0].index()
-    return Read((), element.valid).chosen(scalar)
+    return Access((), element.valid).value_or_zero(scalar)
 
 
 @procedure("index-index", (ops.INDEX,), seeds="004.1.4 004.1.5")
@@ -51,13 +51,14 @@ def index_index(node: UOp) -> UOp | None:
     base = inner.src[0]
     if base.dtype.element is not inner.dtype.element:
         return None
-    outer, below = read_of(node), read_of(inner)
+    outer, below = access_of(node), access_of(inner)
     if outer is None or below is None:
-        return base.index(no_element(node.src[1].dtype), dtype=node.dtype)
-    if not below.at or not outer.at:
+        return base.index(invalid_index(node.src[1].dtype), dtype=node.dtype)
+    if not below.indices or not outer.indices:
         return None
     valid = _both(below.valid, outer.valid)
-    return base.index(*Read((below.at[0] + outer.at[0],), valid).masked(), dtype=node.dtype)
+    access = Access((below.indices[0] + outer.indices[0],), valid)
+    return base.index(*access.masked_indices(), dtype=node.dtype)
 
 
 def _both(a: UOp | None, b: UOp | None) -> UOp | None:

@@ -22,7 +22,7 @@ from porism.ir.ops import Op
 from porism.ir.text.argument_text import key
 from porism.ir.traversal import toposort
 from porism.rules.addresses.where_on_load import clauses
-from porism.rules.buffers.buffer_rules import read_of
+from porism.rules.buffers.buffer_rules import access_of
 from porism.schedule.affine_forms import Affine, affine_forms
 from porism.schedule.loops.initial_symbolic import simplify_symbolically
 from porism.schedule.loops.range_transforms import (
@@ -122,7 +122,7 @@ class _Guards:
 
     def _span_of_access(self, access: UOp, r: UOp) -> Span:
         """Return the iterations in which an INDEX is not masked off."""
-        read = read_of(access) if access.op is ops.INDEX else None
+        read = access_of(access) if access.op is ops.INDEX else None
         if read is None or read.valid is None:
             return self._whole(r)
         return self._span_of_condition(read.valid, r)

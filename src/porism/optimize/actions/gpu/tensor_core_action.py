@@ -24,7 +24,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
 from porism.optimize.actions.loop_substitution import replace_loop
-from porism.rules.addresses.grid_dims import is_independent, problem
+from porism.rules.addresses.grid_dims import block_limit_problem, has_independent_iterations
 from porism.rules.reductions.matrix_products import core_for, product_of
 
 
@@ -41,7 +41,7 @@ class TC(ThreadBlockAction):
         self.require_threads(kernel, target)
         for loop in (rows, columns):
             self.require_kind(loop, (Axis.LOOP, Axis.GLOBAL))
-            if not is_independent(kernel, loop):
+            if not has_independent_iterations(kernel, loop):
                 raise self.refuse(
                     "the rows or columns depend on each other",
                     "several write one element, or one reads what another writes",
@@ -52,7 +52,7 @@ class TC(ThreadBlockAction):
         for loop, amount in ((rows, core.m), (columns, core.n), (k, core.k)):
             self.divisible_extent(loop, amount)
         kernel = _split_to_fragments(kernel, rows, columns, k, core)
-        misfit = problem(kernel, target)
+        misfit = block_limit_problem(kernel, target)
         if misfit is not None:
             raise self.refuse(*misfit, "apply it before Local, or with smaller amounts of Local")
         return kernel

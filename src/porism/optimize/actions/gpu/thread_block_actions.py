@@ -22,7 +22,7 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.loop_substitution import ranges_of, split_loop
-from porism.rules.addresses.grid_dims import is_independent, problem
+from porism.rules.addresses.grid_dims import block_limit_problem, has_independent_iterations
 
 NO_LOCALS: Final = "no locals"
 """The argument of a kernel that may not use threads of a block."""
@@ -76,7 +76,7 @@ class ThreadBlockAction(Action):
                     "choose another loop",
                 )
         changed, _, _ = split_loop(kernel, loop, amount, kind, top=top)
-        misfit = problem(changed, target)
+        misfit = block_limit_problem(changed, target)
         if misfit is not None:
             raise self.refuse(*misfit, "use a smaller amount")
         return changed
@@ -93,7 +93,7 @@ class Local(ThreadBlockAction):
         loop = self.loop(kernel, self.axis)
         self.require_threads(kernel, target)
         self.require_kind(loop, (Axis.LOOP, Axis.GLOBAL))
-        if not is_independent(kernel, loop):
+        if not has_independent_iterations(kernel, loop):
             raise self.refuse(
                 f"the iterations of {self.axis} depend on each other",
                 "several write one element, or one reads what another writes",

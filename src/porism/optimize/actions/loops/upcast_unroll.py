@@ -22,7 +22,7 @@ from porism.optimize.actions.loop_substitution import (
     split_loop,
     split_replacement,
 )
-from porism.rules.addresses.grid_dims import problem
+from porism.rules.addresses.grid_dims import block_limit_problem
 
 UNROLLED_KINDS: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
 """The kinds of loops that are unrolled or vectorized."""
@@ -120,7 +120,7 @@ def _unroll_loop(
 ) -> UOp:
     _check_amount(action, _scopes(kernel), loop)
     changed = split_loop(kernel, loop, action.amount, kind, top=action.top)[0]
-    misfit = problem(changed, target) if target.block else None
+    misfit = block_limit_problem(changed, target) if target.block else None
     if misfit is not None:
         raise action.refuse(*misfit, "use a smaller amount")
     return changed
