@@ -327,7 +327,7 @@ def test_refusals_of_padding_and_windows() -> None:
         x.repeat(-1, 0)
     with refuses(ShapeError, "repeats of shape (2,) along an axis of 3 elements"):
         x.repeat([1, 2], 1)
-    with refuses(ShapeError, "unfold of places (4,) with windows of (5,)"):
+    with refuses(ShapeError, "unfold of spatial sizes (4,) with windows of (5,)"):
         x.unfold(5)
     with refuses(ShapeError, "pixel_shuffle by 2 of a tensor of shape (2, 3, 4)"):
         x.pixel_shuffle(2)

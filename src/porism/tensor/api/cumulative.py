@@ -37,31 +37,31 @@ MIN_CHUNK: Final = 2048
 """Elements of a chunk of a row, at least; chosen by hand."""
 
 
-def scan_last(x: UOp, op: Op, place: int | None = None) -> UOp:
+def scan_last(x: UOp, op: Op, memory_axis: int | None = None) -> UOp:
     """Return the reductions of the first 1, 2, … n elements along the last axis, of known size.
 
-    Intermediate values are materialized with that axis at position `place`, where it is in memory;
+    Intermediate values are materialized with that axis at position `memory_axis`, which is the
     last by default.
     """
     dims = shape(x)
-    place = len(dims) - 1 if place is None else place
+    memory_axis = len(dims) - 1 if memory_axis is None else memory_axis
     size = dims[-1].arg
     if op is ops.ADD and _is_broadcast_constant(x):
         return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
     if size <= MAX_DIRECT:
         return _masked_prefixes(x, op)
-    x = x if _is_strided_view(x) else _materialize(x, place, 1)
+    x = x if _is_strided_view(x) else _materialize(x, memory_axis)
     chunks = _chunk_count(size, dims[:-1])
     if chunks == 1:
-        return _materialize(_masked_prefixes(x, op), place, 1)
+        return _materialize(_masked_prefixes(x, op), memory_axis)
     chunked = primitive.reshape(x, [*dims[:-1], chunks, size // chunks])
     totals = primitive.reshape(primitive.reduce(chunked, op, (len(dims),)), [*dims[:-1], chunks])
-    scanned = scan_last(_materialize(totals, place, 1), op, place)
+    scanned = scan_last(_materialize(totals, memory_axis), op, memory_axis)
     before = primitive.reshape(
-        _exclusive(_materialize(scanned, place, 1), op), [*dims[:-1], chunks, 1]
+        _exclusive(_materialize(scanned, memory_axis), op), [*dims[:-1], chunks, 1]
     )
     combined = op(primitive.expand(before, shape(chunked)), _masked_prefixes(chunked, op))
-    return _materialize(primitive.reshape(combined, dims), place, 1)
+    return _materialize(primitive.reshape(combined, dims), memory_axis)
 
 
 def _chunk_count(size: int, others: Sequence[UOp]) -> int:
@@ -75,11 +75,10 @@ def _chunk_count(size: int, others: Sequence[UOp]) -> int:
     return 1
 
 
-def _materialize(x: UOp, place: int, count: int) -> UOp:
-    """Return x materialized in memory with its last `count` axes moved to position `place`."""
+def _materialize(x: UOp, memory_axis: int) -> UOp:
+    """Return x materialized in memory with its last axis moved to `memory_axis`."""
     rank = len(shape(x))
-    rest = rank - count
-    order = [*range(place), *range(rest, rank), *range(place, rest)]
+    order = [*range(memory_axis), rank - 1, *range(memory_axis, rank - 1)]
     back = [order.index(k) for k in range(rank)]
     return primitive.permute(
         primitive.contiguous(primitive.permute(x, order), "a scan in parts"), back

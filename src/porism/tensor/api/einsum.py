@@ -142,8 +142,8 @@ def _element_count(labels: Labels, sizes: dict[str, Dim]) -> float:
 
 
 def _multiply(a: Factor, b: Factor, kept: Labels, sizes: dict[str, Dim]) -> Factor:
-    # Labels of one factor that nothing else needs are summed before the product.
     """Return the product of two factors, summed over the labels that are not kept."""
+    # Labels of one factor that nothing else needs are summed before the product.
     a = _sum_labels(a, (*kept, *b.labels), sizes)
     b = _sum_labels(b, (*kept, *a.labels), sizes)
     summed = tuple(label for label in a.labels if label in b.labels and label not in kept)

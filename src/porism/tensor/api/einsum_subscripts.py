@@ -190,7 +190,7 @@ def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str
                 text,
                 axis.offset,
                 f"the axis {axis.label!r} comes twice in the result of an einsum",
-                why="an axis of the result has one place",
+                why="an axis occurs once in the result",
                 fix="name it once; multiply with an identity matrix to fill a diagonal",
             )
         labels.append(axis.label)

@@ -73,11 +73,9 @@ def choose_block_grid(rows: Dim, k: Dim) -> BlockGrid | None:
     counts = range(2, min(-(-rows // MIN_BLOCK_ROWS), MAX_BLOCKS) + 1)
     grids = [BlockGrid(n, -(-rows // (n * BLOCK_MULTIPLE)) * BLOCK_MULTIPLE) for n in counts]
     best = min(grids, key=lambda grid: grid.computed_elements, default=None)
-    return (
-        None
-        if best is None or best.computed_elements > MAX_COMPUTED_FRACTION * rows * rows
-        else best
-    )
+    if best is None or best.computed_elements > MAX_COMPUTED_FRACTION * rows * rows:
+        return None
+    return best
 
 
 def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:

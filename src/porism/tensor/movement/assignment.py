@@ -73,11 +73,11 @@ def _assign_part(x: Tensor, key: Any, value: Any) -> None:
     if masks:
         x.node = _assign_masked(x.node, key, masks, node)
         return
-    parts = parse_key(key, x.shape)
-    if any(part.index is not None for part in parts):
-        x.node = _assign_by_arrays(x.node, parts, node)
-    elif not _try_in_place(x, parts, node):
-        x.node = _assign_slices(x.node, parts, node)
+    selection = parse_key(key, x.shape)
+    if any(part.index is not None for part in selection):
+        x.node = _assign_by_arrays(x.node, selection, node)
+    elif not _try_in_place(x, selection, node):
+        x.node = _assign_slices(x.node, selection, node)
 
 
 class _RefcountProbe:
@@ -138,52 +138,52 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
 # -- ints and slices -------------------------------------------------------------------------------
 
 
-def _try_in_place(x: Tensor, parts: Sequence[AxisIndex], value: UOp) -> bool:
+def _try_in_place(x: Tensor, selection: Sequence[AxisIndex], value: UOp) -> bool:
     """Write the value in place if possible; return whether it was written."""
-    axis_indices = [part for part in parts if not part.new]
-    result = _result_sizes(parts, sizes_of(slice_axes(x.node, axis_indices)))
+    axis_indices = [part for part in selection if not part.new]
+    result = _result_sizes(selection, sizes_of(slice_axes(x.node, axis_indices)))
     _broadcast_value(value, result)  # raises if the value does not fit
     return try_overwrite(x, axis_indices, result, value)
 
 
-def _assign_slices(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
+def _assign_slices(x: UOp, selection: Sequence[AxisIndex], value: UOp) -> UOp:
     """Return x with the value at the elements that ints and slices select."""
-    axis_indices = [part for part in parts if not part.new]
+    axis_indices = [part for part in selection if not part.new]
     chosen = sizes_of(slice_axes(x, axis_indices))
-    result = _result_sizes(parts, chosen)
+    result = _result_sizes(selection, chosen)
     value = primitive.reshape(_broadcast_value(value, result), chosen)
     mask = primitive.full(dtypes.boolean, True, chosen)
     placed, inside = (_place_slices(n, axis_indices, sizes_of(x)) for n in (value, mask))
     return placed if inside is mask else inside.where(placed, x)
 
 
-def _result_sizes(parts: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
+def _result_sizes(selection: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
     """Return the sizes of x[key], from those of the selected part."""
     selected_sizes = iter(chosen)
     sizes: list[Dim] = []
-    for part in parts:
+    for part in selection:
         size = 1 if part.new else next(selected_sizes)
         if not part.dropped:
             sizes.append(size)
     return tuple(sizes)
 
 
-def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
+def _place_slices(value: UOp, selection: Sequence[AxisIndex], sizes: Sizes) -> UOp:
     """Return a value of the selected part's shape at its position in the whole; 0 elsewhere."""
     counts = sizes_of(value)
-    steps = [part.step for part in parts]
-    lengths = [part.end - part.begin for part in parts]
+    steps = [part.step for part in selection]
+    lengths = [part.end - part.begin for part in selection]
     if max(steps, default=1) > 1:
         value = primitive.reshape(value, [n for count in counts for n in (count, 1)])
         value = primitive.pad(value, [p for step in steps for p in ((0, 0), (0, step - 1))])
         value = primitive.reshape(value, [c * s for c, s in zip(counts, steps, strict=True)])
         value = primitive.shrink(value, [(0, length) for length in lengths])
-    value = primitive.flip(value, [k for k, part in enumerate(parts) if part.reversed])
+    value = primitive.flip(value, [k for k, part in enumerate(selection) if part.reversed])
     symbolic = [k for k, length in enumerate(lengths) if not isinstance(length, int)]
-    symbolic += [k for k, part in enumerate(parts) if not isinstance(part.begin, int)]
+    symbolic += [k for k, part in enumerate(selection) if not isinstance(part.begin, int)]
     ends: list[tuple[Dim, Dim]] = [
         (0, 0) if k in symbolic else (part.begin, size - part.end)
-        for k, (part, size) in enumerate(zip(parts, sizes, strict=True))
+        for k, (part, size) in enumerate(zip(selection, sizes, strict=True))
     ]
     value = primitive.pad(value, ends)
     if not symbolic:
@@ -191,7 +191,7 @@ def _place_slices(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes) -> UOp:
     # Symbolic positions are gathered, not padded: so the sizes of x stay as they are.
     indices = [primitive.iota(sizes, k) for k in range(len(sizes))]
     for k in set(symbolic):
-        indices[k] = indices[k] - parts[k].begin
+        indices[k] = indices[k] - selection[k].begin
     return primitive.gather(value, indices)
 
 
@@ -216,7 +216,7 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
         raise shape_error(
             f"a value of shape {to_text(value_sizes)} for x[mask]",
             "how many elements the mask chooses depends on its values, and shapes do not",
-            "give a scalar or one value for all places, or use porism.where",
+            "give a scalar or one value for all elements, or use porism.where",
         )
     expanded = primitive.broadcast(_broadcast_value(value, trailing), sizes)
     inside = primitive.reshape(mask.node, (*mask.shape, *[1] * len(trailing)))
@@ -226,13 +226,13 @@ def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
+def _assign_by_arrays(x: UOp, selection: Sequence[AxisIndex], value: UOp) -> UOp:
     """Return x in which each element has the value of the last index that refers to it.
 
     The axes with arrays are merged to one, which a flat index addresses; the part is changed there,
     and put back into x.
     """
-    axis_indices = [part for part in parts if not part.new]
+    axis_indices = [part for part in selection if not part.new]
     part = slice_axes(x, axis_indices)
     sizes = sizes_of(part)
     array_axes = [k for k, axis_index in enumerate(axis_indices) if axis_index.is_array]
@@ -241,11 +241,11 @@ def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     remaining = [sizes[k] for k in other_axes]
     flat = primitive.reshape(primitive.permute(part, axis_order), (length, *remaining))
 
-    plan = gather_layout(parts)
+    plan = gather_layout(selection)
     last_write = _last_writer(
         axis_indices, sizes, plan.common, static_size(length, "an assignment by arrays")
     )
-    new = _flatten_value(value, parts, sizes, plan)
+    new = _flatten_value(value, selection, sizes, plan)
     flat_sizes = (length, *remaining)
     last_write_at = primitive.expand(
         primitive.reshape(last_write, (length, *[1] * len(other_axes))), flat_sizes
@@ -262,17 +262,19 @@ def _assign_by_arrays(x: UOp, parts: Sequence[AxisIndex], value: UOp) -> UOp:
     return _assign_slices(x, undropped, back)
 
 
-def _flatten_value(value: UOp, parts: Sequence[AxisIndex], sizes: Sizes, plan: GatherLayout) -> UOp:
+def _flatten_value(
+    value: UOp, selection: Sequence[AxisIndex], sizes: Sizes, plan: GatherLayout
+) -> UOp:
     """Return the value with one axis for the elements of the arrays first, and without new axes."""
     remaining_sizes = iter(sizes)
-    full = [1 if part.new else next(remaining_sizes) for part in parts]
+    full = [1 if part.new else next(remaining_sizes) for part in selection]
     outer, inner = ([full[k] for k in group] for group in (plan.outer, plan.inner))
     value = _broadcast_value(value, (*outer, *plan.common, *inner))
     first, count = len(outer), len(plan.common)
     axes = range(len(outer) + count + len(inner))
     middle = [k for k in axes if first <= k < first + count]
     value = primitive.permute(value, (*middle, *(k for k in axes if k not in middle)))
-    kept_sizes = [full[k] for k in (*plan.outer, *plan.inner) if not parts[k].new]
+    kept_sizes = [full[k] for k in (*plan.outer, *plan.inner) if not selection[k].new]
     return primitive.reshape(value, (product(plan.common), *kept_sizes))
 
 

@@ -121,8 +121,8 @@ def _masks_to_indices(items: list[Any]) -> list[Any]:
         if isinstance(item, (bool, np.bool_)) or (_is_bool_array(item) and not np.ndim(item)):
             raise shape_error(
                 f"the index {item!r}",
-                "a single bool neither is a place nor has an axis",
-                "use None for a new axis, an int for a place, or porism.where",
+                "a single bool is neither an index nor has it an axis",
+                "use None for a new axis, an int as an index, or porism.where",
             )
         if isinstance(item, (list, tuple, range)):
             item = np.asarray(item)
@@ -261,7 +261,7 @@ def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
     if len(mask_sizes) != len(sizes) or not all(map(sizes_equal, mask_sizes, sizes)):
         raise shape_error(
             f"a mask of shape {to_text(mask_sizes)} for axes of sizes {to_text(sizes)}",
-            f"a mask has an element for each place, from axis {axis} on",
+            f"a mask has one element for each element of the axes from {axis} on",
             "give a mask of that shape",
         )
 
@@ -290,6 +290,6 @@ def _out_of_range(number: int, size: int, axis: int) -> OutOfRange:
     return OutOfRange(
         f"the index {number} of axis {axis}, which has {size} elements",
         where=users_line(),
-        why=f"places go from {-size} to {size - 1}" if size else "the axis is empty",
+        why=f"indices go from {-size} to {size - 1}" if size else "the axis is empty",
         fix="use an index inside, or a slice, which may be longer than the axis",
     )

@@ -42,35 +42,35 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     >>> porism.arange(6)[4:0:-2].tolist(), porism.arange(6)[[0, 5]].tolist()
     ([4, 2], [0, 5])
     """
-    parts = parse_key(key, x.shape)
-    node = slice_axes(x.node, [part for part in parts if not part.new])
+    selection = parse_key(key, x.shape)
+    node = slice_axes(x.node, [part for part in selection if not part.new])
     sizes = sizes_of(node)
-    if all(part.index is None for part in parts):
+    if all(part.index is None for part in selection):
         selected_sizes = iter(sizes)
         result_sizes: list[Dim] = []
-        for part in parts:
+        for part in selection:
             size = 1 if part.new else next(selected_sizes)
             if not part.dropped:
                 result_sizes.append(size)
         return Tensor(primitive.reshape(node, result_sizes))
-    return Tensor(gather_by_arrays(node, parts))
+    return Tensor(gather_by_arrays(node, selection))
 
 
 # -- ints and slices -------------------------------------------------------------------------------
 
 
-def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
+def slice_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return the elements of x that ranges of its axes select; no axis is dropped."""
-    x = _shrink_axes(x, parts)
-    x = primitive.flip(x, [k for k, part in enumerate(parts) if part.reversed])
-    steps = [part.step for part in parts]
+    x = _shrink_axes(x, selection)
+    x = primitive.flip(x, [k for k, part in enumerate(selection) if part.reversed])
+    steps = [part.step for part in selection]
     if max(steps, default=1) == 1:
         return x
     # Split into blocks of `step` elements, of which the first is kept.
     sizes = sizes_of(x)
-    counts = [block_count(size, step) for size, step in zip(sizes, steps, strict=True)]
+    counts = [_block_count(size, step) for size, step in zip(sizes, steps, strict=True)]
     x = primitive.pad(
-        x, [(0, padding_to_multiple(*one)) for one in zip(sizes, counts, steps, strict=True)]
+        x, [(0, _padding_to_multiple(*dims)) for dims in zip(sizes, counts, steps, strict=True)]
     )
     split = [n for pair in zip(counts, steps, strict=True) for n in pair]
     x = primitive.reshape(x, split)
@@ -78,24 +78,24 @@ def slice_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
     return primitive.reshape(x, counts)
 
 
-def block_count(size: Dim, step: int) -> Dim:
+def _block_count(size: Dim, step: int) -> Dim:
     """Return how many blocks of `step` elements a size has, the last perhaps partial."""
     return size if step == 1 else -(-static_size(size, "a slice with a step") // step)
 
 
-def padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
+def _padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
     """Return how many elements the last block lacks."""
     return 0 if step == 1 else count * step - size
 
 
-def _shrink_axes(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
-    # One element at a symbolic index is shrunk to in two steps, so that its size is known.
+def _shrink_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return x from begin to end of each axis, without steps and reversal."""
-    early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in parts]
+    # One element at a symbolic index is shrunk to in two steps, so that its size is known.
+    early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in selection]
     sizes = sizes_of(x)
     x = primitive.shrink(x, list(zip(early, sizes, strict=True)))
     ends: list[tuple[Dim, Dim]] = []
-    for part, moved in zip(parts, early, strict=True):
+    for part, moved in zip(selection, early, strict=True):
         ends.append((part.begin, part.end) if isinstance(moved, int) else (0, 1))
     return primitive.shrink(x, ends)
 
@@ -115,28 +115,28 @@ class GatherLayout:
     """The common shape of the arrays."""
 
 
-def gather_layout(parts: Sequence[AxisIndex]) -> GatherLayout:
+def gather_layout(selection: Sequence[AxisIndex]) -> GatherLayout:
     """Return the order of the result's axes; ints among the arrays count as arrays, as in NumPy."""
-    array_axes = [k for k, part in enumerate(parts) if part.is_array]
-    other_axes = [k for k in range(len(parts)) if k not in array_axes]
+    array_axes = [k for k, part in enumerate(selection) if part.is_array]
+    other_axes = [k for k in range(len(selection)) if k not in array_axes]
     adjacent = array_axes == list(range(array_axes[0], array_axes[-1] + 1))
     front = sum(k < array_axes[0] for k in other_axes) if adjacent else 0
-    shapes = [as_sizes(part.index.shape) for part in parts if part.index is not None]
+    shapes = [as_sizes(part.index.shape) for part in selection if part.index is not None]
     return GatherLayout(other_axes[:front], other_axes[front:], broadcast_shapes(*shapes))
 
 
-def gather_by_arrays(x: UOp, parts: Sequence[AxisIndex]) -> UOp:
+def gather_by_arrays(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return the elements of x, already sliced, that index arrays select."""
-    plan = gather_layout(parts)
+    plan = gather_layout(selection)
     sliced_sizes = iter(sizes_of(x))
-    sizes = [1 if part.new else next(sliced_sizes) for part in parts]
+    sizes = [1 if part.new else next(sliced_sizes) for part in selection]
     outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
     # GATHER needs at least one axis; a scalar is gathered as one element.
     common = plan.common if outer or inner or plan.common else (1,)
     result_sizes: Sizes = (*outer, *common, *inner)
     source_axes = [*plan.outer, *[None] * len(common), *plan.inner]
     indices: list[UOp] = []
-    for k, part in enumerate(parts):
+    for k, part in enumerate(selection):
         if part.index is not None:
             index = index_node(part.index, sizes[k])
             index = primitive.reshape(index, (*sizes_of(index), *[1] * len(inner)))
@@ -206,7 +206,7 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
     if chosen.ndim > 1:
         raise shape_error(
             f"index_select with an index of shape {to_text(chosen.shape)}",
-            "the index is a list of places",
+            "the index has one axis",
             "use take, which has an index of any shape",
         )
     return take(x, index, axis)

@@ -33,20 +33,20 @@ _SOLE_REFERENCE: Final = 2
 """The reference count of an object with one owner: the owner's, and that of `getrefcount`."""
 
 
-def try_overwrite(x: Tensor, parts: Sequence[AxisIndex], result: Sizes, value: UOp) -> bool:
+def try_overwrite(x: Tensor, selection: Sequence[AxisIndex], result: Sizes, value: UOp) -> bool:
     """Write a value over a part of x if that cannot be observed; return whether it was written.
 
     The value is broadcast to the sizes `result`, which are those of the part but for axes of size
     1.
     """
     memory = _exclusive_memory(x)
-    bounds = [end for part in parts for end in (part.begin, part.end)]
+    bounds = [end for part in selection for end in (part.begin, part.end)]
     needed_sizes = (*sizes_of(value), *bounds, *result)
     if memory is None or len(_int_sizes(needed_sizes)) < len(needed_sizes):
         return False  # shared memory, or a symbolic size
     new = _as_array(value).reshape(_int_sizes(sizes_of(value)))
     view = memory.reshape(_int_sizes(x.shape))
-    for axis, part in enumerate(parts):
+    for axis, part in enumerate(selection):
         before = (slice(None),) * axis
         step = -part.step if part.reversed else part.step
         view = view[*before, part.begin : part.end][*before, ::step]

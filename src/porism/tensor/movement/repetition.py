@@ -94,7 +94,7 @@ def unfold(
     if tensor.ndim < 3:
         raise shape_error(
             f"unfold of a tensor of shape {to_text(tensor.shape)}",
-            "it needs axes for the batch, the channels and at least one place",
+            "it needs axes for the batch, the channels and at least one spatial axis",
             "add axes with expand_dims",
         )
     n, c, *spatial_sizes = tensor.shape
@@ -107,7 +107,7 @@ def unfold(
     counts = [window_count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
     if min(counts) < 1:
         raise shape_error(
-            f"unfold of places {to_text(sizes)} with windows of {to_text(taps)}",
+            f"unfold of spatial sizes {to_text(sizes)} with windows of {to_text(taps)}",
             "the windows are larger than the padded tensor",
             "use a smaller kernel_size or dilation, or more padding",
         )

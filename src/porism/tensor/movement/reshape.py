@@ -253,9 +253,9 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     targets = normalize_axes(destination, tensor.ndim, "destination")
     if len(moved) != len(targets):
         raise shape_error(
-            f"moveaxis of {len(moved)} axes to {len(targets)} places",
-            "each axis that moves has one place",
-            "name as many places as axes",
+            f"moveaxis of {len(moved)} axes to {len(targets)} positions",
+            "each axis that moves has one new position",
+            "name as many positions as axes",
         )
     rest = iter([k for k in range(tensor.ndim) if k not in moved])
     source_of = dict(zip(targets, moved, strict=True))
@@ -307,7 +307,7 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     if len(common) != len(sizes) or not all(map(sizes_equal, common, sizes)):
         raise shape_error(
             f"cannot broadcast {to_text(tensor.shape)} to {to_text(sizes)}",
-            "only axes of size 1 are repeated, and no axis goes away",
+            "only axes of size 1 are repeated, and no axis is dropped",
             "sum or index the axes that are too many, or broadcast both with broadcast_arrays",
         )
     return Tensor(primitive.broadcast(tensor.node, sizes))

@@ -43,10 +43,10 @@ def _require_integers(index: Tensor, what: str) -> None:
 
 def _index_hits(index: UOp, axis: int, size: Dim, from_end: bool = True) -> UOp:
     """Return whether each index (along axis + 1) refers to each element (along axis)."""
-    target_axis = wrap_negative(index, size) if from_end else primitive.cast(index, dtypes.i64)
-    target_axis = _repeat_per_element(target_axis, axis, size)
-    element = primitive.iota(shapes.sizes_of(target_axis), axis)
-    return target_axis.eq(primitive.cast(element, target_axis.dtype))
+    wrapped = wrap_negative(index, size) if from_end else primitive.cast(index, dtypes.i64)
+    repeated = _repeat_per_element(wrapped, axis, size)
+    element = primitive.iota(shapes.sizes_of(repeated), axis)
+    return repeated.eq(primitive.cast(element, repeated.dtype))
 
 
 def _repeat_per_element(x: UOp, axis: int, size: Dim) -> UOp:
@@ -84,7 +84,7 @@ def _operands(
         raise promotion.type_error(
             f"{name} of {promotion.name_of(source.dtype)} into a tensor of "
             f"{promotion.name_of(target.dtype)}",
-            "the result has the type of the tensor, and nothing is converted without a word",
+            "the result has the type of the tensor, and nothing is converted implicitly",
             "convert one of them, with astype",
         )
     if not source.ndim:
@@ -114,10 +114,8 @@ def _fits(a: Dim, b: Dim) -> bool:
 
 def _pad_to_target(part: UOp, target: Tensor, value: Any) -> UOp:
     """Return a node padded with `value` to the shape of the target."""
-    accumulator = shapes.sizes_of(part)
-    pairs: list[tuple[Dim, Dim]] = [
-        (0, t - n) for n, t in zip(accumulator, target.shape, strict=True)
-    ]
+    sizes = shapes.sizes_of(part)
+    pairs: list[tuple[Dim, Dim]] = [(0, t - n) for n, t in zip(sizes, target.shape, strict=True)]
     return pad_with_value(part, pairs, value)
 
 
@@ -149,8 +147,8 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
         number if k == target_axis else primitive.iota(sizes, k) for k in range(len(sizes))
     ]
     values = primitive.gather(source, gather_indices)
-    wholes = _pad_to_target(last, target, 0), _pad_to_target(values, target, 0)
-    return Tensor((wholes[0] > 0).where(wholes[1], target.node))
+    is_hit = _pad_to_target(last, target, 0) > 0
+    return Tensor(is_hit.where(_pad_to_target(values, target, 0), target.node))
 
 
 def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:

@@ -47,8 +47,8 @@ def _adaptive(
     requested = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
     first = x.ndim - spatial
     sizes = [static_size(size, name) for size in x.shape[first:]]
-    sizes_or_none = [n if m is None else m for n, m in zip(sizes, requested, strict=False)]
-    wanted = per_axis(sizes_or_none + list(requested[spatial:]), spatial, "output_size", 1)
+    bin_counts = [n if m is None else m for n, m in zip(sizes, requested, strict=False)]
+    wanted = per_axis(bin_counts + list(requested[spatial:]), spatial, "output_size", 1)
     if 0 in sizes:
         raise shapes.shape_error(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
@@ -65,7 +65,7 @@ def _adaptive(
 
 
 def _pool_axis(node: UOp, axis: int, count: int, pool: Pool) -> UOp:
-    """Return one axis of a node pooled to `number` bins."""
+    """Return one axis of a node pooled to `count` bins."""
     sizes = list(shapes.sizes_of(node))
     size = sizes[axis]
     assert isinstance(size, int)

@@ -104,7 +104,7 @@ def _padding(
             "the result is as large as the input only if the stride is 1",
             "pass the padding as numbers",
         )
-    totals = [(n - 1) * dilations for n, dilations in zip(taps, dilation, strict=True)]
+    totals = [(n - 1) * d for n, d in zip(taps, dilation, strict=True)]
     return [(total // 2, total - total // 2) for total in totals]
 
 
@@ -298,18 +298,18 @@ def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequ
     return primitive.reshape(result, [batch, channels, *sizes])
 
 
-def _dilate(x: UOp, strides: Sequence[int]) -> UOp:
-    """Return x with `step - 1` zeros between the elements of the axes after the first two."""
-    for axis, step in enumerate(strides, 2):
+def _dilate(x: UOp, dilations: Sequence[int]) -> UOp:
+    """Return x with `dilation - 1` zeros between the elements of the axes after the first two."""
+    for axis, dilation in enumerate(dilations, 2):
         sizes = list(shapes.sizes_of(x))
         size = sizes[axis]
-        if step == 1:
+        if dilation == 1:
             continue
         x = primitive.reshape(x, [*sizes[: axis + 1], 1, *sizes[axis + 1 :]])
-        x = primitive.pad(x, [(0, (step - 1) * (k == axis + 1)) for k in range(len(sizes) + 1)])
-        sizes[axis] = size * step
+        x = primitive.pad(x, [(0, (dilation - 1) * (k == axis + 1)) for k in range(len(sizes) + 1)])
+        sizes[axis] = size * dilation
         x = primitive.reshape(x, sizes)
-        sizes[axis] = size * step - (step - 1)
+        sizes[axis] = size * dilation - (dilation - 1)
         x = primitive.shrink(x, [(0, n) for n in sizes])
     return x
 

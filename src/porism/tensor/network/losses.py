@@ -236,7 +236,7 @@ def _elementwise_loss(
     if not shapes.shapes_equal(tensor.shape, expected.shape):
         raise shapes.shape_error(
             f"{what} of shapes {shapes.to_text(tensor.shape)} and {shapes.to_text(expected.shape)}",
-            "each prediction has one target; broadcasting here is nearly always a slip",
+            "each prediction has one target; broadcasting here is nearly always a mistake",
             "reshape one of them, or use broadcast_to",
         )
     pair = float_pair(tensor, expected)

@@ -33,7 +33,7 @@ def require_rank(name: str, spatial: int, x: Tensor) -> None:
     if x.ndim not in (spatial + 1, spatial + 2):
         raise shapes.shape_error(
             f"{name} of a tensor of shape {shapes.to_text(x.shape)}",
-            f"its axes are (batch, channels, …), with {spatial} behind the channels; the batch may "
+            f"its axes are (batch, channels, …), with {spatial} after the channels; the batch may "
             "be missing",
             "add axes with reshape, or use the function for another number of axes",
         )
