@@ -23,7 +23,7 @@ from porism.tensor.tensor import Tensor
 from tests.backends.running import works
 from tests.conformance import data
 from tests.conformance.table import MODULES_NOT_COMPUTED, NOT_COMPUTED, ROWS, Row
-from tests.tensor.oracle import TOLERANCE, wide
+from tests.tensor.oracle import TOLERANCE, to_double
 
 FULL: Final = bool(os.environ.get("TEST_FULL"))
 TYPES: Final = {
@@ -53,7 +53,7 @@ def called(row: Row, arrays: dict[str, Array]) -> Tensor:
 def wanted(row: Row, arrays: dict[str, Array]) -> Array:
     known = {n: getattr(np, n) for n in dir(np) if not n.startswith("_")}
     text = row.expected or row.call
-    exact = {name: wide(array) for name, array in arrays.items()}
+    exact = {name: to_double(array) for name, array in arrays.items()}
     with np.errstate(all="ignore"):
         return np.asarray(eval(text, {}, {**known, **oracle.FUNCTIONS, **exact}))
 

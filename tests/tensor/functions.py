@@ -13,7 +13,7 @@ from porism.base.dtypes import DType
 from tests.backends.running import small_numbers
 
 SIZES: Final = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65)
-"""Around the widths of vectors, and less often between them."""
+"""Sizes around vector widths, and less often between them."""
 
 SMOOTH: Final = (
     "exp", "exp2", "log1p", "tanh", "sigmoid", "gelu", "silu", "erf", "sin", "cos", "atan", "sqrt",
@@ -28,14 +28,14 @@ def size(data: st.DataObject, most: int = 65) -> int:
 
 
 def tensor(data: st.DataObject, dtype: DType, *shape: int) -> Any:
-    """A tensor of small whole numbers."""
+    """Draw a tensor of small integers."""
     count = int(np.prod(shape))
     seed = data.draw(st.integers(0, 99))
     return porism.asarray(small_numbers(dtype, count, seed).reshape(shape))
 
 
 def indices(data: st.DataObject, most: int, *shape: int) -> Any:
-    """A tensor of whole numbers, some of them outside of the range."""
+    """Draw a tensor of indices, some of them out of range."""
     generator = np.random.default_rng(data.draw(st.integers(0, 99)))
     return porism.asarray(generator.integers(-most, most, shape))
 
@@ -53,7 +53,7 @@ def matmul(data: st.DataObject, dtype: DType) -> Any:
     return a @ b
 
 
-def product_of_batches(data: st.DataObject, dtype: DType) -> Any:
+def batched_matmul(data: st.DataObject, dtype: DType) -> Any:
     m, n, k, many = size(data, 17), size(data, 17), size(data, 17), size(data, 5)
     return tensor(data, dtype, many, m, k) @ tensor(data, dtype, many, k, n)
 
@@ -75,7 +75,7 @@ def long_sum(data: st.DataObject, dtype: DType) -> Any:
     return porism.sum(tensor(data, dtype, count) * 2)
 
 
-def normalized(data: st.DataObject, dtype: DType) -> Any:
+def normalization(data: st.DataObject, dtype: DType) -> Any:
     rows, columns = size(data, 17), size(data)
     x = tensor(data, dtype, rows, columns)
     x = x if dtype.is_float else x.astype("float32")
@@ -94,7 +94,7 @@ def scan(data: st.DataObject, dtype: DType) -> Any:
     return getattr(porism, name)(x, axis=data.draw(st.integers(0, 1)))
 
 
-def indexed(data: st.DataObject, dtype: DType) -> Any:
+def indexing(data: st.DataObject, dtype: DType) -> Any:
     rows, columns, many = size(data), size(data, 17), size(data, 17)
     x = tensor(data, dtype, rows, columns)
     kind = data.draw(st.integers(0, 3))
@@ -109,8 +109,8 @@ def indexed(data: st.DataObject, dtype: DType) -> Any:
     return y
 
 
-def scattered(data: st.DataObject, dtype: DType) -> Any:
-    """Indices and elements, many enough of both that stores go to the elements named."""
+def scatter(data: st.DataObject, dtype: DType) -> Any:
+    """Draw a scatter with so many indices and elements that it is inverted to stores."""
     rows, columns, many = 30 + size(data, 9), size(data, 5), 30 + size(data, 9)
     values, kind = tensor(data, dtype, many, columns), data.draw(st.integers(0, 4))
     if kind == 0:
@@ -145,7 +145,7 @@ def convolution(data: st.DataObject, dtype: DType) -> Any:
     )
 
 
-def pooled(data: st.DataObject, dtype: DType) -> Any:
+def pooling(data: st.DataObject, dtype: DType) -> Any:
     x = tensor(data, dtype, 1, size(data, 9), data.draw(st.integers(3, 17)), 9)
     x = x if dtype.is_float else x.astype("float32")
     name = data.draw(st.sampled_from(("max_pool2d", "avg_pool2d")))
@@ -159,7 +159,7 @@ def elementwise(data: st.DataObject, dtype: DType) -> Any:
     return first(x) * second(x * 0.25 + 1)
 
 
-def moved(data: st.DataObject, dtype: DType) -> Any:
+def movement(data: st.DataObject, dtype: DType) -> Any:
     rows, columns = size(data, 33), size(data, 33)
     x = tensor(data, dtype, rows, columns)
     kind = data.draw(st.integers(0, 4))
@@ -188,7 +188,7 @@ def symbolic(data: st.DataObject, dtype: DType) -> Any:
 FUNCTIONS: Final[dict[str, Maker]] = {
     f.__name__: f
     for f in (
-        matmul, product_of_batches, reduction, long_sum, normalized, scan, indexed, scattered,
-        sorted_rows, convolution, pooled, elementwise, moved, symbolic,
+        matmul, batched_matmul, reduction, long_sum, normalization, scan, indexing, scatter,
+        sorted_rows, convolution, pooling, elementwise, movement, symbolic,
     )
 }  # fmt: skip

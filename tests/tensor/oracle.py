@@ -36,12 +36,12 @@ TOLERANCE: Final = {
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
-    """NumPy's (or ml_dtypes') type of this public name."""
+    """Return the NumPy (or ml_dtypes) type of a public name."""
     return NAMES[name].numpy
 
 
 def draw(name: str, shape: tuple[int, ...], seed: int = 0, scale: float = 3.0) -> Array:
-    """The same few numbers every time: small, and of both signs where the type has signs."""
+    """Return the same numbers every time: small, and of both signs for signed types."""
     random = np.random.default_rng([seed, *shape])
     kind = numpy_type(name)
     if name == "bool":
@@ -53,8 +53,8 @@ def draw(name: str, shape: tuple[int, ...], seed: int = 0, scale: float = 3.0) -
     return np.asarray(random.normal(size=shape) * scale).astype(kind)
 
 
-def wide(array: Array) -> Array:
-    """Floats in double precision, in which the expected values are computed."""
+def to_double(array: Array) -> Array:
+    """Return floats in double precision, in which expected values are computed."""
     return array if array.dtype.kind in "biu" else array.astype(np.float64)
 
 

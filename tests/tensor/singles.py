@@ -10,5 +10,5 @@ from porism.ir.facts.semantics import Array
 
 
 def singles(values: Any) -> Array:
-    """Nested lists of numbers as an array of float32."""
+    """Return nested lists of numbers as an array of float32."""
     return np.array(values, np.float32)

@@ -18,23 +18,23 @@ from porism.base.dtypes import DType, f32, f64
 Array = npt.NDArray[Any]
 
 COUNT: Final = 20_000
-"""Numbers of each kind."""
+"""Samples of each kind of number."""
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "tensors.md"
 
 REDUCED: Final = {f32: 2.0**15, f64: 2.0**30}
-"""How far the bounds of `cos` and `tan` go."""
+"""Largest |x| for which the error bounds of `cos` and `tan` hold."""
 
 
-def stated() -> Iterator[tuple[str, int]]:
-    """The rows of the page: | 3 | `log10`, `tanh` (a remark), … |."""
+def documented_bounds() -> Iterator[tuple[str, int]]:
+    """Yield (function, ulp) from the rows of the page: | 3 | `log10`, `tanh` (a remark), … |."""
     for bound, names in re.findall(r"^\| (\d) \| (`.*) \|$", PAGE.read_text(), re.MULTILINE):
         for name in re.findall(r"`(\w+)`", names):
             yield name, int(bound)
 
 
 def erf(x: Array) -> Array:
-    """By a series in which nothing cancels."""
+    """Return erf by a series without cancellation."""
     near = np.minimum(np.abs(x), 7)
     term = total = near
     for n in range(1, 260):
@@ -64,7 +64,7 @@ REFERENCES: Final[dict[str, Callable[..., Any]]] = {
 
 
 def samples(name: str, kind: DType, chance: np.random.Generator) -> Array:
-    """Ordinary numbers, small ones, those next to 1, and random bits."""
+    """Return ordinary numbers, small ones, those next to 1, and random bits."""
     uniform = chance.uniform
     signs = chance.choice([-1.0, 1.0], COUNT)
     far = 1000.0 if kind is f64 else 110.0
@@ -85,7 +85,7 @@ def samples(name: str, kind: DType, chance: np.random.Generator) -> Array:
 
 
 @pytest.mark.parametrize("kind", [f32, f64], ids=str)
-@pytest.mark.parametrize(("name", "bound"), list(stated()))
+@pytest.mark.parametrize(("name", "bound"), list(documented_bounds()))
 def test_functions_are_within_the_stated_errors(name: str, bound: int, kind: DType) -> None:
     wide = np.longdouble
     if kind is f64 and np.finfo(wide).nmant <= 52:
@@ -105,4 +105,4 @@ def test_functions_are_within_the_stated_errors(name: str, bound: int, kind: DTy
 
 
 def test_the_page_states_something() -> None:
-    assert dict(stated()).keys() == REFERENCES.keys()
+    assert dict(documented_bounds()).keys() == REFERENCES.keys()

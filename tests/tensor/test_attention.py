@@ -11,7 +11,7 @@ import pytest
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.ir.facts.semantics import Array
-from tests.tensor.oracle import FLOATS, agree, draw, refuses, wide
+from tests.tensor.oracle import FLOATS, agree, draw, refuses, to_double
 
 attention = porism.scaled_dot_product_attention
 
@@ -20,13 +20,13 @@ def expected(q: Array, k: Array, v: Array, added: Any = 0.0, scale: float | None
     if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
         k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = wide(q) @ wide(k).swapaxes(-1, -2) * factor + added
+    scores = to_double(q) @ to_double(k).swapaxes(-1, -2) * factor + added
     powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True) @ wide(v))
+    return np.asarray(powers / powers.sum(-1, keepdims=True) @ to_double(v))
 
 
 def inputs(name: str = "float64", heads: int = 4, groups: int = 4) -> tuple[Array, Array, Array]:
-    """Queries of 5, keys and values of 7, over 8 features in and 3 out."""
+    """Return 5 queries, 7 keys and 7 values, with 8 features for keys and 3 for values."""
     return (
         draw(name, (2, heads, 5, 8), scale=1),
         draw(name, (2, groups, 7, 8), seed=1, scale=1),
@@ -41,7 +41,7 @@ def test_types(name: str) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_fewer_heads_of_keys(groups: int) -> None:
+def test_grouped_query_heads(groups: int) -> None:
     q, k, v = inputs(groups=groups)
     agree(attention(q, k, v), expected(q, k, v))
     hidden = np.where(np.tri(5, 7, dtype=bool), 0.0, -np.inf)

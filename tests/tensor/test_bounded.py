@@ -1,4 +1,4 @@
-"""Functions on tensors with a symbolic size: as with the size it is bound to."""
+"""Functions on tensors of a symbolic size give what they give for its bound value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tensor.oracle import draw, refuses
 N = porism.Variable("n", 1, 6)
 
 X = draw("float32", (6, 4, 8))
-"""Its first axis is cut to n."""
+"""Its first axis is sliced to n elements."""
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: porism.sum(x, axis=0),
@@ -49,7 +49,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("value", [1, 5])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_functions(function: str, value: int) -> None:
+def test_functions_of_a_symbolic_size(function: str, value: int) -> None:
     call = FUNCTIONS[function]
     found = call(porism.asarray(X)[: N.bind(value)])
     expected = call(porism.asarray(X[:value])).numpy()
@@ -69,7 +69,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "what"), REFUSED, ids=[what for _, what in REFUSED])
-def test_sizes_that_must_be_numbers(call: Callable[[Any], Any], what: str) -> None:
+def test_functions_that_need_known_sizes(call: Callable[[Any], Any], what: str) -> None:
     x = porism.asarray(X)[: N.bind(3)]
     with refuses(ShapeError, what):
         call(x)

@@ -12,10 +12,10 @@ import pytest
 import porism
 from porism.base.errors import ShapeError
 from porism.ir.facts.semantics import Array
-from tests.tensor.oracle import agree, draw, refuses, wide
+from tests.tensor.oracle import agree, draw, refuses, to_double
 
 
-def convolved(
+def reference_conv(
     x: Array,
     weight: Array,
     stride: Sequence[int],
@@ -23,7 +23,7 @@ def convolved(
     dilation: Sequence[int],
     groups: int,
 ) -> Array:
-    """For each tap, the input shifted by it, times its weights."""
+    """Return the sum over taps of the input shifted by the tap, times its weights."""
     x = np.pad(x, [(0, 0), (0, 0), *((n, n) for n in padding)])
     out, inner, *taps = weight.shape
     numbers = [
@@ -46,7 +46,7 @@ def convolved(
     return result
 
 
-def transposed(
+def reference_conv_transpose(
     x: Array,
     weight: Array,
     stride: Sequence[int],
@@ -55,7 +55,7 @@ def transposed(
     groups: int,
     dilation: Sequence[int],
 ) -> Array:
-    """For each tap, its weights times the input, added where the tap reaches."""
+    """Return the sum over taps of the weights times the input, at the positions of the tap."""
     inner, out, *taps = weight.shape
     spatial = x.shape[2:]
     sizes = [
@@ -84,7 +84,7 @@ def test_one_axis(stride: int, groups: int) -> None:
     x, weight = draw("float64", (2, 4, 9)), draw("float64", (8, 4 // groups, 3), seed=1)
     for padding, dilation in itertools.product((0, 1, 2), (1, 2)):
         found = porism.conv1d(x, weight, None, stride, padding, dilation, groups)
-        agree(found, convolved(x, weight, [stride], [padding], [dilation], groups))
+        agree(found, reference_conv(x, weight, [stride], [padding], [dilation], groups))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -96,7 +96,9 @@ def test_one_axis_transposed(stride: int, groups: int) -> None:
             found = porism.conv_transpose1d(
                 x, weight, None, stride, padding, extra, groups, dilation
             )
-            expected = transposed(x, weight, [stride], [padding], [extra], groups, [dilation])
+            expected = reference_conv_transpose(
+                x, weight, [stride], [padding], [extra], groups, [dilation]
+            )
             agree(found, expected)
 
 
@@ -104,39 +106,45 @@ def test_two_axes() -> None:
     x, weight = draw("float32", (2, 3, 6, 7)), draw("float32", (4, 3, 3, 2), seed=1)
     bias = draw("float32", (4,))
     found = porism.conv2d(x, weight, bias, stride=(2, 1), padding=(1, 0), dilation=(1, 3))
-    expected = convolved(wide(x), wide(weight), (2, 1), (1, 0), (1, 3), 1)
+    expected = reference_conv(to_double(x), to_double(weight), (2, 1), (1, 0), (1, 3), 1)
     agree(found, expected + bias[:, None, None], "float32")
     weight = draw("float32", (3, 2, 3, 2), seed=1)
     found = porism.conv_transpose2d(x, weight, stride=(2, 3), padding=(1, 0), output_padding=1)
-    agree(found, transposed(wide(x), wide(weight), (2, 3), (1, 0), (1, 1), 1, (1, 1)), "float32")
+    agree(
+        found,
+        reference_conv_transpose(
+            to_double(x), to_double(weight), (2, 3), (1, 0), (1, 1), 1, (1, 1)
+        ),
+        "float32",
+    )
 
 
 def test_three_axes() -> None:
     x, weight = draw("float64", (1, 2, 4, 3, 5)), draw("float64", (2, 1, 2, 3, 2), seed=1)
     found = porism.conv3d(x, weight, stride=(1, 1, 2), padding=(0, 1, 1), groups=2)
-    agree(found, convolved(x, weight, (1, 1, 2), (0, 1, 1), (1, 1, 1), 2))
+    agree(found, reference_conv(x, weight, (1, 1, 2), (0, 1, 1), (1, 1, 1), 2))
     found = porism.conv_transpose3d(x, weight, stride=(2, 1, 1), groups=2)
-    agree(found, transposed(x, weight, (2, 1, 1), (0, 0, 0), (0, 0, 0), 2, (1, 1, 1)))
+    agree(found, reference_conv_transpose(x, weight, (2, 1, 1), (0, 0, 0), (0, 0, 0), 2, (1, 1, 1)))
 
 
 @pytest.mark.parametrize("name", ["int8", "int64", "float16", "bfloat16"])
 def test_types(name: str) -> None:
     x, weight = draw(name, (1, 2, 6), scale=1), draw(name, (2, 2, 3), seed=1, scale=1)
-    expected = convolved(wide(x), wide(weight), [1], [1], [1], 1)
+    expected = reference_conv(to_double(x), to_double(weight), [1], [1], [1], 1)
     agree(porism.conv1d(x, weight, padding=1), expected, name)
 
 
 @pytest.mark.parametrize("taps", [1, 2, 3, 4])
-def test_padding_by_name(taps: int) -> None:
+def test_same_and_valid_padding(taps: int) -> None:
     x, weight = draw("float64", (1, 1, 7)), draw("float64", (1, 1, taps))
     assert porism.conv1d(x, weight, padding="same", dilation=2).shape == (1, 1, 7)
     before = taps - 1
     padded = np.pad(x, [(0, 0), (0, 0), (before, before)])
     agree(
         porism.conv1d(x, weight, padding="same", dilation=2),
-        convolved(padded, weight, [1], [0], [2], 1),
+        reference_conv(padded, weight, [1], [0], [2], 1),
     )
-    agree(porism.conv1d(x, weight, padding="valid"), convolved(x, weight, [1], [0], [1], 1))
+    agree(porism.conv1d(x, weight, padding="valid"), reference_conv(x, weight, [1], [0], [1], 1))
 
 
 def test_an_uneven_same_padding_has_more_at_the_end() -> None:
@@ -147,7 +155,7 @@ def test_an_uneven_same_padding_has_more_at_the_end() -> None:
 
 def test_without_a_batch() -> None:
     x, weight = draw("float64", (2, 5)), draw("float64", (3, 2, 2))
-    agree(porism.conv1d(x, weight), convolved(x[None], weight, [1], [0], [1], 1)[0])
+    agree(porism.conv1d(x, weight), reference_conv(x[None], weight, [1], [0], [1], 1)[0])
 
 
 def test_an_empty_batch() -> None:

@@ -1,4 +1,4 @@
-"""Creation against NumPy: data of every kind, and tensors that are counted out."""
+"""Creation against NumPy: data of every kind, and tensors computed from their indices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tensor.singles import singles
 
 
 def buffers(x: Any) -> int:
-    """How many buffers a tensor's graph has."""
+    """Return the number of buffers in a tensor's graph."""
     return sum(node.op is ops.BUFFER for node in toposort(x.node))
 
 
@@ -114,7 +114,7 @@ def test_numbers_in_lists_fit(values: list[int], dtype: str) -> None:
         porism.asarray(values, dtype=dtype)
 
 
-def test_what_is_no_data() -> None:
+def test_objects_that_are_not_data() -> None:
     for bad in (["a"], [1 + 2j], np.array([1j]), object(), "text", [None]):
         with refuses(TypeMismatch, "as a tensor"):
             porism.asarray(bad)
@@ -122,7 +122,7 @@ def test_what_is_no_data() -> None:
         porism.asarray([[1, 2], [3]])
 
 
-# -- one number ------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 def test_full() -> None:
@@ -142,7 +142,7 @@ def test_full() -> None:
     agree(porism.empty_like(like), np.zeros((2, 1), np.int16))
 
 
-# -- counted ---------------------------------------------------------------------------------------
+# -- sequences -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_one_hot() -> None:
     agree(porism.one_hot(x, 3, axis=0, dtype="float32"), wanted.transpose(2, 0, 1), "float32")
 
 
-def test_counted_tensors_take_no_memory() -> None:
+def test_computed_tensors_take_no_memory() -> None:
     made = (
         porism.arange(10),
         porism.linspace(0, 1, 5),
@@ -209,7 +209,7 @@ def test_counted_tensors_take_no_memory() -> None:
     assert [buffers(x) for x in made] == [0] * len(made)
 
 
-def test_shapes_that_cannot_be() -> None:
+def test_invalid_shapes() -> None:
     with refuses(ShapeError, "the shape (2, -1) has the size -1"):
         porism.zeros(2, -1)
     with refuses(ShapeError, "a size is 'a'"):

@@ -1,4 +1,4 @@
-"""Scans against NumPy: lengths around the blocks, axes, types."""
+"""Scans against NumPy: lengths around the chunk sizes, axes, types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from porism.ir import ops
 from porism.ir.traversal import toposort
 from porism.optimize.actions.loops.scan_loop import Scan
 from porism.tensor.api.cumulative import ENOUGH_ROWS, MAX_DIRECT, MIN_CHUNK
-from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, wide
+from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, to_double
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "cumsum": np.cumsum,
@@ -44,7 +44,7 @@ def test_axes(function: str) -> None:
 def test_types(name: str) -> None:
     x = draw(name, (7,), scale=1.0)
     kind = name if name in FLOATS else "uint64" if name.startswith("uint") else "int64"
-    agree(porism.cumsum(x), np.cumsum(wide(x), dtype=None if name in FLOATS else kind), kind)
+    agree(porism.cumsum(x), np.cumsum(to_double(x), dtype=None if name in FLOATS else kind), kind)
     agree(porism.cummax(x), np.maximum.accumulate(x), name)
 
 
@@ -77,46 +77,50 @@ def test_a_constant_needs_no_sum() -> None:
 
 
 SCANS: dict[str, Callable[[], porism.Tensor]] = {
-    "along": lambda: porism.cumsum(some(64, 100), axis=1),
-    "across": lambda: porism.cumsum(some(100, 64), axis=0),
-    "between": lambda: porism.cummax(some(5, 100, 64), axis=1),
-    "backwards": lambda: porism.cumsum(some(64, 100)[:, ::-1], axis=1)[:, ::-1],
-    "a part": lambda: porism.cumprod(some(64, 200)[:, 50:150], axis=1),
-    "one row": lambda: porism.cumsum(some(100), axis=0),
-    "few rows": lambda: porism.cumsum(some(2, ENOUGH_ROWS * MIN_CHUNK), axis=1),
-    "rows of columns": lambda: porism.cumsum(some(ENOUGH_ROWS * MIN_CHUNK, 2), axis=0),
-    "reshaped": lambda: porism.cumsum(some(10, 64, 10).permute_dims((1, 0, 2)).reshape(64, 100), 1),
-    "repeated": lambda: porism.cumsum(porism.broadcast_to(some(64, 1, 100), (64, 3, 100)), axis=2),
-    "computed": lambda: porism.cumsum(porism.exp(some(64, 100)) * 2, axis=1) + 1,
-    "padded": lambda: porism.cumsum(porism.pad(some(64, 100), ((0, 0), (3, 4))), axis=1),
+    "along": lambda: porism.cumsum(random_tensor(64, 100), axis=1),
+    "across": lambda: porism.cumsum(random_tensor(100, 64), axis=0),
+    "between": lambda: porism.cummax(random_tensor(5, 100, 64), axis=1),
+    "backwards": lambda: porism.cumsum(random_tensor(64, 100)[:, ::-1], axis=1)[:, ::-1],
+    "a part": lambda: porism.cumprod(random_tensor(64, 200)[:, 50:150], axis=1),
+    "one row": lambda: porism.cumsum(random_tensor(100), axis=0),
+    "few rows": lambda: porism.cumsum(random_tensor(2, ENOUGH_ROWS * MIN_CHUNK), axis=1),
+    "rows of columns": lambda: porism.cumsum(random_tensor(ENOUGH_ROWS * MIN_CHUNK, 2), axis=0),
+    "reshaped": lambda: porism.cumsum(
+        random_tensor(10, 64, 10).permute_dims((1, 0, 2)).reshape(64, 100), 1
+    ),
+    "repeated": lambda: porism.cumsum(
+        porism.broadcast_to(random_tensor(64, 1, 100), (64, 3, 100)), axis=2
+    ),
+    "computed": lambda: porism.cumsum(porism.exp(random_tensor(64, 100)) * 2, axis=1) + 1,
+    "padded": lambda: porism.cumsum(porism.pad(random_tensor(64, 100), ((0, 0), (3, 4))), axis=1),
     "other types": lambda: porism.cumsum(porism.asarray(np.ones((64, 100), np.int8)), axis=1),
 }
 
 
-def some(*shape: int) -> porism.Tensor:
+def random_tensor(*shape: int) -> porism.Tensor:
     return porism.asarray(np.ones(shape, np.float32))
 
 
 @pytest.mark.parametrize("name", SCANS)
-def test_the_work_does_not_grow_with_the_square(name: str) -> None:
+def test_work_is_not_quadratic(name: str) -> None:
     for kernel in porism.kernels(SCANS[name]()):
         masked = "<=" in kernel.text
         assert masked == any(isinstance(action, Scan) for action in kernel.actions), kernel.text
 
 
 def test_rows_are_read_once() -> None:
-    (kernel,) = porism.kernels(porism.cumsum(some(1024, 1024), axis=1))
+    (kernel,) = porism.kernels(porism.cumsum(random_tensor(1024, 1024), axis=1))
     assert kernel.bytes_read == kernel.bytes_written == 4 << 20
 
 
-def test_a_row_in_parts_is_read_twice() -> None:
-    x = some(ENOUGH_ROWS * MIN_CHUNK)
+def test_a_row_in_chunks_is_read_twice() -> None:
+    x = random_tensor(ENOUGH_ROWS * MIN_CHUNK)
     *before, last = porism.kernels(porism.cumsum(x, axis=0))
     assert sum(kernel.bytes_written for kernel in before) < last.bytes_written / 100
     agree(porism.cumsum(x, axis=0), np.arange(1, ENOUGH_ROWS * MIN_CHUNK + 1, dtype=np.float32))
 
 
-def test_what_is_computed_is_computed_once() -> None:
+def test_a_computed_input_is_materialized_once() -> None:
     x = porism.asarray(np.ones((4, 1024), np.float32))
     texts = [kernel.text for kernel in porism.kernels(porism.cumsum(porism.exp(x), axis=1))]
     assert sum("exp" in text for text in texts) == 1
@@ -124,7 +128,7 @@ def test_what_is_computed_is_computed_once() -> None:
 
 @pytest.mark.parametrize("size", [16, 17, 23, 24, 25, 40, 63, 64, 65, 100, 519, 4096, 4097])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_vectors_that_are_full_and_not(size: int, axis: int) -> None:
+def test_full_and_partial_vectors(size: int, axis: int) -> None:
     x = draw("int32", (3, size) if axis else (size, 3))
     agree(porism.cumsum(x, axis=axis), np.cumsum(x, axis=axis, dtype="int64"))
     agree(porism.cummax(x, axis=axis), np.maximum.accumulate(x, axis=axis))

@@ -1,4 +1,4 @@
-"""Einsum against NumPy's, and the places at which its errors point."""
+"""Einsum against NumPy's, and the offsets at which its errors point."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_einsum(text: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 @st.composite
-def sums(draw_: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
-    """Up to three terms of up to three axes, and a result of some of the letters."""
+def equations(draw_: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
+    """Draw up to three terms of up to three axes, and a result of some of the letters."""
     sizes = dict(
         zip("abcd", draw_(st.lists(st.integers(0, 3), min_size=4, max_size=4)), strict=True)
     )
@@ -67,8 +67,8 @@ def sums(draw_: st.DrawFn) -> tuple[str, list[tuple[int, ...]]]:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(sums())
-def test_any_sum(asked: tuple[str, list[tuple[int, ...]]]) -> None:
+@given(equations())
+def test_random_equations(asked: tuple[str, list[tuple[int, ...]]]) -> None:
     text, shapes = asked
     arrays = [draw("int64", sizes, seed=k) for k, sizes in enumerate(shapes)]
     agree(porism.einsum(text, *arrays), np.einsum(text, *arrays))
@@ -118,12 +118,12 @@ def test_errors(text: str, shapes: list[tuple[int, ...]], what: str, column: int
     assert caught.value.column == column
 
 
-def test_a_caret_is_below_the_place() -> None:
+def test_the_caret_is_below_the_offending_character() -> None:
     with pytest.raises(ParseError) as caught:
         porism.einsum("ij,j!k", porism.zeros((2, 3)), porism.zeros((3, 4)))
     assert "ij,j!k\n    ^" in str(caught.value.where)
 
 
-def test_the_text_comes_first() -> None:
+def test_the_equation_is_the_first_argument() -> None:
     with refuses(TypeMismatch, "einsum(Tensor((3,), float32), …) of 1 tensors"):
         porism.einsum(porism.zeros(3), "i")

@@ -65,21 +65,21 @@ OF_FLOATS: Final[dict[str, tuple[Function, float, float]]] = {
     "tan": (np.tan, -1.5, 1.5),
     "tanh": (np.tanh, -9, 9),
 }
-"""Functions that give floats: NumPy's, and where to try them."""
+"""Functions with float results: NumPy's function, and an interval to test it on."""
 
 SHAPES: Final = ((), (0,), (1,), (3, 4), (2, 0, 3))
 
 
 @pytest.mark.parametrize("function", OF_FLOATS)
 @pytest.mark.parametrize("name", FLOATS)
-def test_of_floats(function: str, name: str) -> None:
+def test_float_functions(function: str, name: str) -> None:
     expected, low, high = OF_FLOATS[function]
     x = np.random.default_rng(1).uniform(low, high, (5, 8)).astype(numpy_type(name))
     agree(getattr(porism, function)(porism.asarray(x)), expected(x.astype(np.float64)), name)
 
 
 @pytest.mark.parametrize("function", OF_FLOATS)
-def test_of_floats_by_shape(function: str) -> None:
+def test_float_functions_by_shape(function: str) -> None:
     expected, low, high = OF_FLOATS[function]
     for shape in SHAPES:
         x = np.asarray(np.random.default_rng(2).uniform(low, high, shape), np.float32)
@@ -99,7 +99,7 @@ WITHIN: Final = {
     **dict.fromkeys(("expm1", "log1p", "sigmoid", "softplus", "tan"), 4.0),
     **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos"), 6.0),
 }
-"""Errors in units of the last place that the modules promise."""
+"""Error bounds in ulp that the modules state."""
 
 FAR: Final = {"exp": (-87, 88), "cos": (-3e4, 3e4), "sinh": (-85, 85), "asinh": (-1e20, 1e20)}
 
@@ -147,7 +147,7 @@ BROADCAST: Final = (
 
 @pytest.mark.parametrize("function", OF_NUMBERS)
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
-def test_of_numbers(function: str, name: str) -> None:
+def test_binary_functions(function: str, name: str) -> None:
     a, b = draw(name, (3, 4)), draw(name, (3, 4), seed=1)
     with np.errstate(over="ignore"):
         expected = OF_NUMBERS[function](a, b)
@@ -215,7 +215,7 @@ def test_operators_of_integers() -> None:
     agree((x > 0) & (y > 1), (a > 0) & (b > 1))
 
 
-def test_a_tensor_is_not_equal_to_what_is_none() -> None:
+def test_comparison_with_other_objects() -> None:
     x = porism.ones(2)
     assert (x == None) is False  # noqa: E711 - the operator is what is tested
     assert (x != "text") is True
@@ -281,7 +281,7 @@ def test_shifts_beyond_the_width() -> None:
 
 @pytest.mark.parametrize("function", ["floor", "ceil", "trunc", "round", "sign", "abs", "square"])
 @pytest.mark.parametrize("name", ["int8", "uint8", "float16", "float32", "float64"])
-def test_of_one_number(function: str, name: str) -> None:
+def test_unary_integer_functions(function: str, name: str) -> None:
     x = draw(name, (4, 5))
     agree(getattr(porism, function)(x), getattr(np, function)(x), name)
 
@@ -332,7 +332,7 @@ def test_activations() -> None:
     agree(porism.gelu(x, approximate="tanh"), near.astype(np.float32))
 
 
-def test_gelu_is_right_where_it_is_small() -> None:
+def test_gelu_is_accurate_where_it_is_small() -> None:
     x = np.concatenate([np.linspace(-9, 9, 4001), -np.exp2(np.arange(-30.0, 3))]).astype(np.float32)
     exact = x * 0.5 * np.vectorize(math.erfc)(-x.astype(np.float64) / math.sqrt(2))
     found = porism.gelu(porism.asarray(x)).numpy()
@@ -359,7 +359,7 @@ THEIR_NAMES: Final = {
 
 
 def same_floats(got: Array, expected: Array, tolerance: float) -> None:
-    """Equal values, or nearly so; equal NaNs, infinities and signs of zeros."""
+    """Fail unless values agree within a tolerance, and NaNs, infinities and signs of zeros."""
     wide, exact = got.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(wide, exact, rtol=tolerance, atol=0)
     known = ~np.isnan(exact)
@@ -411,7 +411,7 @@ def test_floor_division_of_special_floats(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_remainders_of_special_floats(name: str) -> None:
-    """Quotients of too many digits are not promised."""
+    """Quotients with more bits than the significand are left out."""
     with np.errstate(all="ignore"):
         a, b = (np.ravel(n).astype(numpy_type(name)) for n in np.meshgrid(SPECIAL, SPECIAL))
         size = np.abs(a.astype(np.float64) / b.astype(np.float64))
@@ -423,7 +423,7 @@ def test_remainders_of_special_floats(name: str) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_nan_constants_have_their_sign(name: str, sign: float) -> None:
-    """Also after a NaN of the other sign has been there."""
+    """Also after a NaN of the other sign was created."""
     for value in (math.copysign(np.nan, -sign), math.copysign(np.nan, sign)):
         found = [
             porism.full((3,), value, dtype=name),
@@ -449,7 +449,7 @@ def test_remainders_are_exact(name: str) -> None:
     same_floats(porism.floor_divide(a, b).numpy(), expected, 0)
 
 
-def test_nan_goes_through() -> None:
+def test_nan_propagates() -> None:
     x = porism.asarray([np.nan, 1.0])
     for function in ("relu", "sign", "gelu", "silu", "tanh", "erf", "sigmoid", "softplus"):
         assert np.isnan(getattr(porism, function)(x).numpy()[0]), function
@@ -458,7 +458,7 @@ def test_nan_goes_through() -> None:
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_the_next_number(name: str) -> None:
+def test_nextafter(name: str) -> None:
     x = np.array([0.0, 1.0, -1.0, 2.0], numpy_type(name))
     up = porism.nextafter(porism.asarray(x), porism.inf).numpy()
     assert (up > x).all()
@@ -467,7 +467,7 @@ def test_the_next_number(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
-def test_eight_bits(name: str) -> None:
+def test_eight_bit_floats(name: str) -> None:
     x = np.array([0.5, -1.5, 2.0], np.float32).astype(numpy_type(name))
     y = porism.asarray(x)
     assert (y + y).dtype is getattr(porism, name)
@@ -490,7 +490,7 @@ def test_conversions() -> None:
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
 @pytest.mark.parametrize("function", ["isfinite", "isinf", "isnan"])
 def test_every_value_of_a_narrow_float(name: str, function: str) -> None:
-    """One of these types has no infinity: a comparison with one would be with NaN."""
+    """One of these types has no infinity: it would be compared with NaN."""
     dtype = getattr(porism, name).numpy
     words = np.uint8 if dtype.itemsize == 1 else np.uint16
     values = np.arange(2 ** (8 * dtype.itemsize), dtype=np.int64).astype(words).view(dtype)

@@ -14,7 +14,7 @@ from tests.tensor.oracle import refuses
 
 
 def line() -> int:
-    """The line of the caller."""
+    """Return the line number of the caller."""
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
@@ -64,7 +64,7 @@ def test_shapes_that_do_not_go_together(way: str) -> None:
     )
 
 
-def test_operands_that_are_none() -> None:
+def test_objects_that_are_not_operands() -> None:
     x = porism.ones(2)
     for bad in (None, "text", object(), 1j, {1: 2}):
         with refuses(TypeMismatch, "as a tensor"):
@@ -81,7 +81,7 @@ def test_a_method_that_is_not_there() -> None:
 
 
 def test_nothing_is_computed_before_the_error() -> None:
-    """A mistake is found when the graph is built, not when the values are asked for."""
+    """A mistake is reported when the graph is built, not when the values are computed."""
     x = porism.ones(2, 3) / 0
     with pytest.raises(PorismError):
         x @ porism.ones(2, 3)
@@ -122,7 +122,7 @@ def test_errors_are_of_pythons_classes_too() -> None:
         porism.ones(2).astype("float31")
 
 
-# -- what is no number -----------------------------------------------------------------------------
+# -- values without numbers ------------------------------------------------------------------------
 
 NO_NUMBERS: list[tuple[Callable[[], Any], type[PorismError], str]] = [
     (lambda: porism.ones(2) + None, TypeMismatch, "None as a tensor, or in one"),
@@ -142,12 +142,14 @@ NO_NUMBERS: list[tuple[Callable[[], Any], type[PorismError], str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "error", "what"), NO_NUMBERS)
-def test_what_is_no_number(mistake: Callable[[], Any], error: type[PorismError], what: str) -> None:
+def test_values_that_are_not_numbers(
+    mistake: Callable[[], Any], error: type[PorismError], what: str
+) -> None:
     with refuses(error, what):
         mistake()
 
 
-# -- assignments that nobody would see -------------------------------------------------------------
+# -- assignments without an effect -----------------------------------------------------------------
 
 
 def test_an_assignment_to_a_part_of_a_part() -> None:
@@ -166,7 +168,7 @@ def _changes_a_part_of_a_part(x: Any) -> Any:
     return x
 
 
-def test_assignments_that_somebody_sees() -> None:
+def test_assignments_that_have_an_effect() -> None:
     """Through a variable, a list, an attribute, the result of a function; traced and not."""
 
     class Model:

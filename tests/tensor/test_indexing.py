@@ -79,24 +79,24 @@ MASKS: Final[tuple[Any, ...]] = (
 )
 
 
-def known(key: Any) -> str:
+def key_text(key: Any) -> str:
     return repr(key).replace("\n", "")[:40]
 
 
-@pytest.mark.parametrize("key", [*BASIC, *ARRAYS, *MASKS], ids=known)
-def test_elements(key: Any) -> None:
+@pytest.mark.parametrize("key", [*BASIC, *ARRAYS, *MASKS], ids=key_text)
+def test_getitem(key: Any) -> None:
     agree(porism.asarray(X)[key], X[key])
 
 
-@pytest.mark.parametrize("key", BASIC, ids=known)
+@pytest.mark.parametrize("key", BASIC, ids=key_text)
 def test_basic_keys_compute_nothing(key: Any) -> None:
     made = toposort(porism.asarray(X)[key].node)
     assert all(n.op.group is ops.MOVEMENT or n.op in (ops.BUFFER, ops.CONST) for n in made)
 
 
-@pytest.mark.parametrize("key", [key for key in ARRAYS if isinstance(key, tuple)], ids=known)
-def test_elements_by_tensors(key: tuple[Any, ...]) -> None:
-    """The same, with index arrays that are computed."""
+@pytest.mark.parametrize("key", [key for key in ARRAYS if isinstance(key, tuple)], ids=key_text)
+def test_getitem_by_computed_indices(key: tuple[Any, ...]) -> None:
+    """Index arrays that are computed select the same elements."""
     lazy = tuple(
         porism.asarray(np.asarray(item, np.int64)) * 1
         if isinstance(item, (list, np.ndarray))
@@ -111,14 +111,14 @@ def test_elements_by_tensors(key: tuple[Any, ...]) -> None:
     agree(x, expected)
 
 
-def test_indices_outside_give_zero() -> None:
+def test_indices_out_of_range_give_zero() -> None:
     index = porism.asarray([0, 5, -1, -6])
     agree(porism.asarray([1.0, 2.0, 3.0])[index], singles([1, 0, 3, 0]))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
-def test_indices_far_outside_give_zero(dtype: str) -> None:
-    """Also where the places they stand for do not fit 64 bits."""
+def test_indices_far_out_of_range_give_zero(dtype: str) -> None:
+    """Also where their addresses do not fit 64 bits."""
     limits = np.iinfo(dtype)
     index = porism.asarray(np.array([limits.min, 1, limits.max - 1, limits.max], dtype))
     first = 1.0 if limits.min == 0 else 0.0
@@ -127,8 +127,8 @@ def test_indices_far_outside_give_zero(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
-def test_elements_by_tensors_of_what_was_padded_and_reshaped(dtype: str) -> None:
-    """The place is divided and compared on its way; a loaded number has no bounds by itself."""
+def test_gather_from_padded_and_reshaped_tensors(dtype: str) -> None:
+    """The index is divided and compared; a loaded index has no bounds of its own."""
     index = np.array([3, 0, 5, 1], dtype)
     padded = np.pad(np.arange(8).reshape(4, 2), ((0, 2), (1, 1)))
     actual = porism.pad(porism.asarray(np.arange(8).reshape(4, 2)), ((0, 2), (1, 1)))
@@ -194,13 +194,13 @@ def test_gather() -> None:
 # -- assignment ------------------------------------------------------------------------------------
 
 
-def assigned(x: Array, key: Any, value: Any) -> Array:
+def numpy_assignment(x: Array, key: Any, value: Any) -> Array:
     changed = x.copy()
     changed[key] = value
     return changed
 
 
-@pytest.mark.parametrize("key", [*BASIC, *ARRAYS, *MASKS], ids=known)
+@pytest.mark.parametrize("key", [*BASIC, *ARRAYS, *MASKS], ids=key_text)
 def test_assignment(key: Any) -> None:
     chosen = X[key]
     values = (7.5, draw("float32", chosen.shape, seed=3), draw("float32", chosen.shape[-1:]))
@@ -208,17 +208,17 @@ def test_assignment(key: Any) -> None:
         x = porism.asarray(X)
         before = x + 1
         x[key] = value
-        agree(x, assigned(X, key, value))
+        agree(x, numpy_assignment(X, key, value))
         agree(before, X + 1)
 
 
-def test_assignment_by_a_mask_that_is_computed() -> None:
+def test_assignment_by_a_computed_mask() -> None:
     x = porism.asarray(X)
     x[x > 50] = 0
     agree(x, np.where(X > 50, np.float32(0), X))
     rows = porism.asarray([True, False])
     x[rows] = porism.ones(5)
-    agree(x, assigned(np.where(X > 50, np.float32(0), X), 0, 1))
+    agree(x, numpy_assignment(np.where(X > 50, np.float32(0), X), 0, 1))
 
 
 def test_assignment_to_a_scalar_by_a_mask() -> None:
@@ -267,10 +267,10 @@ def test_assign() -> None:
     agree(x, singles([[1, 2, 3], [1, 2, 3]]))
 
 
-# -- what does not fit -----------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
-def test_indices_outside() -> None:
+def test_known_indices_out_of_range() -> None:
     x = porism.asarray(X)
     with refuses(ShapeError, "the index 2 of axis 0, which has 2 elements") as caught:
         x[2]
@@ -287,7 +287,7 @@ def test_indices_outside() -> None:
         x[9] = 1
 
 
-def test_keys_that_are_none() -> None:
+def test_invalid_keys() -> None:
     x = porism.asarray(X)
     with refuses(TypeMismatch, "an index of type str"):
         x["a"]
@@ -309,7 +309,7 @@ def test_keys_that_are_none() -> None:
         x[[0, 1], [0, 1, 2]]
 
 
-def test_masks_that_are_not_known() -> None:
+def test_boolean_tensors_as_keys() -> None:
     x = porism.asarray(X)
     with refuses(ShapeError, "an index by a boolean tensor of shape (2, 3, 4, 5)") as caught:
         x[x > 3]
@@ -338,7 +338,7 @@ def test_values_that_do_not_fit() -> None:
         porism.zeros(1).assign([1.0, 2.0, 3.0])
 
 
-def test_refusals_of_functions() -> None:
+def test_errors_of_functions() -> None:
     with refuses(TypeMismatch, "take with indices of a tensor of float32"):
         porism.take(X, porism.ones(2), axis=0)
     with refuses(ShapeError, "take_along_axis of (2, 3, 4, 5) with indices of (2,)"):

@@ -1,4 +1,4 @@
-"""Parts of tensors that are overwritten in memory: only where nobody else sees the old values."""
+"""In-place updates of parts of tensors: only where nothing else refers to the old values."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from porism.engine.run.buffer_storage import find_storage, node_storage
 X: Final = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
 
 
-def own() -> Any:
-    """A tensor whose memory is its own."""
+def exclusive_tensor() -> Any:
+    """Return a tensor whose memory nothing else refers to."""
     return (porism.asarray(X) + 0).realize()
 
 
-def place(x: Any) -> int:
+def address(x: Any) -> int:
     return node_storage(x._node)[1]
 
 
-def stays(x: Any, before: int) -> bool:
-    """Whether the values of a tensor are where they were."""
-    found = find_storage(x._node)
-    return found is not None and found[1] == before
+def is_in_place(x: Any, before: int) -> bool:
+    """Return whether the values of a tensor are still at an address."""
+    storage = find_storage(x._node)
+    return storage is not None and storage[1] == before
 
 
 @settings(max_examples=200)
 @given(st.data())
 def test_any_part(data: Any) -> None:
-    x, expected = own(), X.copy()
-    where = place(x)
+    x, expected = exclusive_tensor(), X.copy()
+    where = address(x)
     key = data.draw(basic_indices(X.shape, allow_newaxis=True))
     part = expected[key]
     shape = data.draw(st.integers(0, part.ndim))
@@ -51,32 +51,32 @@ def test_any_part(data: Any) -> None:
     }[kind]
     x[key] = given_value
     expected[key] = {"number": 2.5, "lazy": value * 2 - 1}.get(kind, value)
-    assert stays(x, where)
+    assert is_in_place(x, where)
     assert (x.numpy() == expected).all()
 
 
-def test_what_was_made_of_the_old_value_keeps_it() -> None:
-    x = own()
-    where = place(x)
+def test_tensors_computed_before_keep_the_old_value() -> None:
+    x = exclusive_tensor()
+    where = address(x)
     doubled, part = x * 2, x[0]
     x[0] = -1
     assert (doubled.numpy() == X * 2).all()
     assert (part.numpy() == X[0]).all()
     assert (x.numpy()[0] == -1).all()
     del doubled, part
-    assert not stays(x, where)
+    assert not is_in_place(x, where)
 
 
 def test_another_tensor_with_the_same_value_keeps_it() -> None:
-    x = own()
+    x = exclusive_tensor()
     other = porism.asarray(X).assign(x)
     x[1, 2] = 7
     assert (other.numpy() == X).all()
     assert (x.numpy()[1, 2] == 7).all()
 
 
-def test_a_value_made_of_the_tensor_itself() -> None:
-    x = own()
+def test_a_value_computed_from_the_tensor_itself() -> None:
+    x = exclusive_tensor()
     x[1:] = x[:-1]
     assert (x.numpy()[1:] == X[:-1]).all()
     x[:] = x
@@ -89,7 +89,7 @@ def test_arrays_of_users_are_not_written_to() -> None:
     x = porism.asarray(given)
     x[0] = 5
     assert (given == X).all()
-    y = own()
+    y = exclusive_tensor()
     seen = np.from_dlpack(y)
     again = porism.asarray(seen)
     y[0] = 5
@@ -100,7 +100,7 @@ def test_arrays_of_users_are_not_written_to() -> None:
 
 
 def test_jitted_functions_see_the_new_value() -> None:
-    x = own()
+    x = exclusive_tensor()
 
     @porism.jit
     def total(y: Any) -> Any:
@@ -112,9 +112,9 @@ def test_jitted_functions_see_the_new_value() -> None:
         return y * 1
 
     assert total(porism.zeros(6)).item() == X.sum()
-    where = place(x)
+    where = address(x)
     x[0] = 0
-    assert stays(x, where)
+    assert is_in_place(x, where)
     assert total(porism.zeros(6)).item() == X[1:].sum()
     result = changed(x)
     assert (x.numpy()[0] == 1).all()
@@ -126,17 +126,17 @@ def test_jitted_functions_see_the_new_value() -> None:
 def test_numbers_of_every_type(dtype: str) -> None:
     kind = getattr(porism, dtype)
     x, lazy = (porism.asarray(np.ones(9, np.int8)).astype(kind)[1:] for _ in range(2))
-    where = place(x.realize())
+    where = address(x.realize())
     number = 1 if dtype == "bool" else 3
     x[2:4] = number
     lazy[2:4] = number
-    assert stays(x, where)
+    assert is_in_place(x, where)
     assert x.dtype is kind
     assert (x.numpy() == lazy.numpy()).all()
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    x = own()
+def test_values_that_do_not_fit() -> None:
+    x = exclusive_tensor()
     with pytest.raises(ShapeError, match="do not go together"):
         x[0] = porism.ones(4)
     assert (x.numpy() == X).all()

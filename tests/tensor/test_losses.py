@@ -11,7 +11,7 @@ import pytest
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.ir.facts.semantics import Array
-from tests.tensor.oracle import FLOATS, agree, draw, refuses, wide
+from tests.tensor.oracle import FLOATS, agree, draw, refuses, to_double
 
 REDUCTIONS: dict[str, Callable[[Array], Any]] = {
     "mean": np.mean,
@@ -25,8 +25,8 @@ def log_softmax(x: Array, axis: int) -> Array:
     return np.asarray(x - np.log(np.exp(x).sum(axis, keepdims=True)))
 
 
-def picked(x: Array, labels: Array) -> Array:
-    """The value of each label's class; classes are along axis 1."""
+def log_likelihoods(x: Array, labels: Array) -> Array:
+    """Return the value of each label's class; classes are along axis 1."""
     return np.asarray(np.take_along_axis(x, labels[:, None], 1)[:, 0])
 
 
@@ -34,7 +34,7 @@ def picked(x: Array, labels: Array) -> Array:
 @pytest.mark.parametrize("name", FLOATS)
 def test_cross_entropy(name: str, reduction: str) -> None:
     x, labels = draw(name, (6, 4)), np.arange(6) % 4
-    losses = -picked(log_softmax(wide(x), 1), labels)
+    losses = -log_likelihoods(log_softmax(to_double(x), 1), labels)
     found = porism.cross_entropy(x, labels, reduction=reduction)
     agree(found, REDUCTIONS[reduction](losses), name)
 
@@ -43,7 +43,7 @@ def test_cross_entropy(name: str, reduction: str) -> None:
 def test_labels_of_many_axes_and_of_any_integer_type(kind: str) -> None:
     x = draw("float64", (2, 4, 3, 5))
     labels = (np.arange(30) % 4).reshape(2, 3, 5)
-    losses = -picked(log_softmax(x, 1), labels)
+    losses = -log_likelihoods(log_softmax(x, 1), labels)
     agree(porism.cross_entropy(x, labels.astype(kind), reduction="none"), losses)
 
 
@@ -52,9 +52,9 @@ def test_without_a_batch() -> None:
     agree(porism.cross_entropy(x, np.int64(2)), -log_softmax(x, 0)[2])
 
 
-def test_labels_that_are_left_out() -> None:
+def test_ignored_labels() -> None:
     x, labels = draw("float64", (4, 3)), np.array([0, -100, 2, 7])
-    losses = -picked(log_softmax(x, 1), np.array([0, 0, 2, 0]))
+    losses = -log_likelihoods(log_softmax(x, 1), np.array([0, 0, 2, 0]))
     agree(porism.cross_entropy(x[:3], labels[:3]), losses[[0, 2]].mean())
     kept = np.array([1, 1, 1, 0]) * losses
     found = porism.cross_entropy(x, np.array([0, 0, 2, 7]), ignore_index=7, reduction="none")
@@ -62,7 +62,7 @@ def test_labels_that_are_left_out() -> None:
     agree(porism.cross_entropy(x[:1], np.array([-100])), np.float64(np.nan))
 
 
-def test_labels_that_name_no_class_do_not_go_unseen() -> None:
+def test_labels_out_of_range_give_nan() -> None:
     x = draw("float64", (3, 4))
     found = porism.cross_entropy(x, np.array([0, 4, -1]), reduction="none").numpy()
     assert np.isnan(found).tolist() == [False, True, True]
@@ -70,10 +70,10 @@ def test_labels_that_name_no_class_do_not_go_unseen() -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_weights_of_classes(reduction: str) -> None:
+def test_class_weights(reduction: str) -> None:
     x, labels = draw("float64", (6, 4)), np.arange(6) % 4
     weight = np.array([1.0, 0.5, 2.0, 0.25])
-    losses = -picked(log_softmax(x, 1), labels) * weight[labels]
+    losses = -log_likelihoods(log_softmax(x, 1), labels) * weight[labels]
     expected = {
         "mean": losses.sum() / weight[labels].sum(),
         "sum": losses.sum(),
@@ -112,9 +112,9 @@ ELEMENTWISE: dict[str, Callable[[Array, Array], Array]] = {
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("function", ELEMENTWISE)
 @pytest.mark.parametrize("name", FLOATS)
-def test_element_by_element(name: str, function: str, reduction: str) -> None:
+def test_elementwise_losses(name: str, function: str, reduction: str) -> None:
     x, target = draw(name, (3, 5)), abs(draw(name, (3, 5), seed=1, scale=0.3))
-    expected = REDUCTIONS[reduction](ELEMENTWISE[function](wide(x), wide(target)))
+    expected = REDUCTIONS[reduction](ELEMENTWISE[function](to_double(x), to_double(target)))
     agree(getattr(porism, function)(x, target, reduction=reduction), expected, name)
 
 
@@ -136,7 +136,7 @@ def test_logits_neither_overflow_nor_lose_the_tail() -> None:
     np.testing.assert_allclose(values[2], np.exp(-60.0), rtol=1e-5)
 
 
-def test_weights_of_positives() -> None:
+def test_pos_weight() -> None:
     x, y = draw("float64", (3, 4)), abs(draw("float64", (3, 4), seed=1, scale=0.3))
     weight = np.array([1.0, 2.0, 3.0, 4.0])
     expected = y * np.logaddexp(0, -x) * weight + (1 - y) * np.logaddexp(0, x)
@@ -168,8 +168,8 @@ def test_labels_are_integers() -> None:
         porism.nll_loss(porism.zeros((2, 3)), porism.zeros(2))
 
 
-def test_classes_that_are_not_neighbours_in_memory() -> None:
-    """Labels are any 64-bit numbers; addresses and masks of their classes have quotients."""
+def test_classes_with_a_stride_in_memory() -> None:
+    """Labels are any 64-bit integers; the indices of their classes contain divisions."""
     x = draw("float32", (9, 5))
     labels = np.array([4, -100, 14])
     scores = x.T.reshape(3, 15)
@@ -177,4 +177,4 @@ def test_classes_that_are_not_neighbours_in_memory() -> None:
     agree(found, np.array([-scores[0, 4], 0.0, -scores[2, 14]]), "float32")
     x, labels = draw("float32", (5, 36)), np.arange(20) % 9
     found = porism.asarray(x).triu().reshape(20, 9).nll_loss(labels, reduction="none")
-    agree(found, -picked(np.triu(x).reshape(20, 9), labels), "float32")
+    agree(found, -log_likelihoods(np.triu(x).reshape(20, 9), labels), "float32")

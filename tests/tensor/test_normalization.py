@@ -11,7 +11,7 @@ import pytest
 import porism
 from porism.base.errors import ShapeError
 from porism.ir.facts.semantics import Array
-from tests.tensor.oracle import FLOATS, agree, draw, refuses, wide
+from tests.tensor.oracle import FLOATS, agree, draw, refuses, to_double
 
 EPS = 1e-5
 
@@ -21,7 +21,7 @@ def softmax(x: Array, axis: Any = -1) -> Array:
     return np.asarray(powers / powers.sum(axis, keepdims=True))
 
 
-def standard(x: Array, axes: Any) -> Array:
+def standardized(x: Array, axes: Any) -> Array:
     distance = x - x.mean(axes, keepdims=True)
     return np.asarray(distance / np.sqrt(x.var(axes, keepdims=True) + EPS))
 
@@ -34,8 +34,8 @@ def test_softmax(shape: tuple[int, ...], name: str) -> None:
         if shape[axis] == 0:
             agree(porism.softmax(x, axis), x)
             continue
-        agree(porism.softmax(x, axis), softmax(wide(x), axis), name)
-        agree(porism.log_softmax(x, axis), np.log(softmax(wide(x), axis)), name)
+        agree(porism.softmax(x, axis), softmax(to_double(x), axis), name)
+        agree(porism.log_softmax(x, axis), np.log(softmax(to_double(x), axis)), name)
 
 
 def test_softmax_over_several_axes_and_of_integers() -> None:
@@ -45,7 +45,7 @@ def test_softmax_over_several_axes_and_of_integers() -> None:
 
 def test_softmax_does_not_overflow() -> None:
     x = np.array([[1000.0, 999.0, -1000.0], [-np.inf, 0.0, 1.0]], "float32")
-    agree(porism.softmax(x), softmax(wide(x)), "float32")
+    agree(porism.softmax(x), softmax(to_double(x)), "float32")
     agree(porism.log_softmax(x[:1]), np.array([[-0.31326166, -1.3132616, -2000.3132]], "float32"))
     x = np.array([60000.0, -60000.0], "float16")
     agree(porism.softmax(x), np.array([1, 0], "float16"))
@@ -58,17 +58,17 @@ def test_softmax_of_nothing_but_minus_infinity() -> None:
 @pytest.mark.parametrize("name", FLOATS)
 def test_layer_norm(name: str) -> None:
     x, weight, bias = draw(name, (2, 3, 8)), draw(name, (8,)), draw(name, (8,), seed=1)
-    expected = standard(wide(x), -1)
+    expected = standardized(to_double(x), -1)
     agree(porism.layer_norm(x), expected, name)
-    agree(porism.layer_norm(x, weight), expected * wide(weight), name)
-    agree(porism.layer_norm(x, weight, bias), expected * wide(weight) + wide(bias), name)
-    agree(porism.layer_norm(x, None, bias), expected + wide(bias), name)
+    agree(porism.layer_norm(x, weight), expected * to_double(weight), name)
+    agree(porism.layer_norm(x, weight, bias), expected * to_double(weight) + to_double(bias), name)
+    agree(porism.layer_norm(x, None, bias), expected + to_double(bias), name)
 
 
 def test_layer_norm_over_several_axes() -> None:
     x, weight = draw("float64", (2, 3, 4)), draw("float64", (3, 4))
-    agree(porism.layer_norm(x, weight), standard(x, (1, 2)) * weight)
-    agree(porism.layer_norm(x, axis=0), standard(x, 0))
+    agree(porism.layer_norm(x, weight), standardized(x, (1, 2)) * weight)
+    agree(porism.layer_norm(x, axis=0), standardized(x, 0))
     wider = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.5)
     agree(porism.layer_norm(x, eps=0.5), wider)
 
@@ -76,16 +76,16 @@ def test_layer_norm_over_several_axes() -> None:
 def test_layer_norm_of_far_values_keeps_its_digits() -> None:
     # The mean square minus the squared mean would be all rounding here.
     x = (10000 + np.arange(8)).astype("float32")
-    agree(porism.layer_norm(x), standard(wide(x), -1), "float32", tolerance=1e-5)
+    agree(porism.layer_norm(x), standardized(to_double(x), -1), "float32", tolerance=1e-5)
 
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_rms_norm(name: str) -> None:
     x, weight = draw(name, (3, 8)), draw(name, (8,))
-    values = wide(x)
+    values = to_double(x)
     expected = values / np.sqrt((values**2).mean(-1, keepdims=True) + EPS)
     agree(porism.rms_norm(x), expected, name)
-    agree(porism.rms_norm(x, weight), expected * wide(weight), name)
+    agree(porism.rms_norm(x, weight), expected * to_double(weight), name)
 
 
 def test_batch_norm() -> None:
@@ -100,30 +100,30 @@ def test_batch_norm() -> None:
     agree(porism.batch_norm(x, mean, variance), expected)
     expected = expected * column(weight) + column(bias)
     agree(porism.batch_norm(x, mean, variance, weight, bias), expected)
-    expected = standard(x, (0, 2, 3))
+    expected = standardized(x, (0, 2, 3))
     agree(porism.batch_norm(x, mean, variance, training=True), expected)
-    agree(porism.batch_norm(x[..., 0, 0], training=True), standard(x[..., 0, 0], 0))
+    agree(porism.batch_norm(x[..., 0, 0], training=True), standardized(x[..., 0, 0], 0))
 
 
 def test_running_statistics() -> None:
     x = draw("float32", (4, 3, 2))
     mean, variance = draw("float32", (3,)), np.ones(3, "float32")
     found = porism.batch_statistics(x, mean, variance, momentum=0.3)
-    agree(found[0], 0.7 * mean + 0.3 * wide(x).mean((0, 2)), "float32")
-    agree(found[1], 0.7 * variance + 0.3 * wide(x).var((0, 2), ddof=1), "float32")
+    agree(found[0], 0.7 * mean + 0.3 * to_double(x).mean((0, 2)), "float32")
+    agree(found[1], 0.7 * variance + 0.3 * to_double(x).var((0, 2), ddof=1), "float32")
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 def test_group_norm(groups: int) -> None:
     x, weight, bias = draw("float64", (2, 6, 3)), draw("float64", (6,)), draw("float64", (6,), 1)
-    expected = standard(x.reshape(2, groups, -1), 2).reshape(x.shape)
+    expected = standardized(x.reshape(2, groups, -1), 2).reshape(x.shape)
     agree(porism.group_norm(x, groups), expected)
     agree(porism.group_norm(x, groups, weight, bias), expected * weight[:, None] + bias[:, None])
 
 
 def test_instance_norm() -> None:
     x, weight = draw("float64", (2, 3, 4, 5)), draw("float64", (3,))
-    agree(porism.instance_norm(x, weight), standard(x, (2, 3)) * weight[:, None, None])
+    agree(porism.instance_norm(x, weight), standardized(x, (2, 3)) * weight[:, None, None])
 
 
 ERRORS: list[tuple[Callable[[Any], Any], str]] = [

@@ -1,4 +1,4 @@
-"""Pooling against windows taken one by one."""
+"""Pooling against a loop over all windows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import porism
 from porism.base.errors import ShapeError
 from porism.ir.facts.semantics import Array
-from tests.tensor.oracle import FLOATS, agree, draw, refuses, wide
+from tests.tensor.oracle import FLOATS, agree, draw, refuses, to_double
 
 
-def pooled(
+def reference_pool(
     x: Array,
     taps: int,
     stride: int,
@@ -24,7 +24,7 @@ def pooled(
     ceil_mode: bool,
     value: Callable[[Array, int], Any],
 ) -> Array:
-    """`value` of the elements inside each window, and how many of it are in the padded input."""
+    """Return `value` of the elements of each window, and its number of padded elements."""
     size = x.shape[-1]
     rest = size + 2 * padding - dilation * (taps - 1) - 1
     number = (-(-rest // stride) if ceil_mode else rest // stride) + 1
@@ -50,7 +50,7 @@ def test_one_axis(size: int, taps: int, stride: int, padding: int, ceil_mode: bo
     x = draw("float64", (2, size))
     for dilation in (1, 2):
         found = porism.max_pool1d(x, taps, stride, padding, dilation, ceil_mode)
-        expected = pooled(
+        expected = reference_pool(
             x, taps, stride, padding, dilation, ceil_mode, lambda part, _: part.max(-1)
         )
         agree(found, expected)
@@ -60,36 +60,36 @@ def test_one_axis(size: int, taps: int, stride: int, padding: int, ceil_mode: bo
     }
     for with_padding, mean in means.items():
         found = porism.avg_pool1d(x, taps, stride, padding, ceil_mode, with_padding)
-        agree(found, pooled(x, taps, stride, padding, 1, ceil_mode, mean))
+        agree(found, reference_pool(x, taps, stride, padding, 1, ceil_mode, mean))
 
 
 def test_two_and_three_axes() -> None:
     x = draw("float32", (2, 3, 4, 6))
     blocks = x.reshape(2, 3, 2, 2, 2, 3)
     agree(porism.max_pool2d(x, (2, 3)), blocks.max((3, 5)))
-    agree(porism.avg_pool2d(x, (2, 3)), wide(blocks).mean((3, 5)), "float32")
+    agree(porism.avg_pool2d(x, (2, 3)), to_double(blocks).mean((3, 5)), "float32")
     x = draw("float32", (1, 4, 4, 4))
     blocks = x.reshape(1, 2, 2, 2, 2, 2, 2)
     agree(porism.max_pool3d(x, 2), blocks.max((2, 4, 6)))
-    agree(porism.avg_pool3d(x, 2), wide(blocks).mean((2, 4, 6)), "float32")
+    agree(porism.avg_pool3d(x, 2), to_double(blocks).mean((2, 4, 6)), "float32")
 
 
 @pytest.mark.parametrize("name", ["bool", "int8", "uint8", "float16", "bfloat16"])
-def test_outside_is_the_smallest_value(name: str) -> None:
+def test_padding_never_wins_a_maximum(name: str) -> None:
     x = draw(name, (1, 5))
     if name not in ("bool", "uint8"):
         x = -abs(x) - np.ones((), x.dtype)
-    expected = pooled(x, 3, 2, 1, 1, False, lambda part, _: part.max(-1))
+    expected = reference_pool(x, 3, 2, 1, 1, False, lambda part, _: part.max(-1))
     agree(porism.max_pool1d(x, 3, 2, 1), expected.astype(x.dtype))
 
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_means_of_narrow_floats(name: str) -> None:
     x = draw(name, (1, 8))
-    agree(porism.avg_pool1d(x, 4), wide(x).reshape(1, 2, 4).mean(-1), name)
+    agree(porism.avg_pool1d(x, 4), to_double(x).reshape(1, 2, 4).mean(-1), name)
 
 
-def test_nan_comes_through() -> None:
+def test_nan_propagates() -> None:
     x = np.array([[1.0, np.nan, 2.0, 3.0]])
     agree(porism.max_pool1d(x, 2), np.array([[np.nan, 3.0]]))
 
@@ -104,9 +104,9 @@ def test_adaptive(number: int) -> None:
 
 def test_adaptive_in_several_axes() -> None:
     x = draw("float32", (1, 2, 4, 6))
-    agree(porism.adaptive_avg_pool2d(x, 1), wide(x).mean((2, 3), keepdims=True), "float32")
+    agree(porism.adaptive_avg_pool2d(x, 1), to_double(x).mean((2, 3), keepdims=True), "float32")
     agree(porism.adaptive_max_pool2d(x, (None, 3)), x.reshape(1, 2, 4, 3, 2).max(-1))
-    agree(porism.adaptive_avg_pool3d(x, (1, 4, 6)), wide(x).mean(1, keepdims=True), "float32")
+    agree(porism.adaptive_avg_pool3d(x, (1, 4, 6)), to_double(x).mean(1, keepdims=True), "float32")
     agree(porism.adaptive_max_pool3d(x, (1, 1, 6)), x.max((1, 2), keepdims=True))
 
 

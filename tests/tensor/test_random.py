@@ -28,8 +28,8 @@ def seeded() -> Iterator[None]:
     porism.seed(0)
 
 
-def greatest_distance(values: Array, distribution: Callable[[Array], Array]) -> float:
-    """Kolmogorov and Smirnov's: between the values' distribution and the expected one."""
+def kolmogorov_smirnov(values: Array, distribution: Callable[[Array], Array]) -> float:
+    """Return the Kolmogorov-Smirnov distance of values from a distribution function."""
     expected = distribution(np.sort(values.astype("float64")))
     steps = np.arange(len(values) + 1) / len(values)
     return float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
@@ -63,7 +63,7 @@ def test_the_numbers_themselves() -> None:
     assert bits == BITS_OF_SEED_0
 
 
-def test_the_counter_goes_on() -> None:
+def test_the_counter_advances() -> None:
     whole = porism.rand(10).numpy()
     porism.seed(1234)
     parts = [porism.rand(4), porism.rand(2, 3)]
@@ -86,7 +86,7 @@ def test_uniform(name: str) -> None:
     assert x.max() < 1
     assert abs(x.mean() - 0.5) < 3.3 * math.sqrt(1 / 12 / MANY) + 2.0**-8 * (name == "bfloat16")
     if name.startswith("float"):
-        assert greatest_distance(x, lambda v: v) < CLOSE + 2.0**-11 * (name == "float16")
+        assert kolmogorov_smirnov(x, lambda v: v) < CLOSE + 2.0**-11 * (name == "float16")
 
 
 def test_floats_have_all_their_bits() -> None:
@@ -107,7 +107,7 @@ def test_normal(name: str) -> None:
     assert abs(x.var() - 1) < 3.3 * math.sqrt(2 / MANY)
     assert abs((x**3).mean()) < 3.3 * math.sqrt(15 / MANY)
     assert abs((x**4).mean() - 3) < 3.3 * math.sqrt(96 / MANY)
-    assert greatest_distance(x, normal_distribution) < CLOSE
+    assert kolmogorov_smirnov(x, normal_distribution) < CLOSE
 
 
 def test_neighbours_are_independent() -> None:
@@ -116,13 +116,13 @@ def test_neighbours_are_independent() -> None:
         assert abs((x[distance:] * x[:-distance]).mean()) < 3.3 / math.sqrt(MANY)
 
 
-def test_scaled() -> None:
+def test_uniform_and_normal_with_parameters() -> None:
     x = porism.uniform(-3, 5, (MANY,)).numpy()
     assert x.min() >= -3
     assert x.max() <= 5
-    assert greatest_distance(x, lambda v: (v + 3) / 8) < CLOSE
+    assert kolmogorov_smirnov(x, lambda v: (v + 3) / 8) < CLOSE
     x = porism.normal(10, 2, (MANY,)).numpy()
-    assert greatest_distance(x, lambda v: normal_distribution((v - 10) / 2)) < CLOSE
+    assert kolmogorov_smirnov(x, lambda v: normal_distribution((v - 10) / 2)) < CLOSE
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 10), (-3, 4), (0, 1), (0, 2**32), (0, 2**40)])
@@ -137,7 +137,7 @@ def test_integers(low: int, high: int) -> None:
         # Chi squared, with a bound far in its tail.
         assert ((counts - share) ** 2 / share).sum() < high - low + 5 * math.sqrt(2 * (high - low))
     else:
-        assert greatest_distance(x, lambda v: (v - low) / (high - low)) < CLOSE
+        assert kolmogorov_smirnov(x, lambda v: (v - low) / (high - low)) < CLOSE
 
 
 def test_integers_of_a_type() -> None:
@@ -156,7 +156,7 @@ def test_permutation(size: int) -> None:
     assert order.shape == (size,)
 
 
-def test_permutations_are_even() -> None:
+def test_permutations_are_uniform() -> None:
     counts = np.zeros((3, 3))
     for _ in range(90):
         counts[np.arange(3), porism.permutation(3).numpy()] += 1

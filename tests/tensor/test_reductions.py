@@ -20,18 +20,18 @@ from tests.tensor.oracle import (
     agree,
     draw,
     refuses,
-    wide,
+    to_double,
 )
 
 
 def axes_of(shape: tuple[int, ...]) -> list[Any]:
-    """None, every axis from both ends, and pairs."""
+    """Return None, every axis counted from both ends, and pairs of axes."""
     rank = len(shape)
     return [None, *range(-rank, rank), *itertools.combinations(range(rank), 2)]
 
 
-def total_type(name: str) -> str:
-    """The type of a sum."""
+def sum_type(name: str) -> str:
+    """Return the type of a sum of values of a type."""
     if name.startswith(("float", "bfloat")):
         return name
     return "uint64" if name.startswith("uint") else "int64"
@@ -48,10 +48,10 @@ def test_axes(function: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("name", [*TYPES, *EIGHT_BITS])
 @pytest.mark.parametrize("function", ["sum", "prod"])
-def test_types_of_totals(function: str, name: str) -> None:
+def test_types_of_sums(function: str, name: str) -> None:
     x = draw(name, (3, 4), scale=0.7)
-    expected = getattr(np, function)(wide(x), axis=1)
-    agree(getattr(porism, function)(x, axis=1), expected, total_type(name))
+    expected = getattr(np, function)(to_double(x), axis=1)
+    agree(getattr(porism, function)(x, axis=1), expected, sum_type(name))
 
 
 @pytest.mark.parametrize("name", [*TYPES, *EIGHT_BITS])
@@ -72,7 +72,7 @@ def test_axes_of_extremes(function: str) -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("function", ["argmax", "argmin"])
-def test_the_first_of_equal_extremes_is_found(function: str, name: str) -> None:
+def test_argmax_returns_the_first_extreme(function: str, name: str) -> None:
     x = draw(name, (4, 9), scale=1.0)
     x[:, 5:] = x[:, :4]
     agree(getattr(porism, function)(x, axis=1), getattr(np, function)(x, axis=1))
@@ -81,7 +81,7 @@ def test_the_first_of_equal_extremes_is_found(function: str, name: str) -> None:
 @pytest.mark.parametrize(
     "function", ["sum", "prod", "max", "min", "argmax", "argmin", "mean", "var"]
 )
-def test_nan_comes_through(function: str) -> None:
+def test_nan_propagates(function: str) -> None:
     x = draw("float64", (3, 4))
     x[1, 2] = np.nan
     x[2, 1] = x[2, 3] = np.nan
@@ -94,7 +94,9 @@ def test_statistics(function: str, name: str) -> None:
     x = draw(name, (3, 8))
     for axis in (None, 0, (0, 1)):
         agree(
-            getattr(porism, function)(x, axis=axis), getattr(np, function)(wide(x), axis=axis), name
+            getattr(porism, function)(x, axis=axis),
+            getattr(np, function)(to_double(x), axis=axis),
+            name,
         )
 
 
@@ -131,12 +133,12 @@ def test_small_integers_do_not_wrap() -> None:
     agree(porism.sum(np.full(300, 200, "uint8"), dtype="uint8"), np.uint8(60000 % 256))
 
 
-def test_an_asked_type_is_that_of_the_elements() -> None:
+def test_dtype_converts_the_elements() -> None:
     agree(porism.sum(np.array([1, 2, 3], "int32"), dtype=porism.float32), np.float32(6))
     agree(porism.prod(np.array([True, True]), dtype="int8"), np.int8(1))
 
 
-def test_nothing() -> None:
+def test_empty_tensors() -> None:
     empty = np.zeros((0, 3), "float32")
     agree(porism.sum(empty, axis=0), np.zeros(3, "float32"))
     agree(porism.prod(empty, axis=0), np.ones(3, "float32"))
@@ -159,7 +161,7 @@ def test_norm(order: float) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 def test_logsumexp(name: str) -> None:
     x = draw(name, (3, 4))
-    agree(porism.logsumexp(x, axis=1), np.log(np.exp(wide(x)).sum(1)), name)
+    agree(porism.logsumexp(x, axis=1), np.log(np.exp(to_double(x)).sum(1)), name)
 
 
 def test_logsumexp_neither_overflows_nor_makes_nan() -> None:

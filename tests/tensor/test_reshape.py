@@ -131,7 +131,7 @@ def test_many_tensors_are_joined_in_groups() -> None:
     agree(joined, np.stack(parts))
 
 
-def test_parts() -> None:
+def test_split_chunk_unstack() -> None:
     for ours, theirs in (
         (porism.split(X, 2, axis=2), np.split(X, 2, 2)),
         (porism.split(X, 3, axis=2), [X[..., :3], X[..., 3:]]),
@@ -227,7 +227,7 @@ def test_unfold() -> None:
 
 
 def im2col(x: Any, taps: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """The columns, by loops."""
+    """Return the columns of all windows, by loops."""
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = (
         n if isinstance(n, tuple) else (n, n) for n in (taps, stride, padding, dilation)
     )
@@ -250,10 +250,10 @@ def test_movement_computes_nothing() -> None:
     assert other == set()
 
 
-# -- what does not fit -----------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
-def test_refusals() -> None:
+def test_errors_of_reshaping() -> None:
     x = tensor()
     with refuses(ShapeError, "cannot reshape (2, 3, 4) to (5, 5)"):
         x.reshape(5, 5)
@@ -285,13 +285,13 @@ def test_refusals() -> None:
         x.expand(-1, 2, 3, 4)
     with refuses(ShapeError, "flatten from axis 2 to axis 1"):
         x.flatten(2, 1)
-    with refuses(ShapeError, "moveaxis of 2 axes to 1 places"):
+    with refuses(ShapeError, "moveaxis of 2 axes to 1 positions"):
         porism.moveaxis(x, (0, 1), 0)
     with refuses(ShapeError, "matrix_transpose of a tensor of shape (3,)"):
         porism.matrix_transpose([1, 2, 3])
 
 
-def test_refusals_of_joining() -> None:
+def test_errors_of_joining() -> None:
     x = tensor()
     with refuses(ShapeError, "cannot join tensors of shapes (2, 3, 4) and (2, 2, 4) along axis 0"):
         porism.concat([x, X[:, :2]])
@@ -311,7 +311,7 @@ def test_refusals_of_joining() -> None:
         porism.meshgrid([1], indexing="ji")
 
 
-def test_refusals_of_padding_and_windows() -> None:
+def test_errors_of_padding_and_windows() -> None:
     x = tensor()
     with refuses(ShapeError, "pad with mode 'reflect' of axis 1, of size 3, by 3 and 0"):
         x.pad(((0, 0), (3, 0), (0, 0)), "reflect")
@@ -338,7 +338,7 @@ def test_refusals_of_padding_and_windows() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_many_tensors_are_joined(axis: int) -> None:
-    """What is in memory is copied at once; what is not, or is traced, goes through kernels."""
+    """Realized tensors are copied at once; others, and traced ones, are joined by kernels."""
     arrays = [np.full((2, 3), k, np.float32) for k in range(100)]
     tensors = [porism.asarray(array) for array in arrays]
     lazy = [*tensors[:-1], tensors[-1] + 0]

@@ -22,7 +22,7 @@ MERGE: dict[str | None, Callable[[Any, Any], Any]] = {
 }
 
 
-def scattered(x: Array, axis: int, index: Array, src: Array, reduce: str | None) -> Array:
+def reference_scatter(x: Array, axis: int, index: Array, src: Array, reduce: str | None) -> Array:
     result = x.copy()
     for place in np.ndindex(index.shape):
         target = list(place)
@@ -56,7 +56,7 @@ def test_shapes(
     # Also from the end, and outside on both sides.
     index = np.random.default_rng(0).integers(-size - 1, size + 1, indices)
     found = porism.scatter(x, axis, index, src, reduce=reduce)
-    agree(found, scattered(x, axis, index, src, reduce))
+    agree(found, reference_scatter(x, axis, index, src, reduce))
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
@@ -65,7 +65,9 @@ def test_types(reduce: str | None, name: str) -> None:
     x, src = draw(name, (6,)), draw(name, (4,), seed=1)
     index = np.array([1, 3, 1, 5], "int32")
     agree(
-        porism.scatter(x, 0, index, src, reduce=reduce), scattered(x, 0, index, src, reduce), name
+        porism.scatter(x, 0, index, src, reduce=reduce),
+        reference_scatter(x, 0, index, src, reduce),
+        name,
     )
 
 
@@ -84,15 +86,15 @@ def test_bools() -> None:
     agree(found, np.array([False, False, True, False]))
 
 
-def test_the_names_for_merging() -> None:
+def test_the_functions_by_reduction() -> None:
     x, src = draw("float32", (4,)), draw("float32", (3,), seed=1)
     index = np.array([0, 2, 0])
-    agree(porism.scatter_add(x, 0, index, src), scattered(x, 0, index, src, "add"))
-    agree(porism.scatter_min(x, 0, index, src), scattered(x, 0, index, src, "min"))
-    agree(porism.scatter_max(x, 0, index, src), scattered(x, 0, index, src, "max"))
+    agree(porism.scatter_add(x, 0, index, src), reference_scatter(x, 0, index, src, "add"))
+    agree(porism.scatter_min(x, 0, index, src), reference_scatter(x, 0, index, src, "min"))
+    agree(porism.scatter_max(x, 0, index, src), reference_scatter(x, 0, index, src, "max"))
 
 
-def test_infinities_reach_only_their_places() -> None:
+def test_infinities_reach_only_their_elements() -> None:
     src = np.array([np.inf, np.nan], "float32")
     found = porism.scatter_add(porism.zeros(4), 0, np.array([1, 3]), src)
     agree(found, np.array([0, np.inf, 0, np.nan], "float32"))

@@ -1,4 +1,4 @@
-"""Windows: every tap of every window is the element it should be, for all small cases."""
+"""Sliding windows: every tap of every window is right, for all small cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_taps_of_several_axes_come_last() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_how_many_fit() -> None:
+def test_window_count() -> None:
     assert window_count(7, 3) == 5
     assert window_count(7, 3, stride=3) == 2
     assert window_count(7, 3, dilation=3) == 1
@@ -43,6 +43,6 @@ def test_how_many_fit() -> None:
 
 
 @pytest.mark.parametrize(("taps", "stride"), [(2, 2), (3, 4), (1, 1)])
-def test_windows_apart_are_not_repeated(taps: int, stride: int) -> None:
+def test_disjoint_windows_are_not_repeated(taps: int, stride: int) -> None:
     node = sliding_windows(as_tensor(np.arange(12)).node, [0], [taps], [stride], [1])
     assert all(n.op is not ops.EXPAND for n in toposort(node))

@@ -16,7 +16,7 @@ from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses
 
 
 def with_ties(name: str, shape: tuple[int, ...]) -> Array:
-    """Few different values; of floats also NaN, infinities and both zeros."""
+    """Return few distinct values; of floats also NaN, infinities and both zeros."""
     x = draw(name, shape, scale=1.0)
     if name in FLOATS:
         x = np.round(x.astype("float64"))
@@ -28,7 +28,7 @@ def with_ties(name: str, shape: tuple[int, ...]) -> Array:
 
 
 def comparable(x: Array) -> Array:
-    """What NumPy sorts as it does doubles: ml_dtypes has no order with NaN."""
+    """Return values in a type that NumPy sorts with NaN last, which ml_dtypes does not."""
     return x.astype("float64") if x.dtype == ml_dtypes.bfloat16 else x
 
 
@@ -92,8 +92,8 @@ def test_topk(largest: bool, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "largest"), [("float32", True), ("float64", False), ("uint8", True), ("uint64", False)]
 )
-def test_topk_of_many(name: str, largest: bool, shape: tuple[int, ...], count: int) -> None:
-    """Ranked, sorted, or by blocks, some of which are not whole: the same as a stable sort."""
+def test_topk_algorithms(name: str, largest: bool, shape: tuple[int, ...], count: int) -> None:
+    """Ranking, sorting, and blocks, some of them partial, agree with a stable sort."""
     x = with_ties(name, shape)
     found = porism.topk(x, count, largest=largest)
     order = np.argsort(x[..., ::-1] if largest else x, kind="stable")
@@ -108,7 +108,7 @@ def test_topk_of_equal_values() -> None:
             agree(porism.topk(x, 5, largest=largest).indices, np.arange(5))
 
 
-def test_a_few_of_many_are_found_without_sorting() -> None:
+def test_a_small_k_needs_no_sort() -> None:
     many = draw("float32", (1 << 20,))
     assert len(porism.kernels(porism.topk(many, 5).values)) < 60  # a sort has more than 200
 

@@ -1,4 +1,4 @@
-"""Threads: some work done by several at once."""
+"""Threads: run a function in several threads at once."""
 
 from __future__ import annotations
 
