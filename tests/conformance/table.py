@@ -197,7 +197,7 @@ ROWS: Final[dict[str, list[Row]]] = {
 
 NOT_COMPUTED: Final = {
     "Tensor": "the type of tensors",
-    "Variable": "a symbolic size; tests/tensor/test_symbolic.py",
+    "Variable": "a symbolic size; tests/tensor/test_symbolic_sizes.py",
     "result_type": "about types; tests/tensor/test_promotion.py",
     "can_cast": "about types; tests/tensor/test_promotion.py",
     "finfo": "about types; tests/tensor/test_promotion.py",
@@ -209,14 +209,14 @@ NOT_COMPUTED: Final = {
 """Public names that compute no tensor, and where they are tested."""
 
 MODULES_NOT_COMPUTED: Final = {
-    "explain": "text about kernels",
-    "opt": "kernels by hand; tests/tensor/test_opt.py",
-    "verification": "reports; tests/verify",
-    "profile": "times",
-    "values": "memory",
-    "jit": "tests/tensor/test_jit.py",
-    "fast_math": "a switch; tests/tensor/test_fast_math.py",
-    "random": "no function of NumPy gives the same numbers; tests/tensor/test_random.py",
-    "assignment": "no public function",
+    "inspect.explain": "text about kernels",
+    "inspect.manual_schedule": "kernels by hand; tests/tensor/test_manual_schedule.py",
+    "inspect.verify_report": "reports; tests/verify",
+    "inspect.kernel_profile": "times",
+    "realization": "memory",
+    "jit.jit": "tests/tensor/test_jit.py",
+    "fast_math_switch": "a switch; tests/tensor/test_fast_math_switch.py",
+    "api.random": "no function of NumPy gives the same numbers; tests/tensor/test_random.py",
+    "movement.assignment": "no public function",
 }
 """Modules without functions that NumPy has."""
