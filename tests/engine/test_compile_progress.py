@@ -32,10 +32,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(compile_progress, "SHOW_AFTER_SECONDS", 0.0)
 
 
-def wait_for(bar: compile_progress.Bar) -> None:
+def wait_for(bar: compile_progress.ProgressBar) -> None:
     for _ in range(1000):
         if bar._progress is not None:
             return
@@ -44,7 +44,7 @@ def wait_for(bar: compile_progress.Bar) -> None:
 
 
 def test_a_bar_on_a_terminal(terminal: Terminal, impatient: None) -> None:
-    with compile_progress.bar("compiling kernels", 3) as bar:
+    with compile_progress.progress_bar("compiling kernels", 3) as bar:
         bar.step()
         wait_for(bar)
         bar.step()
@@ -61,20 +61,20 @@ def test_a_bar_on_a_terminal(terminal: Terminal, impatient: None) -> None:
 def test_of_some_tasks_it_is_not_known_how_far_they_are(
     terminal: Terminal, impatient: None
 ) -> None:
-    with compile_progress.bar("finding kernels") as bar:
+    with compile_progress.progress_bar("finding kernels") as bar:
         wait_for(bar)
     assert "finding kernels" in terminal.getvalue()
 
 
 def test_what_is_over_soon_shows_nothing(terminal: Terminal) -> None:
-    with compile_progress.bar("compiling kernels", 3) as bar:
+    with compile_progress.progress_bar("compiling kernels", 3) as bar:
         bar.step()
     assert bar._progress is None
     assert terminal.getvalue() == ""
 
 
 def test_a_bar_that_comes_too_late_is_not_shown(terminal: Terminal) -> None:
-    with compile_progress.bar("compiling kernels", 3) as bar:
+    with compile_progress.progress_bar("compiling kernels", 3) as bar:
         pass
     bar.show()
     assert bar._progress is None
@@ -83,7 +83,10 @@ def test_a_bar_that_comes_too_late_is_not_shown(terminal: Terminal) -> None:
 
 def test_it_can_be_switched_off(terminal: Terminal, impatient: None) -> None:
     before = threading.active_count()
-    with settings.override(progress=False), compile_progress.bar("compiling kernels", 3) as bar:
+    with (
+        settings.override(progress=False),
+        compile_progress.progress_bar("compiling kernels", 3) as bar,
+    ):
         assert threading.active_count() == before
         bar.step()
     assert terminal.getvalue() == ""
@@ -93,23 +96,23 @@ def test_there_is_none_without_a_terminal(
     impatient: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = threading.active_count()
-    with compile_progress.bar("compiling kernels", 3):
+    with compile_progress.progress_bar("compiling kernels", 3):
         assert threading.active_count() == before
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys, "stderr", None)
-    with compile_progress.bar("compiling kernels", 3) as bar:
+    with compile_progress.progress_bar("compiling kernels", 3) as bar:
         bar.step()
 
 
 def test_an_error_takes_the_bar_away(terminal: Terminal, impatient: None) -> None:
-    seen: list[compile_progress.Bar] = []
+    seen: list[compile_progress.ProgressBar] = []
 
-    def fail(bar: compile_progress.Bar) -> None:
+    def fail(bar: compile_progress.ProgressBar) -> None:
         wait_for(bar)
         seen.append(bar)
         raise KeyError
 
-    with pytest.raises(KeyError), compile_progress.bar("compiling kernels", 3) as bar:
+    with pytest.raises(KeyError), compile_progress.progress_bar("compiling kernels", 3) as bar:
         fail(bar)
     shown = seen[0]._progress
     assert shown is not None
@@ -127,16 +130,16 @@ def test_one_wait_of_two_tasks_counts_as_one(
             super().__init__(1e6, lambda: None)
 
     now = [100.0]
-    monkeypatch.setattr(compile_progress, "_last", compile_progress._Last())
+    monkeypatch.setattr(compile_progress, "_last_wait", compile_progress._LastWait())
     monkeypatch.setattr(threading, "Timer", Timer)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with compile_progress.bar("finding kernels"):
+    with compile_progress.progress_bar("finding kernels"):
         now[0] += 0.75
-    with compile_progress.bar("compiling kernels", 3):
+    with compile_progress.progress_bar("compiling kernels", 3):
         now[0] += 0.5
-    with compile_progress.bar("compiling kernels", 3):
+    with compile_progress.progress_bar("compiling kernels", 3):
         pass
     now[0] += 60.0
-    with compile_progress.bar("finding kernels"):
+    with compile_progress.progress_bar("finding kernels"):
         pass
     assert waits == [1.0, 0.25, 0.0, 1.0]

@@ -137,19 +137,19 @@ def test_a_jitted_function_is_seen_when_somebody_comes_later(
 
 
 def test_a_listener_that_is_gone_hears_nothing() -> None:
-    heard: list[kernel_observer.Run] = []
-    with kernel_observer.listening(heard.append):
+    heard: list[kernel_observer.KernelRun] = []
+    with kernel_observer.observing(heard.append):
         two_kernels(4).realize()
     two_kernels(4).realize()
     assert len(heard) == 2
-    assert kernel_observer.listeners == ()
+    assert kernel_observer.observers == ()
 
 
 def test_an_error_of_a_listener_ends_its_listening() -> None:
-    def fail(run: kernel_observer.Run) -> None:
+    def fail(run: kernel_observer.KernelRun) -> None:
         raise KeyError(run.name)
 
-    with pytest.raises(KeyError), kernel_observer.listening(fail):
+    with pytest.raises(KeyError), kernel_observer.observing(fail):
         two_kernels(5).realize()
-    assert kernel_observer.listeners == ()
+    assert kernel_observer.observers == ()
     assert two_kernels(5).numpy().shape == (256, 64)

@@ -71,12 +71,14 @@ def settled(
         return seconds(after) / seconds(before)
 
     monkeypatch.setattr(tuning, "tune_new_kernels", all_faster)
-    monkeypatch.setattr(program_comparison._Whole, "_program", lambda self, plain: list(plain))
-    monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
+    monkeypatch.setattr(
+        program_comparison._ProgramComparison, "_program", lambda self, plain: list(plain)
+    )
+    monkeypatch.setattr(program_comparison._ProgramComparison, "_ratio", ratio)
     if seconds is None:
-        program_comparison.tune_whole(schedule, LLVM, frozenset())
+        program_comparison.tune_program_kernels(schedule, LLVM, frozenset())
     else:
-        program_comparison.settle(schedule, LLVM, frozenset(), kernels, seconds)
+        program_comparison.keep_faster_kernels(schedule, LLVM, frozenset(), kernels, seconds)
     found = tuning_cache.known_actions(kernels, LLVM)
     assert set(found.values()) <= {()}
     for kernel in set(kernels) - set(found):
@@ -106,7 +108,7 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
     for kernel in kernels:
         tuning_cache.record(kernel, LLVM, (), 2.0, 1.0)
     seen: list[Program] = []
-    timed = program_comparison._Whole._ratio
+    timed = program_comparison._ProgramComparison._ratio
 
     def ratio(self: Any, before: Program, after: Program, inputs: Any) -> float:
         seen.extend([before, after])
@@ -115,8 +117,8 @@ def test_programs_are_timed_with_the_actions_of_each(monkeypatch: pytest.MonkeyP
         return 1.0
 
     monkeypatch.setattr(tuning, "tune_new_kernels", all_faster)
-    monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
-    program_comparison.tune_whole(schedule, LLVM, frozenset())
+    monkeypatch.setattr(program_comparison._ProgramComparison, "_ratio", ratio)
+    program_comparison.tune_program_kernels(schedule, LLVM, frozenset())
     before, after = seen
     assert not {f.address for f in before.functions} & {f.address for f in after.functions}
     assert tuning_cache.known_actions(kernels, LLVM) == dict.fromkeys(kernels, ())
@@ -166,7 +168,7 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
         return 1.5
 
     monkeypatch.setattr(tuning, "tune", tune)
-    monkeypatch.setattr(program_comparison._Whole, "_ratio", ratio)
+    monkeypatch.setattr(program_comparison._ProgramComparison, "_ratio", ratio)
     known = [0, write_actions(by_heuristic(kernels[0])), 3.0, 2.0]
     text = schedule_cache.serialize(schedule)
     job = {"schedule": text, "constants": [], "known": [known], "width": 2, "seconds": 1.0}
@@ -177,7 +179,7 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
         assert actions == write_actions(by_heuristic(kernels[place]))
         assert (before, after) == (2.0, 2.0)
     tuning_cache.forget_in_memory()
-    monkeypatch.setattr(program_comparison._Whole, "_ratio", lambda *_: 0.9)
+    monkeypatch.setattr(program_comparison._ProgramComparison, "_ratio", lambda *_: 0.9)
     found = tuning_worker.tune_program({**job, "known": []})["tuned"]
     assert found == [[place, [], 2.0, 1.0] for place in range(3)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.engine.profile.work_counts import Speed, Work, name_of, work_of
+from porism.engine.profile.work_counts import Speed, Work, kernel_name, work_of
 from porism.ir.node import UOp
 
 
@@ -67,10 +67,10 @@ def test_symbolic_sizes_count_as_they_are_in_a_run() -> None:
     ],
 )
 def test_names(tensor: Any, name: str) -> None:
-    found = name_of(kernel(tensor()))
+    found = kernel_name(kernel(tensor()))
     assert found.startswith(f"{name} ")
     assert len(found.partition("#")[2]) == 4
-    assert found == name_of(kernel(tensor()))
+    assert found == kernel_name(kernel(tensor()))
 
 
 def test_a_run_that_took_no_time_has_no_speed() -> None:

@@ -49,7 +49,7 @@ class FakeWorkerPool:
     go = threading.Event()
 
     def __init__(self, size: int, *, nice: int) -> None:
-        assert (size, nice) == (1, background_tuning.NICE)
+        assert (size, nice) == (1, background_tuning.NICE_INCREMENT)
 
     def __enter__(self) -> FakeWorkerPool:
         return self

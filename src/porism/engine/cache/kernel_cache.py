@@ -121,7 +121,7 @@ def _compile(
             bar.step()
 
     text = f"kernels lowered and compiled: {len(kernels)},"
-    with debug.step(text), compile_progress.bar("compiling kernels", len(kernels)) as bar:
+    with debug.step(text), compile_progress.progress_bar("compiling kernels", len(kernels)) as bar:
         code = objects.build(lowered(), len(kernels))
     with debug.step(f"{len(code)} bytes of machine code linked"):
         addresses, alive = objects.link(code, list(named))

@@ -53,7 +53,7 @@ def load_or_schedule(graph: UOp) -> Schedule:
 
 def _schedule(graph: UOp) -> Schedule:
     begin = time.perf_counter()
-    with compile_progress.bar("finding kernels"):
+    with compile_progress.progress_bar("finding kernels"):
         schedule = schedule_graph(graph)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)

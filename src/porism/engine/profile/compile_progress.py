@@ -1,6 +1,6 @@
-"""Progress: a bar on the terminal while something is compiled for longer than a second.
+"""Compile progress: a progress bar on the terminal when compiling takes longer than a second.
 
-The bar is drawn by a thread of its own, which is started only where there is a terminal.
+The bar is drawn by another thread, which is started only if there is a terminal.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from porism.base.settings import settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PATIENCE: Final = 1.0
-"""Seconds before a bar is shown."""
+SHOW_AFTER_SECONDS: Final = 1.0
+"""Seconds before a bar is shown; chosen by hand."""
 
-PAUSE: Final = 0.05
-"""Seconds between two tasks that still belong to one wait."""
+SAME_WAIT_SECONDS: Final = 0.05
+"""Largest gap in seconds between two tasks that count as one wait; chosen by hand."""
 
 _drawing = held_while_forking(threading.Lock())
-"""Held while a bar of any thread appears or goes."""
+"""Held while a bar of any thread appears or disappears."""
 
 
-class Bar:
-    """How far a task is."""
+class ProgressBar:
+    """The progress of one task, drawn when it takes long."""
 
     def __init__(self, text: str, total: int | None) -> None:
         self.text = text
@@ -39,69 +39,69 @@ class Bar:
         self._over = False
 
     def step(self) -> None:
-        """One more part is done."""
+        """Count one more part as done."""
         self.done += 1
         progress = self._progress
         if progress is not None:
             progress.update(progress.task_ids[0], completed=self.done)
 
     def show(self) -> None:
-        """Begin to draw, unless the task is over."""
+        """Start drawing, unless the task is over."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeElapsedColumn as Elapsed
 
         counted = [MofNCompleteColumn()] if self.total is not None else []
         columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), *counted, Elapsed()]
-        made = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+        progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
         with _drawing:
             if self._over:
                 return
-            made.add_task(self.text, total=self.total, completed=self.done)
-            made.start()
-            self._progress = made
+            progress.add_task(self.text, total=self.total, completed=self.done)
+            progress.start()
+            self._progress = progress
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with _drawing:
             self._over = True
             if self._progress is not None:
                 self._progress.stop()
 
 
-class _Last(threading.local):
-    """The wait that a thread was last in: when it began, and when it ended."""
+class _LastWait(threading.local):
+    """When the last wait of a thread began and ended, in seconds of the monotonic clock."""
 
     began = 0.0
     ended = -1.0
 
 
-_last = _Last()
+_last_wait = _LastWait()
 
 
 @contextmanager
-def bar(text: str, total: int | None = None) -> Iterator[Bar]:
-    """A task that may take long; without a total, nothing is known of how far it is."""
-    made = Bar(text, total)
-    if not _is_wanted():
-        yield made
+def progress_bar(text: str, total: int | None = None) -> Iterator[ProgressBar]:
+    """Show a progress bar if the block takes long; without a total it has no percentage."""
+    task = ProgressBar(text, total)
+    if not _is_enabled():
+        yield task
         return
     now = time.monotonic()
-    if now - _last.ended > PAUSE:
-        _last.began = now
-    timer = threading.Timer(max(PATIENCE - (now - _last.began), 0.0), made.show)
+    if now - _last_wait.ended > SAME_WAIT_SECONDS:
+        _last_wait.began = now
+    timer = threading.Timer(max(SHOW_AFTER_SECONDS - (now - _last_wait.began), 0.0), task.show)
     timer.daemon = True
     timer.start()
     try:
-        yield made
+        yield task
     finally:
         timer.cancel()
-        made.end()
-        _last.ended = time.monotonic()
+        task.end()
+        _last_wait.ended = time.monotonic()
 
 
-def _is_wanted() -> bool:
+def _is_enabled() -> bool:
     try:
         return bool(settings.progress and sys.stderr.isatty())
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # stderr is missing or closed
         return False

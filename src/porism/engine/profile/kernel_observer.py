@@ -1,7 +1,7 @@
-"""Watch: kernels seen as they run, one by one, by those who want to know.
+"""Kernel observer: callbacks that are told of each kernel that runs, with its time.
 
-Nobody does as a rule, and then a whole program is one native call. While somebody listens, or the
-setting `debug` is more than 0, each kernel is run and timed on its own.
+Without observers a whole program is one native call. While there is an observer, or the setting
+`debug` is more than 0, each kernel is run and timed separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from porism.base import debug
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import loud
-from porism.engine.profile.work_counts import Speed, Work, name_of, work_of
+from porism.engine.profile.work_counts import Speed, Work, kernel_name, work_of
 from porism.ir.node import UOp
 from porism.schedule.schedule import Schedule
 
@@ -25,116 +25,118 @@ if TYPE_CHECKING:
 
     from porism.backends.backend_table import Backend
 
-MOST_KERNELS: Final = 10_000
-"""Kernels whose work and name are remembered."""
+MAX_KERNELS: Final = 10_000
+"""Entries of each table in memory, chosen by hand; a full table is cleared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A kernel that was run."""
+class KernelRun:
+    """One run of a kernel."""
 
     kernel: UOp
     backend: str
     name: str
-    """What it does, how large it is, and which of such kernels it is."""
+    """As `work_counts.kernel_name` returns it."""
     speed: Speed
 
 
-Listener = Callable[[Run], None]
+Observer = Callable[[KernelRun], None]
 
-listeners: tuple[Listener, ...] = ()
-"""Those who want to know, from whichever thread a kernel is run."""
+observers: tuple[Observer, ...] = ()
+"""The observers, which are called in the thread that runs a kernel."""
 _lock = held_while_forking(threading.Lock())
 
 
-def wanted() -> bool:
-    """Whether kernels are to be run one by one; asked before every run."""
-    return bool(listeners) or (loud() and debug.level() > 0)
+def is_observed() -> bool:
+    """Return whether kernels are to be run one by one."""
+    return bool(observers) or (loud() and debug.level() > 0)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Let a function see every kernel that is run in this process inside a `with` block."""
-    global listeners
+def observing(observer: Observer) -> Iterator[None]:
+    """Call a function for every kernel that this process runs inside the `with` block."""
+    global observers
     with _lock:
-        listeners = (*listeners, listener)
+        observers = (*observers, observer)
     try:
         yield
     finally:
         with _lock:
-            listeners = tuple(other for other in listeners if other is not listener)
+            observers = tuple(other for other in observers if other is not observer)
 
 
-def run_each(
+def run_observed(
     schedule: Schedule,
     backend: Backend,
     variables: Mapping[str, int],
     run: Callable[[int], None],
 ) -> None:
-    """Run the kernels of a schedule by number, and tell of each when it is over."""
+    """Run the kernels of a schedule one by one by number, and report each to the observers."""
     for number, step in enumerate(schedule.steps):
         kernel = step.kernel
         begin = time.perf_counter()
         run(number)
         seconds = time.perf_counter() - begin
-        name, work = _known(kernel, variables)
-        ran = Run(kernel, backend.name, name, Speed(seconds, work))
-        for listener in listeners:
-            listener(ran)
+        name, work = _name_and_work(kernel, variables)
+        kernel_run = KernelRun(kernel, backend.name, name, Speed(seconds, work))
+        for observer in observers:
+            observer(kernel_run)
         if debug.level():
             names = {k: schedule.buffers[b].name for k, b in enumerate(step.buffers)}
-            _tell(ran, backend, names)
+            _print_run(kernel_run, backend, names)
 
 
-_found: dict[tuple[UOp, tuple[tuple[str, int], ...]], tuple[str, Work]] = {}
+_names_and_work: dict[tuple[UOp, tuple[tuple[str, int], ...]], tuple[str, Work]] = {}
 
 
-def _known(kernel: UOp, variables: Mapping[str, int]) -> tuple[str, Work]:
-    """The name and the work of a kernel, counted once."""
+def _name_and_work(kernel: UOp, variables: Mapping[str, int]) -> tuple[str, Work]:
+    """Return the name and the work of a kernel; cached by kernel and variables."""
     key = (kernel, tuple(variables.items()))
-    if key not in _found:
-        if len(_found) >= MOST_KERNELS:
-            _found.clear()
-        _found[key] = name_of(kernel), work_of(kernel, variables)
-    return _found[key]
+    if key not in _names_and_work:
+        if len(_names_and_work) >= MAX_KERNELS:
+            _names_and_work.clear()
+        _names_and_work[key] = kernel_name(kernel), work_of(kernel, variables)
+    return _names_and_work[key]
 
 
-# -- telling ---------------------------------------------------------------------------------------
+# -- debug output ----------------------------------------------------------------------------------
 
 
-_told: dict[tuple[UOp, str], int] = {}
-"""The level at which kernels were told of, the loops and the source of each once."""
+_printed_levels: dict[tuple[UOp, str], int] = {}
+"""The highest debug level at which each kernel was printed, by kernel and backend."""
 
 
-def _tell(ran: Run, backend: Backend, names: Mapping[int, str]) -> None:
+def _print_run(kernel_run: KernelRun, backend: Backend, names: Mapping[int, str]) -> None:
     debug.say(
-        f"{1e3 * ran.speed.seconds:9.3f} ms {ran.speed.gflops:8.1f} GFLOP/s "
-        f"{ran.speed.gigabytes:7.1f} GB/s  {ran.name}"
+        f"{1e3 * kernel_run.speed.seconds:9.3f} ms {kernel_run.speed.gflops:8.1f} GFLOP/s "
+        f"{kernel_run.speed.gigabytes:7.1f} GB/s  {kernel_run.name}"
     )
-    level, key = debug.level(), (ran.kernel, ran.backend)
-    before = _told.get(key, 0)
-    if level <= before or level < debug.LOOPS:
+    level, key = debug.level(), (kernel_run.kernel, kernel_run.backend)
+    printed_level = _printed_levels.get(key, 0)
+    if level <= printed_level or level < debug.LOOPS:
         return
-    if len(_told) >= MOST_KERNELS:
-        _told.clear()
-    _told[key] = level
-    if before < debug.LOOPS:
-        debug.say(f"the loops of {ran.name}", _loops(ran.kernel, backend, names))
+    if len(_printed_levels) >= MAX_KERNELS:
+        _printed_levels.clear()
+    _printed_levels[key] = level
+    if printed_level < debug.LOOPS:
+        debug.say(
+            f"the loops of {kernel_run.name}", _loop_listing(kernel_run.kernel, backend, names)
+        )
     if level >= debug.SOURCE and backend.load is not None:
         from porism.engine.run.kernel_source import source_of
 
-        debug.say(f"the source of {ran.name}", source_of(ran.kernel, backend.name))
+        debug.say(f"the source of {kernel_run.name}", source_of(kernel_run.kernel, backend.name))
 
 
-def _loops(kernel: UOp, backend: Backend, names: Mapping[int, str]) -> str:
-    """As they are compiled; the evaluator runs them as they are."""
+def _loop_listing(kernel: UOp, backend: Backend, names: Mapping[int, str]) -> str:
+    """Return the loops of a kernel as they are compiled, or as the evaluator runs them."""
     from porism.engine.tune.tuning_cache import tuned_actions
     from porism.pipeline import optimize_kernel
     from porism.schedule.loop_listing import listing
 
-    arranged = (
+    scheduled = (
         kernel
         if backend.load is None
         else optimize_kernel(kernel, backend.target(), actions=tuned_actions(kernel, backend))
     )
-    return listing(arranged, names)
+    return listing(scheduled, names)

@@ -1,4 +1,4 @@
-"""Work: what a kernel does in one run, counted from its loops, and a short name for it."""
+"""Work counts: float operations and bytes of a kernel, counted from its loops, and its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from porism.ir.traversal import toposort
 
 ARITHMETIC: Final = (Group.UNARY, Group.BINARY, Group.TERNARY)
 
-FOLDS: Final[Mapping[Op, str]] = {
+REDUCTION_NAMES: Final[Mapping[Op, str]] = {
     ops.ADD: "sum",
     ops.MUL: "product",
     ops.MAX: "max",
@@ -24,22 +24,22 @@ FOLDS: Final[Mapping[Op, str]] = {
     ops.AND: "all",
     ops.OR: "any",
 }
-"""What people call a reduction."""
+"""The name of the reduction by each op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What there is to do, whichever way it is done."""
+    """The work of a kernel in one run, independent of its loop schedule."""
 
     flops: int
-    """Operations on floats, each as one: exp2 counts as much as an addition."""
+    """Operations on floats; exp2 counts as much as an addition."""
     bytes: int
-    """Of the elements that are read and written, each once however often it is used."""
+    """Bytes of the elements that are read and written, each counted once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Work in a time."""
+    """The work of a kernel, and the seconds it took."""
 
     seconds: float
     work: Work
@@ -56,7 +56,7 @@ class Speed:
 
 
 def work_of(kernel: UOp, variables: Mapping[str, int]) -> Work:
-    """The work of a kernel in a run with some values of its variables.
+    """Return the work of a kernel in a run with some values of its variables.
 
     >>> from porism.base.dtypes import f32
     >>> i, k = UOp.range(2, 0), UOp.range(3, 1)
@@ -66,53 +66,55 @@ def work_of(kernel: UOp, variables: Mapping[str, int]) -> Work:
     Work(flops=12, bytes=32)
     """
     order = toposort(kernel)
-    trips = _Trips(variables)
-    flops = sum(_operations(n) * trips(n) for n in order if n.dtype.is_float)
-    return Work(flops, _bytes(order, trips))
+    trip_counts = _TripCounts(variables)
+    flops = sum(_operations(n) * trip_counts(n) for n in order if n.dtype.is_float)
+    return Work(flops, _bytes(order, trip_counts))
 
 
-def most_steps(kernel: UOp) -> float:
-    """How often the nodes of a kernel are computed, all together, for any values of variables."""
-    known: dict[tuple[UOp, ...], float] = {(): 1.0}
+def max_node_evaluations(kernel: UOp) -> float:
+    """Return how many nodes a kernel evaluates, at most, for any values of its variables."""
+    trip_counts: dict[tuple[UOp, ...], float] = {(): 1.0}
     total = 0.0
     for node in toposort(kernel):
-        ranges = node.ranges
+        loops = node.ranges
         if node.op is ops.REDUCE:
-            ranges += tuple(r for r in node.src[1:] if r.op is ops.RANGE)
-        if ranges not in known:
-            known[ranges] = math.prod(max(float(r.vmax), 0.0) + 1 for r in ranges)
-        total += known[ranges] * EXPENSIVE.get(node.op, 1)
+            loops += tuple(r for r in node.src[1:] if r.op is ops.RANGE)
+        if loops not in trip_counts:
+            trip_counts[loops] = math.prod(max(float(r.vmax), 0.0) + 1 for r in loops)
+        total += trip_counts[loops] * INSTRUCTIONS.get(node.op, 1)
     return total
 
 
-EXPENSIVE: Final[Mapping[Op, int]] = dict.fromkeys(
+INSTRUCTIONS: Final[Mapping[Op, int]] = dict.fromkeys(
     (ops.EXP2, ops.LOG2, ops.SIN, ops.POW, ops.IDIV, ops.MOD), 20
 )
-"""Instructions of an op that machines do not have, about."""
+"""Approximate instructions of ops that machines compute in software; others take one."""
 
 
-class _Trips:
-    """How often nodes are computed."""
+class _TripCounts:
+    """The trip counts of nodes: the product of the extents of their loops."""
 
     def __init__(self, variables: Mapping[str, int]) -> None:
         self.variables = variables
-        self.sizes: dict[UOp, int] = {}
+        self.extents: dict[UOp, int] = {}
 
     def __call__(self, node: UOp) -> int:
-        counters = set(node.ranges)
+        loops = set(node.ranges)
         if node.op is ops.REDUCE:
-            counters.update(r for r in node.src[1:] if r.op is ops.RANGE)
+            loops.update(r for r in node.src[1:] if r.op is ops.RANGE)
         total = 1
-        for counter in counters:
-            total *= self._size(counter.src[0])
+        for loop in loops:
+            total *= self._extent(loop.src[0])
         return total
 
-    def _size(self, size: UOp) -> int:
-        if size not in self.sizes:
-            # A loop whose length depends on another counts as long as it can be.
-            known = not size.ranges
-            self.sizes[size] = evaluate_size(size, self.variables) if known else int(size.vmax)
-        return self.sizes[size]
+    def _extent(self, extent: UOp) -> int:
+        if extent not in self.extents:
+            # An extent that depends on another loop counts with its upper bound.
+            is_known = not extent.ranges
+            self.extents[extent] = (
+                evaluate_size(extent, self.variables) if is_known else int(extent.vmax)
+            )
+        return self.extents[extent]
 
 
 def _operations(node: UOp) -> int:
@@ -122,7 +124,7 @@ def _operations(node: UOp) -> int:
     return int(counts)
 
 
-def _bytes(order: Sequence[UOp], trips: _Trips) -> int:
+def _bytes(order: Sequence[UOp], trip_counts: _TripCounts) -> int:
     written = {n.src[0] for n in order if n.op is ops.STORE}
     read = {
         s for n in order for k, s in enumerate(n.src) if not (n.op is ops.STORE and k == 0)
@@ -131,61 +133,65 @@ def _bytes(order: Sequence[UOp], trips: _Trips) -> int:
     for accesses in (written, read):
         counts: dict[UOp, int] = {}
         for access in accesses:
-            place = _place(access)
-            if place is not None:
-                counts[place] = counts.get(place, 0) + trips(access)
-        for place, count in counts.items():
-            size = int(place.dtype.size)  # negative where it is not known
-            total += (min(count, size) if size >= 0 else count) * place.dtype.element.numpy.itemsize
+            parameter = _parameter(access)
+            if parameter is not None:
+                counts[parameter] = counts.get(parameter, 0) + trip_counts(access)
+        for parameter, count in counts.items():
+            size = int(parameter.dtype.size)  # negative where it is not known
+            total += (
+                min(count, size) if size >= 0 else count
+            ) * parameter.dtype.element.numpy.itemsize
     return total
 
 
-def _place(access: UOp) -> UOp | None:
-    """The parameter that an INDEX is into."""
+def _parameter(access: UOp) -> UOp | None:
+    """Return the PARAM that an INDEX accesses; None for other nodes and local buffers."""
     if access.op is not ops.INDEX:
         return None
-    place = access.src[0]
-    while place.op is ops.AFTER:
-        place = place.src[0]
-    return place if place.op is ops.PARAM else None
+    parameter = access.src[0]
+    while parameter.op is ops.AFTER:
+        parameter = parameter.src[0]
+    return parameter if parameter.op is ops.PARAM else None
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-def name_of(kernel: UOp) -> str:
-    """A name that says what a kernel does, how large it is, and which of such kernels it is.
+def kernel_name(kernel: UOp) -> str:
+    """Return a name for a kernel: its reductions, its extents and a digest.
 
     >>> from porism.base.dtypes import f32
     >>> i = UOp.range(64, 0)
     >>> x, y = (UOp(ops.PARAM, f32.pointer(size=64), (), n) for n in (1, 0))
-    >>> name_of(ops.SINK(y.index(i).store(x.index(i) + 1).end(i)))
+    >>> kernel_name(ops.SINK(y.index(i).store(x.index(i) + 1).end(i)))
     'map 64 #...'
     """
     order = toposort(kernel)
-    folds = [n for n in order if n.op is ops.REDUCE]
-    stores = [n for n in order if n.op is ops.STORE and _place(n.src[0]) is not None]
-    loops = max((_sizes(s.ranges) for s in stores), key=len, default=[])
-    words = ["+".join(dict.fromkeys(FOLDS[n.arg] for n in folds)) or _elementwise(stores)]
+    reductions = [n for n in order if n.op is ops.REDUCE]
+    stores = [n for n in order if n.op is ops.STORE and _parameter(n.src[0]) is not None]
+    loops = max((_extents(s.ranges) for s in stores), key=len, default=[])
+    words = [
+        "+".join(dict.fromkeys(REDUCTION_NAMES[n.arg] for n in reductions)) or _elementwise(stores)
+    ]
     words += ["x".join(loops)] if loops else []
-    nests = dict.fromkeys("x".join(_sizes(n.src[1:])) for n in folds)
-    words += [f"over {', '.join(nests)}"] if nests else []
+    reduction_extents = dict.fromkeys("x".join(_extents(n.src[1:])) for n in reductions)
+    words += [f"over {', '.join(reduction_extents)}"] if reduction_extents else []
     return f"{' '.join(words)} #{kernel.key.hex()[:4]}"
 
 
 def _elementwise(stores: Iterable[UOp]) -> str:
-    """Whether a kernel without reductions computes what it writes, or moves what it reads."""
-    return "copy" if all(_is_moved(store.src[1]) for store in stores) else "map"
+    """Return "copy" if a kernel without reductions stores only what it loads, else "map"."""
+    return "copy" if all(_is_copied_value(store.src[1]) for store in stores) else "map"
 
 
-def _is_moved(value: UOp) -> bool:
+def _is_copied_value(value: UOp) -> bool:
     if value.op in (ops.CAST, ops.BITCAST, ops.LOAD):
-        return _is_moved(value.src[0])
+        return _is_copied_value(value.src[0])
     if value.op is ops.WHERE:
-        return all(_is_moved(branch) for branch in value.src[1:])
+        return all(_is_copied_value(branch) for branch in value.src[1:])
     return value.op in (ops.INDEX, ops.CONST)
 
 
-def _sizes(counters: Iterable[UOp]) -> list[str]:
-    found = sorted((r for r in counters if r.op is ops.RANGE), key=lambda r: r.arg[0])
-    return [show(r.src[0]) for r in found]
+def _extents(loops: Iterable[UOp]) -> list[str]:
+    ordered = sorted((r for r in loops if r.op is ops.RANGE), key=lambda r: r.arg[0])
+    return [show(r.src[0]) for r in ordered]

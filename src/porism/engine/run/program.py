@@ -27,7 +27,7 @@ from porism.base.interrupts import apart
 from porism.base.settings import loud, plain, settings
 from porism.engine.cache import kernel_cache
 from porism.engine.profile import kernel_observer
-from porism.engine.profile.work_counts import most_steps
+from porism.engine.profile.work_counts import max_node_evaluations
 from porism.engine.run import array_allocator
 from porism.engine.run.array_allocator import allocate, array_view
 from porism.engine.run.bound_sizes import element_count, evaluate_size
@@ -135,9 +135,9 @@ class Program:
         self.schedule = schedule
         self.backend = backend
         if settings.beam:
-            from porism.engine.tune.program_comparison import tune_whole
+            from porism.engine.tune.program_comparison import tune_program_kernels
 
-            tune_whole(schedule, backend, constants)
+            tune_program_kernels(schedule, backend, constants)
         self.prepacking = Prepacking(schedule, backend, constants)
         self.functions, pack_functions = self._compile()
         self.argument_begins: list[int] = []
@@ -247,7 +247,7 @@ class Program:
                 words[slot] = address
         arena = self._arena(block) if self.temporaries else None
         values, threads = _latest_pool
-        if values is not plain() or kernel_observer.listeners or loud() or self.is_long:
+        if values is not plain() or kernel_observer.observers or loud() or self.is_long:
             alive = (self, inputs, packs, outputs, arena, array_allocator.leases)
             self._run_observed(block, variables, alive)
         else:
@@ -278,9 +278,11 @@ class Program:
                 run(first, count)
 
         try:
-            if kernel_observer.wanted():
+            if kernel_observer.is_observed():
                 values = {name: variables[name] for name in self.variable_names}
-                kernel_observer.run_each(self.schedule, self.backend, values, lambda k: start(k, 1))
+                kernel_observer.run_observed(
+                    self.schedule, self.backend, values, lambda k: start(k, 1)
+                )
             else:
                 start(0, self.count)
         except BaseException:  # kernels that were not started do nothing
@@ -340,7 +342,7 @@ def forget_functions() -> None:
 def _node_evaluations(schedule: Schedule) -> float:
     """Return how many nodes all kernels evaluate in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
-    return sum(most_steps(kernel) * times for kernel, times in kernels.items())
+    return sum(max_node_evaluations(kernel) * times for kernel, times in kernels.items())
 
 
 def _variable_names(schedule: Schedule) -> set[str]:

@@ -40,8 +40,8 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
             )
         _run_kernel(step.kernel, [memories[b] for b in step.buffers], variables)
 
-    if kernel_observer.wanted():
-        kernel_observer.run_each(schedule, BACKENDS["reference"], variables, run_step)
+    if kernel_observer.is_observed():
+        kernel_observer.run_observed(schedule, BACKENDS["reference"], variables, run_step)
     else:
         for number in range(len(schedule.steps)):
             run_step(number)

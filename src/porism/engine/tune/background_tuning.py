@@ -1,9 +1,9 @@
-"""Background: kernels tuned while the program goes on with those of the heuristic.
+"""Background tuning: kernels are tuned in another process while the program goes on.
 
-A process of low priority does all of the work: the search, the compiling and timing, and at the end
-the program with what was found beside the program without it. A thread here waits for that. One
-program is tuned at a time. When this process ends, so does the tuning; a process that was forked
-from this one knows nothing of it.
+Meanwhile the program runs the heuristic's kernels. A worker process of low priority does all of the
+tuning: the search, compiling and timing, and at the end the comparison of the whole program with
+and without tuned kernels. A thread here waits for its answer. One program is tuned at a time. The
+tuning ends with this process; a forked child does not take part in it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from porism.engine.tune.worker_pool import WorkerFault, WorkerPool
 from porism.optimize.actions.action_serialization import read_actions, write_actions
 from porism.schedule.schedule import Schedule
 
-NICE: Final = 10
-"""By how much the priority is lowered."""
+NICE_INCREMENT: Final = 10
+"""By how much the priority of the worker is lowered, as `nice` counts; chosen by hand."""
 
-WIDTH: Final = 4
-"""Lists of actions that are kept in each round, if the setting `beam` does not say."""
+DEFAULT_BEAM_WIDTH: Final = 4
+"""Beam width if the setting `beam` is 0: lists of actions kept in each round; chosen by hand."""
 
 SPARE_SECONDS: Final = 60.0
-"""What a tuner may take beyond its budget, for starting and for the last candidates."""
+"""Seconds that a worker may take beyond its budget, for its start and the last candidates."""
 
-_turn = threading.Lock()
-_running: list[Background] = []
+_one_at_a_time = threading.Lock()
+_running: list[BackgroundTuning] = []
 
 
-class Background:
-    """The tuning of a program, some of whose inputs are constants, which goes on by itself."""
+class BackgroundTuning:
+    """The tuning of one program in the background."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Background:
         constants: frozenset[int],
         backend: Backend,
         seconds: float,
-        then: Callable[[], None],
+        on_faster: Callable[[], None],
     ) -> None:
         self.schedule = schedule
         self.constants = constants
         self.backend = backend
         self.seconds = seconds
-        self.then = then
-        """Called when better kernels were found, in another thread."""
-        self._crew: WorkerPool | None = None
+        self.on_faster = on_faster
+        """Called in another thread when faster kernels were found."""
+        self._pool: WorkerPool | None = None
         self._stopped = False
         self._thread = threading.Thread(
             target=contextvars.copy_context().run,
@@ -67,20 +67,20 @@ class Background:
         self._thread.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; whether it has."""
+        """Wait until tuning has ended, at most `timeout` seconds; return whether it has."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it; what it has not told yet is lost."""
+        """End the tuning; results that were not reported yet are lost."""
         self._stopped = True
-        crew = self._crew
-        if crew is not None:
-            crew.stop()
+        pool = self._pool
+        if pool is not None:
+            pool.stop()
 
     def _run(self) -> None:
         try:
-            with _turn, settings.override(beam=0):
+            with _one_at_a_time, settings.override(beam=0):
                 if not self._stopped:
                     self._tune()
         except PorismError as error:
@@ -92,52 +92,52 @@ class Background:
 
     def _tune(self) -> None:
         kernels = [step.kernel for step in self.schedule.steps]
-        there = tuning_cache.TuningCache(self.backend)
-        known = [(place, there.get(kernel)) for place, kernel in enumerate(kernels)]
+        cache = tuning_cache.TuningCache(self.backend)
+        entries = [(number, cache.get(kernel)) for number, kernel in enumerate(kernels)]
         job = {
             "job": "tune",
             "schedule": serialize(self.schedule),
             "constants": sorted(self.constants),
             "known": [
-                (place, write_actions(each.actions), each.before, each.after)
-                for place, each in known
-                if each is not None
+                (number, write_actions(tuned.actions), tuned.before, tuned.after)
+                for number, tuned in entries
+                if tuned is not None
             ],
-            "width": settings.beam or WIDTH,
+            "width": settings.beam or DEFAULT_BEAM_WIDTH,
             "seconds": self.seconds,
         }
-        with WorkerPool(1, nice=NICE) as crew:
-            self._crew = crew
-            ((_, answer),) = crew.run_jobs([job], self.seconds + SPARE_SECONDS)
+        with WorkerPool(1, nice=NICE_INCREMENT) as pool:
+            self._pool = pool
+            ((_, answer),) = pool.run_jobs([job], self.seconds + SPARE_SECONDS)
         if self._stopped or isinstance(answer, WorkerFault) or "error" in answer:
             return
-        better = False
-        for place, data, before, after in answer["tuned"]:
+        is_faster = False
+        for number, data, before, after in answer["tuned"]:
             try:
                 actions = read_actions(data)
             except ActionError:
                 continue
-            faster = after < before  # if not, another day there may be more time
+            faster = after < before  # if not, another process may have more time
             tuning_cache.record(
-                kernels[place], self.backend, actions, before, after, on_disk=faster
+                kernels[number], self.backend, actions, before, after, on_disk=faster
             )
-            better = better or faster
-        if better:
-            self.then()
+            is_faster = is_faster or faster
+        if is_faster:
+            self.on_faster()
 
 
 def stop_all() -> None:
-    """End what goes on in the background."""
-    for each in list(_running):
-        each.stop()
-    for each in list(_running):
-        each.wait(1.0)
+    """End all background tuning."""
+    for tuning in list(_running):
+        tuning.stop()
+    for tuning in list(_running):
+        tuning.wait(1.0)
 
 
 def _after_fork() -> None:
-    # The threads are not in this process, and the tuners are the other one's.
-    global _turn
-    _turn = threading.Lock()
+    # A forked child has no copy of the threads, and the workers belong to the parent.
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
     _running.clear()
 
 

@@ -1,9 +1,11 @@
-"""Whole: a program with its tuned kernels beside the same program without them.
+"""Program comparison: a whole program timed with its tuned kernels and without them.
 
-A kernel is tuned on its own, and finds there what it reads in a cache. In a program it may find
-less, what it takes away is missed by others, and constants are laid out for it beforehand. So a
-program is run both ways, by turns, and a kernel that makes it slower is as the heuristic says
-again.
+A kernel is tuned alone, with its inputs in the cache. In a program fewer of its inputs are cached,
+the data it evicts is missed by other kernels, and constants may be prepacked for it. So the whole
+program is timed both ways, alternately, and tuned kernels that make it slower are reverted to the
+actions of the heuristic.
+
+All constants here were chosen by hand.
 """
 
 from __future__ import annotations
@@ -34,43 +36,51 @@ from porism.pipeline import unscheduled_kernel
 from porism.schedule.schedule import Role, Schedule
 
 ROUNDS: Final = 11
-FEWEST_ROUNDS: Final = 3
-ENOUGH_SECONDS: Final = 2.0
-"""After so many, fewer rounds have to do."""
+"""Pairs of samples of the two programs."""
+
+MIN_ROUNDS: Final = 3
+MAX_SECONDS: Final = 2.0
+"""Seconds after which `MIN_ROUNDS` rounds are enough."""
 
 SAMPLE_SECONDS: Final = 1e-3
-"""What one sample takes, at least."""
+"""The least seconds of one sample."""
 
-PART: Final = 0.1
-"""Of the time for a program, to run it both ways at the end."""
+COMPARISON_SHARE: Final = 0.1
+"""The part of the tuning time of a program that is reserved for the comparison."""
 
-NO_WORSE: Final = 1.005
-"""A program that takes no more than this part of the time before is not slower."""
+MAX_SLOWDOWN: Final = 1.005
+"""The ratio of times up to which a program does not count as slower."""
 
-MOST: Final = 12
-"""Kernels that are looked at one by one, if all together make a program slower."""
+MAX_SINGLE_KERNELS: Final = 12
+"""Kernels that are compared one by one if all together make a program slower."""
 
 
-def tune_whole(schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
-    """Tune the new kernels of a program as the settings ask for, and see that it is no slower."""
-    faster = tuning.tune_new_kernels([step.kernel for step in schedule.steps], backend, 1 - PART)
+def tune_program_kernels(schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
+    """Tune the new kernels of a program, and revert those that make the program slower."""
+    faster = tuning.tune_new_kernels(
+        [step.kernel for step in schedule.steps], backend, 1 - COMPARISON_SHARE
+    )
     if faster:
-        settle(schedule, backend, constants, faster, PART * settings.beam_seconds)
+        keep_faster_kernels(
+            schedule, backend, constants, faster, COMPARISON_SHARE * settings.beam_seconds
+        )
 
 
-def settle(
+def keep_faster_kernels(
     schedule: Schedule,
     backend: Backend,
     constants: frozenset[int],
     faster: Sequence[UOp],
     seconds: float,
 ) -> None:
-    """Keep those of the tuned kernels with which a program is not slower, in about some seconds."""
-    _Whole(schedule, backend, constants).settle(faster, time.monotonic() + seconds)
+    """Revert tuned kernels that make a program slower, within about `seconds`."""
+    _ProgramComparison(schedule, backend, constants).revert_slower(
+        faster, time.monotonic() + seconds
+    )
 
 
-class _Whole:
-    """A program, and data to run it on."""
+class _ProgramComparison:
+    """A schedule with the largest values of its variables, compiled and timed in versions."""
 
     def __init__(self, schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
         self.schedule = schedule
@@ -81,46 +91,50 @@ class _Whole:
         variables = [n for n in toposort(*roots) if n.op is ops.VARIABLE]
         self.variables = {str(n.arg[0]): int(n.vmax) for n in variables}
 
-    def settle(self, faster: Sequence[UOp], until: float) -> None:
-        """Keep those of the tuned kernels with which the program is not slower.
+    def revert_slower(self, faster: Sequence[UOp], deadline: float) -> None:
+        """Revert those of the kernels in `faster` with which the whole program is slower.
 
-        Those for which there is no time to see are as before.
+        If all together make it slower, each is compared alone; without time, it is reverted.
         """
         inputs = self._inputs()
         with settings.override(beam=0):
             after = self._program(())
-            if self._ratio(self._program(faster), after, inputs) <= NO_WORSE:
+            if self._ratio(self._program(faster), after, inputs) <= MAX_SLOWDOWN:
                 return
-            known = tuning_cache.TuningCache(self.backend)
-            found = {kernel: known.get(kernel) for kernel in faster}
-            gains = {k: each.before - each.after for k, each in found.items() if each is not None}
+            cache = tuning_cache.TuningCache(self.backend)
+            entries = {kernel: cache.get(kernel) for kernel in faster}
+            gains = {
+                k: entry.before - entry.after for k, entry in entries.items() if entry is not None
+            }
             order = sorted(gains, key=lambda kernel: -gains[kernel])
-            left = list(faster)
-            for kernel in order[:MOST] if len(left) > 1 else ():
-                if time.monotonic() > until:
+            slower = list(faster)
+            for kernel in order[:MAX_SINGLE_KERNELS] if len(slower) > 1 else ():
+                if time.monotonic() > deadline:
                     break
-                rest = [other for other in left if other is not kernel]
-                if self._ratio(self._program(left), self._program(rest), inputs) < 1.0:
-                    left = rest
-            for kernel in left:
-                seconds = known.get(kernel)
-                assert seconds is not None, "it was tuned"
-                start = _heuristics(kernel, self.backend)
-                tuning_cache.record(kernel, self.backend, start, seconds.before, seconds.before)
+                others = [other for other in slower if other is not kernel]
+                if self._ratio(self._program(slower), self._program(others), inputs) < 1.0:
+                    slower = others
+            for kernel in slower:
+                times = cache.get(kernel)
+                assert times is not None, "it was tuned"
+                actions = _heuristic_actions(kernel, self.backend)
+                tuning_cache.record(kernel, self.backend, actions, times.before, times.before)
 
-    def _program(self, plain: Sequence[UOp]) -> Program:
-        """The program with some of its kernels as the heuristic says."""
-        with _as_before(plain, self.backend):
+    def _program(self, heuristic_kernels: Sequence[UOp]) -> Program:
+        """Return the program with some of its kernels scheduled by the heuristic."""
+        with _with_heuristic_actions(heuristic_kernels, self.backend):
             return Program(self.schedule, self.backend, self.constants)
 
     def _inputs(self) -> list[Storage]:
         generator = np.random.default_rng(0)
         buffers = {b.number: b for b in self.schedule.buffers if b.role is Role.INPUT}
-        found: list[Storage] = []
+        inputs: list[Storage] = []
         for number in range(max(buffers, default=-1) + 1):
             buffer = buffers.get(number)
             if buffer is None:
-                found.append(array_allocator.new_array(0, np.dtype(np.float32)))  # nobody reads it
+                inputs.append(
+                    array_allocator.new_array(0, np.dtype(np.float32))
+                )  # no kernel reads it
                 continue
             array, address = array_allocator.new_array(
                 element_count(buffer, self.variables), buffer.dtype.numpy
@@ -130,53 +144,55 @@ class _Whole:
                 period = random_values(generator, buffer.dtype, min(array.size, RANDOM_PERIOD))
                 for begin in range(0, array.size, RANDOM_PERIOD):
                     array[begin : begin + RANDOM_PERIOD] = period[: array.size - begin]
-            found.append((array, address))
-        return found
+            inputs.append((array, address))
+        return inputs
 
     def _ratio(self, before: Program, after: Program, inputs: Sequence[Storage]) -> float:
-        """The time of one program in times of another, run by turns."""
-        both = [(program, program.pack(inputs)) for program in (before, after)]
-        once = [self._sample(*each, inputs, 1) for each in both]
-        times = max(int(SAMPLE_SECONDS / max(*once, 1e-7)), 1)
+        """Return the time of program `after` divided by that of `before`, timed alternately."""
+        programs = [(program, program.pack(inputs)) for program in (before, after)]
+        once = [self._sample(*program_and_packs, inputs, 1) for program_and_packs in programs]
+        runs = max(int(SAMPLE_SECONDS / max(*once, 1e-7)), 1)
         ratios = []
         begin = time.perf_counter()
         for n in range(ROUNDS):
             seconds = [0.0, 0.0]
             for k in (0, 1) if n % 2 else (1, 0):
-                seconds[k] = self._sample(*both[k], inputs, times)
+                seconds[k] = self._sample(*programs[k], inputs, runs)
             ratios.append(seconds[1] / seconds[0])
-            if time.perf_counter() - begin > ENOUGH_SECONDS and n + 1 >= FEWEST_ROUNDS:
+            if time.perf_counter() - begin > MAX_SECONDS and n + 1 >= MIN_ROUNDS:
                 break
         return statistics.median(ratios)
 
     def _sample(
-        self, program: Program, packs: Sequence[Storage], inputs: Sequence[Storage], times: int
+        self, program: Program, packs: Sequence[Storage], inputs: Sequence[Storage], runs: int
     ) -> float:
-        """The seconds of some runs, after one that leaves the caches as its own."""
+        """Return the seconds of some runs, after a run that warms the caches."""
         program.call(inputs, self.variables, packs)
         begin = time.perf_counter()
-        for _ in range(times):
+        for _ in range(runs):
             program.call(inputs, self.variables, packs)
         return time.perf_counter() - begin
 
 
-def _heuristics(kernel: UOp, backend: Backend) -> Actions:
+def _heuristic_actions(kernel: UOp, backend: Backend) -> Actions:
     target = backend.target()
     return heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
 
 
 @contextmanager
-def _as_before(kernels: Sequence[UOp], backend: Backend) -> Iterator[None]:
-    """Some kernels as the heuristic says, whatever was found for them."""
-    known = tuning_cache.TuningCache(backend)
-    found = [(kernel, known.get(kernel)) for kernel in kernels]
-    for kernel, _ in found:
-        tuning_cache.record(kernel, backend, _heuristics(kernel, backend), 1.0, 1.0, on_disk=False)
+def _with_heuristic_actions(kernels: Sequence[UOp], backend: Backend) -> Iterator[None]:
+    """Schedule some kernels by the heuristic inside the block, whatever the tuning cache says."""
+    cache = tuning_cache.TuningCache(backend)
+    entries = [(kernel, cache.get(kernel)) for kernel in kernels]
+    for kernel, _ in entries:
+        tuning_cache.record(
+            kernel, backend, _heuristic_actions(kernel, backend), 1.0, 1.0, on_disk=False
+        )
     try:
         yield
     finally:
-        for kernel, each in found:
-            if each is not None:
+        for kernel, entry in entries:
+            if entry is not None:
                 tuning_cache.record(
-                    kernel, backend, each.actions, each.before, each.after, on_disk=False
+                    kernel, backend, entry.actions, entry.before, entry.after, on_disk=False
                 )

@@ -1,4 +1,4 @@
-"""The command `porism tune`: a program run with its kernels tuned, and the tuning cache."""
+"""Tune command: `porism tune` runs a program with tuning, and manages the tuning cache."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rich.console import Console
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.tune import tuning, tuning_cache
-from porism.engine.tune.tuning_progress import changes, table
+from porism.engine.tune.tuning_progress import action_lines, report_table
 
 INTERRUPTED: Final = 130
-"""The exit status after Ctrl-C."""
+"""The exit status after Ctrl-C: 128 + SIGINT, as shells say."""
 
 
 def run(words: Sequence[str], beam: int, seconds: int) -> int:
-    """Do what the words say; the exit status."""
+    """Run the command with these arguments; return the exit status."""
     match list(words):
         case ["export", path]:
             number = tuning_cache.export_file(Path(path))
@@ -55,22 +55,25 @@ def run(words: Sequence[str], beam: int, seconds: int) -> int:
 
 
 def info() -> str:
-    """What is in the tuning cache."""
-    found = tuning_cache.entries()
-    here = [each for each in found if each.environment == tuning_cache.own_environment()]
-    faster = [each for each in here if each.after < each.before]
+    """Return a description of the tuning cache."""
+    entries = tuning_cache.entries()
+    usable = [entry for entry in entries if entry.environment == tuning_cache.own_environment()]
+    faster = [entry for entry in usable if entry.after < entry.before]
     rows = [
         ("folder", str(tuning_cache.folder())),
-        ("kernels", f"{len(found)}, of which {len(here)} for this machine, version and settings"),
+        (
+            "kernels",
+            f"{len(entries)}, of which {len(usable)} for this machine, version and settings",
+        ),
     ]
     if faster:
-        gain = sum(each.before for each in faster) / sum(each.after for each in faster)
+        gain = sum(entry.before for entry in faster) / sum(entry.after for entry in faster)
         rows.append(("faster", f"{len(faster)} of these, {gain:.2f} times in all"))
     return "\n".join(f"{name:<9}{text}" for name, text in rows)
 
 
 def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) -> int:
-    """Run a program with its kernels tuned, and print what became of them."""
+    """Run a program with its kernels tuned, and print a report; return the exit status."""
     if not script.is_file():
         raise PorismError(
             "there is no such program",
@@ -79,8 +82,8 @@ def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) 
             fix="give its path",
         )
     with settings.override(beam=beam, beam_seconds=seconds):
-        pass  # says what is wrong with them
-    # The program may use threads of its own, where an override does not reach.
+        pass  # raises an error if a value is out of range
+    # An override would not reach threads that the program starts.
     os.environ["PORISM_BEAM"] = str(beam)
     os.environ["PORISM_BEAM_SECONDS"] = str(seconds)
     settings.reload()
@@ -94,10 +97,10 @@ def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) 
         status = INTERRUPTED
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    made = tuning.reports[first:]
-    if made:
-        Console().print(table(made))
-        print(changes(made))
+    reports = tuning.reports[first:]
+    if reports:
+        Console().print(report_table(reports))
+        print(action_lines(reports))
     else:
         print("no kernels were tuned: there are none, or they were tuned before")
     return status

@@ -22,7 +22,7 @@ from typing import Final
 from porism.backends.backend_table import Backend
 from porism.base.errors import PorismError
 from porism.base.settings import settings
-from porism.engine.profile.work_counts import name_of, work_of
+from porism.engine.profile.work_counts import kernel_name, work_of
 from porism.engine.tune import tuning_cache
 from porism.engine.tune.worker_pool import Answer, Job, WorkerFault, WorkerPool
 from porism.ir import ops
@@ -183,7 +183,7 @@ class _KernelTuner:
         self.compilers = compilers
         self.timers = timers
         self.text = to_text(kernel)
-        self.name = name_of(kernel)
+        self.name = kernel_name(kernel)
         variables = {str(n.arg[0]): int(n.vmax) for n in toposort(kernel) if n.op is ops.VARIABLE}
         self.flops = work_of(kernel, variables).flops
         self.before = 0.0
@@ -340,10 +340,10 @@ def tune_new_kernels(kernels: Sequence[UOp], backend: Backend, part: float = 1.0
     if not new or not settings.beam or backend.objects is None:
         return []
     _considered.update((backend.name, kernel) for kernel in new)
-    from porism.engine.tune.tuning_progress import shown
+    from porism.engine.tune.tuning_progress import progress_bar
 
     try:
-        with shown() as listener:
+        with progress_bar() as listener:
             tune(
                 new,
                 backend,

@@ -1,4 +1,4 @@
-"""What tuning shows: a bar while it goes on, and a table of what it has come to."""
+"""Tuning progress: a progress bar while tuning runs, and a table of its reports."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rich.table import Table
 from porism.base.settings import settings
 from porism.engine.tune.tuning import Listener, TuningReport, TuningState
 
-UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+TIME_UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 
 def duration(seconds: float) -> str:
-    """A time as people read it.
+    """Return a number of seconds as text with a unit.
 
     >>> duration(2.5), duration(0.00125), duration(3.2e-06)
     ('2.5 s', '1.25 ms', '3.2 µs')
     """
-    for unit, size in UNITS:
+    for unit, size in TIME_UNITS:
         if seconds >= size or unit == "µs":
             return f"{seconds / size:.3g} {unit}"
     raise AssertionError
 
 
 @contextmanager
-def shown() -> Iterator[Listener | None]:
-    """A bar on a terminal with the best time so far; nothing where there is no terminal."""
+def progress_bar() -> Iterator[Listener | None]:
+    """Show a progress bar with the best time; yield its listener, None without a terminal."""
     console = Console(file=sys.stderr)
     if not console.is_terminal or not settings.progress:
         yield None
@@ -69,46 +69,48 @@ def shown() -> Iterator[Listener | None]:
         yield listen
 
 
-def table(reports: Sequence[TuningReport]) -> Table:
-    """What became of each kernel."""
-    made = Table(title=None, show_lines=False)
+def report_table(reports: Sequence[TuningReport]) -> Table:
+    """Return a table with the times of each kernel before and after tuning."""
+    table = Table(title=None, show_lines=False)
     for head in ("kernel", "before", "after", "times as fast", "GFLOP/s", "candidates"):
         right = head not in ("kernel", "candidates")
-        made.add_column(head, justify="right" if right else "left", overflow="fold")
-    for each in reports:
-        if each.error:
-            made.add_row(each.name, "", "", "", "", f"not tuned: {each.error}")
+        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    for report in reports:
+        if report.error:
+            table.add_row(report.name, "", "", "", "", f"not tuned: {report.error}")
             continue
-        made.add_row(
-            each.name,
-            duration(each.before),
-            duration(each.after),
-            f"{each.before / each.after:.2f}",
-            f"{each.gflops:.1f}" if each.flops else "",
-            _candidates(each),
+        table.add_row(
+            report.name,
+            duration(report.before),
+            duration(report.after),
+            f"{report.before / report.after:.2f}",
+            f"{report.gflops:.1f}" if report.flops else "",
+            _candidate_counts(report),
         )
-    return made
+    return table
 
 
-def _candidates(each: TuningReport) -> str:
-    """How many there were; without actions that a kernel allows there are none."""
-    dropped = sum(each.faults.values())
-    if not each.tried:
-        return f"none tried, {each.pruned} hopeless" if each.pruned else "every action is refused"
-    return f"{each.tried} tried" + (f", {dropped} dropped" if dropped else "")
+def _candidate_counts(report: TuningReport) -> str:
+    """Return how many candidates were tried and dropped, as text."""
+    dropped = sum(report.faults.values())
+    if not report.tried:
+        return (
+            f"none tried, {report.pruned} hopeless" if report.pruned else "every action is refused"
+        )
+    return f"{report.tried} tried" + (f", {dropped} dropped" if dropped else "")
 
 
-def changes(reports: Sequence[TuningReport]) -> str:
-    """The actions of each kernel that became faster, a line each."""
+def action_lines(reports: Sequence[TuningReport]) -> str:
+    """Return the actions of each kernel that became faster, a line each."""
     return "\n".join(
-        f"{each.name}: {', '.join(map(action_text, each.actions)) or 'no actions'}"
-        for each in reports
-        if each.after < each.before
+        f"{report.name}: {', '.join(map(action_text, report.actions)) or 'no actions'}"
+        for report in reports
+        if report.after < report.before
     )
 
 
 def action_text(action: object) -> str:
-    """An action in short.
+    """Return an action as text, without fields that have their default value.
 
     >>> from porism.optimize.actions.loops.upcast_unroll import Upcast
     >>> action_text(Upcast("r1", 16))

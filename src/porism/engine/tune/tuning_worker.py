@@ -122,14 +122,18 @@ def tune_program(job: Job) -> Answer:
     new_kernels = [
         kernel for kernel in kernels if not tuning_cache.TuningCache(backend).get(kernel)
     ]
-    width, seconds = job["width"], job["seconds"] * (1 - program_comparison.PART)
+    width, seconds = job["width"], job["seconds"] * (1 - program_comparison.COMPARISON_SHARE)
     nice = 0  # workers inherit the priority of this process
     tuning.tune(new_kernels, backend, width=width, seconds=seconds, nice=nice, listener=listen)
     cache = tuning_cache.TuningCache(backend)
     if faster := list(tuning_cache.known_actions(new_kernels, backend)):
         constants = frozenset(job["constants"])
-        program_comparison.settle(
-            schedule, backend, constants, faster, job["seconds"] * program_comparison.PART
+        program_comparison.keep_faster_kernels(
+            schedule,
+            backend,
+            constants,
+            faster,
+            job["seconds"] * program_comparison.COMPARISON_SHARE,
         )
     entries = [(number, cache.get(kernel)) for number, kernel in enumerate(kernels)]
     return {

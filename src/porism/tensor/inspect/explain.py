@@ -56,7 +56,7 @@ class Kernel:
     @property
     def name(self) -> str:
         """The name under which `porism.profile()` and `PORISM_DEBUG` report the kernel."""
-        return work_counts.name_of(self.node)
+        return work_counts.kernel_name(self.node)
 
     def source(self, kind: str | bool = True) -> str:
         """Return the kernel as "llvm", "assembly" or "c"; True is what the backend compiles."""

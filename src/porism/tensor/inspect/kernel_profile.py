@@ -12,7 +12,7 @@ from types import TracebackType
 
 from porism.base.fork_locks import held_while_forking
 from porism.engine.profile import kernel_observer
-from porism.engine.profile.kernel_observer import Run
+from porism.engine.profile.kernel_observer import KernelRun
 from porism.engine.profile.work_counts import Speed, Work
 from porism.ir.node import UOp
 from porism.tensor.shapes import shape_error
@@ -79,7 +79,7 @@ class Profile:
                 "it would count every kernel twice",
                 "make another one with porism.profile(); profiles may be nested",
             )
-        self._observing = kernel_observer.listening(self._add)
+        self._observing = kernel_observer.observing(self._add)
         self._observing.__enter__()
         self._start = time.perf_counter()
         return self
@@ -97,7 +97,7 @@ class Profile:
         if self.show and kind is None:
             print(self)
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: KernelRun) -> None:
         """Add one run of a kernel to its total."""
         with _totals_lock:
             total = self._totals.setdefault((run.kernel, run.backend), _Total(run.name))

@@ -37,7 +37,7 @@ from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from porism.engine.tune.background_tuning import Background
+    from porism.engine.tune.background_tuning import BackgroundTuning
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -127,7 +127,7 @@ class Jitted(Generic[Parameters, Result]):
         self._fast_path: FastPath | None = None
         """The fast path for calls like the last one."""
         self._last_arguments: dict[str, str] = {}
-        self._tunings: list[Background] = []
+        self._tunings: list[BackgroundTuning] = []
         self.state_lock: Any
         """Held by calls that assign to captured tensors or arguments."""
         self.renew_locks()

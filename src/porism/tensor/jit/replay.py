@@ -33,7 +33,7 @@ from porism.tensor.shapes import shape_error, to_text
 from porism.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from porism.engine.tune.background_tuning import Background
+    from porism.engine.tune.background_tuning import BackgroundTuning
 
 _BUFFER: Final = ops.BUFFER
 
@@ -187,12 +187,12 @@ class Replay:
                 raise captured_argument_error()
             return self._run(tensors, variables)
 
-    def tune(self, seconds: float) -> Background | None:
+    def tune(self, seconds: float) -> BackgroundTuning | None:
         """Tune the kernels in the background for some seconds, then swap in the tuned program."""
         backend, schedule = chosen(), self.schedule
         if schedule is None or backend.objects is None:
             return None
-        from porism.engine.tune.background_tuning import Background
+        from porism.engine.tune.background_tuning import BackgroundTuning
 
         program = self.constants.program
         constants = frozenset() if program is None else program.constants
@@ -200,7 +200,7 @@ class Replay:
         def swap() -> None:
             self.constants.program = prepare(schedule, constants, recompile=True)
 
-        return Background(schedule, constants, backend, seconds, swap)
+        return BackgroundTuning(schedule, constants, backend, seconds, swap)
 
     def _run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
         """Gather the inputs, run the program, assign state, and return the result."""
