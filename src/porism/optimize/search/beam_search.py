@@ -1,10 +1,10 @@
-"""Search: better actions for a kernel than the heuristic's, by measuring.
+"""Beam search: better actions for a kernel than the heuristic's, by measuring.
 
-It begins with the heuristic's list, and with whole plans that somebody thinks are good as well. The
-best few of all that was measured are changed in all ways of one step; they take turns, a handful of
-candidates each, of which the cost model has thrown out what is hopeless. What is found better takes
-its turn next. The heuristic's own list is always among those that are compared, so that the result
-is never worse. How something is measured is the caller's affair.
+The search begins with the heuristic's actions and with other plans for the whole kernel. The best
+few of all that were measured form the beam. Its members take turns: each time, a batch of their
+neighbours is measured, after the cost model has pruned those that are hopeless. A candidate that
+turns out better joins the beam at once. The heuristic's actions stay among those compared, so that
+the result is never slower. How a candidate is measured is up to the caller.
 """
 
 from __future__ import annotations
@@ -20,54 +20,65 @@ from porism.optimize.actions.action import Actions, apply_all
 from porism.optimize.model.loop_cost import Cost, estimate_cost
 from porism.optimize.search.candidates import neighbours
 
-SLACK: Final = 1.4
-"""How many times as many cycles as what it comes from something takes by the cost model, to be
-thrown out. Of 1250 candidates for 28 kernels that were all measured, none within 5 % of the best of
-its kernel takes more than 1.25, and two thirds of those that are half as slow again do."""
+MAX_COST_RATIO: Final = 1.4
+"""Cycles of a candidate by the cost model, at most, in those of the actions it comes from. Of 1250
+candidates for 28 kernels that were all measured, none within 5 % of the best of its kernel exceeds
+1.25, and two thirds of those that are half as slow again do."""
 
-MOST_A_ROUND: Final = 256
-"""Candidates of one round that are measured, the cheapest by the cost model."""
+MAX_CANDIDATES: Final = 256
+"""Neighbours of one list of actions that are measured, at most: the cheapest by the cost model."""
 
-MEET: Final = 5
-"""How many of the best are remembered, at least."""
+MIN_REMEMBERED: Final = 5
+"""How many of the best are remembered, at least, whatever the width of the beam."""
 
-TOGETHER: Final = 8
-"""Candidates that are handed over to be measured at a time."""
+BATCH: Final = 8
+"""Candidates that are handed over to be measured at a time (chosen by hand)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What measuring a candidate has given: its time, or why there is none."""
+class Measurement:
+    """The time of a candidate, or why there is none."""
 
     seconds: float | None
     fault: str = ""
 
 
-Measure = Callable[[Sequence[Actions], float], Iterator[tuple[int, Result]]]
-"""Results with the numbers of the candidates, for which the best time so far is a bar."""
+Measure = Callable[[Sequence[Actions], float], Iterator[tuple[int, Measurement]]]
+"""Takes candidates and the best time so far in seconds, and yields a measurement of each, with the
+position of the candidate."""
 
 
 @dataclass(slots=True)
-class Found:
-    """How far a search has come."""
+class SearchResult:
+    """What a search has found so far."""
 
     actions: Actions
     """The best so far."""
     seconds: float
-    before: float
-    """The time of the actions that it began with."""
-    tried: int = 0
+    """The time of the best."""
+    start_seconds: float
+    """The time of the actions that the search began with."""
+    measured: int = 0
+    """Candidates that were measured."""
     pruned: int = 0
-    """Candidates that were not measured, by the cost model."""
+    """Candidates that were not measured, because of the cost model."""
     rounds: int = 0
+    """Turns of the whole beam."""
     interrupted: bool = False
     faults: Counter[str] = field(default_factory=Counter)
-    """Why candidates were dropped, and how many."""
-    good: list[tuple[float, Actions]] = field(default_factory=list)
-    """The best, in order."""
+    """Why candidates have no time, and how many."""
+    best: list[tuple[float, Actions]] = field(default_factory=list)
+    """The best few with their times, the fastest first."""
+
+    def add(self, seconds: float, actions: Actions, width: int) -> None:
+        """Note the time of a candidate, for a beam of some width."""
+        self.best = sorted([*self.best, (seconds, actions)], key=lambda pair: pair[0])
+        del self.best[max(width, MIN_REMEMBERED) :]
+        if seconds < self.seconds:
+            self.seconds, self.actions = seconds, actions
 
 
-def search(
+def beam_search(
     kernel: UOp,
     target: Target,
     start: Actions,
@@ -75,90 +86,92 @@ def search(
     measure: Measure,
     *,
     width: int,
-    go_on: Callable[[Found], bool],
+    go_on: Callable[[SearchResult], bool],
     plans: Iterable[tuple[Actions, UOp]] = (),
-    others: Sequence[Actions] = (),
-) -> Found:
-    """Look for better actions than `start`, which takes so many seconds.
+    restarts: Sequence[Actions] = (),
+) -> SearchResult:
+    """Search for faster actions than `start`, which takes so many seconds.
 
-    Whole plans are measured first. When nothing more is found from these and the start, the search
-    begins again with each of the others. `go_on` is asked after every result. An interrupt from the
-    keyboard ends the search with what it has found.
+    `plans` for the whole kernel are measured first. When the neighbours of these and of the start
+    are exhausted, the search begins again from each of the `restarts`. It ends when `go_on`, which
+    is asked after every measurement, returns False, or with a KeyboardInterrupt.
     """
-    found = Found(start, seconds, seconds, good=[(seconds, start)])
-    search = _Search(kernel, target, start, found, measure, width, go_on)
+    result = SearchResult(start, seconds, seconds, best=[(seconds, start)])
+    search = _Search(kernel, target, start, result, measure, width, go_on)
     try:
-        search.run(plans, others)
+        search.run(plans, restarts)
     except KeyboardInterrupt:
-        found.interrupted = True
-    return found
+        result.interrupted = True
+    return result
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """A list of actions that was measured, and what is left to try from there."""
+    """A measured list of actions, and the batches of its neighbours that are left to measure."""
 
     seconds: float
     actions: Actions
     batches: Iterator[list[Actions]]
-    over: bool = False
+    is_exhausted: bool = False
 
 
 @dataclass(slots=True)
 class _Search:
+    """A search while it runs."""
+
     kernel: UOp
     target: Target
     start: Actions
-    found: Found
+    result: SearchResult
     measure: Measure
     width: int
-    go_on: Callable[[Found], bool]
-    seen: set[UOp] = field(default_factory=set)
-    """Kernels that were tried."""
+    go_on: Callable[[SearchResult], bool]
+    visited: set[UOp] = field(default_factory=set)
+    """Scheduled kernels that were candidates already."""
 
-    def run(self, plans: Iterable[tuple[Actions, UOp]], others: Sequence[Actions]) -> None:
-        """Whole plans, then steps from the best, then steps from other beginnings."""
-        self.seen.add(apply_all(self.kernel, self.start, self.target))
-        states = [self._state(self.found.before, self.start)]
-        whole = list(self._new(plans))
-        for begin in range(0, len(whole), TOGETHER):
-            if not self._tried(whole[begin : begin + TOGETHER], states):
+    def run(self, plans: Iterable[tuple[Actions, UOp]], restarts: Sequence[Actions]) -> None:
+        """Measure whole plans, then neighbours of the best, then those of other starts."""
+        self.visited.add(apply_all(self.kernel, self.start, self.target))
+        states = [self._state(self.result.start_seconds, self.start)]
+        candidates = list(self._promising(plans))
+        for begin in range(0, len(candidates), BATCH):
+            if not self._measure_batch(candidates[begin : begin + BATCH], states):
                 return
         self._climb(states)
-        for other in others:
-            beginning: list[_State] = []
-            if not self.go_on(self.found) or not self._tried([other], beginning):
+        for actions in restarts:
+            restarted: list[_State] = []
+            if not self.go_on(self.result) or not self._measure_batch([actions], restarted):
                 return
-            self._climb(beginning)
+            self._climb(restarted)
 
     def _climb(self, states: list[_State]) -> None:
-        """Steps from the best of some states, and of what is found, until there are none left."""
+        """Measure neighbours of the best states, old and new, until all are exhausted."""
         while True:
             states.sort(key=lambda state: state.seconds)
-            beam = [state for state in states[: self.width] if not state.over]
+            beam = [state for state in states[: self.width] if not state.is_exhausted]
             if not beam:
                 return
-            self.found.rounds += 1
+            self.result.rounds += 1
             for state in beam:
-                if not self.go_on(self.found):
+                if not self.go_on(self.result):
                     return
                 batch = next(state.batches, None)
                 if batch is None:
-                    state.over = True
-                elif not self._tried(batch, states):
+                    state.is_exhausted = True
+                elif not self._measure_batch(batch, states):
                     return
 
-    def _tried(self, candidates: Sequence[Actions], states: list[_State]) -> bool:
-        """Measure some; whether there is time for more."""
-        found = self.found
-        for number, result in self.measure(candidates, found.seconds):
-            found.tried += 1
-            if result.seconds is None:
-                found.faults[result.fault] += 1
+    def _measure_batch(self, candidates: Sequence[Actions], states: list[_State]) -> bool:
+        """Measure candidates, append those with a time to the states; return whether to go on."""
+        result = self.result
+        for position, measurement in self.measure(candidates, result.seconds):
+            result.measured += 1
+            if measurement.seconds is None:
+                result.faults[measurement.fault] += 1
             else:
-                states.append(self._state(result.seconds, candidates[number]))
-                _note(found, result.seconds, candidates[number], self.width)
-            if not self.go_on(found):
+                states.append(self._state(measurement.seconds, candidates[position]))
+                result.add(measurement.seconds, candidates[position], self.width)
+            if not self.go_on(result):
                 return False
         return True
 
@@ -166,41 +179,35 @@ class _Search:
         return _State(seconds, actions, self._batches(actions))
 
     def _batches(self, actions: Actions) -> Iterator[list[Actions]]:
-        """Candidates a step away that are worth measuring, the cheapest first, a few at a time."""
-        chosen = list(self._new(neighbours(self.kernel, actions, self.target), actions))
-        for begin in range(0, len(chosen), TOGETHER):
-            yield chosen[begin : begin + TOGETHER]
+        """Yield batches of the neighbours of actions, the cheapest by the cost model first."""
+        around = neighbours(self.kernel, actions, self.target)
+        promising = list(self._promising(around, actions))
+        for begin in range(0, len(promising), BATCH):
+            yield promising[begin : begin + BATCH]
 
-    def _new(
-        self, candidates: Iterable[tuple[Actions, UOp]], near: Actions | None = None
+    def _promising(
+        self, candidates: Iterable[tuple[Actions, UOp]], origin: Actions | None = None
     ) -> Iterator[Actions]:
-        """Of candidates those that were not seen and are not hopeless.
+        """Yield the candidates that were not visited and that the cost model does not prune.
 
-        Steps from somewhere, the cheapest first; whole plans in the order in which they come.
+        Neighbours of an origin come the cheapest first; whole plans in the order of their own.
         """
-        own = apply_all(self.kernel, self.start if near is None else near, self.target)
-        limit = SLACK * estimate_cost(own, self.target).cycles
+        compared = apply_all(self.kernel, self.start if origin is None else origin, self.target)
+        limit = MAX_COST_RATIO * estimate_cost(compared, self.target).cycles
         costs: list[tuple[Cost, Actions]] = []
         for candidate, after in candidates:
-            if after in self.seen:
+            if after in self.visited:
                 continue
-            self.seen.add(after)
+            self.visited.add(after)
             cost = estimate_cost(after, self.target)
-            if cost.is_feasible(self.target) and cost.cycles <= limit:
+            if cost.is_possible(self.target) and cost.cycles <= limit:
                 costs.append((cost, candidate))
             else:
-                self.found.pruned += 1
-            if len(costs) % TOGETHER == 0 and not self.go_on(self.found):
+                self.result.pruned += 1
+            if len(costs) % BATCH == 0 and not self.go_on(self.result):
                 break
-        if near is not None:
+        if origin is not None:
             costs.sort(key=lambda pair: pair[0].cycles)
-        self.found.pruned += max(len(costs) - MOST_A_ROUND, 0)
-        for _, candidate in costs[:MOST_A_ROUND]:
+        self.result.pruned += max(len(costs) - MAX_CANDIDATES, 0)
+        for _, candidate in costs[:MAX_CANDIDATES]:
             yield candidate
-
-
-def _note(found: Found, seconds: float, actions: Actions, width: int) -> None:
-    found.good = sorted([*found.good, (seconds, actions)], key=lambda good: good[0])
-    del found.good[max(width, MEET) :]
-    if seconds < found.seconds:
-        found.seconds, found.actions = seconds, actions
