@@ -25,7 +25,7 @@ from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.actions.loops.loop_tiling import OverlapTail
 from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
-from porism.optimize.search.candidates import ON_CPU, ON_GPU, View
+from porism.optimize.search.candidates import CPU_PROPOSALS, GPU_PROPOSALS, KernelLoops
 from porism.optimize.strategy import heuristic
 
 AMOUNTS: Final = (2, 4, 3, 8, 5, 7, 6, 16, 1, 9)
@@ -71,9 +71,9 @@ def random_action(
         kind = ACTIONS[only]
     else:
         kind = choices.one_of(kinds_for(target))
-    proposals = (ON_GPU if target.block else ON_CPU).get(kind)
+    proposals = (GPU_PROPOSALS if target.block else CPU_PROPOSALS).get(kind)
     if proposals is not None and choices.below(2):
-        proposed = list(itertools.islice(proposals(View(kernel, target)), MOST_PROPOSED))
+        proposed = list(itertools.islice(proposals(KernelLoops(kernel, target)), MOST_PROPOSED))
         return choices.one_of(proposed) if proposed else None
     amounts: tuple[int, ...] = AMOUNTS
     if latest is not None and choices.below(2):

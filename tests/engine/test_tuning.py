@@ -33,7 +33,7 @@ from porism.ir.node import UOp
 from porism.ir.text.serialization import to_text
 from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.search.alternative_plans import alternatives
-from porism.optimize.search.beam_search import search
+from porism.optimize.search.beam_search import beam_search
 from porism.optimize.strategy import heuristic
 from porism.pipeline import optimize_kernel, unscheduled_kernel
 from tests.engine import faulty_worker
@@ -161,17 +161,17 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
         tuning._compile_baselines([tuner], compilers)
         tuner.open()
         assert not tuner.error
-        found = search(
+        result = beam_search(
             base, target, start, tuner.before, tuner.measure,
-            width=6, go_on=lambda found: found.tried < 200 or not set(found.faults) >= FOUND,
-            plans=alternatives(base, target, start), others=[()],
+            width=6, go_on=lambda result: result.measured < 200 or not set(result.faults) >= FOUND,
+            plans=alternatives(base, target, start), restarts=[()],
         )  # fmt: skip
-        actions, before, after = tuner.pick_fastest(found, start)
-    assert found.tried >= 200
-    assert set(found.faults) >= FOUND
+        actions, before, after = tuner.pick_fastest(result, start)
+    assert result.measured >= 200
+    assert set(result.faults) >= FOUND
     assert compilers.replaced + timers.replaced > 5
     assert after <= before
-    for _, kept in found.good:
+    for _, kept in result.best:
         assert faulty_worker.fault_of(write_actions(kept)) is None or kept == start
     assert is_right(kernel, actions)
 

@@ -32,7 +32,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Actions
 from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.search.alternative_plans import alternatives
-from porism.optimize.search.beam_search import Found, Result, search
+from porism.optimize.search.beam_search import Measurement, SearchResult, beam_search
 from porism.optimize.strategy import heuristic
 from porism.pipeline import unscheduled_kernel
 
@@ -158,13 +158,13 @@ def tune(
 
 def _progress_callback(
     tuner: _KernelTuner, number: int, count: int, until: float, listener: Listener | None
-) -> Callable[[Found], None]:
-    def show_progress(found: Found) -> None:
+) -> Callable[[SearchResult], None]:
+    def show_progress(result: SearchResult) -> None:
         if listener is not None:
             left = until - time.monotonic()
             listener(
                 TuningState(
-                    tuner.name, number, count, tuner.flops, found.tried, found.seconds, left
+                    tuner.name, number, count, tuner.flops, result.measured, result.seconds, left
                 )
             )
 
@@ -202,7 +202,7 @@ class _KernelTuner:
                 self.before = float(answer["seconds"])
 
     def run(
-        self, width: int, deadline: float, show_progress: Callable[[Found], None]
+        self, width: int, deadline: float, show_progress: Callable[[SearchResult], None]
     ) -> tuple[TuningReport, bool]:
         """Search and record the result; return a report, and whether the user interrupted."""
         if self.error:
@@ -212,11 +212,11 @@ class _KernelTuner:
 
         search_deadline = deadline - min(FINAL_SECONDS, (deadline - time.monotonic()) / 5)
 
-        def go_on(result: Found) -> bool:
+        def go_on(result: SearchResult) -> bool:
             show_progress(result)
             return time.monotonic() < search_deadline
 
-        result = search(
+        result = beam_search(
             base,
             self.target,
             start,
@@ -225,14 +225,14 @@ class _KernelTuner:
             width=width,
             go_on=go_on,
             plans=alternatives(base, self.target, start),
-            others=[()],
+            restarts=[()],
         )
         interrupted, in_time = result.interrupted, time.monotonic() < search_deadline
         try:
             actions, before, after = self.pick_fastest(result, start)
         except KeyboardInterrupt:  # then the measurements of the search count
             interrupted = True
-            actions, before, after = result.actions, result.before, result.seconds
+            actions, before, after = result.actions, result.start_seconds, result.seconds
         # A search that ran out of time without a result may have more time in another process.
         on_disk = after < before or in_time
         tuning_cache.record(self.kernel, self.backend, actions, before, after, on_disk=on_disk)
@@ -242,7 +242,7 @@ class _KernelTuner:
             before,
             after,
             actions,
-            result.tried,
+            result.measured,
             result.pruned,
             result.faults,
         )
@@ -252,44 +252,46 @@ class _KernelTuner:
                 print(f"porism: {text}", file=sys.stderr)
         return report, interrupted
 
-    def measure(self, candidates: Sequence[Actions], bar: float) -> Iterator[tuple[int, Result]]:
+    def measure(
+        self, candidates: Sequence[Actions], bar: float
+    ) -> Iterator[tuple[int, Measurement]]:
         """Compile candidates in parallel, then time them one by one; yield number and result."""
         jobs = [self._compile_job(actions) for actions in candidates]
         binaries: dict[int, Answer] = {}
         for number, answer in self.compilers.run_jobs(jobs, COMPILE_SECONDS):
             if isinstance(answer, WorkerFault):
-                yield number, Result(None, f"{answer.what} while it was compiled")
+                yield number, Measurement(None, f"{answer.what} while it was compiled")
             elif "error" in answer:
-                yield number, Result(None, "could not be compiled")
+                yield number, Measurement(None, "could not be compiled")
             else:
                 binaries[number] = answer
         for number in sorted(binaries):
             job = {"job": "time", "binary": binaries[number], "bar": bar / self.before}
             ((_, answer),) = self.timers.run_jobs([job], self.limit)
             if isinstance(answer, WorkerFault):
-                yield number, Result(None, f"{answer.what} while it was run")
+                yield number, Measurement(None, f"{answer.what} while it was run")
             elif "wrong" in answer:
-                yield number, Result(None, "gave a wrong result")
+                yield number, Measurement(None, "gave a wrong result")
             elif "error" in answer:
-                yield number, Result(None, "could not be run")
+                yield number, Measurement(None, "could not be run")
             else:
                 seconds = self.before * float(answer["ratio"])
                 bar = min(bar, seconds)
-                yield number, Result(seconds)
+                yield number, Measurement(seconds)
 
     @property
     def limit(self) -> float:
         """The time limit of a candidate, in seconds."""
         return RUN_SECONDS + RUNS_PER_CANDIDATE * self.before
 
-    def pick_fastest(self, found: Found, start: Actions) -> tuple[Actions, float, float]:
+    def pick_fastest(self, result: SearchResult, start: Actions) -> tuple[Actions, float, float]:
         """Return the fastest actions in alternate timing with the baseline, and both times.
 
         The winner is timed twice: the best of several candidates was also lucky.
         """
         bar = KEEP_RATIO * self.before
         promising = [
-            actions for seconds, actions in found.good if actions != start and seconds < bar
+            actions for seconds, actions in result.best if actions != start and seconds < bar
         ]
         jobs = [self._compile_job(actions) for actions in promising]
         binaries = dict(self.compilers.run_jobs(jobs, COMPILE_SECONDS))

@@ -200,7 +200,7 @@ class _Search:
                 continue
             self.visited.add(after)
             cost = estimate_cost(after, self.target)
-            if cost.is_possible(self.target) and cost.cycles <= limit:
+            if cost.is_feasible(self.target) and cost.cycles <= limit:
                 costs.append((cost, candidate))
             else:
                 self.result.pruned += 1
