@@ -168,7 +168,7 @@ def written(texts: Sequence[str] = WRITTEN) -> Iterator[Tensors]:
     i, j = (porism.asarray(n.astype(np.int32)) for n in (numbers, numbers[::-1].copy()))
     f, g = (porism.asarray(n.astype(np.float32)) for n in (numbers, numbers[::-1].copy()))
     values = {"i": i, "j": j, "f": f, "g": g, "b": f > g, "c": f > 3}
-    functions = {name: getattr(porism, name) for name in namespace.WHERE}
+    functions = {name: getattr(porism, name) for name in namespace.MODULE_OF}
     for text in texts:
         yield (eval(text, {}, {**functions, **values}),)
 

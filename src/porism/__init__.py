@@ -1,4 +1,4 @@
-"""Porism: a tensor compiler whose rewrite rules are data, and proved.
+"""Porism: a tensor compiler whose rewrite rules are data, each proved by machine.
 
 >>> import porism
 >>> (porism.arange(4) * 2).tolist()
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is first used, so that `import porism` costs nothing.
+    # Imported at the first use, so that `import porism` is fast.
     if name == "simplify":
         from porism.simplifier.simplify import simplify
 

@@ -1,15 +1,15 @@
-"""The command line: one table of commands, and errors printed as their message.
+"""Command line: one table of commands; errors are printed as their message.
 
-porism version      the version
-porism settings     the environment variables and their values
-porism ops          every op of the intermediate representation
-porism demo         two nets beside NumPy, and a short tour
-porism rules        the rewrite rules, with what each states
-porism prove        the proof of every rewrite rule, or of one that is typed
-porism simplify     an index expression made simpler
-porism cache        what is kept on disk, and its removal
-porism tune         a program whose kernels are tuned, and the tuning cache
-porism doctor       what was found on this machine, and whether all works there
+porism version      print the version
+porism settings     print the environment variables and their values
+porism ops          list every op of the intermediate representation
+porism demo         compare two networks with NumPy, with a short tour
+porism rules        list the rewrite rules, and how each is established
+porism prove        prove every rewrite rule, or prove or refute a typed conjecture
+porism simplify     simplify an index expression
+porism cache        describe or clear the cache on disk
+porism tune         run a program with its kernels tuned, or manage the tuning cache
+porism doctor       describe this machine, and run a self-test
 """
 
 from __future__ import annotations
@@ -36,31 +36,34 @@ USER_ERROR: Final = 2
 
 
 def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """For a command that takes no arguments."""
+    """Declare no arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A word after `porism`. What is heavy or optional is imported inside `run`."""
+    """A command of `porism`; `run` imports what is expensive or optional to import."""
 
     name: str
     help: str
     run: Callable[[argparse.Namespace], int]
-    """Does it, and gives the exit status."""
+    """Runs the command, and returns the exit status."""
     arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
     """Declares the command's own arguments."""
 
 
 def _version(options: argparse.Namespace) -> int:
+    """Print the version."""
     print(f"porism {__version__}")
     return 0
 
 
 def _settings_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism settings`."""
     parser.add_argument("--page", action="store_true", help="print the page docs/settings.md")
 
 
 def _settings(options: argparse.Namespace) -> int:
+    """Print every setting with its value, or the page of all settings."""
     if options.page:
         print(settings.page(), end="")
         return 0
@@ -73,10 +76,12 @@ def _settings(options: argparse.Namespace) -> int:
 
 
 def _ops_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism ops`."""
     parser.add_argument("--page", action="store_true", help="print the page docs/ops.md")
 
 
 def _ops(options: argparse.Namespace) -> int:
+    """Print every op, or the page of all ops."""
     from porism.ir import ops
     from porism.ir.text import op_reference
 
@@ -89,6 +94,7 @@ def _ops(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    """Run the demo of the source tree."""
     script = Path(__file__).parents[2] / "examples" / "demo.py"
     if not script.is_file():
         raise PorismError(
@@ -103,6 +109,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism rules`."""
     parser.add_argument("words", nargs="*", metavar="WORD", help="only rules whose name has one")
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON array")
     parser.add_argument("--page", action="store_true", help="print the page docs/rules.md")
@@ -113,6 +120,7 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _rules(options: argparse.Namespace) -> int:
+    """Print the rewrite rules, as text, as JSON or as a page."""
     from porism.catalogue import rule_listing, rules_page
 
     if options.fired:
@@ -138,7 +146,7 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _use(row: dict[str, Any]) -> str:
-    """Where a rule is tried and how often it fires, in words."""
+    """Return which passes try a rule and how often it fires, in words."""
     if row["kind"] == "lemma":
         return f"a lemma: no pass tries it; used {row['fired'] or 0} times by the normal form"
     where = ", ".join(row["tried"]) or "no pass"
@@ -149,6 +157,7 @@ def _use(row: dict[str, Any]) -> str:
 
 
 def _fired(options: argparse.Namespace) -> int:
+    """Count how often each rule fires on a corpus of programs."""
     script = Path(__file__).parents[2] / "tools" / "fired.py"
     if not script.is_file():
         raise PorismError(
@@ -172,7 +181,7 @@ def prove_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rule",
         metavar="RULE",
-        help="prove or refute this rule instead, such as 'x//c0//c1 -> x//(c0*c1) when c1 > 0'",
+        help="prove or refute this conjecture instead: 'x//c0//c1 -> x//(c0*c1) when c1 > 0'",
     )
     parser.add_argument(
         "--theory",
@@ -183,6 +192,7 @@ def prove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _prove(options: argparse.Namespace) -> int:
+    """Prove the rewrite rules, or the conjecture that is typed."""
     if options.rule is not None:
         return prove_typed(options)
     from porism.prove import proof_report
@@ -239,6 +249,7 @@ def prove_typed(options: argparse.Namespace) -> int:
 
 
 def _simplify_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism simplify`."""
     parser.add_argument(
         "expression", nargs="?", help="in Python syntax, such as '(r*8+v)%%7'; - reads the input"
     )
@@ -258,16 +269,21 @@ def _simplify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _simplify(options: argparse.Namespace) -> int:
+    """Simplify an expression, or a file of them."""
     from porism.simplifier import simplify_command
 
     return simplify_command.run(options)
 
 
 def _cache_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("info", "clear"), help="tell about it, or remove all")
+    """Declare the arguments of `porism cache`."""
+    parser.add_argument(
+        "action", choices=("info", "clear"), help="describe the cache, or remove all entries"
+    )
 
 
 def _cache(options: argparse.Namespace) -> int:
+    """Describe or clear the cache on disk."""
     from porism.engine.cache import cache_report
 
     print(cache_report.clear() if options.action == "clear" else cache_report.info())
@@ -275,34 +291,43 @@ def _cache(options: argparse.Namespace) -> int:
 
 
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism doctor`."""
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON object")
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    """Print the report of the machine and of the self-test."""
     from porism.doctor import doctor_report
 
     return doctor_report.run(__version__, as_json=options.json)
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism tune`."""
     parser.usage = (
         "porism tune [--beam N] [--seconds N] SCRIPT [ARGUMENT...]\n"
         "       porism tune export FILE | import FILE | info | clear"
     )
-    parser.add_argument("--beam", type=int, default=4, help="how many are kept in each round")
     parser.add_argument(
-        "--seconds", type=int, default=60, help="for the new kernels of a computation together"
+        "--beam", type=int, default=4, help="the beam width: candidates kept in each round"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=60,
+        help="the time for all new kernels of a computation together",
     )
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
         metavar="SCRIPT",
-        help="a program that is run with its kernels tuned; or export FILE, import FILE, info, "
-        "clear, for what was found",
+        help="a program to run with its kernels tuned; or export FILE, import FILE, info, clear, "
+        "for the tuning cache",
     )
 
 
 def _tune(options: argparse.Namespace) -> int:
+    """Run a program with its kernels tuned, or manage the tuning cache."""
     from porism.engine.tune import tune_command
 
     return tune_command.run(options.words, options.beam, options.seconds)
@@ -312,15 +337,17 @@ COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
     Command("ops", "print every op of the intermediate representation", _ops, _ops_arguments),
-    Command("demo", "two nets beside NumPy, and a short tour of the compiler", _demo),
+    Command("demo", "compare two networks with NumPy, with a short tour of the compiler", _demo),
     Command("rules", "list the rewrite rules", _rules, _rules_arguments),
     Command("prove", "prove the rewrite rules", _prove, prove_arguments),
     Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
-    Command("cache", "what compiled kernels are kept on disk", _cache, _cache_arguments),
+    Command(
+        "cache", "describe or clear the cache of compiled kernels on disk", _cache, _cache_arguments
+    ),
     Command("tune", "tune the kernels of a program", _tune, _tune_arguments),
     Command(
         "doctor",
-        "what Porism finds on this machine, and a self-test of a few seconds",
+        "describe this machine, and run a self-test of a few seconds",
         _doctor,
         _doctor_arguments,
     ),
@@ -328,18 +355,19 @@ COMMANDS: Final = (
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(prog="porism", description="The Porism tensor compiler.")
     parser.add_argument("--version", action="version", version=f"porism {__version__}")
-    words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        word = words.add_parser(command.name, help=command.help, description=command.help)
-        command.arguments(word)
-        word.set_defaults(run=command.run)
+        subparser = commands.add_parser(command.name, help=command.help, description=command.help)
+        command.arguments(subparser)
+        subparser.set_defaults(run=command.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status.
+    """Run one command, and return its exit status.
 
     >>> main(["version"])
     porism 0.1.0

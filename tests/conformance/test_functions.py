@@ -44,7 +44,7 @@ def cases() -> list[Any]:
 
 
 def called(row: Row, arrays: dict[str, Array]) -> Tensor:
-    names = {name: getattr(porism, name) for name in namespace.WHERE}
+    names = {name: getattr(porism, name) for name in namespace.MODULE_OF}
     tensors = {name: porism.asarray(array) for name, array in arrays.items()}
     found: Tensor = eval(row.call, {}, {**names, **tensors})
     return found

@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Any:
         yield tmp_path / "cache"
 
 
-def test_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor"]) == 0
     out = capsys.readouterr().out
     for topic in ("versions", "cpu", "memory", "backends", "cache", "self-test"):
@@ -32,18 +32,18 @@ def test_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, out.splitlines())) <= doctor_report.WIDTH
 
 
-def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] is True
-    assert told["backends"]["llvm"].startswith("LLVM ")
-    assert told["cpu"]["threads used"] >= 1
-    tried = {result["backend"] for result in told["self-test"]["results"]}
-    assert {"llvm", "reference"} <= tried
-    assert all(result["ok"] for result in told["self-test"]["results"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is True
+    assert report["backends"]["llvm"].startswith("LLVM ")
+    assert report["cpu"]["threads used"] >= 1
+    backends = {result["backend"] for result in report["self-test"]["results"]}
+    assert {"llvm", "reference"} <= backends
+    assert all(result["ok"] for result in report["self-test"]["results"])
 
 
-def test_a_wrong_result_is_told(
+def test_a_wrong_result_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = Program("doubling", lambda x: x * 2, lambda x: x * 2.01, ((4, 4),))
@@ -64,7 +64,7 @@ def test_a_wrong_result_is_told(
     assert json.loads(capsys.readouterr().out)["ok"] is False
 
 
-def test_a_machine_without_a_compiler_is_well(
+def test_a_machine_without_a_c_compiler_passes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CC", "there-is-no-such-compiler")
@@ -74,7 +74,7 @@ def test_a_machine_without_a_compiler_is_well(
     assert "all is well" in out
 
 
-def test_it_ends_in_time(
+def test_the_time_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
@@ -89,10 +89,10 @@ def test_it_ends_in_time(
     assert now[0] < self_test.SECONDS
     now[0] = 0.0
     assert doctor_report.run("1.2.3") == 0
-    assert "not tried: the time was over" in capsys.readouterr().out
+    assert "not tried: the time limit was reached" in capsys.readouterr().out
 
 
-def test_nothing_can_be_tried(
+def test_no_usable_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(self_test, "usable", list)
@@ -113,7 +113,7 @@ def test_the_state_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "not known" in machine_report.cache()["state"]
 
 
-def test_a_system_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_information(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_report, "_text", lambda path: "")
     assert machine_report.memory()["huge pages"] == "not known"
     assert machine_report.cpu()["caches"] == {}

@@ -13,7 +13,7 @@ from porism.tensor import namespace
 PAGE = Path(__file__).parents[2] / "docs" / "tensors.md"
 
 FOLDERS = ("api.", "network.", "movement.")
-FUNCTIONS = [name for name, module in namespace.WHERE.items() if module.startswith(FOLDERS)]
+FUNCTIONS = [name for name, module in namespace.MODULE_OF.items() if module.startswith(FOLDERS)]
 
 
 def test_the_examples_of_the_page_run() -> None:

@@ -16,7 +16,7 @@ import pytest
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
 from porism.engine.run.buffer_storage import realized_buffer
-from porism.tensor.namespace import DTYPES, MODULES, NAMES, WHERE
+from porism.tensor.namespace import DTYPES, MODULE_OF, MODULES, NAMES
 from porism.tensor.promotion import NAMES as TYPES
 from tests.tensor.oracle import agree, refuses
 
@@ -157,7 +157,7 @@ def test_every_name_is_there() -> None:
         assert hasattr(porism, name), name
     assert set(dir(porism)) >= NAMES
     assert set(TYPES) == DTYPES
-    assert sum(len(names.split()) for names in MODULES.values()) == len(WHERE)
+    assert sum(len(names.split()) for names in MODULES.values()) == len(MODULE_OF)
     with pytest.raises(AttributeError, match="did you mean zeros"):
         porism.zeroes  # noqa: B018
 

@@ -1,1 +1,1 @@
-"""The doctor: what Porism finds on a machine, and whether it works there; `porism doctor`."""
+"""Doctor: report the machine and run a self-test; `porism doctor`."""

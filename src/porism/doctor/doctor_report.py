@@ -1,4 +1,4 @@
-"""The report: what was found and how the self-test went, for people or as JSON."""
+"""Doctor report: the machine and the results of the self-test, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from porism.doctor import machine_report, self_test
 from porism.doctor.self_test import Result
 
 WIDTH: Final = 100
-"""Of a line, in characters."""
+"""The width of a line, in characters."""
 
 
 def run(version: str, *, as_json: bool = False) -> int:
-    """Print the report; the exit status is 0 if every program of the self-test is right."""
+    """Print the report; return exit status 0 if every program of the self-test is right, else 1."""
     facts = machine_report.facts(version)
     begin = time.perf_counter()
     results = list(self_test.run())
     seconds = time.perf_counter() - begin
-    missing = [name for name in self_test.usable() if all(r.backend != name for r in results)]
-    well = bool(results) and all(result.ok for result in results)
+    skipped = [name for name in self_test.usable() if all(r.backend != name for r in results)]
+    passed = bool(results) and all(result.ok for result in results)
     if as_json:
-        tried = [dataclasses.asdict(result) for result in results]
-        test = {"seconds": round(seconds, 3), "results": tried, "left out": missing}
-        print(json.dumps({"ok": well, **facts, "self-test": test}, indent=1, ensure_ascii=False))
-        return int(not well)
-    for topic, rows in facts.items():
-        print(_section(topic, rows))
-    told: dict[str, Any] = dict(self_test.summary(results))
-    told |= dict.fromkeys(missing, "not tried: the time was over")
-    print(_section("self-test", told))
-    print(_verdict(results, well))
-    return int(not well)
+        rows = [dataclasses.asdict(result) for result in results]
+        test = {"seconds": round(seconds, 3), "results": rows, "left out": skipped}
+        print(json.dumps({"ok": passed, **facts, "self-test": test}, indent=1, ensure_ascii=False))
+        return int(not passed)
+    for topic, details in facts.items():
+        print(_section(topic, details))
+    summary: dict[str, Any] = dict(self_test.summary(results))
+    summary |= dict.fromkeys(skipped, "not tried: the time limit was reached")
+    print(_section("self-test", summary))
+    print(_verdict(results, passed))
+    return int(not passed)
 
 
-def _verdict(results: Sequence[Result], well: bool) -> str:
-    if well:
+def _verdict(results: Sequence[Result], passed: bool) -> str:
+    """Return the last line of the report."""
+    if passed:
         return "all is well"
     if not results:
         return "nothing could be tried"
@@ -48,6 +49,7 @@ def _verdict(results: Sequence[Result], well: bool) -> str:
 
 
 def _section(topic: str, rows: Mapping[str, Any]) -> str:
+    """Return a topic and its rows as lines of text."""
     width = max(map(len, rows), default=0) + 2
     lines = [topic]
     for name, value in rows.items():
@@ -60,8 +62,9 @@ def _section(topic: str, rows: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a value of the report as text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {one}" for name, one in value.items()) or "not known"
+        return ", ".join(f"{name}: {item}" for name, item in value.items()) or "not known"
     if isinstance(value, list):
         return " ".join(map(str, value))
     return str(value)

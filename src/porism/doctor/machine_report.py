@@ -1,6 +1,6 @@
-"""Machine: what this one is like, as far as Porism makes use of it.
+"""Machine report: CPU, caches, memory, backends and the cache on disk.
 
-What a system does not tell is left out: nothing here raises an error.
+What a system does not report is left out: nothing here raises an error.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.cache_report import size_text
 
-VECTORS: Final = re.compile(
+VECTOR_FEATURES: Final = re.compile(
     r"sse[234].*|avx.*|fma|f16c|bmi2?|vnni|amx.*|neon|sve.*|bf16|fullfp16|i8mm"
 )
-"""The features of a CPU that decide how kernels are compiled."""
+"""The CPU features, as LLVM names them, that decide how kernels are compiled."""
 
 Facts = dict[str, Any]
-"""Numbers and texts by name, as JSON has them."""
+"""Numbers, texts, lists and dicts by name, as in JSON."""
 
 
 def facts(version: str) -> dict[str, Facts]:
-    """All of it, by topic; the version is that of Porism."""
+    """Return the whole report by topic; the version is that of Porism."""
     return {
         "versions": versions(version),
         "cpu": cpu(),
@@ -41,7 +41,7 @@ def facts(version: str) -> dict[str, Facts]:
 
 
 def versions(version: str) -> Facts:
-    """Of Porism, and of what it stands on."""
+    """Return the versions of Porism, Python, the system, NumPy and llvmlite."""
     import llvmlite
     import numpy as np
 
@@ -55,36 +55,38 @@ def versions(version: str) -> Facts:
 
 
 def cpu() -> Facts:
-    """The processor, its caches, and how many threads Porism uses."""
+    """Return the processor, its caches, and how many threads Porism uses."""
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
-    found: Facts = {
+    report: Facts = {
         "model": _model() or platform.processor() or platform.machine(),
         "called by LLVM": llvm.get_host_cpu_name(),
-        "features": sorted(name for name, on in features.items() if on and VECTORS.fullmatch(name)),
+        "features": sorted(
+            name for name, on in features.items() if on and VECTOR_FEATURES.fullmatch(name)
+        ),
         "vector bits": max(BACKENDS["llvm"].target().vector_bits),
         "cores": os.cpu_count() or 1,
     }
     with contextlib.suppress(AttributeError, OSError):
-        found["cores for this process"] = len(os.sched_getaffinity(0))
-    found["threads used"] = settings.threads or os.cpu_count() or 1
-    found["caches"] = dict(_caches(Path("/sys/devices/system/cpu/cpu0/cache")))
-    return found
+        report["cores for this process"] = len(os.sched_getaffinity(0))
+    report["threads used"] = settings.threads or os.cpu_count() or 1
+    report["caches"] = dict(_caches(Path("/sys/devices/system/cpu/cpu0/cache")))
+    return report
 
 
 def memory() -> Facts:
-    """Of the machine, and what Porism may keep."""
-    found: Facts = {}
-    told = _numbers("/proc/meminfo")
-    if "MemTotal" in told:
-        found["in all"] = size_text(told["MemTotal"] << 10)
-    if "MemAvailable" in told:
-        found["available"] = size_text(told["MemAvailable"] << 10)
+    """Return the memory of the machine, and how much of it Porism keeps for reuse."""
+    report: Facts = {}
+    kilobytes = _kilobytes("/proc/meminfo")
+    if "MemTotal" in kilobytes:
+        report["in all"] = size_text(kilobytes["MemTotal"] << 10)
+    if "MemAvailable" in kilobytes:
+        report["available"] = size_text(kilobytes["MemAvailable"] << 10)
     enabled = re.search(r"\[(\w+)\]", _text("/sys/kernel/mm/transparent_hugepage/enabled"))
-    found["huge pages"] = _HUGE[enabled[1]] if enabled and enabled[1] in _HUGE else "not known"
-    found["kept at most"] = size_text(settings.pool_megabytes << 20)
-    return found
+    report["huge pages"] = _HUGE[enabled[1]] if enabled and enabled[1] in _HUGE else "not known"
+    report["kept at most"] = size_text(settings.pool_megabytes << 20)
+    return report
 
 
 _HUGE: Final = {
@@ -92,25 +94,26 @@ _HUGE: Final = {
     "madvise": "where asked for",
     "never": "never; large tensors are slower to touch for the first time",
 }
+"""The modes of transparent huge pages, in words."""
 
 
 def backends() -> Facts:
-    """What each needs, or why it cannot be used."""
-    found: Facts = {}
+    """Return the compiler of each backend, or why the backend cannot be used."""
+    report: Facts = {}
     for name, backend in BACKENDS.items():
         try:
             backend.target()
             version = backend.objects.version().split(",")[0] if backend.objects else ""
-            found[name] = (_compiler() if name == "c" else version) or backend.doc
+            report[name] = (_compiler() if name == "c" else version) or backend.doc
         except (PorismError, OSError) as error:
             why = error.why if isinstance(error, PorismError) else str(error)
-            found[name] = f"not there: {why}"
-    found["used"] = chosen().name
-    return found
+            report[name] = f"not there: {why}"
+    report["used"] = chosen().name
+    return report
 
 
 def _compiler() -> str:
-    """The first line that the C compiler says of itself."""
+    """Return the command of the C compiler, and the first line of its version."""
     import subprocess
 
     from porism.backends.c.c_compiler import compiler
@@ -124,7 +127,7 @@ def _compiler() -> str:
 
 
 def cache() -> Facts:
-    """Where compiled kernels are kept, and whether they are."""
+    """Return the folder, the state and the size of the cache on disk."""
     folder = location()
     if folder is None:
         return {"state": "not used: the home folder of the user is not known"}
@@ -143,19 +146,21 @@ def cache() -> Facts:
 
 
 def _state(folder: Path) -> str:
+    """Return whether the cache on disk is used, in words."""
     if not settings.cache:
         return "off, by PORISM_CACHE"
     fault = fault_of(folder)
     if fault:
         return f"not used: {fault}"
-    above = next((one for one in (folder, *folder.parents) if one.exists()), folder)
-    return "on" if os.access(above, os.W_OK) else f"read only: {above} cannot be written to"
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    return "on" if os.access(existing, os.W_OK) else f"read only: {existing} cannot be written to"
 
 
-# -- what the system tells -------------------------------------------------------------------------
+# -- files of the system ---------------------------------------------------------------------------
 
 
 def _text(path: str | Path) -> str:
+    """Return the content of a file; nothing if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -163,20 +168,22 @@ def _text(path: str | Path) -> str:
 
 
 def _model() -> str:
-    found = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    return found[1].strip() if found else ""
+    """Return the model name of the CPU; nothing if it is not known."""
+    match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
-def _numbers(path: str) -> Mapping[str, int]:
+def _kilobytes(path: str) -> Mapping[str, int]:
+    """Return the rows `name: number kB` of a file, in KiB."""
     rows = re.findall(r"^(\w+):\s*(\d+) kB$", _text(path), re.MULTILINE)
     return {name: int(number) for name, number in rows}
 
 
 def _caches(folder: Path) -> Iterator[tuple[str, str]]:
-    """The caches of a core as the system tells them."""
+    """Yield the data caches of a core as the system reports them: level, and size with sharing."""
     for index in sorted(folder.glob("index*")):
-        level, kind, room = (_text(index / name).strip() for name in ("level", "type", "size"))
-        if level and room and kind != "Instruction":
+        level, kind, capacity = (_text(index / name).strip() for name in ("level", "type", "size"))
+        if level and capacity and kind != "Instruction":
             cores = _text(index / "shared_cpu_list").strip()
             shared = f", shared by cores {cores}" if "," in cores or "-" in cores else ""
-            yield f"L{level}", f"{room}{shared}"
+            yield f"L{level}", f"{capacity}{shared}"

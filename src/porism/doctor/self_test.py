@@ -1,4 +1,4 @@
-"""The self-test: small programs on every backend, compared with NumPy, within a few seconds."""
+"""Self-test: small programs on every backend, compared with NumPy, within a few seconds."""
 
 from __future__ import annotations
 
@@ -16,50 +16,53 @@ from porism.ir.facts.semantics import Array
 from porism.tensor import namespace
 
 SECONDS: Final = 5.0
-"""What the whole test may take; programs that would begin later are left out."""
+"""The time limit of the whole test, in seconds; chosen by hand."""
 
-ROOM: Final = 1.0
-"""Of these, seconds that are left to a program that has begun."""
+RESERVE: Final = 1.0
+"""No program is started in the last so many seconds of the limit; chosen by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A computation in both worlds."""
+    """A computation in Porism, and the same in NumPy."""
 
     name: str
     compute: Callable[..., Any]
-    """On tensors of Porism."""
+    """Computes the result of tensors."""
     expected: Callable[..., Array]
-    """On arrays of NumPy."""
+    """Computes the result of NumPy arrays."""
     shapes: tuple[tuple[int, ...], ...]
     dtype: str = "float32"
     tolerance: float = 1e-5
+    """The largest difference relative to the largest value; absolute below 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a program went on a backend."""
+    """The outcome of a program on a backend."""
 
     backend: str
     program: str
     ok: bool
     seconds: float
     text: str
-    """What is wrong; nothing if it is all right."""
+    """What is wrong; empty if the result is right."""
 
 
 def _softmax(x: Array) -> Array:
+    """Return the softmax of the last axis in NumPy."""
     powers = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-def _convolved(x: Array, w: Array) -> Array:
+def _convolve(x: Array, w: Array) -> Array:
+    """Return a 2-D convolution without padding in NumPy."""
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
     return np.asarray(np.einsum("nchwij,ocij->nohw", windows, w))
 
 
 def programs() -> tuple[Program, ...]:
-    """Those of the test: elementwise, a reduction, products, windows, integers, indices, a scan."""
+    """Return the programs: elementwise, reduction, products, convolution, integers, scan."""
     exp, sin, conv2d = map(namespace.find, ("exp", "sin", "conv2d"))
     return (
         Program(
@@ -77,7 +80,7 @@ def programs() -> tuple[Program, ...]:
             tolerance=1e-4,
         ),
         Program(
-            "convolution", conv2d, _convolved, ((1, 3, 9, 9), (4, 3, 3, 3)), tolerance=1e-4
+            "convolution", conv2d, _convolve, ((1, 3, 9, 9), (4, 3, 3, 3)), tolerance=1e-4
         ),
         Program(
             "integers",
@@ -95,69 +98,73 @@ def programs() -> tuple[Program, ...]:
 
 
 def run(seconds: float = SECONDS, backends: Sequence[str] = ()) -> Iterator[Result]:
-    """Run every program on every backend that is there, as long as there is time."""
+    """Run every program on every usable backend until the time limit; yield the outcomes."""
     begin = time.perf_counter()
     for name in backends or usable():
         for program in programs():
-            if time.perf_counter() - begin > seconds - ROOM:
+            if time.perf_counter() - begin > seconds - RESERVE:
                 return
             yield _run(program, name)
 
 
 def usable() -> list[str]:
-    """The backends that can be used, the fastest to compile first."""
-    found = []
+    """Return the names of the usable backends, the fastest to compile first."""
+    names = []
     for name in sorted(BACKENDS, key=lambda name: name == "c"):
         try:
             BACKENDS[name].target()
         except (PorismError, OSError):
             continue
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _run(program: Program, backend: str) -> Result:
+    """Run one program on a backend, and compare its result with that of NumPy."""
     arrays = _data(program)
     begin = time.perf_counter()
     try:
-        # What is on disk is not used: this is a test of the compiler.
+        # The cache on disk is not used: this tests the compiler.
         with settings.override(backend=backend, cache=False), np.errstate(all="ignore"):
-            found = _computed(program, arrays)
-            fault = _fault(np.asarray(program.expected(*arrays)), found, program.tolerance)
-    except Exception as error:  # whatever it is, the others are to be tried
+            actual = _compute(program, arrays)
+            fault = _fault(np.asarray(program.expected(*arrays)), actual, program.tolerance)
+    except Exception as error:  # any error is a result of the test
         fault = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     return Result(backend, program.name, not fault, time.perf_counter() - begin, fault)
 
 
-def _computed(program: Program, arrays: Sequence[Array]) -> Array:
+def _compute(program: Program, arrays: Sequence[Array]) -> Array:
+    """Return the result of a program on the backend of the settings."""
     asarray = namespace.find("asarray")
     result = program.compute(*map(asarray, arrays))
     return np.asarray(result.numpy())
 
 
 def _data(program: Program) -> list[Array]:
+    """Return random operands of a program, the same in every run."""
     generator = np.random.default_rng(0)
     if program.dtype == "int64":
         return [generator.integers(-99, 99, shape) for shape in program.shapes]
     return [generator.standard_normal(shape).astype(program.dtype) for shape in program.shapes]
 
 
-def _fault(expected: Array, found: Array, tolerance: float) -> str:
-    if found.shape != expected.shape:
-        return f"the shape is {found.shape} and not {expected.shape}"
-    off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+def _fault(expected: Array, actual: Array, tolerance: float) -> str:
+    """Return what is wrong with a result; empty if it is right."""
+    if actual.shape != expected.shape:
+        return f"the shape is {actual.shape} and not {expected.shape}"
+    off = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     worst = float(off.max(initial=0))
     allowed = tolerance * max(1.0, float(np.abs(expected).max(initial=0)))
     return "" if worst <= allowed else f"off by {worst:.2g}, where {allowed:.2g} is allowed"
 
 
 def summary(results: Sequence[Result]) -> Mapping[str, str]:
-    """For each backend how its programs went, in words."""
-    found: dict[str, str] = {}
+    """Return for each backend how many programs are right, in words."""
+    texts: dict[str, str] = {}
     for name in dict.fromkeys(result.backend for result in results):
         own = [result for result in results if result.backend == name]
         wrong = [f"{r.program}: {r.text}" for r in own if not r.ok]
         took = f"{sum(r.seconds for r in own):.2f} s"
         right = f"{len(own) - len(wrong)} of {len(own)} programs agree with NumPy, {took}"
-        found[name] = "; ".join([right, *wrong])
-    return found
+        texts[name] = "; ".join([right, *wrong])
+    return texts

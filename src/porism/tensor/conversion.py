@@ -1,7 +1,7 @@
-"""Conversion: Python's numbers, lists and NumPy's arrays as tensors, and operands brought together.
+"""Conversion: Python's numbers, lists and NumPy's arrays to tensors; promotion of operands.
 
-`as_tensor` shares nothing: an array is copied, so that a tensor's value never changes behind its
-back. `promote_operands` is what functions of several operands begin with.
+`as_tensor` shares no memory: an array is copied, so that later writes to it do not change the
+tensor. Functions of several operands begin with `promote_operands`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from porism.tensor.tensor import Tensor
 
 
 def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
-    """A tensor as it is; numbers, (nested) lists and arrays as a new tensor.
+    """Return a tensor as it is; numbers, nested lists and arrays as a new tensor.
 
     >>> as_tensor([1, 2, 3]), as_tensor(2.5), as_tensor(np.ones((2, 1), "float16"))
     (Tensor((3,), int64, realized), Tensor((), float32), Tensor((2, 1), float16, realized))
@@ -44,28 +44,30 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
 
 
 def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
-    """A tensor of an array in any layout, with memory of its own."""
-    found = as_dtype(array.dtype)
+    """Return a tensor with a copy of an array, which may have any layout."""
+    own_dtype = as_dtype(array.dtype)
     flat, address = array_allocator.new_array(array.size, array.dtype)
     flat.reshape(array.shape)[...] = array
     node = buffer_for_array(
-        found, tuple(UOp.const(index, size) for size in array.shape), flat, address
+        own_dtype, tuple(UOp.const(index, size) for size in array.shape), flat, address
     )
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 
 def from_array(array: Any, dtype: DType | None = None) -> Tensor:
-    """A tensor of an array, whose memory it shares if it is laid out row by row."""
-    found = as_dtype(array.dtype)
-    rows = np.ascontiguousarray(array).reshape(array.shape)
-    node = new_buffer(found, array.shape, rows if rows.flags.aligned else rows.copy())
+    """Return a tensor of an array, which shares its memory if the array is contiguous."""
+    own_dtype = as_dtype(array.dtype)
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    node = new_buffer(
+        own_dtype, array.shape, contiguous if contiguous.flags.aligned else contiguous.copy()
+    )
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 
 def to_array(value: Any, dtype: DType | None = None) -> Any:
-    """A NumPy array, of a type that tensors have, of whatever NumPy makes an array of."""
+    """Return a NumPy array of a supported type, of anything that NumPy can convert."""
     if isinstance(value, (list, tuple)) and _holds_tensor(value):
-        value = _computed(value)
+        value = _with_arrays(value)
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -88,21 +90,22 @@ def to_array(value: Any, dtype: DType | None = None) -> Any:
 
 
 def _holds_tensor(values: Iterable[Any]) -> bool:
+    """Whether nested lists hold a tensor."""
     return any(
         isinstance(v, Tensor) or (isinstance(v, (list, tuple)) and _holds_tensor(v)) for v in values
     )
 
 
-def _computed(value: Any) -> Any:
-    """Nested lists with the values of the tensors in them."""
+def _with_arrays(value: Any) -> Any:
+    """Return nested lists with tensors replaced by arrays of their values."""
     if isinstance(value, (list, tuple)):
-        return [_computed(v) for v in value]
+        return [_with_arrays(v) for v in value]
     return value.numpy() if isinstance(value, Tensor) else value
 
 
 def _no_number(value: Any) -> Exception:
-    """The error for what NumPy finds no type for."""
-    leaf = _first_odd(value)
+    """Return the error for a value that has no numeric type."""
+    leaf = _first_non_number(value)
     if isinstance(leaf, int):
         return type_error(
             f"an int of {leaf.bit_length()} bits in a tensor",
@@ -118,40 +121,41 @@ def _no_number(value: Any) -> Exception:
     )
 
 
-def _first_odd(value: Any) -> Any:
-    """The first value in nested lists, or in an array of objects, that is no number."""
+def _first_non_number(value: Any) -> Any:
+    """Return the first value in nested lists, or in an array of objects, that is no number."""
     if isinstance(value, (list, tuple)):
-        inner = [_first_odd(one) for one in value]
-        return next((one for one in inner if not _is_number(one)), 0)
+        inner = [_first_non_number(item) for item in value]
+        return next((item for item in inner if not _is_number(item)), 0)
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return _first_odd(value.reshape(-1).tolist())
+        return _first_non_number(value.reshape(-1).tolist())
     return value
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a value is a number of at most 64 bits, or an array."""
     small = isinstance(value, int) and -(2**63) <= value < 2**64
     return small or isinstance(value, (float, np.number, np.ndarray))
 
 
 def _kinds(values: Any) -> set[type | DType]:
-    """What nested lists hold: Python's classes of numbers, and the types of arrays and tensors."""
-    found: set[type | DType] = set()
+    """Return Python's classes of numbers, and the types of arrays and tensors, in nested lists."""
+    kinds: set[type | DType] = set()
     for kind in set(map(type, values)):
-        number = next((one for one in (bool, int, float) if issubclass(kind, one)), None)
+        number = next((cls for cls in (bool, int, float) if issubclass(kind, cls)), None)
         if issubclass(kind, np.generic):
-            found.add(as_dtype(np.dtype(kind)))
+            kinds.add(as_dtype(np.dtype(kind)))
         elif number is not None:
-            found.add(number)
+            kinds.add(number)
         else:
             for value in values:
                 if type(value) is kind:
                     is_list = isinstance(value, (list, tuple))
-                    found |= _kinds(value) if is_list else {as_dtype(np.asarray(value).dtype)}
-    return found
+                    kinds |= _kinds(value) if is_list else {as_dtype(np.asarray(value).dtype)}
+    return kinds
 
 
 def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
-    """Python's numbers have the default types, whatever NumPy says of them; arrays keep theirs."""
+    """Convert the array of a nested list: numbers get default types, arrays keep theirs."""
     kinds = _kinds(value)
     typed = [kind for kind in kinds if isinstance(kind, DType)]
     whole = not any(kind is float if isinstance(kind, type) else kind.is_float for kind in kinds)
@@ -163,11 +167,11 @@ def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
         )
     if dtype is None and typed:
         numbers = [kind() for kind in kinds if isinstance(kind, type)]
-        typed.sort(key=lambda one: (not one.is_float, one.name))
+        typed.sort(key=lambda t: (not t.is_float, t.name))
         return array.astype(result_type(*typed, *numbers).numpy)
     if dtype is not None:
         if dtype.is_integer and array.dtype.kind in "iu" and array.size:
-            constant(dtype, int(array.min()))  # which refuses what does not fit
+            constant(dtype, int(array.min()))  # raises an error if it does not fit
             constant(dtype, int(array.max()))
         return semantics.cast(as_dtype(array.dtype), dtype, array)
     if array.dtype == np.float64:
@@ -176,6 +180,7 @@ def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
 
 
 def _is_known(array: Any) -> bool:
+    """Whether an array has a type that tensors have, such as bfloat16."""
     return any(t.numpy == array.dtype for t in NAMES.values())
 
 
@@ -183,26 +188,26 @@ def _is_known(array: Any) -> bool:
 
 
 def promote_operands(*values: Any, dtype: DType | None = None) -> tuple[UOp, ...]:
-    """Operands as nodes of one type, that of the result, and of one shape.
+    """Return operands as nodes of the type of the result, broadcast to one shape.
 
-    What has the shape () stays as it is: it goes with every other shape.
+    Scalars stay scalars: they are compatible with every shape.
     """
-    found = result_type(*map(_typed, values)) if dtype is None else dtype
-    return broadcast(*(node_of(value, found) for value in values))
+    common = result_type(*map(_typed, values)) if dtype is None else dtype
+    return broadcast(*(node_of(value, common) for value in values))
 
 
 def broadcast(*nodes: UOp) -> tuple[UOp, ...]:
-    """Nodes in one shape; what has the shape () stays as it is."""
+    """Return nodes broadcast to one shape; scalars stay scalars."""
     sizes = [sizes_of(node) for node in nodes]
-    whole = broadcast_shapes(*sizes)
+    common = broadcast_shapes(*sizes)
     return tuple(
-        primitive.broadcast(node, whole) if own else node
+        primitive.broadcast(node, common) if own else node
         for node, own in zip(nodes, sizes, strict=True)
     )
 
 
 def node_of(value: Any, dtype: DType | None = None) -> UOp:
-    """The node of an operand, converted to a type."""
+    """Return the node of an operand, converted to a type if one is given."""
     if isinstance(value, Tensor):
         return value.node if dtype is None else primitive.cast(value.node, dtype)
     if dtype is not None and is_weak(value):
@@ -211,23 +216,23 @@ def node_of(value: Any, dtype: DType | None = None) -> UOp:
 
 
 def _typed(value: Any) -> Any:
-    """An operand as `result_type` takes it."""
+    """Return an operand as `result_type` takes it."""
     if isinstance(value, (Tensor, bool, int, float, UOp, np.generic)):
         return value
     return to_array(value)
 
 
 def weak_or_tensor(value: Any) -> Any:
-    """An operand as `result_type` takes it: Python's numbers stay weak."""
+    """Return a tensor of an operand; Python's numbers stay weakly typed."""
     return value if is_weak(value) else as_tensor(value)
 
 
 def is_weak(value: Any) -> bool:
-    """Whether an operand is one of Python's numbers or a symbolic size, whose type gives way."""
+    """Whether an operand is weakly typed: a Python number or a symbolic size."""
     return isinstance(value, (bool, int, float, UOp)) and not isinstance(value, np.generic)
 
 
 def is_operand(value: Any) -> bool:
-    """Whether something can be an operand beside a tensor."""
+    """Whether a value can be an operand together with a tensor."""
     kinds = (Tensor, bool, int, float, UOp, np.generic, np.ndarray, list, tuple)
     return isinstance(value, kinds) or hasattr(value, "__array__")

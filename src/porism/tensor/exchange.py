@@ -1,4 +1,4 @@
-"""Exchange: tensors as Python's numbers and lists, NumPy's arrays, pickles, and DLPack."""
+"""Exchange: conversion of tensors to Python's numbers and lists, NumPy, pickle and DLPack."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from porism.tensor.tensor import Tensor, method, operator
 
 @method
 def tolist(x: Tensor) -> Any:
-    """The values as nested lists of Python's numbers."""
+    """Return the values as nested lists of Python's numbers."""
     return x.numpy().tolist()
 
 
 @method
 def item(x: Tensor) -> bool | int | float:
-    """The value of a tensor with one element."""
+    """Return the value of a tensor with one element as a Python number."""
     return _single(x, "item()").item()  # type: ignore[no-any-return]
 
 
 def _single(x: Tensor, what: str) -> Any:
+    """Return the only element of a tensor as a NumPy scalar; `what` names the caller."""
     if isinstance(x.size, int) and x.size != 1:
         raise shape_error(
             f"{what} of a tensor of shape {to_text(x.shape)}",
@@ -37,22 +38,26 @@ def _single(x: Tensor, what: str) -> Any:
 
 
 @operator("bool")
-def _truth(x: Tensor) -> bool:
+def _bool(x: Tensor) -> bool:
+    """Return bool(x) of a tensor with one element."""
     return bool(_single(x, "bool()"))
 
 
 @operator("int")
-def _whole(x: Tensor) -> int:
+def _int(x: Tensor) -> int:
+    """Return int(x) of a tensor with one element."""
     return int(_single(x, "int()"))
 
 
 @operator("float")
-def _real(x: Tensor) -> float:
+def _float(x: Tensor) -> float:
+    """Return float(x) of a tensor with one element."""
     return float(_single(x, "float()"))
 
 
 @operator("index")
-def _place(x: Tensor) -> int:
+def _index(x: Tensor) -> int:
+    """Return the integer that Python uses a tensor as, such as an index of a list."""
     if not x.dtype.is_integer:
         raise type_error(
             f"a tensor of {name_of(x.dtype)} as an index",
@@ -64,6 +69,7 @@ def _place(x: Tensor) -> int:
 
 @operator("complex")
 def _complex(x: Tensor) -> NoReturn:
+    """Refuse complex(x)."""
     raise type_error(
         "complex() of a tensor",
         "there are no complex numbers here",
@@ -72,13 +78,14 @@ def _complex(x: Tensor) -> NoReturn:
 
 
 @operator("format")
-def _formatted(x: Tensor, spec: str) -> str:
+def _format(x: Tensor, spec: str) -> str:
+    """Return the only element in a format, or without one the text of the tensor."""
     return format(_single(x, "format()").item(), spec) if spec else repr(x)
 
 
 @operator("array_namespace")
 def _namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
-    """The module with the functions on tensors, as the Array API asks for it."""
+    """Return the module with the functions on tensors, as the Array API defines it."""
     import sys
 
     return sys.modules["porism"]
@@ -89,7 +96,7 @@ def _namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
 
 @operator("array")
 def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
-    """What `numpy.asarray(x)` asks for."""
+    """Return the values for `numpy.asarray(x)`."""
     if copy is False:
         raise ValueError(
             "a tensor's values are always copied; use numpy.asarray without copy=False"
@@ -102,12 +109,12 @@ def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
 def _ufunc(
     x: Tensor, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
 ) -> Any:
-    """What `array + x`, `array += x` and `numpy.exp(x)` ask for.
+    """Compute `array + x`, `array += x` and `numpy.exp(x)`.
 
-    An operator on an array and a tensor gives a tensor. `array += x` changes the array: the values
-    of x are computed. Other functions of NumPy run there, on the values.
+    An operator on an array and a tensor returns a tensor. `array += x` changes the array: the
+    values of x are computed. Other functions run in NumPy, on the values.
     """
-    if any(isinstance(one, Tensor) for one in out):
+    if any(isinstance(target, Tensor) for target in out):
         raise type_error(
             f"numpy.{ufunc.__name__} with a tensor as `out`",
             "NumPy writes into memory, and a tensor has none that may change",
@@ -143,53 +150,55 @@ _SYMBOLS: Final = {
     np.equal: "eq",
     np.not_equal: "ne",
 }
-"""Operators by the functions that NumPy has for them."""
+"""The operators of the ufuncs that have one."""
 
 
 @operator("array_function")
 def _function(
     x: Tensor, function: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """What `numpy.sum(x)` and its like ask for: they run in NumPy, on the values."""
+    """Run a function such as `numpy.sum(x)` in NumPy, on the values."""
     return function(*_in_numpy(args), **_in_numpy(kwargs))
 
 
 def _in_numpy(value: Any) -> Any:
-    """The same arguments, with arrays for tensors."""
+    """Return arguments with tensors replaced by arrays of their values."""
     if isinstance(value, Tensor):
         return value.numpy()
     if isinstance(value, dict):
-        return {key: _in_numpy(one) for key, one in value.items()}
+        return {key: _in_numpy(item) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_in_numpy(one) for one in value)
+        return type(value)(_in_numpy(item) for item in value)
     return value
 
 
 # -- DLPack ----------------------------------------------------------------------------------------
 
 CPU: Final = 1
-"""The number of the CPU among DLPack's devices."""
+"""The device type kDLCPU of DLPack."""
 
 
 @operator("copy")
 def _copy(x: Tensor) -> Tensor:
+    """Return another tensor of the same value."""
     return Tensor(x.node)  # assigning to one leaves the other alone
 
 
 @operator("deepcopy")
 def _deepcopy(x: Tensor, _memo: object) -> Tensor:
+    """Return another tensor of the same value."""
     return Tensor(x.node)
 
 
 @operator("reduce")
-def _pickled(x: Tensor) -> tuple[Any, ...]:
-    """A tensor is pickled with its values, which are computed if need be."""
+def _reduce(x: Tensor) -> tuple[Any, ...]:
+    """Pickle a tensor with its values, which are computed if need be."""
     return from_copy, (x.numpy(),)
 
 
 @operator("dlpack")
 def _dlpack(x: Tensor, **options: Any) -> Any:
-    """The values as a DLPack capsule; a copy, which the consumer may change."""
+    """Return a copy of the values as a DLPack capsule; the consumer may change it."""
     if options.get("copy") is False:
         raise BufferError("a tensor's values are always copied; leave out copy=False")
     if options.get("dl_device") not in (None, (CPU, 0)):
@@ -205,11 +214,12 @@ def _dlpack(x: Tensor, **options: Any) -> Any:
 
 @operator("dlpack_device")
 def _dlpack_device(x: Tensor) -> tuple[int, int]:
+    """Return the device of the values for DLPack."""
     return (CPU, 0)
 
 
 def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
-    """A tensor of what another library holds in the CPU's memory; shared only with copy=False."""
+    """Return a tensor of another library's array in CPU memory; shared only with copy=False."""
     if isinstance(x, Tensor):
         return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):
@@ -227,7 +237,7 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
 
 
 def _advice(x: Any) -> str:
-    """What helps where another library does not hand over a tensor."""
+    """Return the advice for an array that its library does not export."""
     if getattr(x, "requires_grad", False):
         return "pass x.detach(), which leaves the gradients behind"
     device = getattr(x, "__dlpack_device__", lambda: (CPU, 0))()
@@ -237,16 +247,16 @@ def _advice(x: Any) -> str:
 
 
 def shared(obj: Any, array: Array) -> Tensor:
-    """A tensor in the memory of an array, which is that of `obj`; refused if that cannot be."""
+    """Return a tensor that shares the memory of `obj`, of which `array` is a view, or refuse."""
     if not array.flags.c_contiguous:
-        raise not_shared(obj, "it is not laid out row by row")
+        raise not_shared(obj, "it is not contiguous in row-major order")
     if not array.flags.aligned:
         raise not_shared(obj, "its elements are not aligned")
     return from_array(array)
 
 
 def not_shared(obj: Any, why: str) -> Exception:
-    """The error for memory that a tensor was asked to share, and cannot."""
+    """Return the error for memory that a tensor cannot share."""
     return type_error(
         f"cannot share the memory of a {type(obj).__name__}",
         why,
@@ -255,6 +265,7 @@ def not_shared(obj: Any, why: str) -> Exception:
 
 
 def _no_dlpack(name: str) -> Exception:
+    """Return the error for a type that DLPack cannot express."""
     return type_error(
         f"__dlpack__ of a tensor of {name}",
         "NumPy, through which values are handed over, has no such type in DLPack",

@@ -1,4 +1,4 @@
-"""Fast math: computations in which rules may change float results, for the sake of speed."""
+"""Fast math: a context in which rewrite rules may change float results for speed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from porism.tensor.promotion import type_error
 
 @contextmanager
 def fast_math(on: bool = True) -> Iterator[None]:
-    """Let rules change float results of what is computed inside a `with` block, in this thread.
+    """Allow rules to change float results of computations inside a `with` block, in this thread.
 
-    A tensor is computed when its value is asked for, so that must be inside of the block. What each
-    rule changes is told in docs/fast_math.md. With `on=False` results are those of IEEE 754 again.
+    A tensor is computed when its value is needed, so that must happen inside the block. What each
+    rule changes is in docs/fast_math.md. With `on=False` results are those of IEEE 754 again.
 
     >>> import porism
     >>> x = porism.asarray([1.0, porism.inf])

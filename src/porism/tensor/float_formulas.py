@@ -1,6 +1,6 @@
-"""Floats: what formulas on float nodes are made of, beside the ops themselves.
+"""Float formulas: building blocks for formulas on float nodes.
 
-Formulas are written on nodes, with Python's operators. Types narrower than f32 are computed in f32
+Formulas are written on nodes with Python's operators. Types narrower than f32 are computed in f32
 and rounded once, at the end.
 """
 
@@ -24,11 +24,11 @@ BITS_OF: Final = {
     dtypes.f32: dtypes.u32,
     dtypes.f64: dtypes.u64,
 }
-"""The integers that have the bits of a float."""
+"""The unsigned integer type of the width of each float type."""
 
 
 def in_f32(formula: Formula, *nodes: UOp) -> UOp:
-    """A formula on nodes of one float type, in f32 if the type is narrower."""
+    """Apply a formula to nodes of one float type, in f32 if the type is narrower."""
     own = nodes[0].dtype
     if own.bits >= 32:
         return formula(*nodes)
@@ -36,7 +36,7 @@ def in_f32(formula: Formula, *nodes: UOp) -> UOp:
 
 
 def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
-    """The coefficient of the highest power comes first."""
+    """Return a polynomial by Horner's rule; the coefficient of the highest power comes first."""
     total = x.lift(coefficients[0])
     for coefficient in coefficients[1:]:
         total = ops.MULACC(total, x, x.lift(coefficient))
@@ -44,44 +44,44 @@ def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
 
 
 def magnitude(x: UOp) -> UOp:
-    """The value without its sign; 0 of -0."""
+    """Return the absolute value; 0 for -0."""
     if x.dtype.kind in (Kind.UNSIGNED, Kind.BOOL):
         return x
     return (x <= 0).where(x.lift(0) - x, x)
 
 
 def sign_bits(x: UOp) -> UOp:
-    """The bit of the sign, alone."""
+    """Return the bits of a float with all but the sign bit cleared."""
     bits = x.bitcast(BITS_OF[x.dtype])
     return bits & sign_mask(x.dtype)
 
 
 def sign_mask(dtype: DType) -> int:
-    """The bit that holds the sign of a float."""
+    """Return the mask of the sign bit of a float type."""
     return 1 << (dtype.bits - 1)
 
 
 def with_sign(x: UOp, sign: UOp) -> UOp:
-    """The magnitude of one float and the sign of another, also of zeros and NaNs."""
+    """Return the magnitude of `x` with the sign of `sign`, also for zeros and NaNs."""
     bits = x.bitcast(BITS_OF[x.dtype]) & (sign_mask(x.dtype) - 1)
     return (bits | sign_bits(sign)).bitcast(x.dtype)
 
 
 def is_infinite(x: UOp) -> UOp:
-    """Whether a float is an infinity."""
+    """Return whether a float is an infinity, as a node."""
     return magnitude(x).eq(float("inf"))
 
 
 def is_finite(x: UOp) -> UOp:
-    """Whether a float is neither NaN nor an infinity; not every type has infinities."""
+    """Return whether a float is neither NaN nor an infinity, as a node."""
     infinity = x.lift(float("inf"))
     return x.eq(x) if math.isnan(infinity.arg) else magnitude(x) < infinity
 
 
 def select(*cases: Any) -> UOp:
-    """condition, value, condition, value, …, value: the value of the first that holds."""
-    found = cases[-1]
+    """Return the value of the first condition that holds: condition, value, …, default."""
+    result = cases[-1]
     for k in range(len(cases) - 3, -1, -2):
         condition, value = cases[k : k + 2]
-        found = condition.where(value, found)
-    return found  # type: ignore[no-any-return]
+        result = condition.where(value, result)
+    return result  # type: ignore[no-any-return]

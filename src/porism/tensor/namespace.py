@@ -1,7 +1,7 @@
-"""The namespace: which module each public function of `porism` is in.
+"""Namespace: the module of each public function of `porism`.
 
-`import porism` loads none of them. The first use of any loads all, so that tensors have all their
-methods. To add a function, write its name behind its module.
+`import porism` imports none of them. The first use of any imports all, so that tensors have all
+their methods. To add a function, write its name after its module.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ MODULES: Final[dict[str, str]] = {
         "seed rand randn uniform normal randint permutation shuffle dropout multinomial"
     ),
 }
-"""Names by module of `porism.tensor`."""
+"""The public names of each module of `porism.tensor`."""
 
-WHERE: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+MODULE_OF: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+"""The module of each public function."""
 
 DTYPES: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -98,18 +99,18 @@ DTYPES: Final = frozenset(
 
 CONSTANTS: Final = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi, "newaxis": None}
 
-NAMES: Final = frozenset((*WHERE, *ACTIONS, *DTYPES, *CONSTANTS))
-"""Everything that `porism` has of tensors."""
+NAMES: Final = frozenset((*MODULE_OF, *ACTIONS, *DTYPES, *CONSTANTS))
+"""The public names of `porism` for tensors: functions, types and constants."""
 
 
 def load() -> None:
-    """Load every module, so that tensors have all their methods and operators."""
+    """Import every module, so that tensors have all their methods and operators."""
     for module in MODULES:
         import_module(f"porism.tensor.{module}")
 
 
 def find(name: str) -> Any:
-    """What has this name, which is one of `NAMES`."""
+    """Return the function, type or constant of a name of `NAMES`."""
     if name in CONSTANTS:
         return CONSTANTS[name]
     if name in DTYPES:
@@ -117,11 +118,11 @@ def find(name: str) -> Any:
     if name in ACTIONS:
         return ACTIONS[name]
     load()
-    return getattr(import_module(f"porism.tensor.{WHERE[name]}"), name)
+    return getattr(import_module(f"porism.tensor.{MODULE_OF[name]}"), name)
 
 
 def hint(name: str) -> str:
-    """A name that was perhaps meant, for the error message.
+    """Return a suggestion of the closest public name, for the error message.
 
     >>> hint("zeroes")
     '; did you mean zeros?'

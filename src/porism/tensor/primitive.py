@@ -1,7 +1,7 @@
-"""Primitives: the few operations that every function on tensors is made of.
+"""Primitives: the few graph operations that every function on tensors is built from.
 
-Each builds one node of the tensor graph, or none where nothing changes. They take and give nodes;
-shapes and types already fit. Sizes are ints or nodes (symbolic dimensions).
+Each builds one node of the tensor graph, or none where nothing changes. They take and return nodes;
+shapes and types already match. Sizes are ints or nodes (symbolic dimensions).
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ Dims = Sequence[Dim]
 
 
 def as_dim(size: Dim) -> UOp:
-    """A size as a node."""
+    """Return a size as a node."""
     return size if isinstance(size, UOp) else UOp.const(index, size)
 
 
 def _sizes(sizes: Dims) -> tuple[UOp, ...]:
+    """Return sizes as nodes."""
     return tuple(map(as_dim, sizes))
 
 
-def _same_dims(x: UOp, sizes: Sequence[UOp]) -> bool:
+def _has_shape(x: UOp, sizes: Sequence[UOp]) -> bool:
+    """Whether a node is known to have the given shape."""
     dims = shape(x)
     return len(dims) == len(sizes) and all(map(are_equal, dims, sizes))
 
 
 def full(dtype: DType, value: Any, sizes: Dims) -> UOp:
-    """One number in every element."""
+    """Return a tensor with one value in every element."""
     return broadcast(UOp.const(dtype, value), sizes)
 
 
 def broadcast(x: UOp, sizes: Dims) -> UOp:
-    """As in NumPy: new axes in front, axes of size 1 repeated."""
+    """Broadcast as NumPy does: new axes in front, axes of size 1 repeated."""
     dims = shape(x)
     missing = len(sizes) - len(dims)
     if missing:
@@ -48,9 +50,9 @@ def broadcast(x: UOp, sizes: Dims) -> UOp:
 
 
 def reshape(x: UOp, sizes: Dims) -> UOp:
-    """The same elements in row order under other dims."""
+    """Return the elements in row-major order with another shape."""
     wanted = _sizes(sizes)
-    if _same_dims(x, wanted):
+    if _has_shape(x, wanted):
         return x
     if x.op is ops.RESHAPE:
         return reshape(x.src[0], wanted)
@@ -58,7 +60,7 @@ def reshape(x: UOp, sizes: Dims) -> UOp:
 
 
 def permute(x: UOp, order: Sequence[int]) -> UOp:
-    """Axis `order[k]` becomes axis `k`."""
+    """Permute axes: axis `order[k]` becomes axis `k`."""
     wanted = tuple(order)
     if wanted == tuple(range(len(wanted))):
         return x
@@ -68,67 +70,67 @@ def permute(x: UOp, order: Sequence[int]) -> UOp:
 
 
 def expand(x: UOp, sizes: Dims) -> UOp:
-    """Axes of size 1 repeated."""
+    """Repeat axes of size 1 to the given sizes."""
     wanted = _sizes(sizes)
-    return x if _same_dims(x, wanted) else ops.EXPAND(x, *wanted)
+    return x if _has_shape(x, wanted) else ops.EXPAND(x, *wanted)
 
 
 def pad(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
-    """Zeros before and after, for each axis."""
+    """Pad with zeros; a pair (before, after) for each axis."""
     numbers = _sizes([n for pair in pairs for n in pair])
     return x if all(n.vmin == n.vmax == 0 for n in numbers) else ops.PAD(x, *numbers)
 
 
 def shrink(x: UOp, pairs: Sequence[tuple[Dim, Dim]]) -> UOp:
-    """The part from begin to end, for each axis."""
+    """Return a slice; a pair (begin, end) for each axis."""
     numbers = _sizes([n for pair in pairs for n in pair])
     begins, ends = numbers[::2], numbers[1::2]
-    if all(b.vmin == b.vmax == 0 for b in begins) and _same_dims(x, ends):
+    if all(b.vmin == b.vmax == 0 for b in begins) and _has_shape(x, ends):
         return x
     return ops.SHRINK(x, *numbers)
 
 
 def flip(x: UOp, axes: Sequence[int]) -> UOp:
-    """Axes backwards."""
+    """Reverse the order of elements along axes."""
     return ops.FLIP(x, arg=tuple(sorted(axes))) if axes else x
 
 
 def reduce(x: UOp, op: Op, axes: Sequence[int]) -> UOp:
-    """Reduced over axes, which stay with size 1."""
+    """Reduce over axes, which keep size 1."""
     return ops.REDUCE_AXIS(x, arg=(op, tuple(sorted(axes)))) if axes else x
 
 
 def apply(op: Op, *operands: UOp) -> UOp:
-    """An elementwise op on operands of one shape (or of none) and one type."""
+    """Apply an elementwise op to operands of one type and one shape, or scalars."""
     return op(*operands)
 
 
 def cast(x: UOp, dtype: DType) -> UOp:
-    """The values in another type."""
+    """Return the values converted to another type."""
     return x if x.dtype is dtype else ops.CAST(x, dtype=dtype)
 
 
 def clamp_index(x: UOp, size: Dim) -> UOp:
-    """Integers as places along an axis; what is no place becomes -1 or the size.
+    """Return integers as indices along an axis; those out of range become -1 or the size.
 
-    So all that is computed of it has bounds, also where a number was loaded and may be anything.
+    So every index has bounds, also if it is loaded from memory and may be any number.
     """
-    if x.dtype is u64:  # of which not all are i64, as machines count
+    if x.dtype is u64:  # large values would not fit i64
         x = cast(x.minimum(x.lift(i64.max)), i64)
     return cast(x, index).maximum(-1).minimum(as_dim(size))
 
 
 def iota(sizes: Dims, axis: int) -> UOp:
-    """The position of each element along an axis."""
+    """Return the position of each element along an axis."""
     return ops.IOTA(*_sizes(sizes), arg=axis)
 
 
 def gather(x: UOp, indices: Sequence[UOp]) -> UOp:
-    """Elements of x, by an index tensor for each axis; 0 where an index is outside."""
+    """Gather elements of x by an index tensor for each axis; 0 where an index is out of range."""
     return ops.GATHER(x, *indices)
 
 
 def contiguous(x: UOp, requester: str | None = None) -> UOp:
-    """The value, stored in memory of its own; the requester is named where `explain` says why."""
+    """Return the value stored in a buffer of its own; `explain` names the requester."""
     stored = x.op in (ops.CONTIGUOUS, ops.BUFFER, ops.PARAM)
     return x if stored else ops.CONTIGUOUS(x, arg=requester)

@@ -1,9 +1,9 @@
-"""Promotion: the type of a result, as the Array API has it.
+"""Promotion: the type of a result, as the Array API defines it.
 
 Types of one kind promote to the smallest type that holds both: `i8` and `u8` to `i16`, `f16` and
-`bf16` to `f32`. Beyond the Array API, a bool goes with everything, and an integer tensor with a
-float tensor gives the float's type. Python's numbers are weak: they take the tensor's type if it
-is of their kind or above, and the default type of their kind otherwise.
+`bf16` to `f32`. Beyond the Array API, a bool promotes to every type, and an integer tensor with a
+float tensor to the float's type. Python's numbers are weakly typed: they take the tensor's type if
+it is of their kind or above, and the default type of their kind otherwise.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ NAMES: Final = {
     "float8_e4m3fn": dtypes.fp8e4m3,
     "float8_e5m2": dtypes.fp8e5m2,
 }
-"""The types of tensors by the names under which `porism` has them."""
+"""The types of tensors by their public names in `porism`."""
 
 PUBLIC_NAME: Final = {t: name for name, t in NAMES.items()}
 
 
 def type_error(what: str, why: str, fix: str) -> TypeMismatch:
-    """The error for types that do not fit, at the user's line."""
+    """Return the error for unsuitable types, at the user's line."""
     return TypeMismatch(what, where=users_line(), why=why, fix=fix)
 
 
 def name_of(dtype: DType) -> str:
-    """A type under its public name.
+    """Return the public name of a type.
 
     >>> name_of(dtypes.f32)
     'float32'
@@ -67,7 +67,7 @@ def name_of(dtype: DType) -> str:
 
 
 def as_dtype(given: Any) -> DType:
-    """A type by itself, by its name, as a NumPy type, or as `bool`, `int` or `float`.
+    """Return the type that is given itself, by name, as a NumPy type, or as bool, int or float.
 
     >>> as_dtype("float32"), as_dtype(np.int8), as_dtype(float)
     (f32, i8, f32)
@@ -79,7 +79,7 @@ def as_dtype(given: Any) -> DType:
         return NAMES[given]
     elif isinstance(given, type) and given in _PYTHON:
         return _PYTHON[given]
-    elif given is not None:  # which is float64 to NumPy
+    elif given is not None:  # NumPy takes None for float64
         try:
             return dtypes.from_numpy(given)
         except (TypeError, TypeMismatch):
@@ -102,7 +102,7 @@ _PYTHON: Final[dict[type, DType]] = {
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The type of a result of two types.
+    """Return the smallest type that two types promote to.
 
     >>> promote(dtypes.i8, dtypes.u8), promote(dtypes.f16, dtypes.bf16)
     (i16, f32)
@@ -124,7 +124,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The type that tensors, types and Python numbers have together.
+    """Return the type that tensors, types and Python numbers promote to together.
 
     >>> result_type(dtypes.f16, 1.5), result_type(dtypes.i8, 1.5), result_type(2, True)
     (f16, f32, i64)
@@ -138,48 +138,47 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
             "pass at least one tensor, type or number",
         )
     if not strong:
-        return max((_PYTHON[kind_of(value)] for value in weak), key=_height)
-    found = strong[0]
+        return max((_PYTHON[kind_of(value)] for value in weak), key=_category)
+    result = strong[0]
     for other in strong[1:]:
-        found = promote(found, other)
+        result = promote(result, other)
     for value in weak:
         default = _PYTHON[kind_of(value)]
-        if _height(default) > _height(found):
-            found = default
-    return found
+        if _category(default) > _category(result):
+            result = default
+    return result
 
 
-def _height(dtype: DType) -> int:
+def _category(dtype: DType) -> int:
+    """Return the category of a type: 0 bool, 1 integer, 2 float."""
     return 0 if dtype.kind is Kind.BOOL else 2 if dtype.is_float else 1
 
 
 def _strong(value: Any) -> DType | None:
-    """The type of a value that has one; None for Python's numbers."""
+    """Return the type of a tensor, array or type; None for Python's numbers."""
     if isinstance(value, DType):
         return as_dtype(value)
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)
     if isinstance(value, (bool, int, float, UOp)):
         return None
-    found = getattr(value, "dtype", None)
-    if found is None:
-        return as_dtype(value)
-    return as_dtype(found)
+    dtype = getattr(value, "dtype", None)
+    return as_dtype(value if dtype is None else dtype)
 
 
 def kind_of(value: Any) -> type:
-    """The kind of a Python number: `bool`, `int` or `float`; a symbolic size is an int."""
+    """Return the class of a Python number: bool, int or float; a symbolic size is an int."""
     return bool if isinstance(value, bool) else float if isinstance(value, float) else int
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether promotion could lead from one type to the other.
+    """Return whether the first type promotes to the second.
 
     >>> can_cast(dtypes.i8, dtypes.i16), can_cast(dtypes.f32, dtypes.i64)
     (True, False)
     """
     source, target = result_type(from_), as_dtype(to)
-    if _height(source) > _height(target):
+    if _category(source) > _category(target):
         return False
     try:
         return promote(source, target) is target
@@ -191,7 +190,7 @@ def can_cast(from_: Any, to: Any) -> bool:
 
 
 def constant(dtype: DType, value: Any) -> UOp:
-    """A Python number (or symbolic size) as a node of a type that it fits into."""
+    """Return a Python number or symbolic size as a node of a type; refuse if it does not fit."""
     if isinstance(value, UOp):
         return value if value.dtype is dtype else value.cast(dtype)
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
@@ -216,16 +215,16 @@ def constant(dtype: DType, value: Any) -> UOp:
 
 
 def _rounded(dtype: DType, value: int) -> float:
-    """An int as a float of a type; an infinity where it is beyond the type's values."""
+    """Return an int rounded to a float type; an infinity if it is out of range."""
     return float(dtype.canonical(value)) if abs(value) >= _ALWAYS_FITS else float(value)
 
 
 _ALWAYS_FITS: Final = 256
-"""Ints below this are finite in every float type."""
+"""Ints of a smaller magnitude are finite in every float type."""
 
 
 def float_type(dtype: DType) -> DType:
-    """The type in which functions of floats give their result: that of a float, else the default.
+    """Return the result type of functions of floats: a float type itself, else the default.
 
     >>> float_type(dtypes.f16), float_type(dtypes.i8)
     (f16, f32)
@@ -234,7 +233,7 @@ def float_type(dtype: DType) -> DType:
 
 
 def require_dtype(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
-    """Refuse a type that a function does not take."""
+    """Refuse a type that a function does not accept."""
     if dtype not in accepted:
         kinds = [
             name

@@ -1,4 +1,4 @@
-"""Values: several tensors computed at once, and the memory that values take."""
+"""Realization: compute several tensors in one program; how much memory values take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from porism.tensor.tensor import Tensor
 
 
 def realize(*tensors: Any, beam: int | None = None) -> None:
-    """Compute tensors together, so that what they have in common is computed once.
+    """Compute tensors in one program, so that common subexpressions are computed once.
 
     Each argument is a tensor, or a dict, list, tuple or dataclass with tensors in it. With `beam`
     new kernels are tuned first, as the setting of that name says.
@@ -27,17 +27,17 @@ def realize(*tensors: Any, beam: int | None = None) -> None:
     (Tensor((3,), int64, realized), Tensor((3,), int64, realized))
     """
     if current.get() is not None:
-        return  # left to the call of the jitted function
-    found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
+        return  # a call of the jitted function computes them
+    requested = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, Tensor)]
     if beam is None:
-        realize_tensors(found)
+        realize_tensors(requested)
     else:
         with settings.override(beam=beam):
-            realize_tensors(found)
+            realize_tensors(requested)
 
 
 def memory() -> MemoryUsage:
-    """The memory for values: in use, kept in the pool, and the peak, in bytes.
+    """Return the memory for values in bytes: in use, kept in the pool, and the peak.
 
     >>> import porism
     >>> before = porism.memory().in_use

@@ -1,6 +1,6 @@
-"""Shapes: the sizes of tensors as ints, or as nodes where they are symbolic; axes; broadcasting.
+"""Shapes: sizes as ints, or as nodes where they are symbolic; axes; broadcasting.
 
-What does not fit is refused here, at the line of the user's program, and not deeper down.
+Wrong arguments are refused here, with the line of the user's program, and not deeper down.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Sizes = tuple[Dim, ...]
 
 
 class SymbolicShape(tuple[Dim, ...]):
-    """The sizes of a tensor of which some are symbolic: it prints as people write a shape."""
+    """A shape with symbolic sizes, which prints as people write it."""
 
     __slots__ = ()
 
@@ -32,16 +32,16 @@ class SymbolicShape(tuple[Dim, ...]):
 
 
 class OutOfRange(ShapeError, IndexError):  # noqa: N818 - the name says it all
-    """An index that is outside of its axis; also an IndexError, as Python would raise."""
+    """An index out of range; also an IndexError, as Python would raise."""
 
 
 def shape_error(what: str, why: str, fix: str) -> ShapeError:
-    """The error for shapes and axes that do not fit, at the user's line."""
+    """Return the error for wrong shapes and axes, at the user's line."""
     return ShapeError(what, where=users_line(), why=why, fix=fix)
 
 
 def sizes_of(x: UOp) -> Sizes:
-    """The sizes of a node.
+    """Return the shape of a node.
 
     >>> from porism.tensor.primitive import iota
     >>> sizes_of(iota((2, 3), 0))
@@ -52,12 +52,12 @@ def sizes_of(x: UOp) -> Sizes:
 
 
 def to_static(size: Dim) -> Dim:
-    """A size as an int where its bounds leave one value."""
+    """Return a size as an int if its bounds leave one value."""
     return int(size.vmin) if isinstance(size, UOp) and size.vmin == size.vmax else size
 
 
 def to_text(sizes: Iterable[Dim]) -> str:
-    """A shape as people write it.
+    """Return a shape as text.
 
     >>> to_text((2, 3)), to_text((2,)), to_text(())
     ('(2, 3)', '(2,)', '()')
@@ -67,7 +67,7 @@ def to_text(sizes: Iterable[Dim]) -> str:
 
 
 def size_text(size: Dim) -> str:
-    """A size as people write it: a bound variable by its name, and with its value if it is alone.
+    """Return a size as text: a bound variable by its name, with its value if it stands alone.
 
     >>> from porism.base.dtypes import index
     >>> from porism.ir import ops
@@ -98,7 +98,7 @@ def is_one(size: Dim) -> bool:
 
 
 def product(sizes: Iterable[Dim]) -> Dim:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     total: Dim = 1
     for size in sizes:
         total = size if isinstance(total, int) and total == 1 else total * size
@@ -109,7 +109,7 @@ def product(sizes: Iterable[Dim]) -> Dim:
 
 
 def as_int(value: Any, what: str) -> int:
-    """An int, or what NumPy counts as one."""
+    """Return an integer of Python or NumPy as an int; anything else is an error."""
     try:
         return operator.index(value)
     except TypeError:
@@ -121,7 +121,7 @@ def as_int(value: Any, what: str) -> int:
 
 
 def as_number(value: Any, what: str) -> float:
-    """A finite number of Python or NumPy."""
+    """Return a finite number of Python or NumPy; anything else is an error."""
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise shape_error(
             f"{what} is {value!r}",
@@ -136,7 +136,7 @@ def as_number(value: Any, what: str) -> float:
 
 
 def as_size(value: Any, what: str = "a size") -> Dim:
-    """An int or a symbolic size; anything else is refused."""
+    """Return an int or a symbolic size; anything else is an error."""
     if isinstance(value, UOp):
         return to_static(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -145,7 +145,7 @@ def as_size(value: Any, what: str = "a size") -> Dim:
 
 
 def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
-    """The sizes in a `shape` argument: an int or a sequence; none is below `allow`.
+    """Return the sizes in a `shape` argument, an int or a sequence; none is below `allow`.
 
     >>> as_sizes(3), as_sizes([2, 3]), as_sizes(((2, 3),))
     ((3,), (2, 3), (2, 3))
@@ -165,7 +165,7 @@ def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
 
 
 def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
-    """An axis counted from the front; those below 0 count from the end.
+    """Return an axis counted from the front; a negative one counts from the end.
 
     >>> normalize_axis(-1, 3)
     2
@@ -181,7 +181,7 @@ def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
 
 
 def normalize_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
-    """Axes in the order in which they are given: an int, a sequence, or None for all.
+    """Return axes counted from the front, in the order given: an int, a sequence, None for all.
 
     >>> normalize_axes(None, 2), normalize_axes(-1, 2), normalize_axes((-1, 0), 2)
     ((0, 1), (1,), (1, 0))
@@ -190,9 +190,9 @@ def normalize_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
         return tuple(range(rank))
     if not isinstance(axis, (tuple, list)):
         return (normalize_axis(axis, rank, what),)
-    axes = tuple(normalize_axis(one, rank, what) for one in axis)
+    axes = tuple(normalize_axis(item, rank, what) for item in axis)
     if len(set(axes)) < len(axes):
-        twice = next(one for k, one in enumerate(axes) if one in axes[:k])
+        twice = next(a for k, a in enumerate(axes) if a in axes[:k])
         raise shape_error(
             f"{what} {twice} is named twice in {tuple(axis)!r}",
             "each axis is meant once; those below 0 count from the end",
@@ -205,23 +205,24 @@ def normalize_axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
 
 
 def broadcast_shapes(*given: Sequence[Dim]) -> Sizes:
-    """The shape to which all are broadcast, as in NumPy: from the end, size 1 goes with any.
+    """Return the shape to which all are broadcast, as in NumPy: aligned at the end.
 
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
     rank = max((len(sizes) for sizes in given), default=0)
-    found: list[Dim] = [1] * rank
+    result: list[Dim] = [1] * rank
     for sizes in given:
         for k, size in enumerate(sizes, rank - len(sizes)):
-            if is_one(found[k]):
-                found[k] = size
-            elif not is_one(size) and not sizes_equal(size, found[k]):
-                raise _no_broadcast(given, k - rank, found[k], size)
-    return tuple(found)
+            if is_one(result[k]):
+                result[k] = size
+            elif not is_one(size) and not sizes_equal(size, result[k]):
+                raise _broadcast_error(given, k - rank, result[k], size)
+    return tuple(result)
 
 
-def _no_broadcast(given: Sequence[Sequence[Dim]], axis: int, a: Dim, b: Dim) -> ShapeError:
+def _broadcast_error(given: Sequence[Sequence[Dim]], axis: int, a: Dim, b: Dim) -> ShapeError:
+    """Return the error for shapes that cannot be broadcast together."""
     shown = [to_text(sizes) for sizes in given if sizes]
     known = isinstance(a, int) and isinstance(b, int)
     verb = "are different" if known else "are not known to be equal"

@@ -10,7 +10,7 @@ from porism.tensor.primitive import Dim
 
 
 def static_size(size: Dim, what: str) -> int:
-    """A size as an int; a symbolic one is refused."""
+    """Return a size as an int; a symbolic size is an error."""
     if not isinstance(size, int):
         raise shapes.shape_error(
             f"{what} along an axis of the symbolic size {shapes.size_text(size)}",
@@ -21,7 +21,7 @@ def static_size(size: Dim, what: str) -> int:
 
 
 def per_axis(given: Any, count: int, what: str, least: int) -> tuple[int, ...]:
-    """One int for each of `count` axes, or one for all of them.
+    """Return an int for each of `count` axes, of one int for all or a sequence.
 
     >>> per_axis(2, 3, "stride", 1), per_axis((1, 2), 2, "stride", 1)
     ((2, 2, 2), (1, 2))

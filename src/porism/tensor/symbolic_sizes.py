@@ -1,7 +1,7 @@
-"""Symbolic sizes: a variable with bounds, bound to a value for a computation.
+"""Symbolic sizes: a variable with bounds, which gets a value for each computation.
 
-The graph of a tensor sliced as `x[:n]` is the same for every value of n, so that what was compiled
-for one serves for all.
+The graph of a tensor sliced as `x[:n]` is the same for every value of n, so that one compiled
+kernel serves all values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from porism.tensor.user_line import users_line
 
 
 class Variable:
-    """An integer with inclusive bounds, to be used as a size or a place once it is bound.
+    """An integer with inclusive bounds, used as a size or an index once it is bound.
 
     >>> n = Variable("n", 1, 8)
     >>> n, n.bind(5)
@@ -47,7 +47,7 @@ class Variable:
         )
 
     def bind(self, value: int) -> UOp:
-        """The variable with a value: what shapes and slices take."""
+        """Return the variable with a value, as shapes and slices take it."""
         number = as_int(value, "the value of a variable")
         if not self.low <= number <= self.high:
             raise OutOfRange(

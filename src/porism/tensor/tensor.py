@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Tensor:
-    """A lazy array. Use `porism.asarray` and its like to make one."""
+    """A lazy array, made by `porism.asarray` and other functions of `porism`."""
 
     __slots__ = ("__weakref__", "_node")
 
@@ -42,7 +42,7 @@ class Tensor:
 
     @property
     def node(self) -> UOp:
-        """Its place in the graph; in a function that is traced, what it is there."""
+        """The node of the tensor graph; while a function is traced, the one inside the trace."""
         trace = current.get()
         return self._node if trace is None else trace.read(self)
 
@@ -102,7 +102,7 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[Dim, ...]:
@@ -121,7 +121,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> Dim:
-        """The memory that the elements take when they are computed."""
+        """The memory of the realized elements, in bytes."""
         return self.size * self.dtype.numpy.itemsize
 
     @property
@@ -131,17 +131,17 @@ class Tensor:
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - the name that everybody knows
-        """A matrix with its axes swapped; of other tensors, all axes reversed."""
+        """The transposed matrix; for other tensors, all axes reversed."""
         return Tensor(permute(self.node, range(self.ndim)[::-1]))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 - the Array API's name
-        """Matrices in the last two axes, transposed."""
+        """The tensor with its last two axes swapped."""
         return self.matrix_transpose()  # type: ignore[no-any-return]
 
     @property
     def device(self) -> str:
-        """Where the values are computed."""
+        """The device that computes the values."""
         return "cpu"
 
     def __len__(self) -> int:
@@ -165,12 +165,12 @@ class Tensor:
         state = "" if realized_buffer(self.node) is None else ", realized"
         return f"Tensor({to_text(self.shape)}, {name_of(self.dtype)}{state})"
 
-    # -- its values --------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def realize(self, *, beam: int | None = None) -> Tensor:
-        """Compute the values now, and keep them; in a jitted function that is left to the call.
+        """Compute the values now, and keep them; inside a jitted function, do nothing.
 
-        With `beam` new kernels are tuned first, as the setting of that name says.
+        With `beam` new kernels are tuned first, as with the setting of that name.
         """
         if current.get() is not None or find_storage(self._node) is not None:
             return self
@@ -182,33 +182,33 @@ class Tensor:
         return self
 
     def _buffer(self) -> UOp:
-        """The buffer with the values, computed if need be."""
+        """Return the BUFFER with the values, computed if need be."""
         try:
             buffer = realize([self.node])[0]
             node_storage(buffer)
         except NoValue:
             raise no_value() from None
-        # A size that is symbolic stays so: it is what this tensor has in common with others.
+        # A symbolic size stays symbolic: other tensors share the variable.
         if all(isinstance(size, int) for size in self.shape):
             self.node = buffer
         return buffer
 
     def numpy(self) -> Array:
-        """The values as a NumPy array of one's own."""
+        """Return a copy of the values as a NumPy array."""
         buffer = self._buffer()
         dims = [int(size.arg) for size in buffer.src]
         return array_of(buffer).reshape(dims).copy()
 
 
 def method(function: Function) -> Function:
-    """Make a function on tensors a method of `Tensor` too."""
+    """Register a function on tensors as a method of `Tensor`."""
     assert not hasattr(Tensor, function.__name__), f"there are two methods {function.__name__}"
     setattr(Tensor, function.__name__, function)
     return function
 
 
 def operator(symbol: str, *, reflected: bool = False) -> Callable[[Function], Function]:
-    """Make a function an operator of `Tensor`: `operator("add", reflected=True)` is `+`."""
+    """Register a function as an operator of `Tensor`: `operator("add", reflected=True)` is `+`."""
 
     def register(function: Function) -> Function:
         setattr(Tensor, f"__{symbol}__", function)

@@ -1,4 +1,4 @@
-"""Place: the line of the user's program that an error is about."""
+"""User line: the line of the user's program that an error is about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGE: Final = str(Path(__file__).parents[1]) + "/"
 
 
 def users_line() -> str | None:
-    """`file.py, line 12`: the innermost frame that is not of this package."""
+    """Return `file.py, line 12` for the innermost frame outside of this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:

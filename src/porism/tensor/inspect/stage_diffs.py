@@ -113,7 +113,7 @@ def _heading(schedule: Schedule, kernel: UOp) -> tuple[str, dict[int, str]]:
     """Return the line above a kernel's stages, and the names of the kernel's buffers by number."""
     numbers = [k for k, step in enumerate(schedule.steps) if step.kernel is kernel]
     if not numbers:
-        return "kernel that copies the old value of an assignment", {}
+        return "kernel that copies the value of an assignment", {}
     buffers = schedule.steps[numbers[0]].buffers
     names = {k: schedule.buffers[buffer].name for k, buffer in enumerate(buffers)}
     return f"kernel{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}", names
