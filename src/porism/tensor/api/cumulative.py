@@ -2,8 +2,8 @@
 
 A scan is built as a reduction of each element and those before it, with a triangular mask. A kernel
 that does nothing else along the axis computes it in one loop with a loop-carried accumulator
-(`porism.optimize.actions.scan_loop`), so n elements take n operations. Its input is materialized
-first unless it is a strided view.
+(`porism.optimize.actions.loops.scan_loop`), so n elements take n operations. Its input is
+materialized first unless it is a strided view.
 
 Where there are too few rows to occupy all cores, each row is cut into chunks: the totals of the
 chunks are scanned in the same way and give the value before each chunk, so elements are read twice.
