@@ -133,12 +133,12 @@ def test_pairs_of_actions_keep_the_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["odd product", "squared product"])
-def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> None:
+def test_actions_after_an_interchange_keep_the_result(name: str) -> None:
     kernel, sizes = KERNELS[name]
     expected = run(kernel, sizes)
-    turns = [a for a in possible(kernel) if isinstance(a, (Move, Swap))]
-    assert turns
-    for first in turns:
+    interchanges = [a for a in possible(kernel) if isinstance(a, (Move, Swap))]
+    assert interchanges
+    for first in interchanges:
         between = first.apply(kernel, GENERIC_CPU)
         for second in possible(between):
             if isinstance(second, (Block, Pack, Epilogue, Split, Move, Swap)):
@@ -149,28 +149,28 @@ def test_what_is_done_after_loops_changed_places_keeps_the_result(name: str) -> 
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 6])
-@pytest.mark.parametrize("turned", [False, True])
-def test_what_follows_a_tile_is_done_in_loops(lanes: int, turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_epilogue_of_a_tile_is_in_loops(lanes: int, transposed: bool) -> None:
     kernel, sizes = KERNELS["squared product"]
     tile = [Upcast("r0", 2), Upcast("r1", 6)]
-    changed = apply_all(kernel, [*tile, Epilogue(lanes, turned), Thread("r0_0")], GENERIC_CPU)
+    changed = apply_all(kernel, [*tile, Epilogue(lanes, transposed), Thread("r0_0")], GENERIC_CPU)
     np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
-    side = [r for r in changed.src[0].src[1:] if r.arg[1] is Axis.UPCAST]
-    assert [int(r.vmax) + 1 for r in side] == ([lanes] if lanes > 1 else [])
+    vectorized = [r for r in changed.src[0].src[1:] if r.arg[1] is Axis.UPCAST]
+    assert [int(r.vmax) + 1 for r in vectorized] == ([lanes] if lanes > 1 else [])
 
 
-def test_a_tile_is_kept_turned() -> None:
-    """What is stored along is the slowest loop of what is kept, also of sums that are stored."""
+def test_a_transposed_tile_in_local_memory() -> None:
+    """The contiguous loop of the output is the slowest of the local buffer, with any epilogue."""
     for name in ("product", "squared product"):
         kernel, sizes = KERNELS[name]
         actions = [Upcast("r0", 2), Upcast("r1", 2), Epilogue(1, transposed=True)]
         changed = apply_all(kernel, actions, GENERIC_CPU)
         np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
-        (kept,) = [
+        (index,) = [
             n.src[0].src[1] for n in toposort(changed)
             if n.op is ops.STORE and base_of(n.src[0]).op is ops.DEFINE_LOCAL
         ]  # fmt: skip
-        assert {show(r): stride(kept, r) for r in kept.ranges} == {"r0_1": 1, "r1_1": 2}
+        assert {show(r): stride(index, r) for r in index.ranges} == {"r0_1": 1, "r1_1": 2}
 
 
 PRODUCT = KERNELS["product"][0]
@@ -216,22 +216,22 @@ REFUSED = [
     (Block("r2", 12, "r1"), "the extent of r2 is 12", "not larger than a block of 12"),
     (Block("r1", 2, "r0"), "a loop of the kind loop", "must be of the kind reduce"),
     (Block("r2", 2, "r2"), "a loop of the kind reduce", "must be of the kind loop"),
-    (Epilogue(4), "1 reductions have an epilogue", "leave it out"),
+    (Epilogue(4), "the reduction has no epilogue", "stored as it is"),
     (PadTo("r0", 3), "a multiple of 3 already", "leave it out"),
     (PadTo("r0", 64), "would be 64 instead of 6", "smaller multiple"),
 ]
 
 
 @pytest.mark.parametrize(("action", "what", "more"), REFUSED, ids=lambda case: str(case))
-def test_what_is_not_legal_is_refused_with_a_reason(action: Action, what: str, more: str) -> None:
+def test_an_illegal_action_is_refused_with_a_reason(action: Action, what: str, more: str) -> None:
     with pytest.raises(ActionError) as caught:
         action.apply(PRODUCT, GENERIC_CPU)
     assert what in str(caught.value)
     assert more in str(caught.value)
 
 
-def test_a_copy_that_another_one_needs_is_filled_in_one_place() -> None:
-    """The indices of a gather, copied for each row, are needed to copy what they lead to."""
+def test_a_panel_that_another_one_needs_is_filled_once() -> None:
+    """The packed indices of a gather are needed to pack the gathered elements."""
     i, j = UOp.range(3, 0), UOp.range(5, 1)
     place = pointer(2, 15).index(i * 5 + j).cast(i.dtype).maximum(0).minimum(5)
     kernel = ops.SINK(pointer(0, 15).index(i * 5 + j).store(pointer(1, 6).index(place)).end(i, j))
@@ -243,7 +243,7 @@ def test_a_copy_that_another_one_needs_is_filled_in_one_place() -> None:
     assert Pack(1, ("r1",)).is_legal(kernel, GENERIC_CPU)
 
 
-def test_too_many_copies_are_refused() -> None:
+def test_too_much_unrolling_is_refused() -> None:
     kernel = apply_all(matrix_product(64, 64, 64), [Upcast("r0", 64)], GENERIC_CPU)
     with pytest.raises(ActionError, match="unrolled or vectorized"):
         Upcast("r1", 64).apply(kernel, GENERIC_CPU)
@@ -254,30 +254,30 @@ def test_the_order_of_a_sum_of_floats_is_kept() -> None:
         Swap("r0", "r1").apply(FLOATS, GENERIC_CPU)
 
 
-def test_a_gpu_has_no_cores_to_share_among() -> None:
+def test_a_loop_is_not_distributed_over_cores_on_a_gpu() -> None:
     with pytest.raises(ActionError, match="the target is a GPU"):
         Thread("r0").apply(PRODUCT, H200)
 
 
-def test_no_locals_is_said_once() -> None:
+def test_no_locals_is_applied_once() -> None:
     kernel = NoLocals().apply(PRODUCT, H200)
     with pytest.raises(ActionError, match="was applied before"):
         NoLocals().apply(kernel, H200)
 
 
-def test_what_is_no_action_is_refused() -> None:
+def test_other_values_than_actions_are_refused() -> None:
     with pytest.raises(ActionError, match="is no action"):
         apply_all(PRODUCT, ["upcast"], GENERIC_CPU)  # type: ignore[list-item]
 
 
-def test_a_copy_may_not_be_large() -> None:
+def test_a_panel_has_a_size_limit() -> None:
     kernel = matrix_product(2, 4096, 4096)
     with pytest.raises(ActionError, match="would have 16777216 elements"):
         Pack(2, ("r1", "r2")).apply(kernel, GENERIC_CPU)
 
 
-def test_copies_together_may_not_be_large() -> None:
-    """They lie on the stack: two that are allowed, or rows with room at their ends, do not fit."""
+def test_all_local_buffers_together_have_a_size_limit() -> None:
+    """They are on the stack: two panels, or aligned rows with padding, exceed the limit."""
     kernel = matrix_product(800, 800, 800)
     once = Pack(1, ("r0", "r2")).apply(kernel, GENERIC_CPU)
     with pytest.raises(ActionError, match="all local buffers would take 5120000 bytes"):
@@ -291,7 +291,7 @@ def test_copies_together_may_not_be_large() -> None:
         Pack(2, ("r2", "r1_0", "r1_1"), row=1).apply(pairs, GENERIC_CPU)
 
 
-def test_what_is_written_is_not_copied() -> None:
+def test_a_buffer_that_is_written_is_not_packed() -> None:
     i = UOp.range(8, 0)
     place = pointer(0, 8).index(i)
     kernel = ops.SINK(place.store(pointer(0, 8).index(i) * pointer(1, 8).index(i)).end(i))
@@ -299,7 +299,7 @@ def test_what_is_written_is_not_copied() -> None:
         Pack(0, ("r0",)).apply(kernel, GENERIC_CPU)
 
 
-def test_what_is_done_to_each_element_is_done_when_it_is_copied() -> None:
+def test_conversions_are_done_when_packing() -> None:
     i, j = UOp.range(4, 0), UOp.range(8, 1)
     at = (j >= 1).where(j - 1, UOp(ops.INVALID, j.dtype))
     read = (j >= 1).where(pointer(1, 8).index(at), UOp.const(i32, 5))
@@ -315,20 +315,20 @@ def test_actions_are_plain_data() -> None:
         assert eval(repr(action)) == action
 
 
-def window(m: int, n: int, step: int) -> UOp:
-    """Sums of what windows see, with 0 beyond the edges."""
+def window(m: int, n: int, stride: int) -> UOp:
+    """Return a kernel of weighted sums of overlapping windows, with 0 beyond the edges."""
     i, j, k = UOp.range(m, 0), UOp.range(n, 1), UOp.range(3, 2, Axis.REDUCE)
-    at = j * step + k
-    inside = (at >= 1) & (at < n * step)
-    read = pointer(1, m * n * step).index(
-        inside.where(i * (n * step) + at - 1, UOp(ops.INVALID, i.dtype))
+    at = j * stride + k
+    inside = (at >= 1) & (at < n * stride)
+    read = pointer(1, m * n * stride).index(
+        inside.where(i * (n * stride) + at - 1, UOp(ops.INVALID, i.dtype))
     )
     value = inside.where(read, UOp.const(i32, 0)) * pointer(2, 3).index(k)
     return ops.SINK(pointer(0, m * n).index(i * n + j).store(value.reduce(ops.ADD, k)).end(i, j))
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_what_windows_share_is_copied_once(step: int) -> None:
+def test_overlapping_windows_are_packed_once(step: int) -> None:
     kernel = window(3, 8, step)
     sizes = (24, 24 * step, 3)
     total = "r1+r2" if step == 1 else "2*r1+r2"
@@ -338,7 +338,7 @@ def test_what_windows_share_is_copied_once(step: int) -> None:
     np.testing.assert_array_equal(run(changed, sizes), run(kernel, sizes))
 
 
-def test_parts_that_overlap_store_each_element_once() -> None:
+def test_overlapping_tiles_store_each_element_once() -> None:
     kernel = matrix_product(7, 5, 3)
     actions = [OverlapTail("r0", 3), Upcast("r0_1", 3), OverlapTail("r1", 4), Upcast("r1_1", 4)]
     changed = apply_all(kernel, actions, GENERIC_CPU)
@@ -346,7 +346,7 @@ def test_parts_that_overlap_store_each_element_once() -> None:
     assert not any(n.op is ops.INVALID for n in toposort(*loads_of(changed)))
 
 
-def test_an_index_counts_on_in_one_loop() -> None:
+def test_a_merged_index_is_linear() -> None:
     i, j = UOp.range(4, 0), UOp.range(8, 1)
     kernel = ops.SINK(
         pointer(0, 32).index(i * 8 + j).store(pointer(1, 32).index(j * 4 + i)).end(i, j)
@@ -357,7 +357,7 @@ def test_an_index_counts_on_in_one_loop() -> None:
     np.testing.assert_array_equal(run(changed, (32, 32)), run(kernel, (32, 32)))
 
 
-def test_rows_of_a_copy_begin_on_whole_lines() -> None:
+def test_rows_of_a_panel_begin_on_cache_lines() -> None:
     kernel = matrix_product(6, 8, 12)
     changed = Pack(2, ("r2", "r1"), row=1).apply(kernel, GENERIC_CPU)
     (memory,) = {n for n in toposort(changed) if n.op is ops.DEFINE_LOCAL}

@@ -42,6 +42,7 @@ def ones(*shape: int) -> porism.Tensor:
 
 
 def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
+    """Return the traffic of a kernel after some actions."""
     return estimate_cost(apply_all(kernel, actions, CPU), CPU).traffic
 
 
@@ -49,68 +50,68 @@ def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
 
 
 @pytest.mark.parametrize(
-    ("steps", "size"),
+    ("strides", "size"),
     [
         ([], LINE),
-        ([(4, 256)], 1024),  # one after the other
-        ([(4, 16), (64, 16)], 1024),  # lanes, and a loop that goes on
+        ([(4, 256)], 1024),  # contiguous
+        ([(4, 16), (64, 16)], 1024),  # lanes, and a loop that continues them
         ([(4, 16), (4096, 8)], 8 * 64),  # rows
-        ([(4, 16), (4096, 8), (4096, 3)], 10 * 64),  # rows that windows share
-        ([(256, 8)], 8 * LINE),  # of each line an element
+        ([(4, 16), (4096, 8), (4096, 3)], 10 * 64),  # rows of overlapping windows
+        ([(256, 8)], 8 * LINE),  # one element of each line
     ],
 )
-def test_footprints(steps: list[tuple[int, int]], size: int) -> None:
-    found = footprint(steps, 4, WIDE, LINE)
-    rows = max(count for far, count in steps) if steps and steps[-1][0] > 64 else 1
-    assert size <= found.line_bytes <= size + (rows + 2) * LINE / 2
+def test_footprints(strides: list[tuple[int, int]], size: int) -> None:
+    touched = footprint(strides, 4, WIDE, LINE).line_bytes
+    rows = max(count for far, count in strides) if strides and strides[-1][0] > 64 else 1
+    assert size <= touched <= size + (rows + 2) * LINE / 2
 
 
 def test_a_footprint_is_no_larger_than_its_buffer() -> None:
     assert footprint([(4096, 1000)], 4, 5000, LINE).line_bytes == 5000
 
 
-def test_rows_a_way_of_the_cache_apart_take_its_room() -> None:
-    near, far = (footprint([(step, 64)], 4, WIDE, 4096) for step in (4096 + 64, 4096))
+def test_rows_a_cache_way_apart_compete_for_one_set() -> None:
+    near, far = (footprint([(stride, 64)], 4, WIDE, 4096) for stride in (4096 + 64, 4096))
     assert near.line_bytes == far.line_bytes
     assert far.cache_bytes == 64 * 4096
     assert near.cache_bytes < far.cache_bytes / 10
 
 
-# -- steps -----------------------------------------------------------------------------------------
+# -- strides ---------------------------------------------------------------------------------------
 
 
-def test_the_steps_of_an_index() -> None:
+def test_the_strides_of_an_index() -> None:
     i, j = UOp.range(12, 0), UOp.range(8, 1)
     assert index_strides(i * 40 + j, {}) == {i: [(40, 12)], j: [(1, 8)]}
     assert index_strides(i // 4 * 100 + i % 4 * 3, {}) == {i: [(3, 4), (100, 3)]}
     assert index_strides(ops.MIN(i * 4, UOp.const(i.dtype, 30)) + j, {})[i] == [(4, 12)]
 
 
-def test_where_data_say_where_rows_are_far_apart() -> None:
+def test_gathered_rows_count_as_far_apart() -> None:
     kernel = kernel_of(porism.take(ones(1000, 32), porism.asarray(np.arange(64) * 7), axis=0))
     accesses = [n for n in toposort(kernel) if n.op is ops.INDEX]
     (table,) = (n for n in accesses if any(m.op is ops.INDEX for m in toposort(n.src[1])))
-    steps = index_strides(table.src[1], {})
-    assert sorted(step for own in steps.values() for step in own) == [(1, 32), (32 * LINE, 64)]
+    strides = index_strides(table.src[1], {})
+    assert sorted(pair for own in strides.values() for pair in own) == [(1, 32), (32 * LINE, 64)]
 
 
 # -- caches ----------------------------------------------------------------------------------------
 
 
-def test_what_fits_the_last_cache_is_there() -> None:
+def test_arrays_that_fit_the_last_cache_need_no_memory_traffic() -> None:
     small, large = (moved(kernel_of(ones(n, 1024) + 1)).memory for n in (1024, 16384))
     assert small == 0
     assert large >= 3 * 4 * 16384 * 1024  # read, read before it is written, and written
 
 
-def test_stores_past_the_caches_do_not_read() -> None:
+def test_non_temporal_stores_do_not_read_lines() -> None:
     kernel = kernel_of(ones(16384, 1024) + 1)
     lanes = [Upcast("r0", 16)]
-    plain, past = (moved(kernel, [*lanes, *more]).memory for more in ((), (NonTemporal(0),)))
-    assert past < 0.8 * plain
+    plain, streamed = (moved(kernel, [*lanes, *more]).memory for more in ((), (NonTemporal(0),)))
+    assert streamed < 0.8 * plain
 
 
-def test_a_product_in_blocks_moves_less() -> None:
+def test_packed_panels_reduce_traffic() -> None:
     kernel = kernel_of(ones(512, 2048) @ ones(2048, 512))
     tile = [Upcast("r0", 4), Upcast("r1", 16)]
     plain = moved(kernel, tile)
@@ -118,21 +119,21 @@ def test_a_product_in_blocks_moves_less() -> None:
     assert panels.l2 < plain.l2 / 4
 
 
-def test_a_transposition_in_tiles_moves_less() -> None:
+def test_a_tiled_transposition_reduces_traffic() -> None:
     kernel = kernel_of(porism.permute(ones(4096, 4096), (1, 0)) * 2)
     tiled = [Upcast("r0", 16), Upcast("r1", 16)]
     assert moved(kernel, tiled).l1 < moved(kernel, [Upcast("r1", 16)]).l1 / 3
 
 
-def test_sums_of_columns_in_strips_take_less_time() -> None:
+def test_panels_of_column_sums_reduce_traffic() -> None:
     kernel = kernel_of(ones(4096, 4096).sum(0))
     columns = [Upcast("r0", 16)]
-    strips = [*columns, Split("r0_0", 32), Block("r1", 8, "r0_0_1")]
-    one, other = (estimate_cost(apply_all(kernel, a, CPU), CPU) for a in (strips, columns))
-    assert one.traffic.memory < 0.8 * other.traffic.memory  # which go on in the same rows
+    panels = [*columns, Split("r0_0", 32), Block("r1", 8, "r0_0_1")]
+    one, other = (estimate_cost(apply_all(kernel, a, CPU), CPU) for a in (panels, columns))
+    assert one.traffic.memory < 0.8 * other.traffic.memory  # contiguous rows
 
 
-def test_the_order_of_loops_counts_and_one_that_was_two_is_both() -> None:
+def test_loop_order_matters_and_merging_loops_does_not() -> None:
     kernel = kernel_of(ones(4096, 4096) + ones(4096, 1))
     assert moved(kernel, [Swap("r0", "r1")]).l1 > 4 * moved(kernel).l1
     apart = moved(kernel)
@@ -140,7 +141,7 @@ def test_the_order_of_loops_counts_and_one_that_was_two_is_both() -> None:
     assert together.memory == pytest.approx(apart.memory, rel=0.1)
 
 
-def test_cores_share_what_is_moved() -> None:
+def test_traffic_is_distributed_over_cores() -> None:
     two = dataclasses.replace(CPU, cores=2)
     kernel = kernel_of(ones(4096, 4096) + ones(4096, 1))
     alone = estimate_cost(apply_all(kernel, [Thread("r0")], CPU), CPU).traffic

@@ -1,4 +1,4 @@
-"""Sums of ranges: what is said by one range has the same value as before."""
+"""Linear indices: a value with sums of loops replaced by one loop has the same value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FRESH, OTHER = UOp.range(4, 3), UOp.range(3, 4)
         (A * 4 + B) // 4 * (C + 1),
     ],
 )
-def test_a_value_at_other_ranges_is_the_same(value: UOp) -> None:
+def test_a_value_of_substituted_loops_is_the_same(value: UOp) -> None:
     changed = substitute_sums(value, {FRESH: {A: 1}, OTHER: {B: 1}})
     assert changed is not None
     for i, j, k in product(range(4), range(3), range(2)):

@@ -1,4 +1,4 @@
-"""Stores past the caches, and what is fetched ahead: where it is legal, and has the same result."""
+"""Non-temporal stores and prefetches: where they are legal, and that results stay the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pointer(number: int, size: int, dtype: DType = f32) -> UOp:
 
 
 def rows(m: int, n: int, dtype: DType = f32, *, read: bool = False) -> UOp:
-    """A matrix times 2, or added to what is there."""
+    """Return a kernel that doubles a matrix, or with `read` the first row of its own output."""
     i, j = UOp.range(m, 0), UOp.range(n, 1)
     place = pointer(0, m * n, dtype).index(i * n + j)
     source = pointer(0 if read else 1, m * n, dtype).index(i * n + j if not read else j)
@@ -41,7 +41,7 @@ def rows(m: int, n: int, dtype: DType = f32, *, read: bool = False) -> UOp:
 
 
 def line(size: int) -> UOp:
-    """A vector times 2."""
+    """Return a kernel that doubles a vector."""
     i = UOp.range(size, 1)
     source = pointer(1, size).index(i)
     return ops.SINK(pointer(0, size).index(i).store(source + source).end(i))
@@ -68,7 +68,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kernel", "actions", "message"), REFUSED)
-def test_refused_with_a_reason(kernel: UOp, actions: list[Action], message: str) -> None:
+def test_an_illegal_action_is_refused_with_a_reason(
+    kernel: UOp, actions: list[Action], message: str
+) -> None:
     with pytest.raises(ActionError, match=message):
         apply_all(kernel, actions, GENERIC_CPU)
 
@@ -82,7 +84,7 @@ def test_not_on_a_gpu() -> None:
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
 @pytest.mark.parametrize("length", [32, 96])
-def test_the_same_is_stored(lanes: int, length: int) -> None:
+def test_non_temporal_stores_keep_the_result(lanes: int, length: int) -> None:
     x = porism.asarray(np.ones((5, length), np.float32))
     (kernel,) = porism.kernels(x * 3)
     arranged = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.NonTemporal(0)])
@@ -92,8 +94,8 @@ def test_the_same_is_stored(lanes: int, length: int) -> None:
 
 @pytest.mark.parametrize("size", [17, 61, 128, 1003])
 @pytest.mark.parametrize("lanes", [4, 16, 64])
-def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
-    """It is stored as usual, and nothing behind it."""
+def test_a_partial_last_vector_is_stored_as_usual(lanes: int, size: int) -> None:
+    """And nothing is stored beyond it."""
     pad = [PadTo("r1", lanes)] if size % lanes else []
     kernel = apply_all(line(size), [*pad, Upcast("r1", lanes), NonTemporal(0)], native().target())
     whole = array_allocator.new_array(size + lanes, np.dtype(np.float32))[0]
@@ -109,7 +111,7 @@ def test_the_last_vector_may_not_be_whole(lanes: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4, 8])
-def test_memory_that_is_not_aligned(offset: int) -> None:
+def test_non_temporal_stores_to_unaligned_memory(offset: int) -> None:
     """A user's array may begin anywhere."""
     kernel = apply_all(rows(8, 64), [Upcast("r1", 16), NonTemporal(0)], native().target())
     whole = array_allocator.new_array(8 * 64 + 16, np.dtype(np.float32))[0]
@@ -122,8 +124,8 @@ def test_memory_that_is_not_aligned(offset: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [1, 7, 1 << 20])
-def test_what_is_fetched_ahead_changes_nothing(ahead: int) -> None:
-    """Also far beyond the end, where there is no memory; and nothing more is accessed."""
+def test_a_prefetch_keeps_the_result(ahead: int) -> None:
+    """Also far beyond the end, where there is no memory; and no other element is accessed."""
     x = porism.asarray(np.ones((6, 70), np.float32))
     (kernel,) = porism.kernels(porism.softmax(x, -1))
     arranged = porism.opt(kernel, [porism.Prefetch(1, "r0", ahead)])
@@ -132,7 +134,7 @@ def test_what_is_fetched_ahead_changes_nothing(ahead: int) -> None:
     arranged.verify()
 
 
-def test_it_is_said_to_the_machine() -> None:
+def test_a_prefetch_is_emitted_for_each_line() -> None:
     kernel = apply_all(rows(8, 64), [Upcast("r1", 32), Prefetch(1, "r0", 3)], native().target())
     lines = lower_kernel(kernel, native().target(), scheduled=True)
     text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
@@ -146,7 +148,7 @@ def test_it_is_said_to_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("within", "count"), [((), 2), (("r1",), 1), (("r2_0",), 1)])
-def test_only_within_some_loops(within: tuple[str, ...], count: int) -> None:
+def test_a_prefetch_within_some_loops(within: tuple[str, ...], count: int) -> None:
     i, j, k = UOp.range(8, 0), UOp.range(64, 1), UOp.range(64, 2, Axis.REDUCE)
     x = pointer(1, 8 * 64)
     total = x.index(i * 64 + k).reduce(ops.ADD, k)
@@ -158,7 +160,7 @@ def test_only_within_some_loops(within: tuple[str, ...], count: int) -> None:
         assert BACKENDS[name].source(lines, "kernel").count(text) == count  # type: ignore[misc]
 
 
-def test_the_next_of_rows_that_are_gone_over_several_times() -> None:
+def test_the_next_row_is_prefetched_if_rows_are_read_twice() -> None:
     i, j = UOp.range(256, 0), UOp.range(256, 1)
     k = UOp.range(256, 2, Axis.REDUCE)
     x = pointer(1, 256 * 256)
@@ -178,7 +180,7 @@ def cached(size: int) -> Target:
     return dataclasses.replace(GENERIC_CPU, memory=known)
 
 
-def test_only_results_that_exceed_the_cache() -> None:
+def test_only_results_that_exceed_the_cache_are_streamed() -> None:
     kernel = rows(64, 64)
     assert NonTemporal(0) in heuristic.choose_actions(kernel, cached(1 << 14))
     assert NonTemporal(0) not in heuristic.choose_actions(kernel, cached(1 << 20))
@@ -186,7 +188,7 @@ def test_only_results_that_exceed_the_cache() -> None:
     assert NonTemporal(0) not in heuristic.choose_actions(odd, cached(1 << 10))
 
 
-def test_a_row_of_any_length_that_is_all() -> None:
+def test_one_row_of_any_length_is_streamed() -> None:
     chosen = heuristic.choose_actions(line((1 << 14) + 3), cached(1 << 10))
     assert NonTemporal(0) in chosen
     width = lanes_of_widest_type(toposort(line(3)), GENERIC_CPU)
@@ -195,7 +197,7 @@ def test_a_row_of_any_length_that_is_all() -> None:
 
 
 def test_rows_of_half_vectors_are_not_padded() -> None:
-    """A part of a line would be stored in another way than the rest of it."""
+    """A padded row would share its last cache line with the next one."""
     half = lanes_of_widest_type(toposort(line(3)), GENERIC_CPU) // 2
     kernel = rows(64, 5 * 25 * half)
     assert {Upcast("r1", 5 * half), NonTemporal(0)} <= set(
@@ -205,14 +207,14 @@ def test_rows_of_half_vectors_are_not_padded() -> None:
 
 
 def halves(m: int, n: int, first: int) -> UOp:
-    """Rows that are put together of two parts, the first of so many elements."""
+    """Return a kernel whose rows have two parts, the first of `first` elements."""
     i, j = UOp.range(m, 0), UOp.range(n, 1)
     one, other = (pointer(k, m * n).index(i * n + j) for k in (1, 2))
     value = (j < first).where(one + one, other * other)
     return ops.SINK(pointer(0, m * n).index(i * n + j).store(value).end(i, j))
 
 
-def test_no_loop_where_vectors_are_computed_in_other_ways() -> None:
+def test_rows_of_two_parts_are_unrolled() -> None:
     width = lanes_of_widest_type(toposort(halves(64, 64, 32)), GENERIC_CPU)
     size = 12 * width
     assert Upcast("r1", size) in heuristic.choose_actions(halves(64, size, 3 * width), GENERIC_CPU)

@@ -1,4 +1,4 @@
-"""Peeling: the last terms of reductions on their own, by hand and where the heuristic does it."""
+"""Peeling: the remainder of reductions in a loop of its own, by hand and by the heuristic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.optimize.programs import kernel_of, values
     ],
     ids=str,
 )
-def test_all_terms_are_there(actions: list[Action]) -> None:
+def test_a_peeled_reduction_has_all_terms(actions: list[Action]) -> None:
     kernel = kernel_of((values(12, 37) @ values(37, 64) + 1).exp())
     assert porism.opt(kernel, actions).check() < 1e-5
 
@@ -53,7 +53,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("actions", "what", "why"), REFUSED)
-def test_what_is_refused(actions: list[Action], what: str, why: str) -> None:
+def test_an_illegal_peel_is_refused(actions: list[Action], what: str, why: str) -> None:
     kernel = kernel_of(values(12, 37) @ values(37, 64))
     with pytest.raises(ActionError, match=rf"{what}[\s\S]*{why}"):
         porism.opt(kernel, actions)

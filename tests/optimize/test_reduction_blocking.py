@@ -49,12 +49,12 @@ PRODUCT = [
 
 
 @pytest.mark.parametrize("actions", PRODUCT, ids=str)
-def test_blocks_with_other_actions_compute_the_same(actions: list[Action]) -> None:
+def test_blocking_with_other_actions_keeps_the_result(actions: list[Action]) -> None:
     kernel = kernel_of((values(12, 32) @ values(32, 64) + 1).exp())
     assert porism.opt(kernel, actions).check() < 1e-5
 
 
-def test_several_reductions_are_done_in_blocks_together() -> None:
+def test_several_reductions_are_blocked_together() -> None:
     x = values(16, 64)
     kernel = kernel_of(x.sum(axis=0) / x.max(axis=0))
     changed = porism.opt(kernel, [Block("r1", 4, "r0")])
@@ -62,7 +62,7 @@ def test_several_reductions_are_done_in_blocks_together() -> None:
     assert changed.check() < 1e-6
 
 
-def test_each_core_has_sums_of_its_own() -> None:
+def test_each_core_has_partial_results_of_its_own() -> None:
     kernel = kernel_of(values(12, 32) @ values(32, 64))
     changed = porism.opt(kernel, [Block("r2", 8, "r1"), Thread("r0")])
     assert "# thread" in changed.text.splitlines()[0]
@@ -71,7 +71,7 @@ def test_each_core_has_sums_of_its_own() -> None:
 
 
 def chain() -> UOp:
-    """A reduction that needs another one over the same loop."""
+    """Return a kernel with a reduction that needs another one over the same loop."""
     i, k = UOp.range(8, 0), UOp.range(4, 1, Axis.REDUCE)
     out, read = (UOp(ops.PARAM, f32.pointer(size=n), (), p) for p, n in ((0, 8), (1, 32)))
     value = read.index(i * 4 + k)
@@ -80,12 +80,12 @@ def chain() -> UOp:
     return ops.SINK(out.index(i).store(total).end(i))
 
 
-def test_a_reduction_that_needs_another_is_left() -> None:
+def test_a_reduction_that_needs_another_is_not_blocked() -> None:
     with pytest.raises(ActionError, match="one reduction over r1 needs another"):
         Block("r1", 2, "r0").apply(chain(), GENERIC_CPU)
 
 
-def test_sums_that_do_not_depend_on_a_loop_are_left() -> None:
+def test_a_reduction_is_blocked_around_a_loop_that_it_depends_on() -> None:
     i, j, k = UOp.range(4, 0), UOp.range(8, 1), UOp.range(4, 2, Axis.REDUCE)
     out, read = (UOp(ops.PARAM, f32.pointer(size=n), (), p) for p, n in ((0, 32), (1, 16)))
     total = read.index(i * 4 + k).reduce(ops.ADD, k)
@@ -94,7 +94,7 @@ def test_sums_that_do_not_depend_on_a_loop_are_left() -> None:
         Block("r2", 2, "r1").apply(kernel, GENERIC_CPU)
 
 
-def test_only_the_outermost_loop_of_a_reduction_is_done_in_blocks() -> None:
+def test_only_the_outermost_reduction_axis_is_blocked() -> None:
     i, k, m = UOp.range(4, 0), UOp.range(4, 1, Axis.REDUCE), UOp.range(2, 2, Axis.REDUCE)
     out, read = (UOp(ops.PARAM, f32.pointer(size=n), (), p) for p, n in ((0, 4), (1, 32)))
     total = read.index(i * 8 + k * 2 + m).reduce(ops.ADD, k, m)
@@ -104,19 +104,19 @@ def test_only_the_outermost_loop_of_a_reduction_is_done_in_blocks() -> None:
         Block("r2", 1, "r0").apply(kernel, GENERIC_CPU)
 
 
-def test_sums_may_not_take_much_memory() -> None:
+def test_partial_results_have_a_size_limit() -> None:
     kernel = unscheduled_kernel(kernel_of(values(2048, 8) @ values(8, 1024)).node, GENERIC_CPU)
     with pytest.raises(ActionError, match="the partial results would take 8388608 bytes"):
         Block("r2", 4, "r0").apply(kernel, GENERIC_CPU)
 
 
-def test_what_is_copied_before_is_not_left_over() -> None:
+def test_packed_operands_need_an_amount_that_divides() -> None:
     kernel = kernel_of(values(12, 32) @ values(32, 64))
     with pytest.raises(ActionError, match=r"its operands are packed[\s\S]*divides 32"):
         porism.opt(kernel, [Pack(2, ("r2",)), Block("r2", 5, "r1")])
 
 
-def test_a_gpu_has_no_such_blocks() -> None:
+def test_reductions_are_not_blocked_on_a_gpu() -> None:
     with pytest.raises(ActionError, match="the target is a GPU"):
         Block("r1", 2, "r0").apply(chain(), H200)
 
@@ -135,12 +135,12 @@ def chosen(kernel: Any) -> tuple[Action, ...]:
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3, 7, 12])
-@pytest.mark.parametrize(("terms", "columns"), [(320, 1024), (321, 1100), (317, 2311)])
-def test_a_few_rows_times_a_large_matrix_are_done_in_strips(
-    rows: int | None, terms: int, columns: int
+@pytest.mark.parametrize(("k", "columns"), [(320, 1024), (321, 1100), (317, 2311)])
+def test_a_few_rows_times_a_large_matrix_are_blocked(
+    rows: int | None, k: int, columns: int
 ) -> None:
-    left = values(terms) if rows is None else values(rows, terms)
-    kernel = kernel_of(left @ values(terms, columns))
+    left = values(k) if rows is None else values(rows, k)
+    kernel = kernel_of(left @ values(k, columns))
     actions = chosen(kernel)
     assert any(isinstance(a, Block) for a in actions)
     assert any(isinstance(a, Thread) for a in actions)
@@ -148,31 +148,31 @@ def test_a_few_rows_times_a_large_matrix_are_done_in_strips(
     assert porism.opt(kernel, actions).check() < 1e-5
 
 
-def test_several_matrices_are_done_in_strips_each() -> None:
+def test_each_of_several_matrices_is_blocked() -> None:
     kernel = kernel_of(values(3, 1, 320) @ values(3, 320, 1024))
     actions = chosen(kernel)
     assert any(isinstance(a, Block) for a in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
 
 
-def test_many_rows_are_not_done_in_strips() -> None:
+def test_many_rows_are_not_blocked() -> None:
     actions = chosen(kernel_of(values(64, 320) @ values(320, 1024)))
     assert not any(isinstance(a, Block) for a in actions)
 
 
-def test_a_small_matrix_is_not_done_in_strips() -> None:
+def test_a_small_matrix_is_not_blocked() -> None:
     assert not any(isinstance(a, Block) for a in chosen(kernel_of(values(8) @ values(8, 64))))
 
 
-def test_what_an_index_is_computed_from_keeps_its_bounds() -> None:
+def test_a_reduction_that_an_index_needs_is_not_blocked() -> None:
     places = porism.asarray(np.arange(40).reshape(4, 10) * 7 % 50)
     kernel = kernel_of(values(50)[places.max(axis=1)])
     with pytest.raises(ActionError, match="an index is computed from the reduction"):
         porism.opt(kernel, [Block("r1", 2, "r0")])
 
 
-def test_a_reduction_inside_of_another_is_not_done_in_blocks() -> None:
-    """Its sums would be kept for the loops of the output alone."""
+def test_a_reduction_inside_of_another_is_not_blocked() -> None:
+    """Partial results are kept for the output loops only."""
     i, j, k = UOp.range(4, 0), UOp.range(2, 1, Axis.REDUCE), UOp.range(6, 2, Axis.REDUCE)
     p0, p1 = (UOp(ops.PARAM, f32.pointer(size=n), (), k) for k, n in enumerate((4, 48)))
     rows = p1.index(i * 12 + j * 6 + k).reduce(ops.ADD, k)

@@ -75,12 +75,15 @@ class Epilogue(Action):
     def _reduction(self, kernel: UOp, end: UOp, tile: Sequence[UOp]) -> UOp:
         """Return the one reduction of the tile that the epilogue follows."""
         reductions = reductions_of(end)
-        stored = end.src[0].src[1]
-        if len(reductions) != 1 or (reductions[0] is stored and not self.transposed):
+        if len(reductions) != 1:
             raise self.refuse(
-                f"{len(reductions)} reductions have an epilogue",
-                "the tile of one reduction is kept for its epilogue",
+                f"the stored value is computed from {len(reductions)} reductions",
+                "an epilogue follows one reduction",
                 "leave it out",
+            )
+        if reductions[0] is end.src[0].src[1] and not self.transposed:
+            raise self.refuse(
+                "the reduction has no epilogue", "it is stored as it is", "leave it out"
             )
         if not tile or set(tile) - set(reductions[0].ranges):
             raise self.refuse(
