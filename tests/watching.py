@@ -8,7 +8,7 @@ import numpy as np
 
 from porism.base.dtypes import DType, Kind
 from porism.evaluate import Memory, run_arrays, run_kernel, run_list
-from porism.evaluate.evaluation import in_order
+from porism.evaluate.evaluation import needs_steps
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.levels import KERNEL, LANES, THREADS, WORDS, Level
@@ -74,7 +74,7 @@ class Kernels:
         """What a kernel writes."""
         order = toposort(kernel)
         buffers = self.buffers(order)
-        if in_order(order):
+        if needs_steps(order):
             run_kernel(kernel, buffers)
         else:
             run_arrays(kernel, buffers)

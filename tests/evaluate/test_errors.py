@@ -427,7 +427,7 @@ def test_names_of_threads() -> None:
 def test_values_pointers_and_effects_are_told_apart() -> None:
     stored = tensor(0, 4) + 1.0
     kernel = sink(UOp(ops.STORE, None, (stored, ONE)))
-    refused(lambda: run_arrays(kernel, floats(4)), "used as a place in memory", "ADD")
+    refused(lambda: run_arrays(kernel, floats(4)), "used as a pointer", "ADD")
     refused(lambda: evaluate(tensor(0, 4).index(I, I), {0: arange(4)}), "2 indices for a buffer")
     refused(lambda: evaluate(pointer(0, 4).index(I, I), {0: arange(4)}), "2 indices for a buffer")
 

@@ -11,7 +11,7 @@ from porism.base.dtypes import DType, f32, i32
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200
 from porism.evaluate import Memory, run_arrays, run_kernel
-from porism.evaluate.evaluation import in_order
+from porism.evaluate.evaluation import needs_steps
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
@@ -80,7 +80,7 @@ def run(kernel: UOp, sizes: tuple[int, ...]) -> Array:
     generator = np.random.default_rng(0)
     data = [generator.integers(-9, 9, size).astype(np.int32) for size in sizes[1:]]
     buffers = [Memory.empty(i32, sizes[0]), *(Memory.of(d) for d in data)]
-    (run_kernel if in_order(toposort(kernel)) else run_arrays)(kernel, buffers)
+    (run_kernel if needs_steps(toposort(kernel)) else run_arrays)(kernel, buffers)
     assert buffers[0].written is not None
     assert buffers[0].written.all()
     return buffers[0].data

@@ -1,12 +1,12 @@
-"""The reference evaluator: what every op means, at every level, on NumPy.
+"""The reference evaluator: the semantics of every op, at every level, on NumPy.
 
-Rules, passes and backends are tested against it, so it is written to be right and to be read, not
-to be fast. There are two ways to evaluate; `evaluate` takes the one that fits the graph:
+Rules, passes and backends are tested against it, so it is written for correctness and clarity, not
+for speed. There are two ways to evaluate; `evaluate` takes the one that fits the graph:
 
-- `arrays`: tensor graphs, and graphs with ranges, for all iterations at once. Each value is one
-  array with an axis for every range it depends on.
-- `machine`: kernels step by step, with loops, registers, local memory, IFs, barriers and threads,
-  and linear lists of nodes. A kernel that is still a graph is first put in order by `order`.
+- `graph_evaluator`: tensor graphs, and graphs with ranges, for all iterations at once. Each value
+  is one array with an axis for every range it depends on.
+- `threads.thread_machine`: kernels step by step, with loops, registers, local memory, IFs, barriers
+  and threads, and lists of instructions. `threads.kernel_steps` linearizes a kernel graph first.
 
     evaluate(root, inputs, variables)       a list of arrays
         root is a value: one array, with an axis for each range that is open, then the dims, then

@@ -1,7 +1,7 @@
-"""Access: reading and writing at a place, for all lanes and iterations at once.
+"""Array access: loads and stores through a pointer, for all lanes and iterations at once.
 
-Reading gives a fault, raised when the element is used, for an element that is outside of the memory
-or was never written. Writing raises at once.
+A load of an element that is out of bounds or was never written gives a fault, which is raised when
+the element is used. A store raises at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ from porism.base.errors import EvaluationError
 from porism.evaluate.faults import (
     Fault,
     Faults,
-    Where,
+    ThreadText,
     describe,
     failure,
-    nowhere,
-    place_of_fault,
-    position,
+    fault_text,
+    iteration_text,
+    no_thread,
 )
-from porism.evaluate.pointers import Place, as_index, flat, neighbours, repeated, times, wrong_rank
+from porism.evaluate.pointers import (
+    Pointer,
+    as_index,
+    consecutive,
+    rank_error,
+    repeat_lanes,
+    row_major_address,
+    scale_address,
+)
 from porism.evaluate.threads.tracked_memory import Memory
 from porism.evaluate.varying_value import (
     GOOD,
@@ -32,37 +40,37 @@ from porism.evaluate.varying_value import (
     Aligned,
     Axes,
     Value,
-    merge,
-    narrowed,
-    settled,
+    merge_states,
+    narrow_integers,
+    none_if_good,
 )
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
 Touch = Callable[[UOp, Memory, Array, bool], None]
-"""Told of each access: the node, the memory, the addresses, whether it writes."""
+"""Called for each access with the node, the memory, the addresses, and whether it writes."""
 
 
 class _Access:
-    """A place resolved for so many lanes, together with the values that go with it."""
+    """The addresses, masks and values of one load or store, broadcast to one shape."""
 
-    def __init__(self, node: UOp, place: Place, lanes: int, values: Sequence[Value]) -> None:
-        own = place.address.lanes
+    def __init__(self, node: UOp, pointer: Pointer, lanes: int, values: Sequence[Value]) -> None:
+        own = pointer.address.lanes
         if lanes % own:
             raise failure(
                 Fault(
                     node,
                     f"an access of {lanes} lanes through {own} addresses",
-                    "each address stands for the same number of lanes",
+                    "each address is the first of the same number of lanes",
                     "give as many addresses as there are lanes, or one",
                 )
             )
-        gates = [] if place.gate is None else [place.gate]
-        aligned = Aligned([place.address, *gates, *values], node)
+        gates = [] if pointer.gate is None else [pointer.gate]
+        aligned = Aligned([pointer.address, *gates, *values], node)
         address, *rest = aligned.data
         pointed, *states = aligned.states
         self.axes: Axes = aligned.axes
-        self.address = neighbours(address, lanes)
+        self.address = consecutive(address, lanes)
         self.gated = bool(gates)
         shape: list[tuple[int, ...]] = [self.address.shape, *(d.shape for d in rest)]
         self.shape = (*np.broadcast_shapes(*(s[:-1] for s in shape)), lanes)
@@ -73,30 +81,31 @@ class _Access:
             gate, *rest = rest
             gate_state, *states = states
             self.gate_state = self._state(gate_state, lanes)
-            self.open = np.broadcast_to(repeated(gate, lanes), self.shape)
+            self.open = np.broadcast_to(repeat_lanes(gate, lanes), self.shape)
             if self.gate_state is not None:
-                # a gate that is INVALID is closed; one that is undefined is looked at by itself
+                # a gate that is INVALID is closed; one that is undefined is checked separately
                 self.open = self.open & (self.gate_state == GOOD)
         self.values = [np.broadcast_to(d, self.shape) for d in rest]
         self.states = [None if s is None else np.broadcast_to(s, self.shape) for s in states]
         self.valid = self.open
         if self.pointed is not None:
             self.valid = self.open & (self.pointed != INVALID)
-        size = len(place.memory.data)
+        size = len(pointer.memory.data)
         inside = np.asarray((self.address >= 0) & (self.address < size), np.bool_)
         self.inside = np.broadcast_to(inside, self.shape)
         safe = np.where(inside, self.address, 0).astype(np.int64)
         self.safe = np.broadcast_to(safe, self.shape)
 
     def _state(self, state: Array | None, lanes: int) -> Array | None:
-        return None if state is None else np.broadcast_to(repeated(state, lanes), self.shape)
+        return None if state is None else np.broadcast_to(repeat_lanes(state, lanes), self.shape)
 
-    def addressed(self, where: Array) -> int:
-        """An example among the addresses."""
+    def first_address(self, where: Array) -> int:
+        """Return the first of some addresses, for a message."""
         return int(np.broadcast_to(self.address, self.shape)[where].reshape(-1)[0])
 
 
 def _outside(access: _Access, bad: Array, memory: Memory) -> tuple[str, str, str]:
+    """Return the parts of the message for an access out of bounds."""
     if memory.dims is not None:
         return (
             f"an element outside of the dims {memory.dims} is accessed",
@@ -104,7 +113,7 @@ def _outside(access: _Access, bad: Array, memory: Memory) -> tuple[str, str, str
             "close the gate, or make an index INVALID, where it is outside",
         )
     return (
-        f"element {access.addressed(bad)} of {len(memory.data)} is accessed",
+        f"element {access.first_address(bad)} of {len(memory.data)} is accessed",
         f"an index is at least 0 and below {len(memory.data)}, the number of elements",
         "close the gate, or make the index INVALID, where it is outside",
     )
@@ -112,15 +121,15 @@ def _outside(access: _Access, bad: Array, memory: Memory) -> tuple[str, str, str
 
 def read(
     node: UOp,
-    place: Place,
+    pointer: Pointer,
     dtype: DType,
     alternative: Value | None,
     faults: Faults,
     touch: Touch | None = None,
 ) -> Value:
-    """The values at a place; the alternative, or 0, where it is not to be touched."""
-    memory = place.memory
-    access = _Access(node, place, dtype.count, [] if alternative is None else [alternative])
+    """Return the elements at a pointer; the alternative, or 0, where the gate is closed."""
+    memory = pointer.memory
+    access = _Access(node, pointer, dtype.count, [] if alternative is None else [alternative])
     data = memory.viewed(dtype, node)
     other = access.values[0] if alternative is not None else np.zeros(1, data.dtype)
     missed = access.states[0] if alternative is not None else None
@@ -137,58 +146,58 @@ def read(
                 state,
                 unwritten,
                 node,
-                f"element {access.addressed(unwritten)} is read before it was written",
+                f"element {access.first_address(unwritten)} is read before it was written",
                 "memory has no value until something is stored there",
                 "store first, and read AFTER the store; if another thread stores, after a BARRIER",
             )
     if touch is not None:
         used = good if state is None else good & (state == GOOD)
         touch(node, memory, access.safe[used], False)
-    found = data[access.safe] if len(data) else np.zeros(access.shape, data.dtype)
-    result = np.where(good, found, other).astype(data.dtype)
+    elements = data[access.safe] if len(data) else np.zeros(access.shape, data.dtype)
+    result = np.where(good, elements, other).astype(data.dtype)
     if missed is not None:
         state = np.where(wanted, np.int32(GOOD) if state is None else state, missed)
     if access.gate_state is not None:
         undefined = access.gate_state > GOOD
         state = np.where(undefined, access.gate_state, np.int32(GOOD) if state is None else state)
     if dtype.element.kind is Kind.INDEX:
-        result = narrowed(result)
+        result = narrow_integers(result)
     return Value(result, access.axes, 0, None if state is None else state.astype(np.int32))
 
 
 def element_of(
     node: UOp, base: Value, indices: Sequence[Value], gate: Value | None, faults: Faults
 ) -> Value:
-    """INDEX of a value that has dims, such as a BUFFERIZE: it is laid out in memory and read.
+    """Return the element of an INDEX of a value with dims, such as a BUFFERIZE.
 
-    Along its own named axes there is a copy for each iteration, each read by its own.
+    Each iteration of the value's own named axes reads the elements of that iteration.
     """
     if len(indices) != base.rank:
-        raise wrong_rank(node, base.rank, len(indices))
-    counted = [as_index(value, s) for value, s in zip(indices, node.src[1:], strict=False)]
-    address = flat(node, counted, base.dims)
+        raise rank_error(node, base.rank, len(indices))
+    positions = [as_index(value, s) for value, s in zip(indices, node.src[1:], strict=False)]
+    address = row_major_address(node, positions, base.dims)
     if base.axes:
         size = int(np.prod(base.dims, dtype=np.int64))
         own = base.data.shape[: len(base.axes)]
         copies = np.arange(int(np.prod(own))).reshape((*own, 1)) * size
         aligned = Aligned((address, Value(copies, base.axes)), node)
         row, copy = aligned.data
-        address = aligned.value(np.where(row < 0, -1, row + copy), merge(aligned.states))
-    address = times(address, base.lanes)
+        address = aligned.value(np.where(row < 0, -1, row + copy), merge_states(aligned.states))
+    address = scale_address(address, base.lanes)
     memory = Memory(base.data.reshape(-1), dims=base.dims)
-    value = read(node, Place(memory, address, gate), node.dtype, None, faults)
+    value = read(node, Pointer(memory, address, gate), node.dtype, None, faults)
     if base.state is None:
         return value
     states = Memory(base.states.reshape(-1), dims=base.dims)
-    kept = Place(states, address, gate)
-    found = read(node, kept, dtypes.i32.vec(node.dtype.count), None, faults)
-    state = np.where(value.states != GOOD, value.states, found.data)
-    return Value(value.data, value.axes, 0, settled(state))
+    state_pointer = Pointer(states, address, gate)
+    stored = read(node, state_pointer, dtypes.i32.vec(node.dtype.count), None, faults)
+    state = np.where(value.states != GOOD, value.states, stored.data)
+    return Value(value.data, value.axes, 0, none_if_good(state))
 
 
 def write(
     node: UOp,
-    place: Place,
+    pointer: Pointer,
     value: Value,
     faults: Faults,
     *,
@@ -196,14 +205,14 @@ def write(
     ordered: Callable[[Any], bool] = lambda axis: True,
     nest: Axes = (),
     touch: Touch | None = None,
-    thread: Where = nowhere,
+    thread: ThreadText = no_thread,
 ) -> None:
     """Store a value; `ordered` axes are loops, in which the last iteration wins.
 
-    `nest` says how these loops are nested, from the outside in.
+    `nest` is the nest of these loops, outermost first.
     """
-    memory = place.memory
-    access = _Access(node, place, value.lanes, [value])
+    memory = pointer.memory
+    access = _Access(node, pointer, value.lanes, [value])
     executed = active(access.axes)
     happens = np.ones(access.shape, np.bool_)
     if executed is not None:
@@ -213,7 +222,7 @@ def write(
         faults.demand(gate, node, happens, thread)
     opened = happens & access.open
     if access.gated and access.pointed is not None:
-        _refuse(
+        _raise_where(
             node,
             opened & (access.pointed == INVALID),
             access.axes,
@@ -226,11 +235,11 @@ def write(
     faults.demand(Value(access.safe, access.axes, 0, access.pointed), node, happens, thread)
     bad = happens & ~access.inside
     if bad.any():
-        _refuse(node, bad, access.axes, thread, *_outside(access, bad, memory))
+        _raise_where(node, bad, access.axes, thread, *_outside(access, bad, memory))
     state = access.states[0]
     faults.demand(Value(access.values[0], access.axes, 0, state), node, happens, thread)
     if state is not None:
-        _refuse(
+        _raise_where(
             node,
             happens & (state == INVALID),
             access.axes,
@@ -241,60 +250,60 @@ def write(
         )
     address = access.safe[happens]
     if len(address) > 1:
-        _refuse_collisions(node, access, happens, address, ordered)
+        _check_collisions(node, access, happens, address, ordered)
     if touch is not None:
         touch(node, memory, address, True)
     data = memory.viewed(node.src[1].dtype, node)
     arrays = access.safe, access.values[0], happens
-    address, values, happens = (_in_turn(array, access.axes, nest) for array in arrays)
+    address, values, happens = (_loops_first(array, access.axes, nest) for array in arrays)
     data[address[happens]] = values[happens].astype(data.dtype)
     if memory.written is not None:
         memory.written[address[happens]] = True
 
 
-def _in_turn(array: Array, axes: Axes, nest: Axes) -> Array:
-    """An array with the axes of loops first, from the outside in."""
+def _loops_first(array: Array, axes: Axes, nest: Axes) -> Array:
+    """Return an array with the axes of loops first, outermost first."""
     loops = [axes.index(axis) for axis in nest if axis in axes]
     return np.moveaxis(array, loops, range(len(loops))) if loops else array
 
 
-def _refuse(
-    node: UOp, bad: Array, axes: Axes, thread: Where, what: str, why: str, fix: str
+def _raise_where(
+    node: UOp, bad: Array, axes: Axes, thread: ThreadText, what: str, why: str, fix: str
 ) -> None:
     if bad.any():
         first = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        raise failure(Fault(node, what, why, fix), None, place_of_fault(axes, first, thread))
+        raise failure(Fault(node, what, why, fix), None, fault_text(axes, first, thread))
 
 
-def _refuse_collisions(
+def _check_collisions(
     node: UOp,
     access: _Access,
     happens: Array,
     address: Array,
     ordered: Callable[[Any], bool],
 ) -> None:
-    """Two iterations that run side by side must not write one element."""
+    """Raise if two parallel iterations write one element."""
     order = np.argsort(address, kind="stable")
-    found = address[order]
-    same = found[1:] == found[:-1]
+    addresses = address[order]
+    same = addresses[1:] == addresses[:-1]
     if not same.any():
         return
-    # which of the iterations that run side by side each element was written in
-    side = np.zeros(happens.shape, np.int64)
+    # the number of the parallel iteration in which each element was written
+    parallel = np.zeros(happens.shape, np.int64)
     for k, axis in enumerate((*access.axes, None)):
         if axis is None or not ordered(axis):
             size = happens.shape[k]
             steps = np.arange(size).reshape([-1 if j == k else 1 for j in range(happens.ndim)])
-            side = side * size + steps
-    sides = side[happens][order]
-    clash = same & (sides[1:] != sides[:-1])
+            parallel = parallel * size + steps
+    parallels = parallel[happens][order]
+    clash = same & (parallels[1:] != parallels[:-1])
     if not clash.any():
         return
     k = int(np.argmax(clash))
-    places = np.argwhere(happens)
-    one, other = (position(access.axes, places[order[i]].tolist()) for i in (k, k + 1))
+    iterations = np.argwhere(happens)
+    one, other = (iteration_text(access.axes, iterations[order[i]].tolist()) for i in (k, k + 1))
     raise EvaluationError(
-        f"two iterations write the same element, {int(found[k])}",
+        f"two iterations write the same element, {int(addresses[k])}",
         where=f"{describe(node)}\nat {one or 'one lane'} and at {other or 'another lane'}",
         why="iterations of parallel ranges, and lanes, have no order, so no value is the last one",
         fix="let the index depend on the range, or make it a LOOP",

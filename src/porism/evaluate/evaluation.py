@@ -1,4 +1,4 @@
-"""Run: evaluate a graph or a kernel in the way that fits what is in it."""
+"""Evaluation: the entry points, and the choice between all iterations at once and steps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from porism.base.dtypes import Kind
 from porism.evaluate.evaluator import Session
-from porism.evaluate.graph_evaluator import Arrays
+from porism.evaluate.graph_evaluator import GraphEvaluator
 from porism.evaluate.inputs import Given, Inputs
-from porism.evaluate.threads.kernel_steps import steps_of_graph, steps_of_list
+from porism.evaluate.threads.kernel_steps import graph_steps, list_steps
 from porism.evaluate.threads.thread_blocks import launch
 from porism.evaluate.threads.tracked_memory import Memory
 from porism.evaluate.varying_value import Value
@@ -21,16 +21,16 @@ from porism.ir.node import UOp
 Buffers = Sequence[Array | Memory]
 Variables = Mapping[str, int]
 Pinned = Mapping[UOp, int]
-"""Ranges of which one iteration is done, and which."""
+"""The number of the one iteration that is run, for some ranges."""
 
 NOTHING: Final[Mapping[Any, Any]] = {}
 
-MACHINE_OPS: Final = frozenset({ops.DEFINE_LOCAL, ops.DEFINE_REG, ops.IF, ops.ENDIF})
-"""What only a machine that goes step by step has."""
+STEP_OPS: Final = frozenset({ops.DEFINE_LOCAL, ops.DEFINE_REG, ops.IF, ops.ENDIF})
+"""Ops that only the step-by-step evaluator has."""
 
 
 def evaluate(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING) -> list[Array]:
-    """The arrays that a graph computes; see the package for what they are."""
+    """Return the arrays that a graph computes; the package docstring lists them."""
     order = own_nodes(root)
     written = written_buffers(order)
     outputs = [n for n in written if n.op in (ops.PARAM, ops.BUFFER)]
@@ -40,13 +40,13 @@ def evaluate(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING)
         for node in (root.src if root.op is ops.SINK else (root,))
         if node.dtype.kind is not Kind.VOID and (node.op is not ops.ASSIGN or node is root)
     ]
-    if in_order(order):
-        values = _run_machine(session, root, order, roots)
+    if needs_steps(order):
+        values = _run_steps(session, root, order, roots)
     else:
-        evaluator = Arrays(session, root)
+        evaluator = GraphEvaluator(session, root)
         evaluator.run()
         values = [evaluator.result(node) for node in roots]
-    results = [_plain(node, value) for node, value in zip(roots, values, strict=True)]
+    results = [_data(node, value) for node, value in zip(roots, values, strict=True)]
     if root.dtype.kind is Kind.VOID:
         outputs.sort(
             key=lambda n: (n.op is ops.BUFFER, str(n.arg) if n.op is ops.BUFFER else n.arg)
@@ -56,9 +56,9 @@ def evaluate(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING)
 
 
 def inspect(root: UOp, inputs: Given = NOTHING, variables: Variables = NOTHING) -> Value:
-    """The value of an expression, with the state of each element; raises no fault of the root."""
+    """Return the value of an expression with the state of each element, without raising faults."""
     session = Session(Inputs(inputs, copy=True), variables, _call)
-    evaluator = Arrays(session, root)
+    evaluator = GraphEvaluator(session, root)
     evaluator.run()
     return evaluator.value(root)
 
@@ -75,16 +75,16 @@ def run_kernel(
     """Run a kernel step by step on buffers, which it modifies: PARAM `n` is `buffers[n]`.
 
     With `reverse`, blocks and threads run in the opposite order. Of ranges that are `pinned` only
-    one iteration is done. With `garbage`, local memory and registers hold something before they are
-    written, as those of a machine do: reading it is no fault, and using it shows in the result.
+    one iteration is run. With `garbage`, local memory and registers have arbitrary contents before
+    they are written, as on a machine: reading them is no fault, but shows in the result.
     """
     session = _session(buffers, variables, garbage=garbage)
-    _run_machine(session, sink, own_nodes(sink), reverse=reverse, pinned=pinned)
+    _run_steps(session, sink, own_nodes(sink), reverse=reverse, pinned=pinned)
 
 
 def run_arrays(sink: UOp, buffers: Buffers, variables: Variables = NOTHING) -> None:
-    """The same for all iterations at once, for kernels that need no order."""
-    Arrays(_session(buffers, variables), sink).run()
+    """Run a kernel on buffers for all iterations at once; not one that `needs_steps`."""
+    GraphEvaluator(_session(buffers, variables), sink).run()
 
 
 def run_list(
@@ -96,25 +96,25 @@ def run_list(
     pinned: Pinned = NOTHING,
     garbage: bool = False,
 ) -> None:
-    """Run a linear list: RANGE … END and IF … ENDIF are brackets, sources come first."""
+    """Run a list of instructions, as `run_kernel` does; RANGE … END and IF … ENDIF are nested."""
     everything = list(nodes)
     launch(
         _session(buffers, variables, garbage=garbage),
         everything,
-        lambda found: steps_of_list(everything, found),
+        lambda launched: list_steps(everything, launched),
         reverse=reverse,
         pinned=pinned,
     )
 
 
-def in_order(order: Iterable[UOp]) -> bool:
-    """Whether a graph must be run step by step.
+def needs_steps(order: Iterable[UOp]) -> bool:
+    """Return whether a graph must be evaluated step by step.
 
-    It must, if it has registers, local memory or IFs, if it stores in several threads or calls
-    kernels in a loop, or if memory is written and read and not all of the writing comes first.
+    That is so with registers, local memory or IFs, with stores of several threads, with kernels
+    called in a loop, or if memory is read before all of its stores are done.
     """
     order = list(order)
-    if any(node.op in MACHINE_OPS for node in order):
+    if any(node.op in STEP_OPS for node in order):
         return True
     if any(n.op is ops.SPECIAL for n in order) and any(n.op is ops.STORE for n in order):
         return True
@@ -141,7 +141,7 @@ def in_order(order: Iterable[UOp]) -> bool:
 
 
 def _closed_stores(node: UOp, scope: Mapping[UOp, frozenset[UOp]]) -> set[UOp]:
-    """The stores below a node that are over when it is executed: no loop is around both."""
+    """Return the stores below a node that are complete when it runs: no loop is around both."""
     return {
         n
         for n in own_nodes(node)
@@ -149,7 +149,7 @@ def _closed_stores(node: UOp, scope: Mapping[UOp, frozenset[UOp]]) -> set[UOp]:
     }
 
 
-def _run_machine(
+def _run_steps(
     session: Session,
     root: UOp,
     order: Sequence[UOp],
@@ -161,7 +161,7 @@ def _run_machine(
     return launch(
         session,
         order,
-        lambda found: steps_of_graph(root, order, found),
+        lambda launched: graph_steps(root, order, launched),
         roots=roots,
         reverse=reverse,
         pinned=pinned,
@@ -173,13 +173,13 @@ def _session(buffers: Buffers, variables: Variables, *, garbage: bool = False) -
 
 
 def _call(sink: UOp, buffers: list[Memory], variables: Variables) -> None:
-    """A CALL: the kernel in its own session."""
-    if in_order(own_nodes(sink)):
+    """Run the kernel of a CALL in a session of its own."""
+    if needs_steps(own_nodes(sink)):
         run_kernel(sink, buffers, variables)
     else:
         run_arrays(sink, buffers, variables)
 
 
-def _plain(node: UOp, value: Value) -> Array:
-    """The data of a value; the axis of the lanes only where there are several."""
+def _data(node: UOp, value: Value) -> Array:
+    """Return the data of a value, without the axis of the lanes if there is one lane."""
     return value.data[..., 0] if node.dtype.count == 1 else value.data

@@ -1,7 +1,7 @@
-"""Evaluator: what the vectorised and the sequential evaluator have in common.
+"""Evaluator: the common base of the vectorised and the sequential evaluator.
 
-Both keep, for every node they have met, an *entry*: a value, a memory, a place in one, or nothing
-for an effect. They differ in what a loop is: an axis of every array, or something to go around.
+Both keep an *entry* for every evaluated node: a value, a memory, a pointer, or None for an effect.
+They differ in what a loop is: an axis of every array, or a loop that is run.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from porism.evaluate import op_evaluation
 from porism.evaluate.array_access import element_of, read, write
 from porism.evaluate.faults import Fault, Faults, describe, failure
 from porism.evaluate.inputs import Inputs, checked_variable, variable_value
-from porism.evaluate.pointers import Place, joined, place_of, start_of
+from porism.evaluate.pointers import Pointer, as_pointer, concatenate_pointers, pointer_of
 from porism.evaluate.threads.tracked_memory import Memory
-from porism.evaluate.varying_value import Axes, AxisName, Value, narrowed
+from porism.evaluate.varying_value import Axes, AxisName, Value, narrow_integers
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 
-Entry = Value | Memory | Place | None
+Entry = Value | Memory | Pointer | None
 Handler = Callable[[Any, UOp], Entry]
 Call = Callable[[UOp, list[Memory], Mapping[str, int]], None]
 """Runs a kernel: its SINK, the buffers by number, the variables."""
@@ -33,7 +33,7 @@ Call = Callable[[UOp, list[Memory], Mapping[str, int]], None]
 
 @dataclass
 class Session:
-    """What stays the same during one evaluation."""
+    """The inputs and settings of one evaluation, and the faults that were met."""
 
     inputs: Inputs
     variables: Mapping[str, int]
@@ -41,11 +41,11 @@ class Session:
     faults: Faults = field(default_factory=Faults)
     constants: dict[UOp, Value] = field(default_factory=dict)
     garbage: bool = False
-    """Whether memory of a kernel holds something before it is written."""
+    """Whether registers and local memory have arbitrary contents before they are written."""
 
 
 class Evaluator:
-    """Entries by node, and the ops that mean the same in both ways of evaluating."""
+    """Entries by node, and the handlers of ops that both evaluators share."""
 
     handlers: ClassVar[dict[Op, Handler]] = {}
 
@@ -57,37 +57,40 @@ class Evaluator:
         self.sizes: dict[AxisName, int] = {}
 
     def execute(self, node: UOp) -> Entry:
-        """The entry of a node whose sources have theirs."""
+        """Return the entry of a node whose sources have been evaluated."""
         handler = self.handlers.get(node.op)
         if handler is None:
             raise failure(
                 Fault(
                     node,
                     f"{node.op.name} cannot be evaluated here",
-                    f"{type(self).__name__.lower()}: {self.refusal}",
+                    self.refusal,
                     "evaluate the graph before the stage that made it, or lower it further",
                 )
             )
         return handler(self, node)
 
     refusal = "it has no meaning for this evaluator"
+    """Why an op without a handler is refused."""
 
     snapshots = True
+    """Whether a tensor in memory is copied when it is read as a whole."""
 
     # -- entries -----------------------------------------------------------------------------------
 
     def entry(self, node: UOp) -> Entry:
+        """Return the entry of an evaluated node."""
         return self.env[node]
 
     def value(self, node: UOp) -> Value:
-        """The entry of a node as a value; a tensor in memory is read as a whole."""
-        found = self.entry(node)
-        if isinstance(found, Value):
-            return found
-        if isinstance(found, Place) and found.value is not None:
-            return found.value
-        if isinstance(found, Memory) and found.dims is not None:
-            return self.whole(node, found)
+        """Return the entry of a node as a value; a tensor in memory is read as a whole."""
+        entry = self.entry(node)
+        if isinstance(entry, Value):
+            return entry
+        if isinstance(entry, Pointer) and entry.value is not None:
+            return entry.value
+        if isinstance(entry, Memory) and entry.dims is not None:
+            return self.whole(node, entry)
         raise failure(
             Fault(
                 node,
@@ -98,10 +101,11 @@ class Evaluator:
         )
 
     def values(self, node: UOp) -> list[Value]:
+        """Return the values of all sources of a node."""
         return [self.value(s) for s in node.src]
 
     def whole(self, node: UOp, memory: Memory) -> Value:
-        """All elements of a tensor in memory."""
+        """Return all elements of a tensor in memory."""
         assert memory.dims is not None
         shape = (*memory.dims, node.dtype.count)
         state: Array | None = None
@@ -116,32 +120,33 @@ class Evaluator:
             )
         data = memory.data.reshape(shape)
         if node.dtype.element.kind is Kind.INDEX:
-            data = narrowed(data)
+            data = narrow_integers(data)
         return Value(data.copy() if self.snapshots else data, (), len(memory.dims), state)
 
-    def place(self, node: UOp) -> Place:
-        found = self.entry(node)
-        if isinstance(found, (Memory, Place)):
-            return start_of(found)
+    def pointer(self, node: UOp) -> Pointer:
+        """Return the entry of a node as a pointer."""
+        entry = self.entry(node)
+        if isinstance(entry, (Memory, Pointer)):
+            return as_pointer(entry)
         raise failure(
             Fault(
                 node,
-                f"{describe(node)} is used as a place in memory",
+                f"{describe(node)} is used as a pointer",
                 "it is a value",
                 "store to an INDEX of a buffer, or to a pointer",
             )
         )
 
     def active(self, axes: Axes) -> Array | None:
-        """Which iterations along these axes happen; None if all do."""
+        """Return which iterations along these axes run; None if all do."""
         return None
 
     def thread(self) -> str:
-        """Where we are, for error messages."""
+        """Return the running thread and its iteration as text, for error messages."""
         return ""
 
     def scalar(self, node: UOp, user: UOp) -> int:
-        """The one number that a node has here: a size or a bound."""
+        """Return the value of a size or a bound, which is the same in all iterations."""
         value = self.value(node)
         self.faults.demand_valid(value, user, f"{describe(node)} is used as a size", None)
         if value.data.size == 0 or (value.data != value.data.reshape(-1)[0]).any():
@@ -158,15 +163,18 @@ class Evaluator:
     # -- handlers ----------------------------------------------------------------------------------
 
     def constant(self, node: UOp) -> Value:
-        found = self.session.constants.get(node)
-        if found is None:
-            found = self.session.constants[node] = op_evaluation.constant(node)
-        return found
+        """Evaluate a CONST or VCONST."""
+        value = self.session.constants.get(node)
+        if value is None:
+            value = self.session.constants[node] = op_evaluation.constant(node)
+        return value
 
     def no_element(self, node: UOp) -> Value:
+        """Evaluate INVALID."""
         return op_evaluation.no_element(node)
 
     def variable(self, node: UOp) -> Value:
+        """Evaluate a VARIABLE; one without a value is a fault where it is used."""
         value = self.session.inputs.pinned(node)
         if value is None:
             value = variable_value(node, self.session.variables)
@@ -185,6 +193,7 @@ class Evaluator:
         return Value(zero.data, state=state)
 
     def bind(self, node: UOp) -> Value:
+        """Evaluate a BIND: the value that it gives its variable."""
         variable, value = node.src
         bound = checked_variable(variable, self.scalar(value, node), node)
         given = variable_value(variable, self.session.variables)
@@ -200,48 +209,57 @@ class Evaluator:
         return self.value(value)
 
     def buffer(self, node: UOp) -> Memory:
+        """Evaluate a PARAM or BUFFER: its memory."""
         dims = tuple(self.scalar(s, node) for s in node.src)
         return self.session.inputs.memory(node, dims)
 
     def elementwise(self, node: UOp) -> Value:
+        """Evaluate an elementwise op."""
         return op_evaluation.elementwise(node, self.values(node), self.faults)
 
     def conversion(self, node: UOp) -> Entry:
+        """Evaluate a CAST or BITCAST; that of a pointer is the pointer."""
         if node.dtype.kind is Kind.POINTER:
-            return self.place(node.src[0])
-        return op_evaluation.converted(node, self.value(node.src[0]))
+            return self.pointer(node.src[0])
+        return op_evaluation.convert(node, self.value(node.src[0]))
 
     def concatenation(self, node: UOp) -> Value:
-        return op_evaluation.concatenated(node, self.values(node))
+        """Evaluate a VECTORIZE or CAT."""
+        return op_evaluation.concatenate(node, self.values(node))
 
-    def picking(self, node: UOp) -> Entry:
+    def lane_selection(self, node: UOp) -> Entry:
+        """Evaluate a GEP of a value or a pointer."""
         if node.dtype.kind is Kind.POINTER:
-            place = self.place(node.src[0])
-            gate = None if place.gate is None else _lanes(place.gate, node.arg)
-            return Place(place.memory, _lanes(place.address, node.arg), gate)
+            pointer = self.pointer(node.src[0])
+            gate = None if pointer.gate is None else _lanes(pointer.gate, node.arg)
+            return Pointer(pointer.memory, _lanes(pointer.address, node.arg), gate)
         if node.dtype.kind is Kind.VOID:
             return None
-        return op_evaluation.picked(node, self.value(node.src[0]))
+        return op_evaluation.select_lanes(node, self.value(node.src[0]))
 
-    def pointers(self, node: UOp) -> Place:
-        return joined(node, [self.place(s) for s in node.src])
+    def pointer_concatenation(self, node: UOp) -> Pointer:
+        """Evaluate a PTRCAT."""
+        return concatenate_pointers(node, [self.pointer(s) for s in node.src])
 
     def unroll(self, node: UOp) -> Entry:
+        """Evaluate an UNROLL."""
         if node.dtype.kind is Kind.VOID:
             return None
-        return op_evaluation.unrolled(node, self.value(node.src[0]), self.sizes)
+        return op_evaluation.unroll_lanes(node, self.value(node.src[0]), self.sizes)
 
     def contract(self, node: UOp) -> Entry:
+        """Evaluate a CONTRACT."""
         if node.dtype.kind is Kind.VOID:
             return None
-        return op_evaluation.contracted(node, self.value(node.src[0]), self.sizes)
+        return op_evaluation.contract_axes(node, self.value(node.src[0]), self.sizes)
 
     def wmma(self, node: UOp) -> Value:
+        """Evaluate a WMMA whose sources are whole matrices."""
         a, b, c = self.values(node)
         return op_evaluation.matrix_product(node, a, b, c)
 
     def access(self, node: UOp) -> Entry:
-        """INDEX: an element of a value, or a place in memory and perhaps the element there."""
+        """Evaluate an INDEX: an element of a value, or a pointer and, if used, its element."""
         base = self.entry(node.src[0])
         gated = len(node.src) > 1 and node.src[-1].dtype.kind is Kind.BOOL
         gate = self.value(node.src[-1]) if gated else None
@@ -249,13 +267,15 @@ class Evaluator:
         if isinstance(base, Value):
             return element_of(node, base, indices, gate, self.faults)
         assert base is not None
-        place = place_of(node, base, indices, gate)
+        pointer = pointer_of(node, base, indices, gate)
         if node in self.wanted:
-            place = Place(place.memory, place.address, place.gate, self.read(node, place))
-        return place
+            pointer = Pointer(
+                pointer.memory, pointer.address, pointer.gate, self.read(node, pointer)
+            )
+        return pointer
 
     def scalar_value(self, node: UOp) -> Value:
-        """The value of what is kept for each iteration by itself."""
+        """Return the source of a node that takes one element per iteration; raise for a tensor."""
         value = self.value(node.src[0])
         if value.rank:
             raise failure(
@@ -268,37 +288,41 @@ class Evaluator:
             )
         return value
 
-    def read(self, node: UOp, place: Place, alternative: Value | None = None) -> Value:
-        return read(node, place, node.dtype, alternative, self.faults)
+    def read(self, node: UOp, pointer: Pointer, alternative: Value | None = None) -> Value:
+        """Return the elements at a pointer."""
+        return read(node, pointer, node.dtype, alternative, self.faults)
 
     def load(self, node: UOp) -> Value:
-        """A load is executed: what it may not touch is an error, whoever uses the value."""
-        place = self.place(node.src[0])
+        """Evaluate a LOAD, which is executed: a bad access is an error even if unused."""
+        pointer = self.pointer(node.src[0])
         alternative = self.value(node.src[1]) if len(node.src) > 1 else None
-        value = self.read(node, place, alternative)
+        value = self.read(node, pointer, alternative)
         self.faults.demand(value, node, self.active(value.axes), self.thread)
         return value
 
     def store(self, node: UOp) -> None:
-        place, value = self.place(node.src[0]), self.value(node.src[1])
-        write(node, place, value, self.faults)
+        """Evaluate a STORE."""
+        pointer, value = self.pointer(node.src[0]), self.value(node.src[1])
+        write(node, pointer, value, self.faults)
 
     def after(self, node: UOp) -> Entry:
+        """Evaluate an AFTER: the entry of its first source."""
         return self.entry(node.src[0])
 
     def nothing(self, node: UOp) -> None:
+        """Evaluate an op that only orders effects."""
         return None
 
     def kernel(self, node: UOp) -> None:
-        """CALL: the kernel's PARAMs are the buffers in order; a BIND gives a variable."""
+        """Evaluate a CALL: PARAM n of the kernel is the n-th buffer; a BIND gives a variable."""
         buffers: list[Memory] = []
         variables = dict(self.session.variables)
         for source in node.src[1:]:
             if source.op is ops.BIND:
                 variables[source.src[0].arg[0]] = self.scalar(source, node)
                 continue
-            found = self.entry(source)
-            if not isinstance(found, Memory):
+            memory = self.entry(source)
+            if not isinstance(memory, Memory):
                 raise failure(
                     Fault(
                         node,
@@ -307,11 +331,12 @@ class Evaluator:
                         "pass a BUFFER or PARAM, or a bound variable",
                     )
                 )
-            buffers.append(found)
+            buffers.append(memory)
         self.session.call(node.src[0], buffers, variables)
 
 
 def _lanes(value: Value, lanes: tuple[int, ...]) -> Value:
+    """Return some lanes of an address or a gate, whose one lane may stand for all."""
     chosen = list(lanes) if value.lanes > 1 else [0] * len(lanes)
     state = None if value.state is None else value.states[..., chosen]
     return Value(value.data[..., chosen], value.axes, value.rank, state)
@@ -329,8 +354,8 @@ SHARED: Final[dict[Op, Handler]] = {
     ops.BITCAST: Evaluator.conversion,
     ops.VECTORIZE: Evaluator.concatenation,
     ops.CAT: Evaluator.concatenation,
-    ops.GEP: Evaluator.picking,
-    ops.PTRCAT: Evaluator.pointers,
+    ops.GEP: Evaluator.lane_selection,
+    ops.PTRCAT: Evaluator.pointer_concatenation,
     ops.UNROLL: Evaluator.unroll,
     ops.CONTRACT: Evaluator.contract,
     ops.WMMA: Evaluator.wmma,
@@ -345,4 +370,4 @@ SHARED: Final[dict[Op, Handler]] = {
     ops.CALL: Evaluator.kernel,
     **{op: Evaluator.elementwise for op in ops.table() if op.elementwise},
 }
-"""The ops with one meaning."""
+"""The handlers of ops that both evaluators share."""

@@ -1,4 +1,4 @@
-"""Faults: why an element has no value, kept until the element is used."""
+"""Faults: errors of single elements, which are raised only when the element is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from porism.ir.text.expression import show
 
 @dataclass(frozen=True)
 class Fault:
-    """What a node did that is not allowed."""
+    """An error of a node: the parts of its message."""
 
     node: UOp
     what: str
@@ -27,7 +27,7 @@ class Fault:
 
 
 def describe(node: UOp) -> str:
-    """A node in an error message.
+    """Return a node as text for an error message.
 
     >>> i = UOp.variable("i", 0, 9)
     >>> describe(i).startswith("VARIABLE")
@@ -37,7 +37,7 @@ def describe(node: UOp) -> str:
 
 
 def failure(fault: Fault, user: UOp | None = None, at: str = "") -> EvaluationError:
-    """The error for a fault, met in `user`, at this iteration or thread."""
+    """Return the exception for a fault that `user` met at this iteration or thread."""
     where = describe(fault.node)
     if at:
         where += f"\nat {at}"
@@ -60,44 +60,46 @@ def check_loops_closed(root: UOp, scope: Scope) -> None:
         )
 
 
-def position(axes: Axes, index: Sequence[int]) -> str:
-    """The iteration at which something happened."""
+def iteration_text(axes: Axes, index: Sequence[int]) -> str:
+    """Return an iteration as text: the number of each axis."""
     pairs = zip(axes, index, strict=False)
     return ", ".join(f"{label(axis)} = {number}" for axis, number in pairs)
 
 
-Where = Callable[[], str]
-"""Says which thread and which iteration of its loops is running; asked only for a message."""
+ThreadText = Callable[[], str]
+"""Returns the running thread and its iteration as text; called only for an error message."""
 
 
-def nowhere() -> str:
+def no_thread() -> str:
+    """Return no text: there are no threads."""
     return ""
 
 
-def place_of_fault(axes: Axes, index: Sequence[Any], thread: Where) -> str:
-    """The iteration at an index of an array, in a thread."""
-    parts = (thread(), position(axes, [int(i) for i in index]))
+def fault_text(axes: Axes, index: Sequence[Any], thread: ThreadText) -> str:
+    """Return the thread, and the iteration at an index of an array, as text."""
+    parts = (thread(), iteration_text(axes, [int(i) for i in index]))
     return "; ".join(part for part in parts if part)
 
 
 class Faults:
-    """The faults of one evaluation by number; the numbers are what a state holds."""
+    """The faults of one evaluation, numbered; states of elements hold these numbers."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
         self._codes: dict[Fault, int] = {}
 
     def code(self, fault: Fault) -> int:
-        found = self._codes.get(fault)
-        if found is None:
+        """Return the number of a fault, from 1 on."""
+        code = self._codes.get(fault)
+        if code is None:
             self._faults.append(fault)
-            found = self._codes[fault] = len(self._faults)
-        return found
+            code = self._codes[fault] = len(self._faults)
+        return code
 
     def mark(
         self, state: Array | None, bad: Array, node: UOp, what: str, why: str, fix: str
     ) -> Array | None:
-        """The state with a fault at the elements that are bad and were good."""
+        """Return the state with a new fault at the elements that are `bad` and were good."""
         if not bad.any():
             return state
         code = np.int32(self.code(Fault(node, what, why, fix)))
@@ -106,7 +108,7 @@ class Faults:
         return np.where(bad & (state == GOOD), code, state)
 
     def demand(
-        self, value: Value, user: UOp, active: Array | None = None, thread: Where = nowhere
+        self, value: Value, user: UOp, active: Array | None = None, thread: ThreadText = no_thread
     ) -> None:
         """Raise the first fault among the elements that are used (`active`)."""
         if value.state is None:
@@ -119,7 +121,7 @@ class Faults:
         bad = np.broadcast_to(bad, value.data.shape)
         first = np.unravel_index(int(np.argmax(bad)), bad.shape)
         code = int(value.states[first])
-        raise failure(self._faults[code - 1], user, place_of_fault(value.axes, first, thread))
+        raise failure(self._faults[code - 1], user, fault_text(value.axes, first, thread))
 
     def demand_valid(self, value: Value, user: UOp, what: str, active: Array | None = None) -> None:
         """Raise if an element that is used is a fault or INVALID."""

@@ -1,11 +1,11 @@
-"""Arrays: tensor graphs and ranged graphs, evaluated for all iterations at once.
+"""Graph evaluator: tensor graphs and ranged graphs, for all iterations at once.
 
 A RANGE is an axis of every array that depends on it. A REDUCE folds such axes, a BUFFERIZE turns
-them into the dims of a tensor, a STORE writes the elements of all iterations. The end of a range
-may depend on other ranges: its axis is then as long as the longest, and iterations beyond their end
-are masked; they reduce nothing, store nothing and cannot fail.
+them into the dims of a tensor, a STORE writes the elements of all iterations. The extent of a range
+may depend on other ranges: its axis then has the largest extent, and iterations beyond their own
+extent are masked; they reduce nothing, store nothing and cannot fail.
 
-What one iteration stores another cannot read here; `run.in_order` says which graphs need that.
+No iteration can read here what another one stores; `needs_steps` says which graphs do that.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ from porism.evaluate import op_evaluation
 from porism.evaluate.array_access import write
 from porism.evaluate.evaluator import SHARED, Entry, Evaluator, Handler, Session
 from porism.evaluate.faults import Fault, check_loops_closed, describe, failure
-from porism.evaluate.movement_ops import gathered, moved, reduced_axes
-from porism.evaluate.pointers import Place
+from porism.evaluate.movement_ops import apply_movement, gather, reduce_tensor_axes
+from porism.evaluate.pointers import Pointer
 from porism.evaluate.threads.tracked_memory import Memory
-from porism.evaluate.varying_value import Aligned, Axes, AxisName, Value, arrange, spread, union
+from porism.evaluate.varying_value import (
+    Aligned,
+    Axes,
+    AxisName,
+    Value,
+    align_axes,
+    broadcast_axes,
+    union_axes,
+)
 from porism.ir import ops
 from porism.ir.axis import SEQUENTIAL_AXES
 from porism.ir.facts.effect_scopes import (
@@ -41,10 +49,10 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 
 
-class Arrays(Evaluator):
-    """The vectorised evaluator of one graph."""
+class GraphEvaluator(Evaluator):
+    """The evaluation of one graph for all iterations at once."""
 
-    refusal = "it needs an order of execution, which the machine has"
+    refusal = "all iterations are evaluated at once, and it needs an order of execution"
 
     def __init__(self, session: Session, root: UOp) -> None:
         self.order = own_nodes(root)
@@ -53,17 +61,17 @@ class Arrays(Evaluator):
             self.order = ranges_before_effects(self.order)
         super().__init__(session, loaded_indices(self.order, [root]))
         self.root = root
-        self.limits: dict[UOp, Value] = {}  # ranges whose end varies: which iterations there are
+        self.limits: dict[UOp, Value] = {}  # for ranges of varying extent, which iterations run
         self.assigned: list[UOp] = []
         self.scopes: dict[UOp, Scope] = scopes(self.order) if effects else {}
         self.nests: dict[UOp, Nest] = enclosing_nests(self.order) if effects else {}
         self.snapshots = effects  # memory may change after it was read as a whole
 
     def run(self) -> Entry:
-        """Evaluate the graph; the entry of its root."""
+        """Evaluate the graph, and return the entry of its root."""
         if self.root.dtype.kind is Kind.VOID:
-            around = self.scopes.get(self.root, frozenset())
-            check_loops_closed(self.root, frozenset(r for r in around if _in_order(r)))
+            open_loops = self.scopes.get(self.root, frozenset())
+            check_loops_closed(self.root, frozenset(r for r in open_loops if _is_sequential(r)))
         uses = Counter(s for node in self.order for s in node.src)
         uses[self.root] += 1
         if self.root.op is ops.SINK:
@@ -80,10 +88,10 @@ class Arrays(Evaluator):
         return self.env[self.root]
 
     def result(self, node: UOp) -> Value:
-        """The value of a root, with an axis for every range in its scope; nothing undefined."""
+        """Return the value of a root, with an axis for every open range; raise its faults."""
         value = self.value(node)
         open_ranges = tuple(r for r in node.ranges if r in self.sizes)
-        value = spread(value, open_ranges, self.sizes)
+        value = broadcast_axes(value, open_ranges, self.sizes)
         active = self.active(value.axes, value.rank)
         self.faults.demand_valid(value, node, "the result is INVALID", active)
         return value
@@ -91,20 +99,21 @@ class Arrays(Evaluator):
     # -- iterations --------------------------------------------------------------------------------
 
     def active(self, axes: Axes, rank: int = 0) -> Array | None:
+        """Return which iterations along these axes run; None if all do."""
         found: Array | None = None
         for axis in axes:
             limit = self.limits.get(axis) if isinstance(axis, UOp) else None
             if limit is None:
                 continue
-            # an iteration happens if it does for some iteration of a range that is not at hand
+            # an iteration runs if it does in some iteration of a range that is not among the axes
             others = tuple(k for k, name in enumerate(limit.axes) if name not in axes)
             own = tuple(name for name in limit.axes if name in axes)
-            mask = arrange(np.asarray(limit.data.any(axis=others)), own, 0, axes, rank)
+            mask = align_axes(np.asarray(limit.data.any(axis=others)), own, 0, axes, rank)
             found = mask if found is None else found & mask
         return found
 
-    def counter(self, node: UOp) -> Value:
-        """RANGE and SPECIAL: an axis, unless a value was given for it."""
+    def range_axis(self, node: UOp) -> Value:
+        """Evaluate a RANGE or SPECIAL: a named axis, unless a value was given for it."""
         pinned = self.session.inputs.pinned(node)
         if pinned is not None:
             return op_evaluation.number(node.dtype, pinned)
@@ -125,7 +134,7 @@ class Arrays(Evaluator):
         return value
 
     def closed_axes(self, node: UOp) -> list[AxisName]:
-        """The axes that a REDUCE closes, as they nest; unrolled ones are the innermost."""
+        """Return the axes that a REDUCE closes, outermost first; unrolled ones are innermost."""
         found: list[AxisName] = [r for r in closed_nest(node) if r in self.sizes]
         for source in node.src[1:]:
             if source.op is not ops.RANGE:
@@ -133,6 +142,7 @@ class Arrays(Evaluator):
         return found
 
     def reduce(self, node: UOp) -> Value:
+        """Evaluate a REDUCE over ranges and unrolled axes."""
         value = self.value(node.src[0])
         if len(node.src) == 1:
             return value
@@ -147,10 +157,10 @@ class Arrays(Evaluator):
         )
 
     def bufferize(self, node: UOp) -> Value:
-        """BUFFERIZE: the values of all iterations, with the ranges as dims.
+        """Evaluate a BUFFERIZE: the values of all iterations, with the ranges as dims.
 
-        An index that is no RANGE (a range of one iteration, an unrolled axis) says by its value
-        where along its dim the element goes.
+        The value of an index that is no RANGE (of one iteration, or an unrolled axis) is the
+        position along its dim.
         """
         value = self.scalar_value(node)
         indices = [self.value(s) for s in node.src[1:]]
@@ -158,32 +168,34 @@ class Arrays(Evaluator):
             self.sizes[s] if s in self.sizes else int(v.data.max(initial=0)) + 1
             for s, v in zip(node.src[1:], indices, strict=True)
         ]
-        closed = union(v.axes for v in indices)
+        closed = union_axes(v.axes for v in indices)
         limits = [self.limits[a].axes for a in closed if isinstance(a, UOp) and a in self.limits]
-        value = spread(value, union((closed, *limits)), self.sizes)
-        kept = op_evaluation.Kept(node, dims, value, closed)
-        kept.put(value, indices, self.active(value.axes))
-        return kept.value(node, self.faults)
+        value = broadcast_axes(value, union_axes((closed, *limits)), self.sizes)
+        elements = op_evaluation.BufferizedElements(node, dims, value, closed)
+        elements.put(value, indices, self.active(value.axes))
+        return elements.value(node, self.faults)
 
     # -- effects -----------------------------------------------------------------------------------
 
     def store(self, node: UOp) -> None:
-        """A STORE happens for each iteration of the ranges around it, used or not."""
-        place, value = self.place(node.src[0]), self.value(node.src[1])
-        around = tuple(r for r in self.scopes[node] if r in self.sizes)
-        address = spread(place.address, union([(r,) for r in around]), self.sizes)
+        """Evaluate a STORE for each iteration of the ranges around it."""
+        pointer, value = self.pointer(node.src[0]), self.value(node.src[1])
+        open_loops = tuple(r for r in self.scopes[node] if r in self.sizes)
+        address = broadcast_axes(
+            pointer.address, union_axes([(r,) for r in open_loops]), self.sizes
+        )
         write(
             node,
-            Place(place.memory, address, place.gate),
+            Pointer(pointer.memory, address, pointer.gate),
             value,
             self.faults,
             active=self.active,
-            ordered=_in_order,
+            ordered=_is_sequential,
             nest=self.nests.get(node, ()),
         )
 
     def assign(self, node: UOp) -> Value:
-        """The new value; the memory behind the target is overwritten when all is evaluated."""
+        """Return the new value of an ASSIGN; `_overwrite` changes the memory at the end."""
         self.assigned.append(node)
         aligned = Aligned(self.values(node), node)
         target, data = aligned.data
@@ -191,11 +203,12 @@ class Arrays(Evaluator):
         return aligned.value(np.broadcast_to(data, shape), aligned.states[1])
 
     def _overwrite(self) -> None:
+        """Write the values of all ASSIGNs to the memory of their targets."""
         for node in self.assigned:
-            steps = []
+            views = []
             base = node.src[0]
             while base.op.group is ops.MOVEMENT or base.op in (ops.AFTER, ops.ASSIGN):
-                steps.append(base)
+                views.append(base)
                 base = base.src[0]
             memory = self.env.get(base)
             if not isinstance(memory, Memory) or memory.dims is None:
@@ -207,13 +220,15 @@ class Arrays(Evaluator):
                         "assign to the buffer that holds the value",
                     )
                 )
-            # the element numbers, from 1 on, moved as the target is; padding has number 0
+            # the element numbers, from 1 on, in the view that is assigned to; padding has number 0
             count = node.dtype.count
             numbers = np.arange(1, len(memory.data) // count + 1).reshape((*memory.dims, 1))
             view = Value(numbers, (), len(memory.dims))
-            for step in reversed(steps):
-                if step.op.group is ops.MOVEMENT:
-                    view = moved(step, view, [self.scalar(s, step) for s in step.src[1:]])
+            for view_op in reversed(views):
+                if view_op.op.group is ops.MOVEMENT:
+                    view = apply_movement(
+                        view_op, view, [self.scalar(s, view_op) for s in view_op.src[1:]]
+                    )
             chosen = view.data[..., 0]
             value = self.value(node)
             self.faults.demand_valid(value, node, "INVALID is assigned as a value")
@@ -226,48 +241,53 @@ class Arrays(Evaluator):
     # -- tensors -----------------------------------------------------------------------------------
 
     def movement(self, node: UOp) -> Value:
+        """Evaluate a movement op."""
         sizes = [self.scalar(s, node) for s in node.src[1:]]
-        return moved(node, self.value(node.src[0]), sizes)
+        return apply_movement(node, self.value(node.src[0]), sizes)
 
     def reduce_axes(self, node: UOp) -> Value:
-        return reduced_axes(node, self.value(node.src[0]), self.faults)
+        """Evaluate a REDUCE_AXIS."""
+        return reduce_tensor_axes(node, self.value(node.src[0]), self.faults)
 
-    def position(self, node: UOp) -> Value:
-        """IOTA: where each element stands along the axis."""
+    def iota(self, node: UOp) -> Value:
+        """Evaluate an IOTA: the position of each element along the axis."""
         dims = [self.scalar(s, node) for s in node.src]
         along = [-1 if axis == node.arg else 1 for axis in range(len(dims))]
         data = np.broadcast_to(np.arange(dims[node.arg]).reshape(along), dims)
         return Value(data[..., None], (), len(dims))
 
     def gather(self, node: UOp) -> Value:
+        """Evaluate a GATHER."""
         values = self.values(node)
-        return gathered(node, values[0], values[1:])
+        return gather(node, values[0], values[1:])
 
-    def same(self, node: UOp) -> Value:
+    def unchanged(self, node: UOp) -> Value:
+        """Evaluate a CONTIGUOUS or COPY: the same value."""
         return self.value(node.src[0])
 
     handlers: ClassVar[dict[Op, Handler]] = {}
 
 
-def _in_order(axis: AxisName) -> bool:
+def _is_sequential(axis: AxisName) -> bool:
+    """Return whether an axis is a loop that runs one iteration after the other."""
     return isinstance(axis, UOp) and axis.op is ops.RANGE and axis.arg[1] in SEQUENTIAL_AXES
 
 
-Arrays.handlers.update(
+GraphEvaluator.handlers.update(
     {
         **SHARED,
-        ops.RANGE: Arrays.counter,
-        ops.SPECIAL: Arrays.counter,
-        ops.REDUCE: Arrays.reduce,
-        ops.BUFFERIZE: Arrays.bufferize,
-        ops.STORE: Arrays.store,
-        ops.BARRIER: Arrays.nothing,
-        ops.ASSIGN: Arrays.assign,
-        ops.REDUCE_AXIS: Arrays.reduce_axes,
-        ops.GATHER: Arrays.gather,
-        ops.IOTA: Arrays.position,
-        ops.CONTIGUOUS: Arrays.same,
-        ops.COPY: Arrays.same,
-        **{op: Arrays.movement for op in ops.table() if op.group is ops.MOVEMENT},
+        ops.RANGE: GraphEvaluator.range_axis,
+        ops.SPECIAL: GraphEvaluator.range_axis,
+        ops.REDUCE: GraphEvaluator.reduce,
+        ops.BUFFERIZE: GraphEvaluator.bufferize,
+        ops.STORE: GraphEvaluator.store,
+        ops.BARRIER: GraphEvaluator.nothing,
+        ops.ASSIGN: GraphEvaluator.assign,
+        ops.REDUCE_AXIS: GraphEvaluator.reduce_axes,
+        ops.GATHER: GraphEvaluator.gather,
+        ops.IOTA: GraphEvaluator.iota,
+        ops.CONTIGUOUS: GraphEvaluator.unchanged,
+        ops.COPY: GraphEvaluator.unchanged,
+        **{op: GraphEvaluator.movement for op in ops.table() if op.group is ops.MOVEMENT},
     }
 )

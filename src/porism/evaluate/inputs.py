@@ -17,14 +17,14 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
 Slot = UOp | int | str
-"""What an input is given for: a node, the number of a PARAM, or the id of a BUFFER."""
+"""The key of an input: a node, the number of a PARAM, or the id of a BUFFER."""
 
 Given = Mapping[Any, Any]
-"""From slots to arrays, memories or numbers."""
+"""Inputs as the user gives them: from slots to arrays, memories or numbers."""
 
 
 class Inputs:
-    """Finds the memory of a leaf, and makes it for an output that was not given."""
+    """The memory of PARAMs and BUFFERs: what was given, and new memory for outputs."""
 
     def __init__(self, given: Given, outputs: Collection[UOp] = (), *, copy: bool = False) -> None:
         self._given = given
@@ -34,30 +34,30 @@ class Inputs:
         self._shapes: dict[Slot, tuple[int, ...]] = {}
 
     def pinned(self, node: UOp) -> int | None:
-        """The value given to a RANGE, SPECIAL or VARIABLE for this evaluation."""
-        found = self._given.get(node)
-        if found is None:
+        """Return the value given for a RANGE, SPECIAL or VARIABLE, or None."""
+        value = self._given.get(node)
+        if value is None:
             return None
-        if not node.vmin <= int(found) <= node.vmax:
+        if not node.vmin <= int(value) <= node.vmax:
             raise failure(
                 Fault(
                     node,
-                    f"{int(found)} is given for {describe(node)}",
+                    f"{int(value)} is given for {describe(node)}",
                     f"its values are {node.vmin} … {node.vmax}",
                     "give a value inside of these bounds",
                 )
             )
-        return int(found)
+        return int(value)
 
     def memory(self, node: UOp, dims: tuple[int, ...]) -> Memory:
-        """The memory of a PARAM or BUFFER with these dims (none for a pointer)."""
+        """Return the memory of a PARAM or BUFFER with these dims (none for a pointer)."""
         slot = _slot(node)
         is_pointer = node.dtype.kind is Kind.POINTER
         count = node.dtype.element.count if is_pointer else node.dtype.count
         size = int(np.prod(dims, dtype=np.int64)) if not is_pointer else node.dtype.size
         whole = self._whole.get(slot)
         if whole is None:
-            whole = self._whole[slot] = self._found(node, slot, size * count, dims)
+            whole = self._whole[slot] = self._allocate(node, slot, size * count, dims)
         if size < 0:
             return whole
         if len(whole.data) < size * count or (not is_pointer and len(whole.data) != size * count):
@@ -71,7 +71,8 @@ class Inputs:
             )
         return whole.part(size * count, None if is_pointer else dims)
 
-    def _found(self, node: UOp, slot: Slot, size: int, dims: tuple[int, ...]) -> Memory:
+    def _allocate(self, node: UOp, slot: Slot, size: int, dims: tuple[int, ...]) -> Memory:
+        """Return the memory of what was given for a leaf; empty memory for an output."""
         given = self._given.get(node)
         if given is None:
             given = self._given.get(slot)
@@ -110,6 +111,7 @@ class Inputs:
         return memory
 
     def _array(self, node: UOp, given: Any, lane: DType) -> Array:
+        """Return what was given as an array; raise if its shape is not that of the node."""
         if isinstance(given, (bool, int, float)):
             return semantics.array_of(lane, lane.canonical(given))
         array = np.asarray(given)
@@ -129,7 +131,7 @@ class Inputs:
         return array
 
     def contents(self, node: UOp) -> Array:
-        """What is in the memory of a leaf, in the shape in which it was given."""
+        """Return the contents of a leaf's memory, in the shape in which it was given."""
         slot = _slot(node)
         memory = self._whole.get(slot)
         if memory is None:  # nothing touched it
@@ -153,13 +155,14 @@ def _slot(node: UOp) -> Slot:
 
 
 def variable_value(node: UOp, given: Mapping[str, int]) -> int | None:
-    """The value of a VARIABLE in this run, if it has one."""
+    """Return the value given for a VARIABLE, or None."""
     name = node.arg[0]
     value = given.get(name)
     return None if value is None else checked_variable(node, int(value), node)
 
 
 def checked_variable(node: UOp, value: int, user: UOp) -> int:
+    """Return the value of a VARIABLE; raise if it is outside of the declared bounds."""
     name, low, high = node.arg
     if (low is not None and value < low) or (high is not None and value > high):
         raise EvaluationError(

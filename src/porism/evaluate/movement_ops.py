@@ -1,4 +1,4 @@
-"""Movement: the ops that rearrange the elements of a tensor, and reductions over its axes."""
+"""Movement ops: RESHAPE, PERMUTE, PAD and others on arrays; GATHER and REDUCE_AXIS too."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import numpy as np
 
 from porism.base.errors import ShapeError
 from porism.evaluate.faults import Faults, describe
-from porism.evaluate.op_evaluation import reduced
+from porism.evaluate.op_evaluation import reduce_first_axis
 from porism.evaluate.varying_value import GOOD, Aligned, Value
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
 
-def moved(node: UOp, value: Value, sizes: Sequence[int]) -> Value:
-    """A movement op; `sizes` are its further sources."""
-    function = _MOVES[node.op]
+def apply_movement(node: UOp, value: Value, sizes: Sequence[int]) -> Value:
+    """Return the value of a movement op; `sizes` are the values of its further sources."""
+    function = _MOVEMENTS[node.op]
     rank = len(sizes) if node.op is ops.RESHAPE else value.rank
     data = function(node, value, value.data, sizes)
     state = None if value.state is None else function(node, value, value.states, sizes)
     return Value(data, value.axes, rank, state)
 
 
-def _refuse(node: UOp, what: str, why: str, fix: str) -> ShapeError:
+def _shape_error(node: UOp, what: str, why: str, fix: str) -> ShapeError:
     return ShapeError(what, where=describe(node), why=why, fix=fix)
 
 
 def _reshape(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Array:
     if int(np.prod(sizes)) != int(np.prod(value.dims)) or any(size < 0 for size in sizes):
-        raise _refuse(
+        raise _shape_error(
             node,
             f"cannot reshape {value.dims} to {tuple(sizes)}",
             f"they have {int(np.prod(value.dims))} and {int(np.prod(sizes))} elements",
@@ -47,7 +47,7 @@ def _permute(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Arr
 
 def _need_axes(node: UOp, value: Value, axes: Sequence[int], also: bool = True) -> None:
     if not also or any(axis >= value.rank for axis in axes):
-        raise _refuse(
+        raise _shape_error(
             node,
             f"{node.op.name} with axes {tuple(axes)} of a tensor of shape {value.dims}",
             f"it has {value.rank} axes, numbered from 0",
@@ -60,7 +60,7 @@ def _expand(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Arra
         new == old or old == 1 for new, old in zip(sizes, value.dims, strict=True)
     )
     if not fits:
-        raise _refuse(
+        raise _shape_error(
             node,
             f"cannot expand {value.dims} to {tuple(sizes)}",
             "EXPAND repeats axes of size 1 and leaves the others",
@@ -71,7 +71,7 @@ def _expand(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Arra
 
 def _pairs(node: UOp, value: Value, sizes: Sequence[int]) -> list[tuple[int, int]]:
     if len(sizes) != 2 * value.rank:
-        raise _refuse(
+        raise _shape_error(
             node,
             f"{node.op.name} of a tensor of {value.rank} axes with {len(sizes)} numbers",
             "it takes two numbers for each axis",
@@ -83,7 +83,7 @@ def _pairs(node: UOp, value: Value, sizes: Sequence[int]) -> list[tuple[int, int
 def _pad(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Array:
     pairs = _pairs(node, value, sizes)
     if any(n < 0 for n in sizes):
-        raise _refuse(
+        raise _shape_error(
             node,
             f"cannot pad {value.dims} by {tuple(sizes)}",
             "padding is not negative",
@@ -101,7 +101,7 @@ def _shrink(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Arra
     pairs = _pairs(node, value, sizes)
     for n, (begin, end) in zip(value.dims, pairs, strict=True):
         if not 0 <= begin <= end <= n:
-            raise _refuse(
+            raise _shape_error(
                 node,
                 f"cannot take {begin} … {end} of an axis of size {n}",
                 "a part begins at 0 or later, and ends at the size or before",
@@ -116,7 +116,7 @@ def _flip(node: UOp, value: Value, array: Array, sizes: Sequence[int]) -> Array:
     return np.flip(array, tuple(len(value.axes) + axis for axis in node.arg))
 
 
-_MOVES = {
+_MOVEMENTS = {
     ops.RESHAPE: _reshape,
     ops.PERMUTE: _permute,
     ops.EXPAND: _expand,
@@ -126,26 +126,28 @@ _MOVES = {
 }
 
 
-def gathered(node: UOp, value: Value, indices: Sequence[Value]) -> Value:
-    """GATHER: the elements at the indices, and zero where an index is outside."""
+def gather(node: UOp, value: Value, indices: Sequence[Value]) -> Value:
+    """Return the value of a GATHER: 0 where an index is out of bounds."""
     aligned = Aligned(indices, node)
-    places = [np.asarray(d[..., 0]) for d in aligned.data]
+    positions = [np.asarray(d[..., 0]) for d in aligned.data]
     inside = np.asarray(True)
-    for place, size in zip(places, value.dims, strict=True):
-        inside = inside & np.asarray((place >= 0) & (place < size), np.bool_)
+    for position, size in zip(positions, value.dims, strict=True):
+        inside = inside & np.asarray((position >= 0) & (position < size), np.bool_)
     for state in aligned.states:
         if state is not None:
             inside = inside & (state[..., 0] == GOOD)
     if value.axes or aligned.axes:
-        raise _refuse(
+        raise _shape_error(
             node,
             "GATHER of values that vary with ranges",
             "it is an op of tensor graphs, in which there are no ranges",
             "INDEX the buffer",
         )
-    shape = np.broadcast_shapes(inside.shape, *(p.shape for p in places))
+    shape = np.broadcast_shapes(inside.shape, *(p.shape for p in positions))
     inside = np.broadcast_to(inside, shape)
-    chosen = tuple(np.broadcast_to(np.where(inside, p, 0).astype(np.int64), shape) for p in places)
+    chosen = tuple(
+        np.broadcast_to(np.where(inside, p, 0).astype(np.int64), shape) for p in positions
+    )
 
     def pick(array: Array) -> Array:
         if 0 in value.dims:
@@ -157,8 +159,8 @@ def gathered(node: UOp, value: Value, indices: Sequence[Value]) -> Value:
     return Value(pick(value.data), (), len(shape), state)
 
 
-def reduced_axes(node: UOp, value: Value, faults: Faults) -> Value:
-    """REDUCE_AXIS: the axes stay, with size 1; over no axes the value itself."""
+def reduce_tensor_axes(node: UOp, value: Value, faults: Faults) -> Value:
+    """Return the value of a REDUCE_AXIS, whose axes stay with size 1."""
     op, axes = node.arg
     _need_axes(node, value, axes)
     if not axes:
@@ -172,7 +174,7 @@ def reduced_axes(node: UOp, value: Value, faults: Faults) -> Value:
         return front.reshape((count, *front.shape[len(places) :]))
 
     state = None if value.state is None else iterations(value.states)
-    data, state = reduced(node, op, iterations(value.data), state, None, faults)
+    data, state = reduce_first_axis(node, op, iterations(value.data), state, None, faults)
     if state is not None:
         state = np.broadcast_to(state, data.shape).reshape(kept)
         state = state if (state != GOOD).any() else None

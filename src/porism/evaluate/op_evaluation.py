@@ -1,7 +1,7 @@
-"""Compute: the ops that make values of values - constants, arithmetic, conversions, vectors.
+"""Op evaluation: constants, arithmetic, conversions, reductions and vector ops on values.
 
-The arithmetic itself is `op.meaning`; here operands are aligned, states follow the data, and
-operands for which an op is undefined are replaced before NumPy sees them.
+The arithmetic itself is `op.meaning`; here operands are aligned, states are propagated, and
+operands for which an op is undefined are replaced before NumPy computes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from porism.evaluate.varying_value import (
     Axes,
     AxisName,
     Value,
-    arrange,
-    choose,
-    merge,
-    narrowed,
-    settled,
-    spread,
-    union,
-    widened,
+    align_axes,
+    broadcast_axes,
+    merge_states,
+    narrow_integers,
+    none_if_good,
+    select_state,
+    union_axes,
+    widen_integers,
 )
 from porism.ir import ops
 from porism.ir.facts import semantics
@@ -41,11 +41,12 @@ from porism.ir.ops import Op
 
 
 def number(dtype: DType, value: Scalar) -> Value:
-    """The same number in every lane."""
+    """Return a constant with the same number in every lane."""
     return Value(np.repeat(semantics.array_of(dtype.element, value), dtype.count))
 
 
 def constant(node: UOp) -> Value:
+    """Return the value of a CONST or VCONST."""
     if node.op is ops.CONST:
         return number(node.dtype, node.arg)
     lanes = [semantics.array_of(node.dtype.element, lane) for lane in node.arg]
@@ -53,6 +54,7 @@ def constant(node: UOp) -> Value:
 
 
 def no_element(node: UOp) -> Value:
+    """Return the value of INVALID: zeros, all in the state INVALID."""
     zeros = number(node.dtype, 0).data
     return Value(zeros, state=np.full(zeros.shape, INVALID, np.int32))
 
@@ -65,17 +67,17 @@ _GUARDED: Final = _DIVISIONS | _SHIFTS | {ops.POW}
 
 
 def meaning(op: Op, lane: DType, *arrays: Array) -> Array:
-    """What the op computes, exactly, of operands of the scalar type `lane`."""
+    """Return what an op computes of operands of the scalar type `lane`; exact on `index`."""
     assert op.meaning is not None
     if lane.kind is not Kind.INDEX:
         result = op.meaning(lane, *arrays)
         return result if isinstance(result, np.ndarray) else np.asarray(result)
-    result = np.asarray(op.meaning(lane, *widened(op, list(arrays))))
-    return result if op.group is ops.COMPARISON else narrowed(result)
+    result = np.asarray(op.meaning(lane, *widen_integers(op, list(arrays))))
+    return result if op.group is ops.COMPARISON else narrow_integers(result)
 
 
 def elementwise(node: UOp, values: Sequence[Value], faults: Faults) -> Value:
-    """An op of one, two or three values."""
+    """Return the value of an elementwise op."""
     op = node.op
     aligned = Aligned(values, node)
     data = aligned.data
@@ -84,16 +86,16 @@ def elementwise(node: UOp, values: Sequence[Value], faults: Faults) -> Value:
         return aligned.value(meaning(op, lane, *data), _state_of_choice(aligned))
     if lane.kind is Kind.BOOL and (op is ops.AND or op is ops.OR):
         return aligned.value(meaning(op, lane, *data), _state_of_logic(op, aligned))
-    state = merge(aligned.states)
+    state = merge_states(aligned.states)
     if lane.kind is Kind.INDEX and op in _GUARDED:
-        data[1], state = _defined(node, data[1], state, faults)
+        data[1], state = _defined_operand(node, data[1], state, faults)
     return aligned.value(meaning(op, lane, *data), state)
 
 
 def _state_of_choice(aligned: Aligned) -> Array | None:
-    """Of WHERE: an element that is not chosen does not matter."""
+    """Return the state of a WHERE: that of the selected element."""
     condition, yes, no = aligned.states
-    chosen = choose(aligned.data[0], yes, no)
+    chosen = select_state(aligned.data[0], yes, no)
     if condition is None:
         return chosen
     if chosen is None:
@@ -102,32 +104,32 @@ def _state_of_choice(aligned: Aligned) -> Array | None:
 
 
 def _state_of_logic(op: Op, aligned: Aligned) -> Array | None:
-    """Of AND and OR: false & x is false and true | x is true, whatever x is.
+    """Return the state of AND and OR: false & x is false and true | x is true for every x.
 
     So conditions can be joined: WHERE(a, WHERE(b, x, y), y) is WHERE(a & b, x, y) even where `b`
     makes sense only under `a`.
     """
-    state = merge(aligned.states)
+    state = merge_states(aligned.states)
     if state is None:
         return None
     decided: Any = np.bool_(False)
     for data, own in zip(aligned.data, aligned.states, strict=True):
         deciding = data if op is ops.OR else ~data
         decided = decided | (deciding if own is None else deciding & (own == GOOD))
-    return settled(np.where(decided, np.int32(GOOD), state))
+    return none_if_good(np.where(decided, np.int32(GOOD), state))
 
 
 def conjunction(node: UOp, a: Value, b: Value) -> Value:
-    """Two conditions that must both hold."""
+    """Return the conjunction of two conditions."""
     aligned = Aligned((a, b), node)
     both, state = aligned.data[0] & aligned.data[1], _state_of_logic(ops.AND, aligned)
     return aligned.value(both, state)
 
 
-def _defined(
+def _defined_operand(
     node: UOp, second: Array, state: Array | None, faults: Faults
 ) -> tuple[Array, Array | None]:
-    """A second operand for which the op is defined on `index`, and the state where it was not."""
+    """Return a second operand for which the op is defined on `index`, and the new state."""
     op = node.op
     if op in _DIVISIONS:
         bad, safe = second == 0, 1
@@ -156,20 +158,20 @@ def _defined(
     return np.where(state != GOOD, 0, second).astype(second.dtype), state
 
 
-def converted(node: UOp, value: Value) -> Value:
-    """CAST and BITCAST of values."""
+def convert(node: UOp, value: Value) -> Value:
+    """Return the value of a CAST or BITCAST."""
     source, target = node.src[0].dtype.element, node.dtype.element
     convert = semantics.cast if node.op is ops.CAST else semantics.bitcast
     data = np.asarray(convert(source, target, value.data))
     if target.kind is Kind.INDEX:
-        data = narrowed(data)
+        data = narrow_integers(data)
     return Value(data, value.axes, value.rank, value.state)
 
 
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def reduced(
+def reduce_first_axis(
     node: UOp,
     op: Op,
     data: Array,
@@ -182,9 +184,9 @@ def reduced(
     start = identity(op, lane)
     if state is not None:
         state = np.broadcast_to(state, data.shape)
-        state = merge(state if active is None else np.where(active, state, np.int32(GOOD)))
+        state = merge_states(state if active is None else np.where(active, state, np.int32(GOOD)))
     if start is not None:
-        total = _typed(lane, lane.canonical(start), data)
+        total = _initial(lane, lane.canonical(start), data)
         return _fold(op, lane, total, data, active), state
     # no identity: begin with the first iteration there is
     shape = data.shape[1:]
@@ -206,32 +208,34 @@ def reduced(
     return _fold(op, lane, total, data, active), state
 
 
-def _typed(lane: DType, value: Scalar, data: Array) -> Array:
+def _initial(lane: DType, value: Scalar, data: Array) -> Array:
+    """Return the start of a reduction, in the shape and type of its result."""
     total = np.broadcast_to(semantics.array_of(lane, value), data.shape[1:])
     return total.astype(data.dtype) if lane.kind is not Kind.INDEX else total
 
 
-_LONG: Final = 64
+_MAX_SEQUENTIAL: Final = 64
+"""Iterations from which on an exact reduction is done in halves; chosen by hand."""
 
 
 def _fold(op: Op, lane: DType, total: Array, data: Array, active: Array | None) -> Array:
-    """Apply the op again and again; in halves where its order makes no difference."""
+    """Fold the iterations in order; in halves where the order makes no difference."""
     if active is None and not lane.is_float:
-        while len(data) > _LONG:
+        while len(data) > _MAX_SEQUENTIAL:
             half = len(data) // 2
             paired = meaning(op, lane, data[:half], data[half : 2 * half])
             data = np.concatenate([paired, data[2 * half :]]) if len(data) % 2 else paired
     for k in range(len(data)):
-        following = meaning(op, lane, total, data[k])
-        total = following if active is None else np.where(active[k], following, total)
+        combined = meaning(op, lane, total, data[k])
+        total = combined if active is None else np.where(active[k], combined, total)
     return total
 
 
 # -- vectors ---------------------------------------------------------------------------------------
 
 
-def concatenated(node: UOp, values: Sequence[Value]) -> Value:
-    """VECTORIZE and CAT: lanes one after the other."""
+def concatenate(node: UOp, values: Sequence[Value]) -> Value:
+    """Return the value of a VECTORIZE or CAT."""
     aligned = Aligned(values, node)
     whole = np.broadcast_shapes(*(d.shape[:-1] for d in aligned.data))
     parts = [np.broadcast_to(d, (*whole, d.shape[-1])) for d in aligned.data]
@@ -247,17 +251,17 @@ def concatenated(node: UOp, values: Sequence[Value]) -> Value:
     return aligned.value(np.concatenate(parts, axis=-1), state)
 
 
-def picked(node: UOp, value: Value) -> Value:
-    """GEP: some lanes."""
+def select_lanes(node: UOp, value: Value) -> Value:
+    """Return the value of a GEP."""
     lanes = list(node.arg)
     state = None if value.state is None else value.states[..., lanes]
-    return Value(value.data[..., lanes], value.axes, value.rank, settled(state))
+    return Value(value.data[..., lanes], value.axes, value.rank, none_if_good(state))
 
 
-def unrolled(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
-    """UNROLL: lane `n` is the value at position `n // rest` of the axes, the last axis fastest.
+def unroll_lanes(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
+    """Return the value of an UNROLL: lanes become named axes, the last axis fastest.
 
-    `rest` is the number of lanes that are left, 1 if the axes take all of them.
+    Lane `n` is at position `n // rest` of the axes, where `rest` lanes are left.
     """
     for axis, size in node.arg:
         if axis in value.axes or sizes.setdefault(axis, size) != size:
@@ -270,9 +274,9 @@ def unrolled(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
             )
     names = tuple(axis for axis, _ in node.arg)
     split = tuple(size for _, size in node.arg)
-    axes = union((value.axes, *((name,) for name in names)))
+    axes = union_axes((value.axes, *((name,) for name in names)))
 
-    def moved(array: Array) -> Array:
+    def rearrange(array: Array) -> Array:
         own = len(value.axes)
         parts = array.reshape((*array.shape[:-1], *split, -1))
         first = parts.ndim - 1 - len(names)
@@ -281,12 +285,12 @@ def unrolled(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
         order = [place[a] for a in axes] + [*range(own, first), parts.ndim - 1]
         return parts.transpose(order)
 
-    state = None if value.state is None else moved(value.states)
-    return Value(moved(value.data), axes, value.rank, state)
+    state = None if value.state is None else rearrange(value.states)
+    return Value(rearrange(value.data), axes, value.rank, state)
 
 
-def contracted(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
-    """CONTRACT: the values of the axes become lanes, the last axis fastest, then the old lanes."""
+def contract_axes(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
+    """Return the value of a CONTRACT: axes become lanes, the last fastest, then the old lanes."""
     for axis, size in node.arg:
         if sizes.setdefault(axis, size) != size:
             raise EvaluationError(
@@ -296,26 +300,26 @@ def contracted(node: UOp, value: Value, sizes: dict[AxisName, int]) -> Value:
                 fix="contract all of it",
             )
     names = tuple(axis for axis, _ in node.arg)
-    value = spread(value, names, sizes)
-    kept = tuple(axis for axis in value.axes if axis not in names)
+    value = broadcast_axes(value, names, sizes)
+    outer = tuple(axis for axis in value.axes if axis not in names)
 
-    def moved(array: Array) -> Array:
+    def rearrange(array: Array) -> Array:
         place = {axis: k for k, axis in enumerate(value.axes)}
         last = array.ndim - 1
         dims = range(len(value.axes), last)
-        order = [*(place[a] for a in kept), *dims, *(place[n] for n in names), last]
-        turned = array.transpose(order)
-        return turned.reshape((*turned.shape[: len(kept) + len(dims)], -1))
+        order = [*(place[a] for a in outer), *dims, *(place[n] for n in names), last]
+        ordered = array.transpose(order)
+        return ordered.reshape((*ordered.shape[: len(outer) + len(dims)], -1))
 
-    state = None if value.state is None else moved(value.states)
-    return Value(moved(value.data), kept, value.rank, state)
+    state = None if value.state is None else rearrange(value.states)
+    return Value(rearrange(value.data), outer, value.rank, state)
 
 
 def matrix_product(node: UOp, a: Value, b: Value, c: Value) -> Value:
-    """WMMA with the argument `(name, (m, n, k), …)`: c + a·b, summed along k in order.
+    """Return the value of a WMMA `(name, (m, n, k), …)`: c + a·b, summed along k in order.
 
-    `a` has m*k lanes, `b` k*n and `c` m*n, each row by row. Products and sums are made in the type
-    of `c`. Parts of the argument beyond the sizes do not change the meaning.
+    `a` has m*k lanes, `b` k*n and `c` m*n, in row-major order. Products and sums are computed in
+    the type of `c`.
     """
     sizes: Any = node.arg[1] if len(node.arg) > 1 else None
     good = isinstance(sizes, tuple) and len(sizes) == 3 and all(type(n) is int for n in sizes)
@@ -340,8 +344,12 @@ def matrix_product(node: UOp, a: Value, b: Value, c: Value) -> Value:
     for i in range(k):
         product = meaning(ops.MUL, lane, left[..., :, i, None], right[..., None, i, :])
         total = meaning(ops.ADD, lane, total, product)
-    state = merge(None if s is None else s.max(axis=-1, keepdims=True) for s in aligned.states)
-    invalid = merge(None if s is None else s.min(axis=-1, keepdims=True) for s in aligned.states)
+    state = merge_states(
+        None if s is None else s.max(axis=-1, keepdims=True) for s in aligned.states
+    )
+    invalid = merge_states(
+        None if s is None else s.min(axis=-1, keepdims=True) for s in aligned.states
+    )
     if state is not None and invalid is not None:
         state = np.where(invalid == INVALID, np.int32(INVALID), state)
     return aligned.value(total.reshape((*total.shape[:-2], -1)), state)
@@ -356,33 +364,33 @@ def reduce_over(
     active: Value | None,
     faults: Faults,
 ) -> Value:
-    """Reduce named axes, as nested loops in the order given; `active` says which count."""
+    """Reduce named axes as nested loops in this order; `active` says which iterations run."""
     parts = (value.axes, tuple(axes)) if active is None else (value.axes, tuple(axes), active.axes)
-    whole = union(parts)
-    value = spread(value, whole, sizes)
-    kept = tuple(axis for axis in whole if axis not in axes)
+    whole = union_axes(parts)
+    value = broadcast_axes(value, whole, sizes)
+    outer = tuple(axis for axis in whole if axis not in axes)
     order = list(dict.fromkeys(axes))
     places = [whole.index(axis) for axis in order]
     count = int(np.prod([sizes[axis] for axis in order], dtype=np.int64))
 
     def iterations(array: Array) -> Array:
-        moved = np.moveaxis(array, places, range(len(places)))
-        return moved.reshape((count, *moved.shape[len(places) :]))
+        rearrange = np.moveaxis(array, places, range(len(places)))
+        return rearrange.reshape((count, *rearrange.shape[len(places) :]))
 
     mask: Array | None = None
     if active is not None:
-        own = arrange(active.data, active.axes, 0, whole, value.rank)
+        own = align_axes(active.data, active.axes, 0, whole, value.rank)
         mask = iterations(np.broadcast_to(own, (*value.data.shape[:-1], 1)))
     state = None if value.state is None else iterations(value.states)
-    data, state = reduced(node, op, iterations(value.data), state, mask, faults)
-    return Value(data, kept, value.rank, state)
+    data, state = reduce_first_axis(node, op, iterations(value.data), state, mask, faults)
+    return Value(data, outer, value.rank, state)
 
 
 # -- elements of a BUFFERIZE -----------------------------------------------------------------------
 
 
-class Kept:
-    """The elements of a BUFFERIZE, as they are put in their places."""
+class BufferizedElements:
+    """The elements of a BUFFERIZE, collected over its iterations."""
 
     def __init__(self, node: UOp, dims: Sequence[int], example: Value, axes: Axes) -> None:
         sizes = dict(zip(example.axes, example.data.shape, strict=False))
@@ -394,18 +402,18 @@ class Kept:
         self.written: Array = np.zeros(shape, np.bool_)
 
     def put(self, value: Value, indices: Sequence[Value], active: Array | None) -> None:
-        """Each element goes where its indices say, if its iteration is active."""
+        """Store each element at its indices, if its iteration is active."""
         whole = value.data.shape[:-1]
         if value.data.dtype == object and self.data.dtype != object:
             self.data = self.data.astype(object)
         own = [
-            arrange(
+            align_axes(
                 np.arange(value.data.shape[value.axes.index(a)])[:, None], (a,), 0, value.axes, 0
             )
             for a in self.axes
         ]
-        placed = [arrange(v.data, v.axes, 0, value.axes, 0) for v in indices]
-        where = tuple(np.broadcast_to(w[..., 0], whole) for w in (*own, *placed))
+        positions = [align_axes(v.data, v.axes, 0, value.axes, 0) for v in indices]
+        where = tuple(np.broadcast_to(w[..., 0], whole) for w in (*own, *positions))
         happens = np.broadcast_to(np.bool_(True) if active is None else active[..., 0], whole)
         chosen = tuple(w[happens].astype(np.int64) for w in where) if where else ...
         source = happens if where else ...
@@ -414,12 +422,13 @@ class Kept:
         self.written[chosen] = True
 
     def value(self, node: UOp, faults: Faults) -> Value:
+        """Return all elements, with a fault where none was stored."""
         state = faults.mark(
             self.state,
             ~self.written,
             node,
             f"an element of {describe(node)} is read that was never written",
-            "no iteration of its ranges is at that place",
+            "no iteration of its ranges has that index",
             "let the ranges cover the dims, or mask the read",
         )
-        return Value(self.data, self.axes, len(self.dims), settled(state))
+        return Value(self.data, self.axes, len(self.dims), none_if_good(state))

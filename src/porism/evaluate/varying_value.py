@@ -1,4 +1,4 @@
-"""Values: what a node computes, as one array over all that it varies with.
+"""Varying values: the value of a node as one array over all ranges, dims and lanes.
 
 The axes of the array are, in this order:
 
@@ -7,10 +7,10 @@ The axes of the array are, in this order:
 - the *dims* of a tensor, as many as its `rank`;
 - the *lanes* of a vector, always there: a scalar has one lane.
 
-Beside the data goes a *state* for each element: 0 where it has a value, `INVALID` where it is the
-index of no element, and the number of a fault where computing it was not allowed. A fault is only
-raised when the element is used, so what a WHERE does not choose never fails. INVALID wins over a
-fault: the access it stands for does not happen.
+Each element also has a *state*: 0 where it has a value, `INVALID` where it is the index of no
+element, and the number of a fault where computing it was an error. A fault is raised only when the
+element is used, so the branch that a WHERE does not select never fails. INVALID takes precedence
+over a fault: the masked access does not happen.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ AxisName = UOp | int
 Axes = tuple[AxisName, ...]
 
 GOOD: Final = 0
+"""The state of an element that has a value."""
+
 INVALID: Final = -1
+"""The state of the index of no element."""
 
 EXACT: Final = 1 << 62
 """`index` data is int64 while every element is smaller than this, and Python ints otherwise."""
@@ -54,7 +57,7 @@ class Value:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The sizes of a tensor's dimensions."""
+        """The sizes of a tensor's dimensions, without named axes and lanes."""
         return self.data.shape[len(self.axes) : -1]
 
     @property
@@ -84,7 +87,7 @@ class Value:
 
 
 def axis_order(axis: AxisName) -> tuple[Any, ...]:
-    """Where a named axis stands: ranges as they nest, then thread indices, then unrolled axes."""
+    """Return the sort key of a named axis: ranges first, then SPECIALs, then unrolled axes."""
     if isinstance(axis, int):
         return (2, (axis,), "", b"")
     if axis.op is ops.RANGE:
@@ -93,23 +96,23 @@ def axis_order(axis: AxisName) -> tuple[Any, ...]:
 
 
 def label(axis: AxisName) -> str:
-    """A named axis in an error message."""
+    """Return a named axis as text for an error message."""
     return f"unrolled axis {axis}" if isinstance(axis, int) else show(axis, limit=40)
 
 
-def union(parts: Iterable[Axes]) -> Axes:
-    """All axes of the parts, in order."""
+def union_axes(parts: Iterable[Axes]) -> Axes:
+    """Return the union of the axes, sorted."""
     whole: Axes = ()
     for part in parts:
         if part and part != whole:
-            found = {*whole, *part}
-            if len(found) > len(whole):
-                whole = part if len(found) == len(part) else tuple(sorted(found, key=axis_order))
+            joint = {*whole, *part}
+            if len(joint) > len(whole):
+                whole = part if len(joint) == len(part) else tuple(sorted(joint, key=axis_order))
     return whole
 
 
-def arrange(array: Array, own: Axes, own_rank: int, axes: Axes, rank: int) -> Array:
-    """A view with size-1 axes where the array lacks one of `axes` or of `rank` dims."""
+def align_axes(array: Array, own: Axes, own_rank: int, axes: Axes, rank: int) -> Array:
+    """Return a view with size-1 axes where the array lacks one of `axes` or of `rank` dims."""
     if own == axes and own_rank == rank:
         return array
     named = dict(zip(own, array.shape, strict=False))
@@ -119,7 +122,7 @@ def arrange(array: Array, own: Axes, own_rank: int, axes: Axes, rank: int) -> Ar
 
 
 class Aligned:
-    """Values brought to the same axes and rank, ready for NumPy's broadcasting."""
+    """Values with the same axes and rank, so that NumPy can broadcast them."""
 
     __slots__ = ("axes", "data", "rank", "states")
 
@@ -130,7 +133,7 @@ class Aligned:
             self.data = [v.data for v in values]
             self.states = [v.state for v in values]
         else:
-            self.axes = union(v.axes for v in values)
+            self.axes = union_axes(v.axes for v in values)
             self.rank = max(v.rank for v in values)
             self.data = [self._view(v, v.data) for v in values]
             self.states = [None if v.state is None else self._view(v, v.state) for v in values]
@@ -145,14 +148,14 @@ class Aligned:
                 )
 
     def _view(self, value: Value, array: Array) -> Array:
-        return arrange(array, value.axes, value.rank, self.axes, self.rank)
+        return align_axes(array, value.axes, value.rank, self.axes, self.rank)
 
     def value(self, data: Array, state: Array | None) -> Value:
         return Value(data, self.axes, self.rank, state)
 
 
-def merge(states: Iterable[Array | None]) -> Array | None:
-    """The state of what is computed of several elements: INVALID, else a fault, else good."""
+def merge_states(states: Iterable[Array | None]) -> Array | None:
+    """Return the state of a result of several elements: INVALID, else a fault, else good."""
     result: Array | None = None
     for state in states:
         if state is None:
@@ -165,30 +168,30 @@ def merge(states: Iterable[Array | None]) -> Array | None:
     return result
 
 
-def choose(condition: Array, yes: Array | None, no: Array | None) -> Array | None:
-    """The state of a choice between two elements; None where all are good."""
+def select_state(condition: Array, yes: Array | None, no: Array | None) -> Array | None:
+    """Return the state of a selection between two elements; None if all are good."""
     if yes is None and no is None:
         return None
     zero = np.int32(GOOD)
     chosen = np.where(condition, zero if yes is None else yes, zero if no is None else no)
-    return settled(chosen.astype(np.int32))
+    return none_if_good(chosen.astype(np.int32))
 
 
-def settled(state: Array | None) -> Array | None:
-    """None instead of a state in which every element is good."""
+def none_if_good(state: Array | None) -> Array | None:
+    """Return the state, or None if every element is good."""
     return state if state is not None and state.any() else None
 
 
-def spread(value: Value, axes: Axes, sizes: Mapping[AxisName, int]) -> Value:
-    """The value with more named axes, repeated along them."""
-    whole = union((value.axes, axes))
+def broadcast_axes(value: Value, axes: Axes, sizes: Mapping[AxisName, int]) -> Value:
+    """Return the value broadcast along more named axes."""
+    whole = union_axes((value.axes, axes))
     if whole == value.axes:
         return value
-    data = arrange(value.data, value.axes, value.rank, whole, value.rank)
+    data = align_axes(value.data, value.axes, value.rank, whole, value.rank)
     shape = (*(sizes[axis] for axis in whole), *data.shape[len(whole) :])
     state = value.state
     if state is not None:
-        state = arrange(state, value.axes, value.rank, whole, value.rank)
+        state = align_axes(state, value.axes, value.rank, whole, value.rank)
     return Value(np.broadcast_to(data, shape), whole, value.rank, state)
 
 
@@ -196,7 +199,7 @@ def spread(value: Value, axes: Axes, sizes: Mapping[AxisName, int]) -> Value:
 
 
 def magnitude(array: Array) -> int:
-    """The largest absolute value in an array of ints."""
+    """Return the largest absolute value in an array of ints; 0 of an empty one."""
     if array.size == 1:
         return abs(int(array.reshape(-1)[0]))
     if array.size == 0:
@@ -207,11 +210,11 @@ def magnitude(array: Array) -> int:
 _UNBOUNDED: Final = frozenset({ops.SHL, ops.POW})
 
 
-def widened(op: Op, arrays: list[Array]) -> list[Array]:
-    """`index` operands in a type in which the result of the op is exact.
+def widen_integers(op: Op, arrays: list[Array]) -> list[Array]:
+    """Return `index` operands in a type in which the result of the op is exact.
 
-    What counts is the data, not the bounds of the nodes: the evaluator is what bounds are tested
-    against. Two int64 operands below `EXACT` cannot overflow in a sum, but may in a product.
+    The data decide, not the bounds of the nodes: bounds are tested against the evaluator. Two int64
+    operands below `EXACT` cannot overflow in a sum, but may in a product.
     """
     if all(a.dtype != object for a in arrays):
         if op is ops.MUL or op is ops.MULACC:
@@ -223,8 +226,8 @@ def widened(op: Op, arrays: list[Array]) -> list[Array]:
     return [a if a.dtype in (object, np.bool_) else a.astype(object) for a in arrays]
 
 
-def narrowed(array: Array) -> Array:
-    """`index` data as int64 where all of it is small, else as Python ints."""
+def narrow_integers(array: Array) -> Array:
+    """Return `index` data as int64 if all of it is small, else as Python ints."""
     small = magnitude(array) < EXACT
     if array.dtype == object:
         return array.astype(np.int64) if small else array

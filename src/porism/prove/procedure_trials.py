@@ -11,7 +11,7 @@ import numpy as np
 from porism.base.dtypes import Kind, Theory, index
 from porism.base.errors import EvaluationError, PorismError
 from porism.evaluate import evaluate, inspect
-from porism.evaluate.varying_value import Value, spread, union
+from porism.evaluate.varying_value import Value, broadcast_axes, union_axes
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
@@ -158,10 +158,10 @@ def difference(before: UOp, after: UOp, inputs: dict[Any, Any], *, as_reals: boo
 
 def _compared(old: Value, new: Value, *, as_reals: bool) -> str:
     old, new = _named(old), _named(new)
-    axes = union((old.axes, new.axes))
+    axes = union_axes((old.axes, new.axes))
     sizes = dict(zip(old.axes, old.data.shape, strict=False))
     sizes |= dict(zip(new.axes, new.data.shape, strict=False))
-    old, new = spread(old, axes, sizes), spread(new, axes, sizes)
+    old, new = broadcast_axes(old, axes, sizes), broadcast_axes(new, axes, sizes)
     if old.data.shape != new.data.shape:
         return f"shapes {old.data.shape} and {new.data.shape}"
     counts = ~old.undefined

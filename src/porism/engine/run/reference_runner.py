@@ -14,7 +14,7 @@ from porism.backends.backend_table import BACKENDS
 from porism.engine.profile import kernel_observer
 from porism.engine.run.bound_sizes import element_count
 from porism.evaluate import Memory, run_arrays, run_kernel
-from porism.evaluate.evaluation import in_order
+from porism.evaluate.evaluation import needs_steps
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -55,7 +55,7 @@ def _arena_slice(arena: Array, schedule: Schedule, buffer: Buffer, size: int) ->
 
 
 def _run_kernel(kernel: UOp, buffers: Sequence[Memory], variables: Mapping[str, int]) -> None:
-    if in_order(toposort(kernel)):
+    if needs_steps(toposort(kernel)):
         run_kernel(kernel, buffers, variables)
     else:
         run_arrays(kernel, buffers, variables)

@@ -17,7 +17,7 @@ from porism.engine.run import array_allocator
 from porism.engine.run.bound_sizes import evaluate_size
 from porism.engine.run.program import thread_pool
 from porism.evaluate import Memory, run_arrays, run_kernel
-from porism.evaluate.evaluation import in_order
+from porism.evaluate.evaluation import needs_steps
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -46,7 +46,7 @@ def reference_result(kernel: UOp, data: Buffers, variables: Mapping[str, int]) -
     numbers = range(max(data) + 1)
     buffers = [Memory(data[k]) if k in data else Memory(np.zeros(0)) for k in numbers]
     buffers[0] = written
-    run = run_kernel if in_order(toposort(kernel)) else run_arrays
+    run = run_kernel if needs_steps(toposort(kernel)) else run_arrays
     with np.errstate(all="ignore"):
         run(kernel, buffers, variables)
     return written.data

@@ -1,10 +1,10 @@
-"""Order: a kernel as steps to go through, one after the other.
+"""Kernel steps: a kernel as a list of steps, to be executed in order.
 
-`steps_of_graph` is a linearizer for reference, as plain as it can be and independent of the one in
-the compiler: a node stands in the innermost loop that it depends on, a loop is run for the node
-that closes it (END, REDUCE, BUFFERIZE or ENDIF), loops nest as this node names them, and what
+`graph_steps` is a reference linearizer, as simple as possible and independent of the compiler's: a
+node is placed in the innermost loop that it depends on, a loop runs for the node that closes it
+(END, REDUCE, BUFFERIZE or ENDIF), loops nest in the order of that node's sources, and a node that
 several loops need is computed in each.
-`steps_of_list` takes the order as it is given and checks that loops and sources fit.
+`list_steps` takes instructions in their order, and checks their loops and sources.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from porism.ir.facts.effect_scopes import Scope, closed_nest, closed_ranges, pos
 from porism.ir.node import UOp
 
 
-class Action(enum.Enum):
-    """What to do at a step."""
+class StepKind(enum.Enum):
+    """The kinds of steps."""
 
     RUN = "run"  # execute the node
     OPEN = "open"  # begin the loop of a RANGE, or the body of an IF
-    CLOSE = "close"  # go back to the OPEN, or on
-    RESET = "reset"  # forget what a REDUCE or BUFFERIZE has gathered
-    FOLD = "fold"  # take this iteration into it
-    FINISH = "finish"  # its value
+    CLOSE = "close"  # jump back to the OPEN, or leave the loop
+    RESET = "reset"  # clear the accumulator of a REDUCE, or the elements of a BUFFERIZE
+    FOLD = "fold"  # add this iteration to it
+    FINISH = "finish"  # set its value
 
 
 @dataclass(slots=True)
 class Step:
-    """One thing to do; `partner` is the number of the CLOSE of an OPEN and the other way round."""
+    """One step; `partner` is the number of the CLOSE of an OPEN, and the reverse."""
 
-    action: Action
+    kind: StepKind
     node: UOp
     partner: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """Nodes that close the same ranges, and those ranges that are still to be opened."""
+    """A loop nest: the nodes that close it, and the ranges that are still to be opened."""
 
     closers: tuple[UOp, ...]
     ranges: tuple[UOp, ...]
@@ -52,24 +52,27 @@ class _Loop:
 _Item = Step | _Loop
 
 
-def steps_of_graph(root: UOp, order: Sequence[UOp], launched: Collection[UOp]) -> list[Step]:
-    """The steps of a kernel graph; `launched` ranges are threads and not loops."""
-    return _Linearizer(order, launched).steps(root)
+def graph_steps(root: UOp, order: Sequence[UOp], launched: Collection[UOp]) -> list[Step]:
+    """Return the steps of a kernel graph; `launched` ranges are threads, not loops."""
+    return _StepBuilder(order, launched).steps(root)
 
 
-class _Linearizer:
+class _StepBuilder:
+    """The linearization of one kernel graph."""
+
     def __init__(self, order: Sequence[UOp], launched: Collection[UOp]) -> None:
         self.launched = frozenset(launched)
-        found = scopes(order)
-        self.scope = {n: s - self.launched if s & self.launched else s for n, s in found.items()}
+        around = scopes(order)
+        self.scope = {n: s - self.launched if s & self.launched else s for n, s in around.items()}
         self.closed = {n: closed_ranges(n) - self.launched for n in order}
         self.stored: set[UOp] = set()
 
     def steps(self, root: UOp) -> list[Step]:
+        """Return the steps of the whole kernel."""
         check_loops_closed(root, self.scope[root])
         steps: list[Step] = []
-        opened: list[int] = []
-        stack: list[Iterator[_Item]] = [iter(self.region([root], frozenset(), None))]
+        open_steps: list[int] = []
+        stack: list[Iterator[_Item]] = [iter(self.body_items([root], frozenset(), None))]
         inside: list[Scope] = [frozenset()]
         while stack:
             item = next(stack[-1], None)
@@ -80,41 +83,43 @@ class _Linearizer:
                 stack.append(iter(self.loop(item, inside[-1])))
                 inside.append(inside[-1])
             else:
-                _append(steps, opened, item)
-                if item.action is Action.OPEN:
+                _append(steps, open_steps, item)
+                if item.kind is StepKind.OPEN:
                     inside[-1] = inside[-1] | {item.node}
         return steps
 
     def loop(self, loop: _Loop, outside: Scope) -> Iterator[_Item]:
-        """The steps of a loop, with the loops inside of it as items of their own."""
-        gathering = [c for c in loop.closers if c.op is not ops.END and c.op is not ops.ENDIF]
+        """Yield the steps of a loop; inner loops are yielded as items."""
+        accumulating = [c for c in loop.closers if c.op is not ops.END and c.op is not ops.ENDIF]
         opener, *rest = loop.ranges
         inside = outside | {opener}
         if loop.first:
-            yield from (Step(Action.RESET, node) for node in gathering)
-        yield Step(Action.OPEN, opener)
+            yield from (Step(StepKind.RESET, node) for node in accumulating)
+        yield Step(StepKind.OPEN, opener)
         if rest:
-            yield from self.region(self.frontier(loop.closers, inside), inside, outside)
+            yield from self.body_items(self.loop_inputs(loop.closers, inside), inside, outside)
             yield _Loop(loop.closers, tuple(rest), False)
         else:
             bodies = [s for c in loop.closers for s in c.src if s not in self.closed[c]]
-            yield from self.region(bodies, inside, outside)
-            yield from (Step(Action.FOLD, node) for node in gathering)
-        yield Step(Action.CLOSE, opener)
+            yield from self.body_items(bodies, inside, outside)
+            yield from (Step(StepKind.FOLD, node) for node in accumulating)
+        yield Step(StepKind.CLOSE, opener)
         if loop.first:
             for node in loop.closers:
-                yield Step(Action.FINISH if node in gathering else Action.RUN, node)
+                yield Step(StepKind.FINISH if node in accumulating else StepKind.RUN, node)
 
-    def region(self, targets: Sequence[UOp], inside: Scope, outside: Scope | None) -> list[_Item]:
-        """What is to be computed in one loop for the targets, but not in a loop within."""
+    def body_items(
+        self, targets: Sequence[UOp], inside: Scope, outside: Scope | None
+    ) -> list[_Item]:
+        """Return the items that the targets need in a loop body; an inner loop is one item."""
         needs = postorder(
             targets,
             lambda node: self.needs(node, inside),
             lambda node: outside is not None and self.scope[node] <= outside,
         )
         for node in needs:
-            self.once(node)
-        # closers at one depth do not depend on each other: those of equal ranges share a loop
+            self.check_single(node)
+        # closers of one level do not depend on each other: those of equal ranges share a loop
         depth: dict[UOp, int] = {}
         levels: list[tuple[list[UOp], dict[tuple[UOp, ...], list[UOp]]]] = []
         for node, below in needs.items():
@@ -131,21 +136,21 @@ class _Linearizer:
         items: list[_Item] = []
         preset = inside | self.launched
         for plain, loops in levels:
-            items += [Step(Action.RUN, node) for node in plain if node not in preset]
+            items += [Step(StepKind.RUN, node) for node in plain if node not in preset]
             items += [_Loop(tuple(closers), ranges, True) for ranges, closers in loops.items()]
         return items
 
     def needs(self, node: UOp, inside: Scope) -> list[UOp]:
-        """What must have been computed in this loop before the node can be."""
+        """Return the nodes that must be computed in this loop body before a node."""
         if self.closed[node]:
-            return self.frontier((node,), inside)
+            return self.loop_inputs((node,), inside)
         if node in inside:
             return []
         return [s for s in node.src if s in self.scope]  # not the kernel of a CALL
 
-    def frontier(self, closers: Sequence[UOp], inside: Scope) -> list[UOp]:
-        """What the body of a loop takes from outside of it."""
-        found: dict[UOp, None] = {}
+    def loop_inputs(self, closers: Sequence[UOp], inside: Scope) -> list[UOp]:
+        """Return the nodes outside of a loop that its body uses."""
+        inputs: dict[UOp, None] = {}
         seen: set[UOp] = set()
         stack = [s for c in reversed(closers) for s in reversed(c.src)]
         while stack:
@@ -156,13 +161,13 @@ class _Linearizer:
             if node not in self.scope:
                 continue
             if self.scope[node] <= inside:
-                found[node] = None
+                inputs[node] = None
             else:
                 stack += reversed(node.src)
-        return list(found)
+        return list(inputs)
 
-    def once(self, node: UOp) -> None:
-        """Refuse an effect that two loops would have."""
+    def check_single(self, node: UOp) -> None:
+        """Raise if an effect is in two loops."""
         if node.op in (ops.STORE, ops.CALL):
             if node in self.stored:
                 raise failure(
@@ -176,12 +181,12 @@ class _Linearizer:
             self.stored.add(node)
 
 
-def _append(steps: list[Step], opened: list[int], step: Step) -> None:
-    """Add a step, and connect the OPEN and CLOSE of a loop."""
-    if step.action is Action.OPEN:
-        opened.append(len(steps))
-    elif step.action is Action.CLOSE:
-        step.partner = opened.pop()
+def _append(steps: list[Step], open_steps: list[int], step: Step) -> None:
+    """Append a step, and connect the OPEN and CLOSE of a loop."""
+    if step.kind is StepKind.OPEN:
+        open_steps.append(len(steps))
+    elif step.kind is StepKind.CLOSE:
+        step.partner = open_steps.pop()
         steps[step.partner].partner = len(steps)
     steps.append(step)
 
@@ -189,10 +194,10 @@ def _append(steps: list[Step], opened: list[int], step: Step) -> None:
 # -- lists -----------------------------------------------------------------------------------------
 
 
-def steps_of_list(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]:
-    """The steps of nodes in order: a RANGE opens a loop and its END closes it, IF and ENDIF too."""
+def list_steps(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]:
+    """Return the steps of instructions: RANGE and IF open a block, END and ENDIF close it."""
     steps: list[Step] = []
-    opened: list[int] = []
+    open_steps: list[int] = []
     loops: list[UOp] = []
     known: list[set[UOp]] = [set(launched)]
     for node in nodes:
@@ -211,7 +216,7 @@ def steps_of_list(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]
                     node,
                 )
         if node.op is ops.RANGE or node.op is ops.IF:
-            _append(steps, opened, Step(Action.OPEN, node))
+            _append(steps, open_steps, Step(StepKind.OPEN, node))
             loops.append(node)
             known.append({node})
             continue
@@ -226,9 +231,9 @@ def steps_of_list(nodes: Sequence[UOp], launched: Collection[UOp]) -> list[Step]
                     fix="close the inner loops first",
                 )
             closing.discard(loops[-1])
-            _append(steps, opened, Step(Action.CLOSE, loops.pop()))
+            _append(steps, open_steps, Step(StepKind.CLOSE, loops.pop()))
             known.pop()
-        steps.append(Step(Action.RUN, node))
+        steps.append(Step(StepKind.RUN, node))
         known[-1].add(node)
     if loops:
         raise EvaluationError(

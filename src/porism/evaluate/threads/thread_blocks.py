@@ -1,18 +1,19 @@
-"""Threads: a kernel run by all threads of all its blocks, and the races between them.
+"""Thread blocks: a kernel run by all threads of all blocks, with detection of data races.
 
-What makes threads, and how they are named:
+Blocks and threads come from SPECIALs and parallel ranges:
 
 - a SPECIAL whose name begins with `block` (`block0`, `block1`, …) or a RANGE of kind GLOBAL or
-  THREAD is an index of blocks: they are independent of each other;
+  THREAD is a block index: blocks are independent of each other;
 - a SPECIAL whose name begins with `thread`, or a RANGE of kind LOCAL, WARP or GROUP, is an index of
   the threads of one block, which share local memory and wait for each other at a BARRIER.
 
-A range of these kinds that a REDUCE closes, that is empty, or whose end depends on other ranges or
-on memory is a loop. A store that is not inside a launched range is done by its first thread only;
-one to local memory in every block, which has its own.
+A range of these kinds that a REDUCE closes, that is empty, or whose extent depends on other ranges
+or on memory is a loop. A store outside of a launched range is run by the first thread of that range
+only; one to local memory in every block, which has its own.
 
-Threads of a block run one after the other from barrier to barrier, in order or in reverse. Two that
-touch one element, one of them writing, with no barrier of their block in between, are a race.
+Threads of a block run one after the other from barrier to barrier, in order or in reverse. Accesses
+of two threads to one element, one of them a write, without a barrier of their block in between, are
+a data race.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from dataclasses import dataclass, field
 from porism.base.dtypes import Space
 from porism.base.errors import EvaluationError
 from porism.evaluate.evaluator import Session
-from porism.evaluate.faults import Fault, describe, failure, position
-from porism.evaluate.graph_evaluator import Arrays
+from porism.evaluate.faults import Fault, describe, failure, iteration_text
+from porism.evaluate.graph_evaluator import GraphEvaluator
 from porism.evaluate.threads.kernel_steps import Step
-from porism.evaluate.threads.thread_machine import Machine, Program
+from porism.evaluate.threads.thread_machine import Program, ThreadMachine
 from porism.evaluate.threads.tracked_memory import Memory
-from porism.evaluate.threads.warps import products
+from porism.evaluate.threads.warps import multiply_fragments
 from porism.evaluate.varying_value import Value, axis_order
 from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX
@@ -39,38 +40,38 @@ from porism.ir.fragments import is_shared
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
-"""What the names of SPECIAL indices begin with."""
-
-Counters = dict[UOp, int]
+Extents = dict[UOp, int]
+"""SPECIALs and RANGEs, with their extents or their values."""
 
 
 # -- races -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Visit:
-    """One access: by which thread of which block, after how many barriers, in which node."""
+class _Access:
+    """An access: by a thread of a block, after so many barriers (epoch), in a node."""
 
     thread: int
     block: int
     epoch: int
     node: UOp
 
-    def precedes(self, other: _Visit) -> bool:
+    def precedes(self, other: _Access) -> bool:
+        """Return whether this access is ordered before another: same thread, or a barrier."""
         same_block = self.block == other.block
         return self.thread == other.thread or (same_block and self.epoch < other.epoch)
 
 
 @dataclass(slots=True)
 class _Cell:
-    """Who touched an element last."""
+    """The last write of an element, and the reads since."""
 
-    writer: _Visit | None = None
-    readers: dict[int, _Visit] = field(default_factory=dict)
+    writer: _Access | None = None
+    readers: dict[int, _Access] = field(default_factory=dict)
 
 
 class Races:
-    """Remembers who touched what, and refuses accesses without an order."""
+    """Records the accesses to each element, and raises on a data race."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -78,9 +79,11 @@ class Races:
         self._local: dict[int, _Cell] = {}
 
     def new_block(self) -> None:
+        """Forget the accesses to local memory: each block has its own."""
         self._local = {}
 
-    def touch(self, visit: _Visit, memory: Memory, addresses: Array, writing: bool) -> None:
+    def touch(self, access: _Access, memory: Memory, addresses: Array, writing: bool) -> None:
+        """Record an access; raise if it races with an earlier one."""
         cells = self._local if memory.space is Space.LOCAL else self._global
         origin, size = memory.origin, memory.data.itemsize
         for address in addresses.tolist():
@@ -91,22 +94,22 @@ class Races:
             if writing:
                 earlier += cell.readers.values()
             for other in earlier:
-                if not other.precedes(visit):
-                    raise self._race(visit, other, address, writing, other is cell.writer)
+                if not other.precedes(access):
+                    raise self._race(access, other, address, writing, other is cell.writer)
             if writing:
-                cell.writer = visit
+                cell.writer = access
                 cell.readers = {}
             else:
-                cell.readers[visit.thread] = visit
+                cell.readers[access.thread] = access
 
     def _race(
-        self, visit: _Visit, other: _Visit, address: int, writing: bool, wrote: bool
+        self, access: _Access, other: _Access, address: int, writing: bool, wrote: bool
     ) -> EvaluationError:
         first = f"{self._names[other.thread]} {'writes' if wrote else 'reads'} it"
-        second = f"{self._names[visit.thread]} {'writes' if writing else 'reads'} it"
+        second = f"{self._names[access.thread]} {'writes' if writing else 'reads'} it"
         return EvaluationError(
             f"a data race on element {address}",
-            where=f"{describe(visit.node)}\nand {describe(other.node)}",
+            where=f"{describe(access.node)}\nand {describe(other.node)}",
             why=f"{first} and {second}, with no barrier of their block in between",
             fix="let a BARRIER come between the two, or give each thread its own element",
         )
@@ -115,38 +118,39 @@ class Races:
 # -- launch ----------------------------------------------------------------------------------------
 
 
-def number_of(session: Session, node: UOp) -> int:
-    """The value of an expression of constants and variables."""
-    evaluator = Arrays(session, node)
+def size_value(session: Session, node: UOp) -> int:
+    """Return the value of an expression of constants and variables."""
+    evaluator = GraphEvaluator(session, node)
     evaluator.run()
     return evaluator.scalar(node, node)
 
 
-def _is_plain(node: UOp) -> bool:
-    """Whether a size is known before the kernel starts."""
+def _is_known(node: UOp) -> bool:
+    """Return whether an extent is known before the kernel starts."""
     known = (ops.CONST, ops.VARIABLE, ops.BIND, ops.CAST)
     return all(n.op in known or n.op.elementwise for n in toposort(node))
 
 
-def counters(session: Session, nodes: Sequence[UOp]) -> tuple[Counters, Counters]:
-    """The SPECIALs and RANGEs that count blocks, and those that count threads, with their sizes."""
-    blocks: Counters = {}
-    threads: Counters = {}
+def launched_indices(session: Session, nodes: Sequence[UOp]) -> tuple[Extents, Extents]:
+    """Return the SPECIALs and RANGEs that are block indices, and thread indices, with extents."""
+    blocks: Extents = {}
+    threads: Extents = {}
     looped = {s for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for s in n.src[1:]}
     for node in nodes:
         if node.op is ops.SPECIAL:
             _special(session, node, blocks, threads)
-        elif node.op is ops.RANGE and node not in looped and _is_plain(node.src[0]):
+        elif node.op is ops.RANGE and node not in looped and _is_known(node.src[0]):
             kind = node.arg[1]
             if kind in BLOCK_AXES or kind in THREAD_AXES:
-                size = number_of(session, node.src[0])
+                size = size_value(session, node.src[0])
                 if size > 0:
                     (blocks if kind in BLOCK_AXES else threads)[node] = size
     return blocks, threads
 
 
-def _special(session: Session, node: UOp, blocks: Counters, threads: Counters) -> None:
-    if not _is_plain(node.src[0]) or not node.arg.startswith((BLOCK_INDEX, THREAD_INDEX)):
+def _special(session: Session, node: UOp, blocks: Extents, threads: Extents) -> None:
+    """Add a SPECIAL to the block or the thread indices."""
+    if not _is_known(node.src[0]) or not node.arg.startswith((BLOCK_INDEX, THREAD_INDEX)):
         raise failure(
             Fault(
                 node,
@@ -156,9 +160,9 @@ def _special(session: Session, node: UOp, blocks: Counters, threads: Counters) -
                 "name it block0 or thread0, and so on",
             )
         )
-    size = number_of(session, node.src[0])
-    found = blocks if node.arg.startswith(BLOCK_INDEX) else threads
-    for other, known in found.items():
+    size = size_value(session, node.src[0])
+    indices = blocks if node.arg.startswith(BLOCK_INDEX) else threads
+    for other, known in indices.items():
         if other.op is ops.SPECIAL and other.arg == node.arg and known != size:
             raise failure(
                 Fault(
@@ -168,65 +172,67 @@ def _special(session: Session, node: UOp, blocks: Counters, threads: Counters) -
                     "use another name",
                 )
             )
-    found[node] = size
+    indices[node] = size
 
 
-def _positions(found: Counters) -> list[Counters]:
-    """Every combination of the counters' values; SPECIALs of one name have one value."""
-    names = {n: n.arg if n.op is ops.SPECIAL else n for n in sorted(found, key=axis_order)}
-    sizes = {name: found[node] for node, name in names.items()}
-    places = itertools.product(*(range(size) for size in sizes.values()))
+def _index_combinations(extents: Extents) -> list[Extents]:
+    """Return every combination of the indices; SPECIALs of one name have one value."""
+    names = {n: n.arg if n.op is ops.SPECIAL else n for n in sorted(extents, key=axis_order)}
+    sizes = {name: extents[node] for node, name in names.items()}
+    combinations = itertools.product(*(range(size) for size in sizes.values()))
     return [
-        {node: dict(zip(sizes, place, strict=True))[name] for node, name in names.items()}
-        for place in places
+        {node: dict(zip(sizes, values, strict=True))[name] for node, name in names.items()}
+        for values in combinations
     ]
 
 
 def launch(
     session: Session,
     nodes: Sequence[UOp],
-    order: Callable[[Counters], list[Step]],
+    order: Callable[[Extents], list[Step]],
     *,
     roots: Sequence[UOp] = (),
     reverse: bool = False,
     pinned: Mapping[UOp, int] | None = None,
 ) -> list[Value]:
-    """Run a kernel in all its threads; the values of `roots`, which only one thread can have.
+    """Run a kernel in all threads, and return the values of `roots` if there is one thread.
 
-    Of ranges that are `pinned` only one iteration is done, whatever their kind is.
+    Of ranges that are `pinned` only one iteration is run, whatever their kind.
     """
     fixed = pinned or {}
     blocks, threads = (
-        {node: size for node, size in found.items() if node not in fixed}
-        for found in counters(session, nodes)
+        {node: size for node, size in extents.items() if node not in fixed}
+        for extents in launched_indices(session, nodes)
     )
     everything = {**blocks, **threads, **fixed}
     known = scopes(nodes)
     launched = [n for n in everything if n.op is ops.RANGE and n not in fixed]
-    idle = {
+    outside_ranges = {
         n: tuple(r for r in launched if r not in known[n] and not (_is_local(n) and r in blocks))
         for n in nodes
         if n.op is ops.STORE
     }
     wanted = loaded_indices(nodes, roots)
-    program = Program(order(everything), wanted, idle)
-    block_places, thread_places = _positions(blocks), _positions(threads)
-    count = len(block_places) * len(thread_places)
+    program = Program(order(everything), wanted, outside_ranges)
+    block_indices, thread_indices = _index_combinations(blocks), _index_combinations(threads)
+    count = len(block_indices) * len(thread_indices)
     names: list[str] = []
     races = Races(names) if count > 1 else None
-    machine: Machine | None = None
-    for number, block in enumerate(reversed(block_places) if reverse else block_places):
+    machine: ThreadMachine | None = None
+    for number, block in enumerate(reversed(block_indices) if reverse else block_indices):
         shared: dict[UOp, Memory] = {}
-        members: list[_Member] = []
+        running: list[_RunningThread] = []
         if races is not None:
             races.new_block()
-        for thread in reversed(thread_places) if reverse else thread_places:
-            where = {**block, **thread, **fixed}
-            names.append(position(tuple(where), tuple(where.values())))
-            visit = _Visits(len(names) - 1, number, races)
-            machine = Machine(session, program, where, shared, visit.touch if races else None)
-            members.append(_Member(machine, visit))
-        _run_block(members)
+        for thread in reversed(thread_indices) if reverse else thread_indices:
+            indices = {**block, **thread, **fixed}
+            names.append(iteration_text(tuple(indices), tuple(indices.values())))
+            access = _ThreadAccesses(len(names) - 1, number, races)
+            machine = ThreadMachine(
+                session, program, indices, shared, access.touch if races else None
+            )
+            running.append(_RunningThread(machine, access))
+        _run_block(running)
     if not roots or machine is None:
         return []
     if count > 1:
@@ -245,12 +251,12 @@ def launch(
 
 
 def _is_local(store: UOp) -> bool:
-    """Whether it is local memory that is written: each block has its own."""
+    """Return whether a store writes local memory, of which each block has its own."""
     return base_of(store.src[0]).op is ops.DEFINE_LOCAL
 
 
-class _Visits:
-    """What a thread touches, with its place and time."""
+class _ThreadAccesses:
+    """The accesses of one thread, with its epoch."""
 
     def __init__(self, thread: int, block: int, races: Races | None) -> None:
         self.thread = thread
@@ -259,38 +265,39 @@ class _Visits:
         self.races = races
 
     def touch(self, node: UOp, memory: Memory, addresses: Array, writing: bool) -> None:
+        """Record an access of this thread."""
         assert self.races is not None
-        visit = _Visit(self.thread, self.block, self.epoch, node)
-        self.races.touch(visit, memory, addresses, writing)
+        access = _Access(self.thread, self.block, self.epoch, node)
+        self.races.touch(access, memory, addresses, writing)
 
 
-class _Member:
-    """A thread of a block and where it stands."""
+class _RunningThread:
+    """A running thread of a block, and the barrier that it has reached."""
 
-    def __init__(self, machine: Machine, visits: _Visits) -> None:
+    def __init__(self, machine: ThreadMachine, accesses: _ThreadAccesses) -> None:
         self.machine = machine
-        self.visits = visits
+        self.accesses = accesses
         self.steps = machine.run()
         self.barrier: UOp | None = None
 
     def go(self) -> None:
-        """Run to the next barrier or product of a warp, or to the end."""
+        """Run to the next BARRIER or WMMA of a warp, or to the end."""
         self.barrier = next(self.steps, None)
         if self.barrier is None or self.barrier.op is ops.BARRIER:
-            self.visits.epoch += 1
+            self.accesses.epoch += 1
 
 
-def _run_block(members: list[_Member]) -> None:
+def _run_block(running: list[_RunningThread]) -> None:
     """Run the threads of a block from barrier to barrier."""
-    while members:
-        for member in members:
-            member.go()
-        first = members[0].barrier
-        for member in members[1:]:
-            if member.barrier is not first:
-                missed = first if member.barrier is None else member.barrier
+    while running:
+        for runner in running:
+            runner.go()
+        first = running[0].barrier
+        for runner in running[1:]:
+            if runner.barrier is not first:
+                missed = first if runner.barrier is None else runner.barrier
                 assert missed is not None
-                reached, other = members[0], member
+                reached, other = running[0], runner
                 if first is None:
                     reached, other = other, reached
                 raise failure(
@@ -305,13 +312,13 @@ def _run_block(members: list[_Member]) -> None:
         if first is None:
             return
         if is_shared(first):
-            _multiply(first, members)
+            _run_wmma(first, running)
 
 
-def _multiply(node: UOp, members: list[_Member]) -> None:
-    """The product of a tensor core, in all warps of a block."""
-    machines = [member.machine for member in members]
+def _run_wmma(node: UOp, running: list[_RunningThread]) -> None:
+    """Execute a WMMA in all warps of a block."""
+    machines = [runner.machine for runner in running]
     sources = [machine.values(node) for machine in machines]
-    shares = products(node, [machine.at for machine in machines], sources)
-    for machine, share in zip(machines, shares, strict=True):
-        machine.env[node] = share
+    fragments = multiply_fragments(node, [machine.at for machine in machines], sources)
+    for machine, fragment in zip(machines, fragments, strict=True):
+        machine.env[node] = fragment

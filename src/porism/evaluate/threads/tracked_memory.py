@@ -1,4 +1,4 @@
-"""Memory: a flat array that remembers which of its elements were written."""
+"""Tracked memory: a flat array with a mask of the elements that were written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from porism.ir.node import UOp
 
 
 def lane_of(dtype: DType) -> DType:
-    """The scalar type in memory of a value, vector or pointer."""
+    """Return the scalar type of a value, a vector or what a pointer points to."""
     return dtype.element.element
 
 
@@ -41,14 +41,14 @@ class Memory:
 
     @staticmethod
     def empty(dtype: DType, size: int, space: Space = Space.GLOBAL) -> Memory:
-        """So many elements, none of them written yet."""
+        """Return memory of `size` elements, none of them written yet."""
         count = size * dtype.count
         data = np.zeros(count, lane_of(dtype).numpy)
         return Memory(data, np.zeros(count, np.bool_), space=space)
 
     @staticmethod
     def of(array: Array) -> Memory:
-        """The memory of an array, which is modified in place; all of it counts as written."""
+        """Return the memory of an array, to be modified in place; all of it counts as written."""
         if not array.flags.c_contiguous:
             raise EvaluationError(
                 "an array that is not contiguous was given as a buffer",
@@ -58,14 +58,14 @@ class Memory:
         return Memory(array.reshape(-1))
 
     def part(self, size: int, dims: tuple[int, ...] | None = None) -> Memory:
-        """The first `size` scalars, sharing the data."""
+        """Return the first `size` scalars, sharing the data."""
         if size == len(self.data) and dims == self.dims:
             return self
         written = None if self.written is None else self.written[:size]
         return Memory(self.data[:size], written, dims, self.space)
 
     def viewed(self, dtype: DType, node: UOp) -> Array:
-        """The data as scalars of another type of the same size."""
+        """Return the data as scalars of another type of the same size."""
         wanted = lane_of(dtype).numpy
         if self.data.dtype in (wanted, object):  # Python ints are `index`
             return self.data
@@ -82,5 +82,5 @@ class Memory:
 
     @property
     def origin(self) -> int:
-        """A number that two memories share where they overlap: the address of the data."""
+        """The address of the data in bytes, by which overlapping memories are recognised."""
         return int(self.data.__array_interface__["data"][0])

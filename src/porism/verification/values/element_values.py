@@ -22,7 +22,7 @@ import numpy as np
 
 from porism.base.dtypes import Kind
 from porism.evaluate.op_evaluation import meaning
-from porism.evaluate.varying_value import narrowed
+from porism.evaluate.varying_value import narrow_integers
 from porism.ir import ops
 from porism.ir.facts import semantics
 from porism.ir.facts.node_shape import shape
@@ -272,7 +272,7 @@ class Elements:
             return Known(data, None if bound is None else np.where(bound > 0, np.inf, 0.0))
         data = np.asarray(semantics.cast(source, target, value.data))
         if target.kind is Kind.INDEX:
-            data = narrowed(data)
+            data = narrow_integers(data)
         bound = rounding_bounds.of_cast(source, target, value.data, value.bound, data)
         return Known(data, bound, value.missing)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from porism.base.dtypes import DType
 from porism.evaluate import Memory
-from porism.evaluate.evaluation import in_order
+from porism.evaluate.evaluation import needs_steps
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -206,7 +206,7 @@ class OfKernel:
     def expected(self, addresses: Array) -> Known:
         nodes = toposort(self.kernel)
         stores = [n for n in nodes if n.op is ops.STORE]
-        if len(stores) != 1 or in_order(nodes):
+        if len(stores) != 1 or needs_steps(nodes):
             return Known(self._run()[addresses])
         memory = {p: self.inputs[k] for k, p in self.pointers.items() if k}
         elements = Elements(memory, self.variables)
