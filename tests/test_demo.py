@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -16,7 +18,7 @@ def test_the_demo() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         cwd=ROOT,
         env={**os.environ, "PORISM_CHECK": "0", "COLUMNS": "100"},
     )

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 
 JOBS = ("demo", "test", "check", "bench", "fuzz", "prove", "mutate")
@@ -52,7 +54,7 @@ class Checkout:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
 
     @property
@@ -198,7 +200,7 @@ def test_no_network_for_real(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 2
     assert "dev: error: could not install pip and setuptools" in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.layers import LAYERS, LONG_FILES, faults, modules
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -59,7 +60,11 @@ for name in {names!r}:
     importlib.import_module(name)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
 

@@ -18,6 +18,7 @@ from porism.backends.llvm.llvm_library import module
 from porism.engine.run import realize
 from porism.ir.node import UOp
 from porism.pipeline import lower_kernel
+from tests.patience import PATIENCE
 
 
 def text(number: int, size: int = 1) -> str:
@@ -70,7 +71,7 @@ def test_without_a_thread_all_is_compiled_here(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_two_modules_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def together(one: str, seat: int) -> bytes:
         both.wait()

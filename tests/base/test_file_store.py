@@ -23,6 +23,7 @@ from porism.base import file_store as module
 from porism.base.errors import SettingsError
 from porism.base.file_store import Store, location, name_of, store
 from porism.base.settings import settings
+from tests.patience import PATIENCE
 
 MEGABYTE = 1 << 20
 NAME = name_of("a name")
@@ -439,7 +440,7 @@ def test_processes_that_write_and_remove_the_same_entries(kept: Store) -> None:
         for seed in range(4)
     ]  # fmt: skip
     for worker in workers:
-        said, errors = worker.communicate(timeout=120)
+        said, errors = worker.communicate(timeout=PATIENCE)
         assert worker.returncode == 0, errors
         assert int(said) > 50
     damaged = [e for e in kept.entries() if kept.peek(e.kind, e.path.name) is None]

@@ -14,6 +14,7 @@ import pytest
 
 from porism.base.errors import SettingsError
 from porism.base.settings import TABLE, Setting, settings
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,7 +178,7 @@ def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
         env={**os.environ, **environment},
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from porism.base import source_digest
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -82,6 +83,6 @@ def test_a_process_begins_when_it_does() -> None:
     before = time.time()
     code = "from porism.base import source_digest; print(source_digest._START)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert before - 0.1 <= float(done.stdout) <= time.time()

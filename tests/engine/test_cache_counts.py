@@ -14,6 +14,7 @@ from porism import cli
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.cache_counts import FILE_NAME, Counts
+from tests.patience import PATIENCE
 
 PROGRAM = """
 import os, sys
@@ -31,7 +32,7 @@ if len(sys.argv) > 2:
 def run(folder: Path, *arguments: str) -> None:
     environment = {**os.environ, "PORISM_CACHE": "1", "PORISM_CACHE_DIR": str(folder)}
     subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], check=True, env=environment, timeout=120
+        [sys.executable, "-c", PROGRAM, *arguments], check=True, env=environment, timeout=PATIENCE
     )
 
 
@@ -103,7 +104,7 @@ def test_a_fork_does_not_count_twice(tmp_path: Path) -> None:
     cache_counts.process_counts(tmp_path).kernel_hits += 2
     child = multiprocessing.get_context("fork").Process(target=cache_counts.flush)
     child.start()
-    child.join(60)
+    child.join(PATIENCE)
     assert child.exitcode == 0
     cache_counts.flush()
     assert (tmp_path / FILE_NAME).read_text() == "2 0 0 0\n"

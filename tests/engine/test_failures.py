@@ -23,10 +23,9 @@ from porism.base.errors import PorismError
 from porism.engine.run import array_allocator
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
+from tests.patience import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
-PATIENCE: Final = 120
-"""Seconds after which a process counts as hanging."""
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 alarms = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms here")
@@ -315,7 +314,7 @@ held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(60)  # rather than hang
-    os._exit(0 if lock.acquire(timeout=5) else 1)
+    os._exit(0 if lock.acquire(timeout=60) else 1)
 print(os.waitpid(child, 0)[1])
 """
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from porism.base.interrupts import INTERRUPT, apart
+from tests.patience import PATIENCE
 
 WORKER = Path(__file__).with_name("interrupted_worker.py")
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120
-"""Seconds after which a process counts as one that does not answer; what it does takes hours."""
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from porism.ir.node import UOp
 from porism.pipeline import lower_kernel, schedule_graph
 from porism.schedule.schedule import Schedule
 from tests.backends.running import NATIVE, call, works
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LLVM = BACKENDS["llvm"]
@@ -243,7 +244,8 @@ def test_a_target_is_the_same_text_in_every_process() -> None:
     code += "print(kernel_cache.target_text(BACKENDS['llvm'].target()))"
     told = {
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            timeout=PATIENCE,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
@@ -472,7 +474,7 @@ def worker(folder: Path, first: int, last: int, **environment: str) -> subproces
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    said, errors = process.communicate(timeout=120)
+    said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     found: dict[str, Any] = json.loads(said)
     return {**found, "errors": errors}
@@ -507,7 +509,7 @@ def test_ten_killed_processes() -> None:
     """`./dev fuzz cache --kills 200` is the long run."""
     done = subprocess.run(
         [sys.executable, "-m", "fuzz.cache", "--kills", "10", "--minutes", "10"],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=300,
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "the next run was always right" in done.stdout

@@ -37,6 +37,7 @@ from porism.optimize.search.beam_search import beam_search
 from porism.optimize.strategy import heuristic
 from porism.pipeline import optimize_kernel, unscheduled_kernel
 from tests.engine import faulty_worker
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LLVM = BACKENDS["llvm"]
@@ -131,7 +132,7 @@ def test_workers_exit_when_their_pool_is_gone() -> None:
     (worker,) = pool._workers
     assert worker.process.stdin is not None
     worker.process.stdin.close()  # as when this process ends
-    assert worker.process.wait(20) == 0
+    assert worker.process.wait(PATIENCE) == 0
     pool.close()
 
 
@@ -277,7 +278,7 @@ def test_control_c_ends_a_program_that_is_being_tuned(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "some are tried\n"
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert "candidates" in out, errors
     assert not errors
@@ -307,7 +308,7 @@ def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
         if not done:
             thread = threading.Thread(target=other)
             thread.start()
-            thread.join(60)
+            thread.join(PATIENCE)
 
     tuning.tune([product()], LLVM, width=2, seconds=1, listener=listen)
     assert done == [3500.0]

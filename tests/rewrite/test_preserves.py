@@ -22,6 +22,7 @@ from porism.rewrite.graph_rewrite import normalize
 from porism.rewrite.rewrite_trace import Trace
 from porism.rules.rule_sets import ALGEBRA
 from tests.graphs import bool_expressions, examples, expressions, leaves, values
+from tests.patience import PATIENCE
 
 NAMES = {item.name for item in ALGEBRA} | {"commute"}
 
@@ -159,7 +160,7 @@ def test_two_processes_make_the_same_graph() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE,
             cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": seed},
         )

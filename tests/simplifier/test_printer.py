@@ -23,6 +23,7 @@ from porism.simplifier.parser import parse
 from porism.simplifier.printer import to_python
 from porism.simplifier.readable_order import reorder
 from tests.expressions import expressions
+from tests.patience import PATIENCE
 
 A, B = (raw(ops.VARIABLE, dtypes.index, (), (name, low, 9)) for name, low in (("a", -5), ("b", 0)))
 VARIABLES = {"a": A, "b": B}
@@ -224,6 +225,6 @@ def test_c_means_the_same(tmp_path_factory: pytest.TempPathFactory, roots: list[
 def run_c(folder: Path, source: str) -> str:
     (folder / "program.c").write_text(source)
     command = ["gcc", "-O0", "-w", "-o", str(folder / "program"), str(folder / "program.c")]
-    subprocess.run(command, check=True, timeout=60)
-    result = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE)
+    result = subprocess.run([folder / "program"], capture_output=True, text=True, timeout=PATIENCE)
     return result.stdout

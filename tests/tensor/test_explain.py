@@ -21,6 +21,7 @@ from porism.ir.node import UOp
 from porism.lower.linearize import linearize
 from porism.tensor.inspect.stage_diffs import InstructionListing, diff
 from tests.backends.running import works
+from tests.patience import PATIENCE
 
 NEEDS_C = pytest.mark.skipif(not works("c"), reason="there is no C compiler")
 
@@ -95,7 +96,7 @@ def test_the_text_is_the_same_in_every_process() -> None:
             check=True,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")

@@ -18,6 +18,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import array_of
 from porism.tensor.jit.jit import Jitted
+from tests.patience import PATIENCE
 from tests.tensor.threads import in_threads
 
 
@@ -579,11 +580,11 @@ def test_a_trace_is_not_seen_by_other_threads() -> None:
     def f(x: Any) -> Any:
         weight.assign(weight + x)
         inside.set()
-        assert looked.wait(10)
+        assert looked.wait(PATIENCE)
         return weight
 
     def look() -> None:
-        assert inside.wait(10)
+        assert inside.wait(PATIENCE)
         found.append((weight.item(), (weight + 1).tolist()))
         looked.set()
 
@@ -623,24 +624,24 @@ def test_a_child_does_not_wait_for_threads_that_it_lacks() -> None:
     def step(x: Any) -> Any:
         if x.shape == (3,):
             inside.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         total.assign(total + x.sum())
         return total
 
     assert step(ones(2)).item() == 2
     tracing = threading.Thread(target=lambda: step(ones(3)))
     tracing.start()
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     updating = threading.Event()
 
     def hold() -> None:
         with step.state_lock:
             updating.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
 
     holding = threading.Thread(target=hold)
     holding.start()
-    assert updating.wait(60)
+    assert updating.wait(PATIENCE)
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # rather than hang

@@ -23,6 +23,7 @@ from porism.engine.tune import background_tuning, tuning, tuning_cache
 from porism.engine.tune.worker_pool import Job, WorkerFault
 from porism.optimize.actions.action_serialization import write_actions
 from porism.optimize.actions.loops.upcast_unroll import Upcast
+from tests.patience import PATIENCE
 from tests.tensor.oracle import refuses
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
@@ -241,7 +242,7 @@ def test_nothing_is_left_behind_when_a_program_ends(
     run = subprocess.run(
         [sys.executable, str(script), how, str(after)],
         env={**os.environ, "TEST_MARK": mark, "PORISM_CACHE": "0"},
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert run.returncode == status, run.stderr
     assert run.stderr == ("an error\n" if how == "error" else "")

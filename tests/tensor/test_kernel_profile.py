@@ -11,6 +11,7 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from tests.patience import PATIENCE
 from tests.tensor.threads import in_threads
 
 
@@ -80,11 +81,11 @@ def test_profiles_in_other_threads_are_separate() -> None:
     def outside() -> None:
         with porism.profile(show=False):
             started.set()
-            over.wait(60)
+            over.wait(PATIENCE)
 
     thread = threading.Thread(target=outside)
     thread.start()
-    started.wait(60)
+    started.wait(PATIENCE)
     with porism.profile(show=False) as profile:
         (data(321) + 1).realize()
     over.set()
