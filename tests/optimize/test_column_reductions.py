@@ -1,4 +1,4 @@
-"""Columns: sums over rows in strips, for sizes that fit and others, and where they are not used."""
+"""Column reductions: panels of columns for extents that fit or not, and where they are not used."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from porism.optimize.strategy import column_reductions, heuristic
 
 
 def small() -> Target:
-    """This machine with smaller caches: then less is large."""
+    """Return this machine with a small L2 cache, so that small kernels exceed it."""
     target = native().target()
     return dataclasses.replace(target, memory=dataclasses.replace(target.memory, l2=1 << 14))
 
 
 @pytest.mark.parametrize("shape", [(64, 1024), (40, 1000), (67, 3000), (3, 64, 768), (41, 2999)])
 @pytest.mark.parametrize("name", ["sum", "max"])
-def test_strips_have_the_same_result(shape: tuple[int, ...], name: str) -> None:
+def test_panels_have_the_same_result(shape: tuple[int, ...], name: str) -> None:
     x = porism.asarray(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
     (kernel,) = porism.kernels(getattr(porism, name)(x, axis=-2))
-    found = column_reductions.choose_column_panels(kernel.node, small())
-    assert found is not None
+    panels = column_reductions.choose_column_panels(kernel.node, small())
+    assert panels is not None
     actions = heuristic.choose_actions(kernel.node, small())
     assert any(isinstance(action, Block) for action in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
@@ -43,7 +43,7 @@ def test_an_epilogue_and_other_types() -> None:
 @pytest.mark.parametrize(
     ("shape", "axis"), [((64, 1024), 1), ((64, 128), 0), ((8, 1024), 0), ((1024, 64), 1)]
 )
-def test_not_of_other_reductions(shape: tuple[int, int], axis: int) -> None:
+def test_other_reductions_have_no_panels(shape: tuple[int, int], axis: int) -> None:
     x = porism.asarray(np.zeros(shape, np.float32))
     (kernel,) = porism.kernels(x.sum(axis))
     assert column_reductions.choose_column_panels(kernel.node, small()) is None

@@ -1,4 +1,4 @@
-"""Loops of kernels with several sums of products, one behind the other."""
+"""Contraction strategy: kernels with several contractions in sequence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from porism.pipeline import unscheduled_kernel
 
 
 def layers(count: int) -> UOp:
-    """A kernel of dense layers, each of which reads what the one before has kept."""
+    """Return a kernel of dense layers, each of which reads the local buffer of the one before."""
     widths = [(64, 96, 128)[k % 3] for k in range(count + 1)]
     y = porism.asarray(np.zeros((32, widths[0]), np.float32))
     for before, after in pairwise(widths):
@@ -35,20 +35,20 @@ def upcasts(kernel: UOp) -> list[Upcast]:
     return [a for a in plan_contraction(kernel, host()).actions if isinstance(a, Upcast)]
 
 
-def test_loops_together_are_as_one_after_the_other() -> None:
+def test_upcasts_in_one_traversal_are_those_in_sequence() -> None:
     kernel = layers(5)
-    found = upcasts(kernel)
-    assert len({action.axis for action in found}) >= 5
-    assert upcast_together(found, kernel, host()) is apply_all(kernel, found, host())
+    actions = upcasts(kernel)
+    assert len({action.axis for action in actions}) >= 5
+    assert upcast_together(actions, kernel, host()) is apply_all(kernel, actions, host())
 
 
-def test_a_plan_is_what_its_actions_make_one_after_the_other() -> None:
+def test_the_kernel_of_a_plan_is_that_of_its_actions() -> None:
     kernel = layers(7)
     plan = plan_contraction(kernel, host())
     assert plan.kernel is apply_all(kernel, plan.actions, host())
 
 
-def test_many_layers_are_changed_as_often_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_traversals_grow_less_than_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change goes through all layers behind it."""
     few, many = layers(4), layers(12)
     changes: list[UOp] = []
@@ -66,14 +66,14 @@ def test_many_layers_are_changed_as_often_as_few(monkeypatch: pytest.MonkeyPatch
     assert len(changes) == 2 * before
 
 
-def test_what_cannot_be_done_alone_cannot_be_done_together() -> None:
+def test_an_upcast_that_is_illegal_alone_is_illegal_together() -> None:
     kernel = layers(3)
-    found = upcasts(kernel)
+    actions = upcasts(kernel)
     with pytest.raises(ActionError, match="no multiple of 7"):
-        upcast_together([*found[:-1], Upcast(found[-1].axis, 7)], kernel, host())
+        upcast_together([*actions[:-1], Upcast(actions[-1].axis, 7)], kernel, host())
 
 
-def test_a_part_of_a_loop_is_told_by_its_whole_axis() -> None:
+def test_a_part_of_a_loop_has_its_axis_as_a_prefix() -> None:
     whole, one, other = (UOp.range(8, axis) for axis in [(0, 1), (0, 1, 0), (0, 0, 1)])
     assert loop_substitution.is_part_of(whole, whole)
     assert loop_substitution.is_part_of(one, whole)

@@ -1,4 +1,4 @@
-"""The heuristic: whatever the sizes are, what it chooses is legal."""
+"""Heuristic: its actions are legal, whatever the extents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROGRAMS: Final[dict[str, Callable[[Any, int], Any]]] = {
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(PROGRAMS)), st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
        st.data())  # fmt: skip
-def test_what_it_chooses_is_legal(name: str, shape: list[int], data: st.DataObject) -> None:
+def test_the_actions_are_legal(name: str, shape: list[int], data: st.DataObject) -> None:
     while math.prod(shape) > LARGEST:
         shape = [size // 2 + 1 for size in shape]
     axis = data.draw(st.integers(0, len(shape) - 1))
@@ -53,15 +53,15 @@ def test_what_it_chooses_is_legal(name: str, shape: list[int], data: st.DataObje
 
 @pytest.mark.parametrize("shape", [(64, 100, 256), (3, 40, 512), (2, 33, 1024)])
 def test_a_middle_axis_with_many_columns(shape: tuple[int, ...]) -> None:
-    """The columns are many side by side already, so the sum over what is kept stays a loop."""
+    """The columns are unrolled already, so the sum over the local buffer stays a loop."""
     x = values(*shape)
     kernel = kernel_of(porism.softmax(x, axis=1))
     assert porism.opt(kernel, kernel.actions).check() < 1e-5
 
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (2, 0, 1), (1, 2, 0)])
-def test_tiles_of_odd_sizes_overlap(order: tuple[int, ...]) -> None:
-    """Masked both ways they would not be turned in registers."""
+def test_transposed_tiles_of_odd_extents_overlap(order: tuple[int, ...]) -> None:
+    """Masked both ways they would not be transposed in registers."""
     x = values(33, 20, 41)
     result = x.permute(*order) * 2
     kernel = kernel_of(result)
@@ -82,7 +82,7 @@ def test_reductions_inside_of_reductions_are_unrolled_within_the_limit() -> None
     np.testing.assert_allclose(result.numpy(), np.cumsum(x.numpy(), 0).max(1), rtol=1e-6)
 
 
-def test_a_mistake_of_a_strategy_costs_speed_and_not_the_program(
+def test_an_illegal_action_of_a_strategy_costs_speed_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuses(*_: object) -> Any:

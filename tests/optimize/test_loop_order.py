@@ -1,4 +1,4 @@
-"""Loops that go through what is reduced in the order of memory."""
+"""Loop order: output loops in the order in which a reduction reads memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = dataclasses.replace(
 
 
 def parts(count: int, rows: int, length: int) -> UOp:
-    """The sums of parts of rows, with those of a part next to each other."""
+    """Return a kernel of partial sums of rows, stored contiguously for each part."""
     part, row = UOp.range(count, 0), UOp.range(rows, 1)
     k = UOp.range(length, 2, Axis.REDUCE)
     x = UOp(ops.PARAM, f32.pointer(size=count * rows * length), (), 1)
@@ -33,13 +33,13 @@ def parts(count: int, rows: int, length: int) -> UOp:
     return ops.SINK(place.store(total).end(part, row))
 
 
-def test_parts_of_rows_are_read_as_they_lie_in_memory() -> None:
+def test_partial_sums_are_interchanged_to_read_memory_in_order() -> None:
     chosen = heuristic.choose_actions(parts(25, 6, 1000), SMALL)
     assert Move("r1", "r0") in chosen
     assert Merge("r1", "r0") in chosen
 
 
-def test_not_what_a_cache_holds_or_is_soon_read() -> None:
+def test_small_inputs_and_short_reductions_are_not_interchanged() -> None:
     for kernel in (parts(5, 2, 100), parts(500, 6, 32)):
         assert not any(isinstance(a, Merge) for a in heuristic.choose_actions(kernel, SMALL))
 

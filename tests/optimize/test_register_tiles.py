@@ -1,4 +1,4 @@
-"""Tiles: what the heuristic makes of contractions, by its shape and not by its speed."""
+"""Register tiles: which actions contractions get, whatever their speed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_chosen_computes_the_same(name: str) -> None:
+def test_scheduled_kernels_compute_the_same(name: str) -> None:
     (kernel,) = porism.kernels(PROGRAMS[name]())
     assert kernel.actions
     assert porism.opt(kernel, kernel.actions).check() < 1e-5
@@ -96,18 +96,18 @@ def chosen(tensor: Any) -> tuple[Action, ...]:
     return actions
 
 
-def test_sizes_that_do_not_fit_are_covered_and_not_masked() -> None:
+def test_extents_that_the_tile_does_not_divide_end_in_overlapping_tails() -> None:
     actions = chosen(ones(67, 64) @ ones(64, 71))
     assert any(isinstance(a, OverlapTail) for a in actions)
     assert not any(isinstance(a, PadTo) for a in actions)
 
 
-def test_what_windows_share_is_copied_once() -> None:
+def test_overlapping_windows_share_a_panel() -> None:
     stages = [a for a in chosen(convolution(16, 16, 3)) if isinstance(a, Pack)]
     assert any("+" in axis for stage in stages for axis in stage.axes)
 
 
-def test_what_jumps_from_lane_to_lane_is_copied() -> None:
+def test_operands_that_are_strided_along_the_lanes_are_packed() -> None:
     assert any(isinstance(a, Pack) for a in chosen(porism.linear(ones(256, 64), ones(64, 64))))
 
 
@@ -122,7 +122,7 @@ def test_a_tile_fits_the_registers() -> None:
         assert tile.m * tile.n * vectors < GENERIC_CPU.memory.registers
 
 
-def test_what_is_computed_twice_counts() -> None:
+def test_padding_ratio() -> None:
     assert padding_ratio(64, 8) == 1
     assert padding_ratio(9, 8) == pytest.approx(16 / 9)
 
@@ -133,7 +133,7 @@ def test_no_contraction_without_reuse() -> None:
     assert contraction_strategy.has_operand_reuse(loops_of(x @ x))
 
 
-def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
+def test_loops_that_fit_no_vectors_are_flattened() -> None:
     found = match_contraction(loops_of(channels(64, 17)))
     assert found is not None
     tile = best_flattened_tile(found, GENERIC_CPU)
@@ -147,13 +147,13 @@ def test_rows_that_fit_no_vectors_are_lanes_together() -> None:
     assert porism.opt(kernel, plan.actions).check() < 1e-5
 
 
-def test_rows_are_flat_only_where_they_are_stored_on() -> None:
+def test_only_contiguous_output_loops_are_flattened() -> None:
     found = match_contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
     assert found is not None
     assert best_flattened_tile(found, GENERIC_CPU) is None
 
 
-def test_lanes_beyond_a_row_of_a_copy_need_no_mask() -> None:
+def test_lanes_beyond_the_row_of_a_panel_need_no_mask() -> None:
     kernel = loops_of(convolution(16, 14, 3))
     arranged = heuristic.schedule_loops(kernel, GENERIC_CPU)
     reads = [n for n in toposort(arranged) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
@@ -166,30 +166,30 @@ WIDE = dataclasses.replace(GENERIC_CPU, vector_bits=(512,), memory=MEMORY, cores
 
 
 @pytest.mark.parametrize("rows", [1, 12])
-def test_constants_are_laid_out_where_others_are_read_in_strips(rows: int) -> None:
+def test_constants_are_packed_where_others_are_read_in_column_panels(rows: int) -> None:
     loops = loops_of(ones(rows, 2048) @ ones(2048, 1000))
     blocked = contraction_strategy.plan_contraction(loops, WIDE).actions
     assert any(isinstance(action, Block) for action in blocked)
-    laid_out = contraction_strategy.plan_contraction(loops, WIDE, frozenset({2})).actions
-    assert not any(isinstance(action, Block) for action in laid_out)
-    assert [action.buffer for action in laid_out if isinstance(action, Pack)] == [2]
+    packed = contraction_strategy.plan_contraction(loops, WIDE, frozenset({2})).actions
+    assert not any(isinstance(action, Block) for action in packed)
+    assert [action.buffer for action in packed if isinstance(action, Pack)] == [2]
 
 
-def test_small_products_are_left_to_one_core() -> None:
-    for size, is_shared in ((48, False), (64, True)):
+def test_small_products_are_not_parallelized() -> None:
+    for size, is_parallel in ((48, False), (64, True)):
         actions = contraction_strategy.plan_contraction(
             loops_of(ones(size, size) @ ones(size, size)), WIDE
         ).actions
-        assert any(isinstance(action, Thread) for action in actions) is is_shared
+        assert any(isinstance(action, Thread) for action in actions) is is_parallel
 
 
-def test_what_no_cache_holds_is_read_for_several_rows() -> None:
+def test_operands_that_exceed_the_cache_are_shared_by_several_rows() -> None:
     x, y = (porism.asarray(np.ones(shape)) for shape in ((200, 4096), (4096, 64)))
     actions = contraction_strategy.plan_contraction(loops_of(x @ y), WIDE).actions
     assert any(isinstance(a, Upcast) and a.axis == "r0" and a.amount >= 4 for a in actions)
 
 
-def test_short_sums_that_fit_no_cache_are_stored_past_it() -> None:
+def test_large_outputs_of_short_reductions_use_nontemporal_stores() -> None:
     loops = loops_of(ones(4096, 64) @ ones(64, 4096))
     assert NonTemporal(0) in contraction_strategy.plan_contraction(loops, WIDE).actions
     loops = loops_of(ones(512, 64) @ ones(64, 512))
@@ -197,39 +197,41 @@ def test_short_sums_that_fit_no_cache_are_stored_past_it() -> None:
 
 
 @pytest.mark.parametrize("size", [56, 14])
-def test_vectors_that_need_the_same_mask_are_copied_together(size: int) -> None:
+def test_packing_loops_whose_iterations_share_a_mask_are_unrolled(size: int) -> None:
     loops = loops_of(porism.conv2d(ones(8, 64, size, size), ones(64, 64, 3, 3), padding=1))
     actions = contraction_strategy.plan_contraction(loops, WIDE).actions
     place = next(k for k, action in enumerate(actions) if isinstance(action, Pack))
-    fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE)))
-    fresh -= set(named_ranges(apply_all(loops, actions[:place], WIDE)))
-    copied = {a.axis: a.amount for a in actions if isinstance(a, Upcast) and a.axis in fresh}
-    channels = min(fresh, key=lambda axis: int(axis[1:]))
-    assert copied[channels] == 4
-    assert len(copied) == 2
+    packing_loops = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE)))
+    packing_loops -= set(named_ranges(apply_all(loops, actions[:place], WIDE)))
+    unrolled = {
+        a.axis: a.amount for a in actions if isinstance(a, Upcast) and a.axis in packing_loops
+    }
+    channels = min(packing_loops, key=lambda axis: int(axis[1:]))
+    assert unrolled[channels] == 4
+    assert len(unrolled) == 2
 
 
-def test_what_is_copied_across_its_rows_is_loaded_along_them() -> None:
+def test_strided_panels_are_transposed_in_registers() -> None:
     q, k, v = (ones(1, 4, 64, 32) for _ in range(3))
     loops = loops_of(porism.scaled_dot_product_attention(q, k, v))
     actions = contraction_strategy.plan_contraction(loops, WIDE).actions
     place = next(k for k, action in enumerate(actions) if isinstance(action, Pack))
     before = named_ranges(apply_all(loops, actions[:place], WIDE))
-    fresh = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE))) - set(before)
-    copied = [a for a in actions if isinstance(a, Upcast) and a.axis in fresh]
-    assert sorted(a.amount for a in copied) == [4, 16]
+    packing_loops = set(named_ranges(apply_all(loops, actions[: place + 1], WIDE))) - set(before)
+    unrolled = [a for a in actions if isinstance(a, Upcast) and a.axis in packing_loops]
+    assert sorted(a.amount for a in unrolled) == [4, 16]
 
 
-def test_cores_that_would_wait_get_a_part_of_the_rows() -> None:
-    cycles, copying, rows = 1000.0, 10.0, 4
-    assert parallel_cycles(cycles, copying, [5], 64, rows, 2) == (1020.0, True)
-    assert parallel_cycles(cycles, copying, [6], 64, rows, 2) == (1010.0, False)
-    assert parallel_cycles(cycles, copying, [5], 64, rows, 1) == (1010.0, False)
-    assert parallel_cycles(cycles, 10 * copying, [25], 64, rows, 8)[1] is False
+def test_the_m_loop_is_parallelized_where_cores_would_wait() -> None:
+    cycles, packing, m = 1000.0, 10.0, 4
+    assert parallel_cycles(cycles, packing, [5], 64, m, 2) == (1020.0, True)
+    assert parallel_cycles(cycles, packing, [6], 64, m, 2) == (1010.0, False)
+    assert parallel_cycles(cycles, packing, [5], 64, m, 1) == (1010.0, False)
+    assert parallel_cycles(cycles, 10 * packing, [25], 64, m, 8)[1] is False
 
 
-def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
-    """25 parts of the columns are shared unevenly, but 64 of the rows are around them."""
+def test_an_outermost_m_loop_is_not_split_among_the_cores() -> None:
+    """25 panels of columns are imbalanced, but the 64 iterations of the m loop are around them."""
     found = match_contraction(loops_of(ones(512, 128) @ ones(128, 784)))
     assert found is not None
     tile = best_tile(found, WIDE)
@@ -237,7 +239,7 @@ def test_rows_that_are_outermost_are_shared_as_they_are() -> None:
     assert not tile.parallelizes_m
 
 
-def test_parts_of_the_rows_may_overlap() -> None:
+def test_chunks_of_the_m_loop_may_overlap() -> None:
     target = dataclasses.replace(GENERIC_CPU, cores=2)
     kernel = loops_of(ones(515, 64) @ ones(64, 40))
     found = match_contraction(kernel)

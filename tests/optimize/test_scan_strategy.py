@@ -1,4 +1,4 @@
-"""Scans: loops that carry a reduction on, by hand and where the heuristic uses them."""
+"""Scans: loop-carried reductions of prefixes, by hand and as the heuristic schedules them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from porism.verification.verification_report import How
 from tests.optimize.programs import kernel_of, values
 from tests.watching import Kernels, same
 
-ALONG: list[list[Action]] = [
+CONTIGUOUS: list[list[Action]] = [
     [Scan("r1")],
     [Scan("r1", 8)],
     [Scan("r1", 24)],
@@ -43,7 +43,7 @@ ALONG: list[list[Action]] = [
     [PadTo("r1", 40), PadTo("r2", 40), Scan("r1", 8), Upcast("r1_1", 8), Unroll("r2_1", 8)],
 ]
 
-ACROSS: list[list[Action]] = [
+STRIDED: list[list[Action]] = [
     [Scan("r0")],
     [Scan("r0", 8)],
     [Scan("r0"), Upcast("r1", 8)],
@@ -52,9 +52,9 @@ ACROSS: list[list[Action]] = [
 ]
 
 
-@pytest.mark.parametrize("actions", ALONG, ids=str)
+@pytest.mark.parametrize("actions", CONTIGUOUS, ids=str)
 @pytest.mark.parametrize("function", [porism.cumsum, porism.cumprod, porism.cummax, porism.cummin])
-def test_along_the_axis(function: Any, actions: list[Action]) -> None:
+def test_scans_along_the_contiguous_axis(function: Any, actions: list[Action]) -> None:
     kernel = kernel_of(function(values(12, 96), axis=1))
     changed = porism.opt(kernel, actions)
     assert "# ordered" in changed.text
@@ -62,8 +62,8 @@ def test_along_the_axis(function: Any, actions: list[Action]) -> None:
     assert changed.verify().share(How.OPEN) == 0
 
 
-@pytest.mark.parametrize("actions", ACROSS, ids=str)
-def test_across_the_axis(actions: list[Action]) -> None:
+@pytest.mark.parametrize("actions", STRIDED, ids=str)
+def test_scans_along_a_strided_axis(actions: list[Action]) -> None:
     kernel = kernel_of(porism.cumsum(values(96, 32), axis=0))
     changed = porism.opt(kernel, actions)
     assert changed.check() < 1e-6
@@ -78,7 +78,7 @@ def test_lanes_are_exchanged_a_few_times() -> None:
     assert len(additions) == 3 + 2  # log 8, what came before, and what comes before the next
 
 
-def test_the_heuristic_carries_vectors() -> None:
+def test_the_heuristic_vectorizes_scans() -> None:
     text = kernel_of(porism.cumsum(values(64, 1000), axis=1)).scheduled
     assert "# ordered" in text
     assert "for r1_1_1 < 8:  # upcast" in text
@@ -86,7 +86,7 @@ def test_the_heuristic_carries_vectors() -> None:
     assert [type(action) for action in kernel.actions if isinstance(action, Scan)] == [Scan]
 
 
-def test_a_gpu_has_no_such_loops() -> None:
+def test_a_gpu_has_no_scans() -> None:
     kernel = kernel_of(porism.cumsum(values(64, 1000), axis=1))
     plain = unscheduled_kernel(kernel.node, GENERIC_CPU)
     with pytest.raises(ActionError, match="the target is a GPU"):
@@ -106,7 +106,7 @@ REFUSED: list[tuple[list[Action], str]] = [
 
 
 @pytest.mark.parametrize(("actions", "why"), REFUSED, ids=[why for _, why in REFUSED])
-def test_what_is_refused(actions: list[Action], why: str) -> None:
+def test_illegal_scans_are_refused(actions: list[Action], why: str) -> None:
     kernel = kernel_of(porism.cumsum(values(12, 96), axis=1))
     with pytest.raises(ActionError, match=why):
         porism.opt(kernel, actions)
@@ -118,18 +118,18 @@ def test_other_reductions_are_no_scans() -> None:
         porism.opt(kernel, [Scan("r0")])
 
 
-def test_one_core_carries_on_what_is_not_shared() -> None:
+def test_a_scan_loop_is_not_parallelized() -> None:
     kernel = kernel_of(porism.cumsum(values(96), axis=0))
     with pytest.raises(ActionError, match="ordered"):
         porism.opt(kernel, [Scan("r0"), Thread("r0_0")])
 
 
-def test_it_is_kept_on_disk() -> None:
+def test_scans_are_serialized() -> None:
     actions = (Scan("r1", 8), Scan("r0"))
     assert read_actions(write_actions(actions)) == actions
 
 
-def test_what_follows_is_done_on_the_way() -> None:
+def test_a_long_prefix_sum_is_scanned() -> None:
     x = values(4, 1 << 15)
     *_, last = porism.kernels(porism.cumsum(x, axis=1))
     assert any(isinstance(action, Scan) for action in last.actions)
@@ -142,8 +142,8 @@ def test_what_follows_is_done_on_the_way() -> None:
     [Move("r1", "r0"), Scan("r1", 4)],
     [Move("r1", "r0"), Upcast("r0", 2), Scan("r1")],
 ], ids=str)  # fmt: skip
-def test_a_loop_inside_on_which_the_scan_does_not_depend(actions: list[Action]) -> None:
-    """Each of its iterations carries the scan on once, and not what the others have carried on."""
+def test_a_loop_inside_in_which_the_scan_is_invariant(actions: list[Action]) -> None:
+    """Each of its iterations updates its own carried value, and not that of the others."""
     copies, row, place = UOp.range(6, 0), UOp.range(3, 2), UOp.range(8, 1)
     term = UOp.range(8, 3, Axis.REDUCE)
     output, values = (UOp(ops.PARAM, i32.pointer(size=n), (), k) for k, n in enumerate((144, 24)))

@@ -1,4 +1,4 @@
-"""Turned tiles: lanes along what is not stored along, where constants are laid out for them."""
+"""Transposed tiles: vectors along a strided output loop, for pre-packed constants."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
 
 
 def transposed_plan(loops: UOp) -> Plan:
-    """The loops in the turned tile that the estimate chooses."""
+    """Return the plan of the transposed tile with the best estimate."""
     found = match_contraction(loops, WEIGHT)
     assert found is not None
     tile = best_transposed_tile(found, TARGET)
@@ -72,13 +72,13 @@ def transposed_plan(loops: UOp) -> Plan:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_turned_tile_computes_the_same(name: str) -> None:
+def test_a_transposed_tile_computes_the_same(name: str) -> None:
     kernel, loops = loops_of(PROGRAMS[name]())
     assert porism.opt(kernel, transposed_plan(loops).actions).check() < 1e-5
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_weights_are_laid_out_beforehand(name: str) -> None:
+def test_the_weights_are_prepacked(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
     plan = transposed_plan(loops)
     assert any(isinstance(a, Pack) and a.buffer == 2 for a in plan.actions)
@@ -89,7 +89,7 @@ def test_the_weights_are_laid_out_beforehand(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_element_is_stored_on_its_own(name: str) -> None:
+def test_all_stores_are_vectors(name: str) -> None:
     _, loops = loops_of(PROGRAMS[name]())
     lines = lower_kernel(transposed_plan(loops).kernel, TARGET, scheduled=True)
     stores = [n for n in lines if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
@@ -98,8 +98,8 @@ def test_no_element_is_stored_on_its_own(name: str) -> None:
     assert all(n.src[0].src[1].dtype.count == 1 for n in stores)
 
 
-def test_what_is_stored_alone_costs_more() -> None:
-    """Of 13 and of 16 columns, the tile is turned in registers of the second."""
+def test_scattered_stores_cost_more() -> None:
+    """With 13 columns stores are scattered; with 16, the tile is transposed in registers."""
     tiles = []
     for size in (13, 16):
         _, loops = loops_of(convolution(64, size, 64, padding=1))
@@ -108,13 +108,13 @@ def test_what_is_stored_alone_costs_more() -> None:
         tile = best_transposed_tile(found, TARGET)
         assert tile is not None
         tiles.append((tile.m, tile.cycles / found.work))
-    (few, dear), (many, cheap) = tiles
-    assert few < 4 <= many
-    assert cheap < dear
+    (small_m, expensive), (large_m, cheap) = tiles
+    assert small_m < 4 <= large_m
+    assert cheap < expensive
 
 
 @pytest.mark.parametrize(("name", "parts"), [("points", 8), ("windows", 2)])
-def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int) -> None:
+def test_each_core_gets_one_chunk_of_panels_where_it_packs(name: str, parts: int) -> None:
     size = 256 if name == "points" else 128
     taps = 1 if name == "points" else 3
     _, loops = loops_of(convolution(512, 7, size, taps=taps, padding=taps // 2))
@@ -123,7 +123,7 @@ def test_cores_share_small_parts_unless_each_makes_copies(name: str, parts: int)
     assert int(outer.vmax) + 1 == parts
 
 
-def test_it_is_for_constants_only() -> None:
+def test_only_constants_have_transposed_tiles() -> None:
     _, loops = loops_of(PROGRAMS["windows"]())
     for constants in (frozenset[int](), frozenset({1})):
         found = match_contraction(loops, constants)
@@ -134,14 +134,14 @@ def test_it_is_for_constants_only() -> None:
     )
 
 
-def test_short_sums_are_not_turned() -> None:
+def test_short_reductions_have_no_transposed_tiles() -> None:
     _, loops = loops_of(convolution(16, 16, 64, taps=1))
     assert heuristic.schedule_loops(loops, TARGET) is heuristic.schedule_loops(
         loops, TARGET, WEIGHT
     )
 
 
-def test_results_of_functions_with_such_weights() -> None:
+def test_results_of_a_jitted_function_with_such_weights() -> None:
     x, weight = normal(1, 32, 7, 7), normal(64, 32, 3, 3).realize()
     function = porism.jit(lambda x: porism.conv2d(x, weight, padding=1))
     wanted = porism.conv2d(x, weight, padding=1).numpy()
