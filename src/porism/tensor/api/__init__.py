@@ -1,1 +1,1 @@
-"""Array functions: creation, elementwise functions, reductions, linear algebra."""
+"""Array functions: creation, arithmetic, comparison, reductions, linear algebra, random numbers."""

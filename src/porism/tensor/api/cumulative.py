@@ -23,6 +23,7 @@ from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.pad import pad_with_value
+from porism.tensor.movement.reshape import axis_last
 from porism.tensor.primitive import Dim
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
@@ -140,8 +141,7 @@ def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
         )
     scan_axis = shapes.normalize_axis(-1 if axis is None else axis, x.ndim)
     static_size(x.shape[scan_axis], what)
-    order = [*(k for k in range(x.ndim) if k != scan_axis), scan_axis]
-    back = [order.index(k) for k in range(x.ndim)]
+    order, back = axis_last(scan_axis, x.ndim)
     node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.dtype)), order)
     result = primitive.permute(scan_last(node, op, scan_axis), back)
     return Tensor(primitive.cast(result, x.dtype))

@@ -96,12 +96,12 @@ def softplus_node(x: UOp) -> UOp:
 
 def _sinh(x: UOp) -> UOp:
     """Return the hyperbolic sine, within 6 ulp; large values by two factors e^(|x|/2)."""
-    size = magnitude(x)
+    absolute = magnitude(x)
     below = expm1_node(x)
     near = (below + below / (below + 1.0)) * 0.5
-    half = exp_node(size * 0.5)
+    half = exp_node(absolute * 0.5)
     far = half * 0.5 * half - x.lift(0.5) / half / half
-    return select(size < 1.0, near, x < 0.0, -far, far)
+    return select(absolute < 1.0, near, x < 0.0, -far, far)
 
 
 def _cosh(x: UOp) -> UOp:
@@ -112,12 +112,12 @@ def _cosh(x: UOp) -> UOp:
 
 def _asinh(x: UOp) -> UOp:
     """Return the inverse hyperbolic sine, within 6 ulp."""
-    size = magnitude(x)
-    large = size > _LARGE[x.dtype.bits]
-    safe = large.where(1.0, size)
+    absolute = magnitude(x)
+    large = absolute > _LARGE[x.dtype.bits]
+    safe = large.where(1.0, absolute)
     squared = safe * safe
     near = log1p_node(safe + squared / (ops.SQRT(squared + 1.0) + 1.0))
-    return odd_function(x, large.where(log_node(size) + LN_2, near))
+    return odd_function(x, large.where(log_node(absolute) + LN_2, near))
 
 
 _LARGE: Final = {32: 2.0**13, 64: 2.0**28}
@@ -134,8 +134,8 @@ def _acosh(x: UOp) -> UOp:
 
 def _atanh(x: UOp) -> UOp:
     """Return the inverse hyperbolic tangent, within 6 ulp; infinite at ±1 and NaN beyond."""
-    size = magnitude(x)
-    return odd_function(x, log1p_node(size * 2.0 / (x.lift(1.0) - size)) * 0.5)
+    absolute = magnitude(x)
+    return odd_function(x, log1p_node(absolute * 2.0 / (x.lift(1.0) - absolute)) * 0.5)
 
 
 def _logaddexp(a: UOp, b: UOp) -> UOp:

@@ -7,6 +7,7 @@ narrower than 32 bits are multiplied and summed in f32; integers in their own ty
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from porism.ir.facts.node_shape import shape
@@ -18,6 +19,7 @@ from porism.tensor.api.reductions import drop_axes, sum, sum_of_products
 from porism.tensor.api.symmetric_product import choose_block_grid, symmetric_product
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import diagonal
+from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -63,21 +65,31 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     left = a.node if a.ndim > 1 else primitive.reshape(a.node, [1, *a.shape])
     right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
     rows, inner = shapes.sizes_of(left)[-2:]
-    columns = shapes.sizes_of(right)[-1]
-    if left is _transpose_last(right) and len(shape(left)) == 2:
+    if left is transpose_last(right) and len(shape(left)) == 2:
         grid = choose_block_grid(rows, inner)
         if grid is not None:
             return Tensor(primitive.cast(symmetric_product(left, grid), a.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
-    product_sizes = [*batch, rows, columns, inner]
-    result = sum_of_products(
-        primitive.broadcast(_insert_axis(left, -2), product_sizes),
-        primitive.broadcast(_insert_axis(_transpose_last(right), -3), product_sizes),
-        [len(product_sizes) - 1],
-    )
+    result = row_products(left, transpose_last(right), batch)
     dropped = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
-    result = drop_axes(result, [len(product_sizes) - 1 + axis for axis in dropped])
+    result = drop_axes(result, [len(batch) + 2 + axis for axis in dropped])
     return Tensor(primitive.cast(result, a.dtype))
+
+
+def row_products(a: UOp, b: UOp, batch: Sequence[Dim]) -> UOp:
+    """Return the dot products of all rows of a (…, m, k) with all rows of b (…, n, k).
+
+    The result is (batch…, m, n), in the accumulation type; `batch` is the common shape of the
+    leading axes.
+    """
+    m, k = shapes.sizes_of(a)[-2:]
+    n = shapes.sizes_of(b)[-2]
+    sizes = [*batch, m, n, k]
+    return sum_of_products(
+        primitive.broadcast(_insert_axis(a, -2), sizes),
+        primitive.broadcast(_insert_axis(b, -3), sizes),
+        [len(sizes) - 1],
+    )
 
 
 def _insert_axis(x: UOp, axis_from_end: int) -> UOp:
@@ -87,7 +99,7 @@ def _insert_axis(x: UOp, axis_from_end: int) -> UOp:
     return primitive.reshape(x, sizes)
 
 
-def _transpose_last(x: UOp) -> UOp:
+def transpose_last(x: UOp) -> UOp:
     """Return x with its last two axes swapped."""
     rank = len(shape(x))
     return primitive.permute(x, [*range(rank - 2), rank - 1, rank - 2])

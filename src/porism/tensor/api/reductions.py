@@ -372,21 +372,21 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
         )
     floats = float_node(x)
     node = primitive.cast(floats, accumulation_dtype(floats.dtype))
-    size = ops.MAX(node, -node)
+    absolute = ops.MAX(node, -node)
     zero = UOp.const(node.dtype, 0)
     if ord == 2:
         result = ops.SQRT(primitive.reduce(node * node, ops.ADD, axes))
     elif ord == 1:
-        result = primitive.reduce(size, ops.ADD, axes)
+        result = primitive.reduce(absolute, ops.ADD, axes)
     elif ord == math.inf:
-        result = ops.MAX(primitive.reduce(size, ops.MAX, axes), zero)  # 0 of no elements
+        result = ops.MAX(primitive.reduce(absolute, ops.MAX, axes), zero)  # 0 of no elements
     elif ord == -math.inf:
-        result = primitive.reduce(size, ops.MIN, axes)
+        result = primitive.reduce(absolute, ops.MIN, axes)
     elif ord == 0:
-        result = primitive.reduce(primitive.cast(size.ne(0), node.dtype), ops.ADD, axes)
+        result = primitive.reduce(primitive.cast(absolute.ne(0), node.dtype), ops.ADD, axes)
     else:
         power = UOp.const(node.dtype, ord)
-        total = primitive.reduce(ops.POW(size, power), ops.ADD, axes)
+        total = primitive.reduce(ops.POW(absolute, power), ops.ADD, axes)
         result = ops.POW(total, UOp.const(node.dtype, 1 / ord))
     return _with_keepdims(primitive.cast(result, floats.dtype), axes, keepdims)
 

@@ -84,9 +84,9 @@ def cos_node(x: UOp) -> UOp:
 
 def atan_node(x: UOp) -> UOp:
     """Return the angle whose tangent is x, within 3 ulp."""
-    size = magnitude(x)
-    inverse = size > 1.0
-    part = inverse.where(ops.RECIPROCAL(size), size)
+    absolute = magnitude(x)
+    inverse = absolute > 1.0
+    part = inverse.where(ops.RECIPROCAL(absolute), absolute)
     steep = part > math.tan(math.pi / 8)
     small = steep.where((part - 1.0) / (part + 1.0), part)
     squared = small * small

@@ -25,7 +25,13 @@ from porism.tensor import primitive
 from porism.tensor.conversion import broadcast, from_array, node_of
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
-from porism.tensor.movement.indexing import GatherLayout, gather_layout, index_node, slice_axes
+from porism.tensor.movement.indexing import (
+    GatherLayout,
+    gather_layout,
+    index_node,
+    selected_sizes,
+    slice_axes,
+)
 from porism.tensor.movement.inplace_update import try_overwrite
 from porism.tensor.movement.reshape import broadcast_to
 from porism.tensor.primitive import Dim
@@ -141,7 +147,7 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
 def _try_in_place(x: Tensor, selection: Sequence[AxisIndex], value: UOp) -> bool:
     """Write the value in place if possible; return whether it was written."""
     axis_indices = [part for part in selection if not part.new]
-    result = _result_sizes(selection, sizes_of(slice_axes(x.node, axis_indices)))
+    result = selected_sizes(selection, sizes_of(slice_axes(x.node, axis_indices)))
     _broadcast_value(value, result)  # raises if the value does not fit
     return try_overwrite(x, axis_indices, result, value)
 
@@ -150,22 +156,11 @@ def _assign_slices(x: UOp, selection: Sequence[AxisIndex], value: UOp) -> UOp:
     """Return x with the value at the elements that ints and slices select."""
     axis_indices = [part for part in selection if not part.new]
     chosen = sizes_of(slice_axes(x, axis_indices))
-    result = _result_sizes(selection, chosen)
+    result = selected_sizes(selection, chosen)
     value = primitive.reshape(_broadcast_value(value, result), chosen)
     mask = primitive.full(dtypes.boolean, True, chosen)
     placed, inside = (_place_slices(n, axis_indices, sizes_of(x)) for n in (value, mask))
     return placed if inside is mask else inside.where(placed, x)
-
-
-def _result_sizes(selection: Sequence[AxisIndex], chosen: Sizes) -> Sizes:
-    """Return the sizes of x[key], from those of the selected part."""
-    selected_sizes = iter(chosen)
-    sizes: list[Dim] = []
-    for part in selection:
-        size = 1 if part.new else next(selected_sizes)
-        if not part.dropped:
-            sizes.append(size)
-    return tuple(sizes)
 
 
 def _place_slices(value: UOp, selection: Sequence[AxisIndex], sizes: Sizes) -> UOp:

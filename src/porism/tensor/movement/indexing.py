@@ -44,15 +44,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """
     selection = parse_key(key, x.shape)
     node = slice_axes(x.node, [part for part in selection if not part.new])
-    sizes = sizes_of(node)
     if all(part.index is None for part in selection):
-        selected_sizes = iter(sizes)
-        result_sizes: list[Dim] = []
-        for part in selection:
-            size = 1 if part.new else next(selected_sizes)
-            if not part.dropped:
-                result_sizes.append(size)
-        return Tensor(primitive.reshape(node, result_sizes))
+        return Tensor(primitive.reshape(node, selected_sizes(selection, sizes_of(node))))
     return Tensor(gather_by_arrays(node, selection))
 
 
@@ -76,6 +69,17 @@ def slice_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     x = primitive.reshape(x, split)
     x = primitive.shrink(x, [p for n in counts for p in ((0, n), (0, 1))])
     return primitive.reshape(x, counts)
+
+
+def selected_sizes(selection: Sequence[AxisIndex], sliced: Sizes) -> Sizes:
+    """Return the sizes of x[key] without index arrays, from those of x after slicing."""
+    remaining = iter(sliced)
+    sizes: list[Dim] = []
+    for part in selection:
+        size = 1 if part.new else next(remaining)
+        if not part.dropped:
+            sizes.append(size)
+    return tuple(sizes)
 
 
 def _block_count(size: Dim, step: int) -> Dim:

@@ -63,21 +63,21 @@ def _clamp_to_zero(number: Dim) -> Dim:
     return max(number, 0) if isinstance(number, int) else number
 
 
-def _parse_pad_width(given: Any, rank: int) -> Pairs:
+def _parse_pad_width(pad_width: Any, rank: int) -> Pairs:
     """Return a pair (before, after) for each axis, from any of the three forms of `pad_width`."""
-    if not isinstance(given, (tuple, list)):
-        return [(as_size(given, "pad_width"),) * 2] * rank
-    if given and isinstance(given[0], (tuple, list)):
-        pairs = [tuple(as_size(n, "pad_width") for n in pair) for pair in given]
+    if not isinstance(pad_width, (tuple, list)):
+        return [(as_size(pad_width, "pad_width"),) * 2] * rank
+    if pad_width and isinstance(pad_width[0], (tuple, list)):
+        pairs = [tuple(as_size(n, "pad_width") for n in pair) for pair in pad_width]
         pairs = pairs * rank if len(pairs) == 1 else pairs
         if len(pairs) == rank and all(len(pair) == 2 for pair in pairs):
             return pairs  # type: ignore[return-value]
-    elif len(given) % 2 == 0 and len(given) <= 2 * rank:
-        flat = [as_size(n, "pad_width") for n in given]
+    elif len(pad_width) % 2 == 0 and len(pad_width) <= 2 * rank:
+        flat = [as_size(n, "pad_width") for n in pad_width]
         last_first: Pairs = list(zip(flat[::2], flat[1::2], strict=True))
         return [(0, 0)] * (rank - len(last_first)) + last_first[::-1]
     raise shape_error(
-        f"pad of a tensor of {rank} axes by {given!r}",
+        f"pad of a tensor of {rank} axes by {pad_width!r}",
         "it takes an int, a pair for each axis, or a flat list of pairs from the last axis on",
         "give two numbers for each axis",
     )

@@ -104,7 +104,7 @@ def unfold(
     sizes = [
         static_size(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, edges, strict=True)
     ]
-    counts = [window_count(*one) for one in zip(sizes, taps, steps, gaps, strict=True)]
+    counts = [window_count(*window) for window in zip(sizes, taps, steps, gaps, strict=True)]
     if min(counts) < 1:
         raise shape_error(
             f"unfold of spatial sizes {to_text(sizes)} with windows of {to_text(taps)}",

@@ -434,3 +434,13 @@ def slice_axis(x: UOp, axis: int, begin: Dim, end: Dim) -> UOp:
     pairs: list[tuple[Dim, Dim]] = [(0, size) for size in sizes_of(x)]
     pairs[axis] = (begin, end)
     return primitive.shrink(x, pairs)
+
+
+def axis_last(axis: int, rank: int) -> tuple[list[int], list[int]]:
+    """Return the permutation that moves an axis to the end, and its inverse.
+
+    >>> axis_last(0, 3)
+    ([1, 2, 0], [2, 0, 1])
+    """
+    order = [*(k for k in range(rank) if k != axis), axis]
+    return order, [order.index(k) for k in range(rank)]

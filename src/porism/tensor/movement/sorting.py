@@ -16,7 +16,7 @@ from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.arithmetic import add, multiply
 from porism.tensor.conversion import as_tensor
-from porism.tensor.movement.reshape import slice_axis
+from porism.tensor.movement.reshape import axis_last, slice_axis
 from porism.tensor.movement.sorting_network import (
     argsort_keys,
     merge_zeros,
@@ -40,8 +40,8 @@ def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
     """Return the node with an axis moved to the end, and the permutation that moves it back."""
     moved = shapes.normalize_axis(axis, x.ndim)
     static_size(x.shape[moved], what)
-    order = [*(k for k in range(x.ndim) if k != moved), moved]
-    return primitive.permute(x.node, order), [order.index(k) for k in range(x.ndim)]
+    order, back = axis_last(moved, x.ndim)
+    return primitive.permute(x.node, order), back
 
 
 def _sort_keys(x: UOp, descending: bool) -> UOp:

@@ -1,1 +1,1 @@
-"""Functions of neural networks: convolution, attention, normalization, losses."""
+"""Functions of neural networks: activations, convolution, pooling, attention, losses."""

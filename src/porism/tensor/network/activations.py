@@ -125,10 +125,10 @@ def _gelu(x: UOp) -> UOp:
     """Return x·Φ(x) as max(x, 0) - |x|·(1 - Φ(|x|)), with Φ the normal distribution function."""
     if x.dtype.bits > 32:
         return x * 0.5 * (erf_node(x * math.sqrt(0.5)) + 1.0)
-    size = magnitude(x)
-    size = (size < _GELU_END).where(size, x.lift(_GELU_END))
-    beyond = exp_node(ops.MULACC(size * -0.5, size, polynomial(size, _GELU)))
-    return ops.MULACC(-size, beyond, (x < 0.0).where(x.lift(0.0), x))
+    absolute = magnitude(x)
+    absolute = (absolute < _GELU_END).where(absolute, x.lift(_GELU_END))
+    beyond = exp_node(ops.MULACC(absolute * -0.5, absolute, polynomial(absolute, _GELU)))
+    return ops.MULACC(-absolute, beyond, (x < 0.0).where(x.lift(0.0), x))
 
 
 def _gelu_tanh(x: UOp) -> UOp:

@@ -12,8 +12,8 @@ from typing import Any
 from porism.base.dtypes import Kind
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.linear_algebra import row_products, transpose_last
 from porism.tensor.api.operands import promoted_operands
-from porism.tensor.api.reductions import sum_of_products
 from porism.tensor.conversion import as_tensor
 from porism.tensor.network.normalization import softmax_node
 from porism.tensor.primitive import Dim
@@ -123,42 +123,20 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
     """Return the attention of operands that have equal heads."""
-    length, features = q.shape[-2:]
-    keys, values = k.shape[-2], v.shape[-1]
     batches = [x.shape[:-2] for x in (q, k, v)]
     if mask is not None:
         batches.append(mask.shape[:-2])
     batch = shapes.broadcast_shapes(*batches)
     rank = len(batch)
-    product_sizes = [*batch, length, keys, features]
-    scores = sum_of_products(
-        primitive.broadcast(_insert_axis(q.node, 1), product_sizes),
-        primitive.broadcast(_insert_axis(k.node, 2), product_sizes),
-        [rank + 2],
-    )
-    scores = scores * _scale(features, scale)
+    scores = row_products(q.node, k.node, batch) * _scale(q.shape[-1], scale)
     if mask is not None:
         scores = _apply_mask(scores, mask)
     if causal:
-        sizes = [*batch, length, keys]
-        seen = primitive.iota(sizes, rank + 1) <= primitive.iota(sizes, rank)
-        scores = seen.where(scores, scores.lift(-math.inf))
+        sizes = [*batch, q.shape[-2], k.shape[-2]]
+        attended = primitive.iota(sizes, rank + 1) <= primitive.iota(sizes, rank)
+        scores = attended.where(scores, scores.lift(-math.inf))
     weights = primitive.cast(softmax_node(scores, [rank + 1]), v.dtype)
-    order = [*range(v.ndim - 2), v.ndim - 1, v.ndim - 2]
-    columns = primitive.permute(v.node, order)
-    product_sizes = [*batch, length, values, keys]
-    result = sum_of_products(
-        primitive.broadcast(_insert_axis(weights, 1), product_sizes),
-        primitive.broadcast(_insert_axis(columns, 2), product_sizes),
-        [rank + 2],
-    )
-    return Tensor(primitive.cast(result, v.dtype))
-
-
-def _insert_axis(x: UOp, count: int) -> UOp:
-    """Return x with a new axis of size 1 before its last `count` axes."""
-    sizes = shapes.sizes_of(x)
-    return primitive.reshape(x, [*sizes[:-count], 1, *sizes[-count:]])
+    return Tensor(primitive.cast(row_products(weights, transpose_last(v.node), batch), v.dtype))
 
 
 def _scale(features: Dim, scale: float | None) -> float:

@@ -87,16 +87,16 @@ def _check_operands(
 
 
 def _padding(
-    given: Padding, taps: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+    padding: Padding, taps: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Return the zeros before and after each axis, from numbers, 'same' or 'valid'."""
-    if not isinstance(given, str):
-        return [(n, n) for n in per_axis(given, len(taps), "padding", 0)]
-    if given == "valid":
+    if not isinstance(padding, str):
+        return [(n, n) for n in per_axis(padding, len(taps), "padding", 0)]
+    if padding == "valid":
         return [(0, 0)] * len(taps)
-    if given != "same":
+    if padding != "same":
         raise shapes.shape_error(
-            f"padding is {given!r}", "it is a number, 'same' or 'valid'", "pass one of these"
+            f"padding is {padding!r}", "it is a number, 'same' or 'valid'", "pass one of these"
         )
     if any(step != 1 for step in stride):
         raise shapes.shape_error(

@@ -274,8 +274,10 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
     """
 
     def formula(a: UOp, b: UOp) -> UOp:
-        size = magnitude(a - b)
-        return (size <= delta).where(size * size * 0.5, (size - 0.5 * delta) * delta)
+        absolute = magnitude(a - b)
+        return (absolute <= delta).where(
+            absolute * absolute * 0.5, (absolute - 0.5 * delta) * delta
+        )
 
     return _elementwise_loss("huber_loss", x, target, reduction, formula)
 

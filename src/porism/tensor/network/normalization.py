@@ -99,12 +99,12 @@ def _scale_and_shift(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
 
 
 def _expand_parameter(
-    given: Any, what: str, x: UOp, sizes: Sequence[Dim], axes: Sequence[int]
+    parameter: Any, what: str, x: UOp, sizes: Sequence[Dim], axes: Sequence[int]
 ) -> UOp | None:
     """Return a weight or bias reshaped to the axes of x it belongs to; size 1 along the others."""
-    if given is None:
+    if parameter is None:
         return None
-    tensor = as_tensor(given)
+    tensor = as_tensor(parameter)
     if not shapes.shapes_equal(tensor.shape, sizes):
         raise shapes.shape_error(
             f"{what} has the shape {shapes.to_text(tensor.shape)}",
@@ -219,7 +219,7 @@ def batch_norm(
             "outside of training it needs running_mean and running_var",
             "pass both, or training=True",
         )
-    given = (
+    parameters = (
         ("the weight", weight),
         ("the bias", bias),
         ("running_mean", running_mean),
@@ -227,7 +227,7 @@ def batch_norm(
     )
     scale, offset, mean, variance = (
         _expand_parameter(value, f"{name} of batch_norm", node, channels, [1])
-        for name, value in given
+        for name, value in parameters
     )
     axes = [k for k in range(tensor.ndim) if k != 1]
 
