@@ -74,12 +74,13 @@ def test_listed_survivors_exist() -> None:
 
 
 BOUND = "low <= rest.vmin * factor.vmax and rest.vmax * factor.vmax <= high"
+PRESERVES_ORDER = "rules.reductions.reduction_rules._preserves_order"
 NOTICED = (
     # the upper bound, and both: max(u8 [130, 100] * 2) would be 4
-    "rules.reductions.reduction_rules._keeps_order: factor.dtype.kind is Kind.INDEX -> True",
-    f"rules.reductions.reduction_rules._keeps_order: {BOUND} -> low <= rest.vmin * factor.vmax",
-    f"rules.reductions.reduction_rules._keeps_order: {BOUND} -> rest.vmax * factor.vmax <= high",
-    "rules.reductions.reduction_rules._keeps_order: factor.vmin < 0 -> False",
+    "rules.reductions.reduction_rules._preserves_order: factor.dtype.kind is Kind.INDEX -> True",
+    f"{PRESERVES_ORDER}: {BOUND} -> low <= rest.vmin * factor.vmax",
+    f"{PRESERVES_ORDER}: {BOUND} -> rest.vmax * factor.vmax <= high",
+    "rules.reductions.reduction_rules._preserves_order: factor.vmin < 0 -> False",
     "rules.buffers.dead_loops.after_nothing: len(node.src) == 1 -> True",
     "rules.addresses.validity._is_invalid_access: pointer.op is ops.INDEX and"
     " any((s.op is ops.INVALID for s in pointer.src[1:])) -> pointer.op is ops.INDEX",

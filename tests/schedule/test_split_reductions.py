@@ -12,7 +12,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import toposort
-from porism.rules.reductions.reduction_splitting import MOST_BETWEEN, varying
+from porism.rules.reductions.reduction_splitting import MOST_PARTIAL_RESULTS, varying_axes
 from porism.schedule.loops.split_reductions import split_reductions
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive
@@ -62,7 +62,7 @@ def test_which_are_split(
     if sizes is None:
         assert split_reductions(sink) is sink
     else:
-        assert np.prod(sizes) <= MOST_BETWEEN
+        assert np.prod(sizes) <= MOST_PARTIAL_RESULTS
     levels.check(split_reductions(sink), levels.GRAPH)
     assert shape(split_reductions(sink).src[0]) == shape(sink.src[0])
 
@@ -165,4 +165,4 @@ def test_axes_along_which_nothing_changes() -> None:
         (x + primitive.iota((4, 5, 6), 1).cast(f32), {0, 1, 2}),
     ]
     for node, axes in cases:
-        assert varying(node, {}) == axes, node
+        assert varying_axes(node, {}) == axes, node

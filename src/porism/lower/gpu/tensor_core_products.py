@@ -25,14 +25,18 @@ from porism.rules.addresses.grid_dims import (
     thread_ranges,
     unrolled_ranges,
 )
-from porism.rules.reductions.matrix_products import Product, core_for, product_of
+from porism.rules.reductions.matrix_products import (
+    MatrixProduct,
+    match_matrix_product,
+    tensor_core_for,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """The ranges of one instruction: of the warp, of a thread's fragment, and of the reduction."""
 
-    product: Product
+    product: MatrixProduct
     row: UOp
     down: UOp | None
     """The rows of a thread's fragment, if there are several."""
@@ -97,10 +101,10 @@ def _tile(node: UOp, target: Target) -> _Tile | None:
     down, along = (lanes.get((*r.arg[0][:-1], 1)) for r in (row, column))
     height = fragments.ROWS * (1 if down is None else int(down.vmax) + 1)
     below = [row] if down is None else [row, down]
-    product = product_of(node, below, [column] if along is None else [column, along])
+    product = match_matrix_product(node, below, [column] if along is None else [column, along])
     if product is None or along is None:
         return None
-    core = core_for(product, node, target)
+    core = tensor_core_for(product, node, target)
     sizes = (height, 2 * fragments.COLUMNS, int(k_range.vmax) + 1)
     exact = (fragments.ROWS, fragments.COLUMNS, 2)
     if tuple(int(r.vmax) + 1 for r in (row, column, along)) != exact or core is None:

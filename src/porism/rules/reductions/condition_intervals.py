@@ -1,12 +1,12 @@
-"""Iterations: those of a loop in which a condition holds, as an interval or as one of them.
+"""Condition intervals: the iterations in which a condition holds, as an interval or one iteration.
 
     r + y < c           r < c - y                 3*r >= c     r >= (c + 2)//3
     y - r == c          r == y - c                r//4 == c    4*c <= r < 4*c + 4
 
 The comparison is solved for the range `r`; everything that does not depend on `r` is opaque. It is
-solved on `index`, where nothing wraps: a sum of words is looked into only if bounds exclude that it
-wraps. An equation of words may always be freed of what is added to its sides, since adding is one
-to one.
+solved on `index`, where nothing wraps: a fixed-width sum is decomposed only if bounds exclude that
+it wraps. Terms of a fixed-width equation may always be moved to the other side, since adding is
+injective.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from porism.rules.addresses.opaque_terms import nodes_read
 from porism.rules.addresses.validity import may_be_invalid
 
 ZERO: Final = UOp.const(index, 0)
-OPPOSITE: Final = {
+NEGATED_COMPARISON: Final = {
     ops.LT: ops.GE,
     ops.GE: ops.LT,
     ops.GT: ops.LE,
@@ -29,34 +29,34 @@ OPPOSITE: Final = {
     ops.EQ: ops.NE,
     ops.NE: ops.EQ,
 }
-_PARTIAL: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD, ops.SHL, ops.SHR})
+_MAY_BE_UNDEFINED: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD, ops.SHL, ops.SHR})
 _ACCESSES: Final = frozenset({ops.INDEX, ops.LOAD})
 
 
 class Iterations(NamedTuple):
-    """Of all iterations those that are at least `lows`, below `highs`, and the `point`, if any."""
+    """The iterations that are >= all `lows`, < all `highs`, and equal to the `point`, if any."""
 
     lows: tuple[UOp, ...] = ()
     highs: tuple[UOp, ...] = ()
     point: UOp | None = None
     when: tuple[UOp, ...] = ()
-    """There are none at all unless these hold."""
+    """Conditions without which there are no iterations at all."""
 
 
 class Linear(NamedTuple):
-    """factor * atom + rest, where the atom is the range or a quotient that depends on it."""
+    """factor * atom + rest; the atom is the range or a quotient that depends on it."""
 
     factor: int
     atom: UOp | None
     rest: UOp
 
 
-def solved(condition: UOp, r: UOp) -> Iterations | None:
-    """The iterations of a range in which a comparison of integers holds; None if not known.
+def solve_for_range(condition: UOp, r: UOp) -> Iterations | None:
+    """Return the iterations of a range in which a comparison of integers holds; None if unknown.
 
     >>> r, y = UOp.range(8, 0), UOp.variable("y", 0, 99)
-    >>> found = solved((r + y) // 4 >= 5, r)  # where r >= 20 - y
-    >>> [(low.vmin, low.vmax) for low in found.lows], found.highs, found.point
+    >>> solution = solve_for_range((r + y) // 4 >= 5, r)  # where r >= 20 - y
+    >>> [(low.vmin, low.vmax) for low in solution.lows], solution.highs, solution.point
     ([(-79, 20)], (), None)
     """
     op = condition.op
@@ -64,46 +64,46 @@ def solved(condition: UOp, r: UOp) -> Iterations | None:
         return None
     a, b = condition.src
     if op is ops.EQ and a.dtype is not index:
-        a, b = _freed(a, b, r)
+        a, b = _isolate(a, b, r)
     left, right = linear(a, r), linear(b, r)
     if left is None or right is None:
         return None
-    whole = _plus(left, right, -1)
+    whole = _add_multiple(left, right, -1)
     if whole is None or whole.atom is None:
         return None
     factor, atom, rest = whole.factor, whole.atom, whole.rest
     match op:
         case ops.LT:
-            return _below(factor, atom, -rest, r)
+            return _solve_below(factor, atom, -rest, r)
         case ops.LE:
-            return _below(factor, atom, 1 - rest, r)
+            return _solve_below(factor, atom, 1 - rest, r)
         case ops.GT:
-            return _below(-factor, atom, rest, r)
+            return _solve_below(-factor, atom, rest, r)
         case ops.GE:
-            return _below(-factor, atom, rest + 1, r)
-    return _equal(factor, atom, -rest, r)
+            return _solve_below(-factor, atom, rest + 1, r)
+    return _solve_equal(factor, atom, -rest, r)
 
 
-def negated(condition: UOp) -> UOp:
-    """The opposite of a condition, without a NOT where there is another way to say it."""
+def negate(condition: UOp) -> UOp:
+    """Return the negation of a condition, with NOT pushed into comparisons of integers."""
     if condition.op is ops.NOT:
         return condition.src[0]
-    if condition.op in OPPOSITE and not condition.src[0].dtype.is_float:
-        return OPPOSITE[condition.op](*condition.src)
+    if condition.op in NEGATED_COMPARISON and not condition.src[0].dtype.is_float:
+        return NEGATED_COMPARISON[condition.op](*condition.src)
     if condition.op is ops.AND:
-        return negated(condition.src[0]) | negated(condition.src[1])
+        return negate(condition.src[0]) | negate(condition.src[1])
     if condition.op is ops.OR:
-        return negated(condition.src[0]) & negated(condition.src[1])
+        return negate(condition.src[0]) & negate(condition.src[1])
     return ~condition
 
 
 def may_fail(node: UOp, *, accesses: bool = False) -> bool:
-    """Whether a node may be undefined: it divides or shifts an index by what is no constant.
+    """Whether a node may be undefined: it divides or shifts an index by a variable.
 
     With `accesses`, also whether it reads memory.
     """
     return any(
-        (n.op in _PARTIAL and n.dtype.kind is Kind.INDEX and n.src[1].op is not ops.CONST)
+        (n.op in _MAY_BE_UNDEFINED and n.dtype.kind is Kind.INDEX and n.src[1].op is not ops.CONST)
         or (accesses and n.op in _ACCESSES)
         for n in nodes_read([node])
     )
@@ -113,7 +113,7 @@ def may_fail(node: UOp, *, accesses: bool = False) -> bool:
 
 
 def linear(node: UOp, r: UOp) -> Linear | None:
-    """An integer as a multiple of something that depends on the range, and a rest that does not."""
+    """Return an integer as a multiple of a term that varies with the range, plus an invariant."""
     if node is r:
         return Linear(1, r, ZERO)
     if not node.dtype.is_integer:
@@ -124,28 +124,28 @@ def linear(node: UOp, r: UOp) -> Linear | None:
         return Linear(0, None, node if node.dtype is index else node.cast(index))
     op, src = node.op, node.src
     if op is ops.CAST:
-        return linear(src[0], r) if _keeps(node, src[0].vmin, src[0].vmax) else None
+        return linear(src[0], r) if _cannot_wrap(node, src[0].vmin, src[0].vmax) else None
     if op is ops.IDIV:
         good = src[1].op is ops.CONST and src[1].arg > 0
         return Linear(1, node, ZERO) if good else None
     if op is ops.MUL:
-        return _scaled(node, r)
+        return _linear_product(node, r)
     if op is ops.NEG:
-        inner = linear(src[0], r) if _keeps(node, -src[0].vmax, -src[0].vmin) else None
-        return None if inner is None else _plus(Linear(0, None, ZERO), inner, -1)
+        inner = linear(src[0], r) if _cannot_wrap(node, -src[0].vmax, -src[0].vmin) else None
+        return None if inner is None else _add_multiple(Linear(0, None, ZERO), inner, -1)
     if op is not ops.ADD and op is not ops.SUB:
         return None
     a, b = src
     ends = (b.vmin, b.vmax) if op is ops.ADD else (-b.vmax, -b.vmin)
-    if not _keeps(node, a.vmin + ends[0], a.vmax + ends[1]):
+    if not _cannot_wrap(node, a.vmin + ends[0], a.vmax + ends[1]):
         return None
     left, right = linear(a, r), linear(b, r)
     if left is None or right is None:
         return None
-    return _plus(left, right, 1 if op is ops.ADD else -1)
+    return _add_multiple(left, right, 1 if op is ops.ADD else -1)
 
 
-def _scaled(node: UOp, r: UOp) -> Linear | None:
+def _linear_product(node: UOp, r: UOp) -> Linear | None:
     a, b = node.src
     if a.op is ops.CONST:
         a, b = b, a
@@ -154,19 +154,19 @@ def _scaled(node: UOp, r: UOp) -> Linear | None:
     times = int(b.arg)
     if node.dtype is not index:
         ends = (a.vmin * times, a.vmax * times)
-        if not _keeps(node, min(ends), max(ends)):
+        if not _cannot_wrap(node, min(ends), max(ends)):
             return None
     inner = linear(a, r)
-    return None if inner is None else _plus(Linear(0, None, ZERO), inner, times)
+    return None if inner is None else _add_multiple(Linear(0, None, ZERO), inner, times)
 
 
-def _keeps(node: UOp, low: float, high: float) -> bool:
-    """Whether a type holds all these values: nothing wraps."""
+def _cannot_wrap(node: UOp, low: float, high: float) -> bool:
+    """Whether the type of a node holds all values from low to high."""
     return node.dtype is index or (node.dtype.min <= low and high <= node.dtype.max)
 
 
-def _plus(a: Linear, b: Linear, times: int) -> Linear | None:
-    """a + b * times, if both are about the same thing."""
+def _add_multiple(a: Linear, b: Linear, times: int) -> Linear | None:
+    """Return a + b * times, if both have the same atom."""
     if a.atom is not None and b.atom is not None and a.atom is not b.atom:
         return None
     factor = a.factor + b.factor * times
@@ -175,8 +175,8 @@ def _plus(a: Linear, b: Linear, times: int) -> Linear | None:
     return Linear(factor, atom, rest)
 
 
-def _freed(a: UOp, b: UOp, r: UOp) -> tuple[UOp, UOp]:
-    """An equation of words, with what is added on a side that depends on the range moved over."""
+def _isolate(a: UOp, b: UOp, r: UOp) -> tuple[UOp, UOp]:
+    """Return both sides of an equation, with invariant terms moved away from the range."""
     for _ in range(2):
         while r in a.ranges and r not in b.ranges and a.op in (ops.ADD, ops.SUB, ops.NEG):
             if a.op is ops.NEG:
@@ -196,8 +196,8 @@ def _freed(a: UOp, b: UOp, r: UOp) -> tuple[UOp, UOp]:
 # -- solutions -------------------------------------------------------------------------------------
 
 
-def _below(factor: int, atom: UOp, bound: UOp, r: UOp) -> Iterations | None:
-    """factor * atom < bound."""
+def _solve_below(factor: int, atom: UOp, bound: UOp, r: UOp) -> Iterations | None:
+    """Solve factor * atom < bound."""
     is_high = factor > 0
     if is_high:
         end = bound if factor == 1 else (bound + (factor - 1)) // factor
@@ -209,15 +209,15 @@ def _below(factor: int, atom: UOp, bound: UOp, r: UOp) -> Iterations | None:
     inner = linear(numerator, r)
     if inner is None or inner.atom is None:
         return None
-    # a quotient is below an end where the numerator is below that many times the divisor
+    # floor(n / d) < end exactly where n < end * d
     edge = end * int(divisor.arg) - inner.rest
     if is_high:
-        return _below(inner.factor, inner.atom, edge, r)
-    return _below(-inner.factor, inner.atom, 1 - edge, r)
+        return _solve_below(inner.factor, inner.atom, edge, r)
+    return _solve_below(-inner.factor, inner.atom, 1 - edge, r)
 
 
-def _equal(factor: int, atom: UOp, value: UOp, r: UOp) -> Iterations | None:
-    """factor * atom == value."""
+def _solve_equal(factor: int, atom: UOp, value: UOp, r: UOp) -> Iterations | None:
+    """Solve factor * atom == value."""
     when: tuple[UOp, ...] = ()
     if abs(factor) == 1:
         point = value * factor
@@ -226,7 +226,7 @@ def _equal(factor: int, atom: UOp, value: UOp, r: UOp) -> Iterations | None:
         point = value // abs(factor) * (1 if factor > 0 else -1)
     if atom is r:
         return Iterations(point=point, when=when)
-    low, high = _below(-1, atom, 1 - point, r), _below(1, atom, point + 1, r)
+    low, high = _solve_below(-1, atom, 1 - point, r), _solve_below(1, atom, point + 1, r)
     if low is None or high is None:
         return None
     return Iterations(low.lows + high.lows, low.highs + high.highs, None, when)

@@ -1,6 +1,6 @@
-"""Matrix products: the reductions that a tensor core can do.
+"""Matrix products: the reductions that a tensor core can compute.
 
-REDUCE[ADD](a * b, k…)                      a depends on rows, b on columns
+REDUCE[ADD](a * b, k…)                      a depends on the rows (m), b on the columns (n)
 REDUCE[ADD](CAST(a) * CAST(b), k…)          products in the type of the sum
 REDUCE[ADD](WHERE(p, a * b, 0), k…)         p depends on the ranges of the sum alone
 """
@@ -17,15 +17,17 @@ from porism.ir.traversal import toposort
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """The factors of a sum of products, in the type that they are read in."""
+class MatrixProduct:
+    """The factors of a sum of products, before their casts."""
 
     left: UOp
     right: UOp
 
 
-def product_of(node: UOp, rows: Iterable[UOp], columns: Iterable[UOp]) -> Product | None:
-    """The factors of a reduction: one that depends on the rows, one that does on the columns."""
+def match_matrix_product(
+    node: UOp, rows: Iterable[UOp], columns: Iterable[UOp]
+) -> MatrixProduct | None:
+    """Return the factors of a sum of products: one depends on the rows, one on the columns."""
     if node.op is not ops.REDUCE or node.arg is not ops.ADD:
         return None
     value, *closed = node.src
@@ -36,19 +38,19 @@ def product_of(node: UOp, rows: Iterable[UOp], columns: Iterable[UOp]) -> Produc
             return None
     if value.op is not ops.MUL:
         return None
-    down, along = set(rows), set(columns)
-    inside = {*down, *along, *closed}
-    if any(n.op is ops.AFTER and inside & set(n.ranges) for n in toposort(value)):
-        return None  # what is kept in memory would have to be kept for each element
-    for one, other in (value.src, value.src[::-1]):
-        apart = not (along & set(one.ranges) or down & set(other.ranges))
-        if apart and down & set(one.ranges) and along & set(other.ranges):
-            return Product(_read(one, condition), _read(other, condition))
+    m, n = set(rows), set(columns)
+    loops = {*m, *n, *closed}
+    if any(node.op is ops.AFTER and loops & set(node.ranges) for node in toposort(value)):
+        return None  # a local buffer would have to be filled for each element
+    for left, right in (value.src, value.src[::-1]):
+        is_separate = not (n & set(left.ranges) or m & set(right.ranges))
+        if is_separate and m & set(left.ranges) and n & set(right.ranges):
+            return MatrixProduct(_operand(left, condition), _operand(right, condition))
     return None
 
 
-def core_for(product: Product, node: UOp, target: Target) -> TensorCore | None:
-    """A tensor core of the target for a product, with a layout that is known."""
+def tensor_core_for(product: MatrixProduct, node: UOp, target: Target) -> TensorCore | None:
+    """Return a tensor core of the target for a product, whose fragment layout is known."""
     kind = product.left.dtype
     if product.right.dtype is not kind:
         return None
@@ -63,9 +65,9 @@ def _is_zero(node: UOp) -> bool:
     return node.op is ops.CONST and node.arg == 0
 
 
-def _read(factor: UOp, condition: UOp | None) -> UOp:
-    """A factor before its cast; 0 where the sum has no term."""
-    found = factor.src[0] if factor.op is ops.CAST else factor
+def _operand(factor: UOp, condition: UOp | None) -> UOp:
+    """Return a factor before its cast; 0 where the condition does not hold."""
+    operand = factor.src[0] if factor.op is ops.CAST else factor
     if condition is None:
-        return found
-    return condition.where(found, UOp.const(found.dtype, 0))
+        return operand
+    return condition.where(operand, UOp.const(operand.dtype, 0))

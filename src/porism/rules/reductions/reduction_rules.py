@@ -1,15 +1,15 @@
-"""Reductions: loops that add, multiply or compare what could be had without them.
+"""Reductions: loops whose result has a closed form, or that can be merged or shortened.
 
     sum of x                   x * N, if x does not depend on the loop
     sum of (r < cut ? x : 0)   x * max(min(N, cut), 0)
-    sum of (idx == r ? w[r])   w[idx] where that is inside, else 0
+    sum of (idx == r ? w[r])   w[idx] if 0 <= idx < N, else 0
     any of (r == x)            0 <= x < N
     sum of x * c               (sum of x) * c
     sum of sums                one sum
 
-Each is tried on every REDUCE of every kernel, so that what cannot fire is left at once.
-`REDUCTIONS` changes no result. What changes float results is in `FAST_REDUCTIONS`, for whoever
-allows it: a product instead of a sum, or the sum of two sums, is rounded in other places, and makes
+Each is tried on every REDUCE of every kernel, so each first tests cheaply whether it can fire.
+`REDUCTIONS` changes no result. `FAST_REDUCTIONS` changes float results, and needs the setting
+`fast_math`: a product instead of a sum, or a sum of two sums, is rounded in other places, and makes
 NaN of infinities that would never have been added.
 """
 
@@ -27,90 +27,90 @@ from porism.rewrite.rule import RuleSet, procedure, rule
 from porism.rewrite.terms import T, cast, literal, p, where, x, y, z
 from porism.rules.addresses.validity import may_be_invalid
 from porism.rules.reductions.closed_form_sums import (
-    closed_any,
-    closed_count,
-    closed_gather,
-    closed_sum,
+    closed_form_any,
+    closed_form_float_sum,
+    closed_form_gather,
+    closed_form_sum,
 )
-from porism.rules.reductions.condition_intervals import negated
+from porism.rules.reductions.condition_intervals import negate
 from porism.rules.reductions.selected_terms import has_mask
 
 _IDEMPOTENT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR})
-_SOME: Final = frozenset({ops.OR, ops.MAX, ops.ADD})  # of conditions: whether one of them holds
+_ANY_OPS: Final = frozenset({ops.OR, ops.MAX, ops.ADD})  # on booleans: whether some term is true
 
 _EXTREMES: Final = frozenset({ops.MAX, ops.MIN})
 
 MOST_MULTIPLICATIONS: Final = 64
-"""Of a power that takes the place of a product over a loop."""
+"""Multiplications of a power that replaces a product over a loop; chosen by hand."""
 
 
-def _runs(r: UOp) -> bool:
-    """Whether a range surely has an iteration."""
+def _has_iterations(r: UOp) -> bool:
+    """Whether a range provably has an iteration."""
     return r.op is ops.RANGE and r.src[0].vmin >= 1
 
 
-def _without(value: UOp, op: Op, left: Sequence[UOp]) -> UOp:
-    """The value, reduced over the ranges that are left."""
+def _reduce_over(value: UOp, op: Op, left: Sequence[UOp]) -> UOp:
+    """Return the value reduced over these ranges, if there are any."""
     return value.reduce(op, *left) if left else value
 
 
-def _one_by_one(node: UOp, close: Callable[[UOp, UOp], UOp | None]) -> UOp | None:
-    """Take the first range for which there is a way out of a reduction."""
+def _remove_a_range(node: UOp, closed_form: Callable[[UOp, UOp], UOp | None]) -> UOp | None:
+    """Return a REDUCE without the first range over which the value has a closed form."""
     value, *ranges = node.src
-    for place, r in enumerate(ranges):
-        left = [*ranges[:place], *ranges[place + 1 :]]
-        if not _runs(r) or any(r in other.ranges for other in left):
+    for number, r in enumerate(ranges):
+        others = [*ranges[:number], *ranges[number + 1 :]]
+        if not _has_iterations(r) or any(r in other.ranges for other in others):
             continue
-        found = close(value, r)
-        if found is not None:
-            return _without(found, node.arg, left)
+        result = closed_form(value, r)
+        if result is not None:
+            return _reduce_over(result, node.arg, others)
     return None
 
 
-def _times(ranges: Sequence[UOp]) -> int:
-    """How often a loop runs at most; 0 if that is not known."""
-    most = 1
+def _trip_count(ranges: Sequence[UOp]) -> int:
+    """Return the largest trip count of ranges; 0 if it is not known."""
+    count = 1
     for r in ranges:
-        size = r.src[0].vmax if r.op is ops.RANGE else math.inf
-        most *= 0 if size == math.inf else int(size)
-    return most
+        extent = r.src[0].vmax if r.op is ops.RANGE else math.inf
+        count *= 0 if extent == math.inf else int(extent)
+    return count
 
 
-# -- what does not depend on the loop --------------------------------------------------------------
+# -- loop-invariant values -------------------------------------------------------------------------
 
 
-def _unparented(node: UOp) -> tuple[UOp, list[UOp]] | None:
-    """A range of a reduction that nothing in it depends on, and the others."""
+def _invariant_range(node: UOp) -> tuple[UOp, list[UOp]] | None:
+    """Return a range that the reduced value does not depend on, and the other ranges."""
     value, *ranges = node.src
-    if len(ranges) == 1 and ranges[0] in value.ranges:  # as nearly always
+    if len(ranges) == 1 and ranges[0] in value.ranges:  # the common case
         return None
-    for place, r in enumerate(ranges):
-        left = [*ranges[:place], *ranges[place + 1 :]]
-        if r.op is not ops.RANGE or r in value.ranges or any(r in s.ranges for s in left):
+    for number, r in enumerate(ranges):
+        others = [*ranges[:number], *ranges[number + 1 :]]
+        if r.op is not ops.RANGE or r in value.ranges or any(r in s.ranges for s in others):
             continue
-        return None if may_be_invalid(value) else (r, left)
+        return None if may_be_invalid(value) else (r, others)
     return None
 
 
 @procedure("reduce-unparented", (ops.REDUCE,), seeds="003.unpar.add 003.unpar.mul 003.unpar.max")
 def reduce_unparented(node: UOp) -> UOp | None:
-    """Reduce what is the same in every iteration without the loop, where that is exact."""
-    found = _unparented(node)
-    if found is None:
+    """Reduce a loop-invariant value without the loop, where that is exact."""
+    split = _invariant_range(node)
+    if split is None:
         return None
-    (r, left), value, op = found, node.src[0], node.arg
+    (r, others), value, op = split, node.src[0], node.arg
     if op in _IDEMPOTENT or value.dtype.kind is Kind.BOOL:
-        return _without(value, op, left) if _runs(r) else None
-    if value.dtype.is_float or not _runs(r):
+        return _reduce_over(value, op, others) if _has_iterations(r) else None
+    if value.dtype.is_float or not _has_iterations(r):
         return None
     if op is ops.ADD:
-        return _without(r.src[0].cast(value.dtype) * value, op, left)
+        return _reduce_over(r.src[0].cast(value.dtype) * value, op, others)
     power = _power(value, r.src[0])
-    return None if power is None else _without(power, op, left)
+    return None if power is None else _reduce_over(power, op, others)
 
 
 def _power(value: UOp, exponent: UOp) -> UOp | None:
-    """An integer multiplied by itself so often, by squaring: exact, and wraps like the product."""
+    """Return an integer to a constant power, by squaring; it wraps like the repeated product."""
     if exponent.op is not ops.CONST or exponent.arg.bit_length() * 2 > MOST_MULTIPLICATIONS:
         return None
     result: UOp | None = None
@@ -124,14 +124,14 @@ def _power(value: UOp, exponent: UOp) -> UOp | None:
 
 @procedure("reduce-nested", (ops.REDUCE,))
 def reduce_nested(node: UOp) -> UOp | None:
-    """Reduce over two loops at once what is reduced over one inside the other."""
+    """Merge a reduction of a reduction by the same op into one over both loops."""
     inner = node.src[0]
     if inner.op is not ops.REDUCE or inner.arg is not node.arg:
         return None
-    return None if node.dtype.is_float and node.arg not in _EXTREMES else _merged(node)
+    return None if node.dtype.is_float and node.arg not in _EXTREMES else _merge_nested(node)
 
 
-def _merged(node: UOp) -> UOp | None:
+def _merge_nested(node: UOp) -> UOp | None:
     inner, *outer = node.src
     if inner.op is not ops.REDUCE or inner.arg is not node.arg or not outer:
         return None
@@ -146,23 +146,23 @@ def _merged(node: UOp) -> UOp | None:
 
 @procedure("reduce-gather", (ops.REDUCE,), seeds="003.rc.ne")
 def reduce_gather(node: UOp) -> UOp | None:
-    """Read the only element that a sum adds, if there is one, instead of looking for it."""
+    """Replace a sum of which at most one term is not 0 by that term: a gather."""
     value = node.src[0]
-    if node.arg is not ops.ADD or value.dtype.kind is Kind.BOOL or value.op not in _SELECTING:
+    if node.arg is not ops.ADD or value.dtype.kind is Kind.BOOL or value.op not in _SELECTION_OPS:
         return None
-    if value.op is ops.INDEX and not has_mask(value):  # as often
+    if value.op is ops.INDEX and not has_mask(value):
         return None
-    found = _one_by_one(node, closed_gather)
-    # a sum begins with 0, and 0 + -0.0 is 0.0
-    if found is not None and len(node.src) == 2 and value.dtype.is_float:
-        return found + 0.0
-    return found
+    gathered = _remove_a_range(node, closed_form_gather)
+    # a sum starts with 0, and 0 + -0.0 is 0.0
+    if gathered is not None and len(node.src) == 2 and value.dtype.is_float:
+        return gathered + 0.0
+    return gathered
 
 
-_SELECTING: Final = frozenset({ops.WHERE, ops.INDEX, ops.CAST, ops.MUL, ops.NEG})
+_SELECTION_OPS: Final = frozenset({ops.WHERE, ops.INDEX, ops.CAST, ops.MUL, ops.NEG})
 
 
-_CLOSABLE: Final = frozenset(
+_CLOSED_FORM_OPS: Final = frozenset(
     {ops.WHERE, ops.CAST, ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.RANGE, ops.CONST}
 )
 
@@ -173,64 +173,64 @@ _CLOSABLE: Final = frozenset(
     seeds="003.loadcollapse 003.rc.lower 003.rc.upper 003.rc.two 004.2.1",
 )
 def reduce_collapse(node: UOp) -> UOp | None:
-    """Count the iterations in which a sum adds something, instead of going through them."""
+    """Replace a sum by its closed form, such as a count of iterations."""
     value = node.src[0]
-    if node.arg is not ops.ADD or value.op not in _CLOSABLE or value.dtype.kind is Kind.BOOL:
+    if node.arg is not ops.ADD or value.op not in _CLOSED_FORM_OPS or value.dtype.kind is Kind.BOOL:
         return None
     if not value.dtype.is_float:
-        return _one_by_one(node, closed_sum)
-    times = _times(node.src[1:])
-    if not times:
+        return _remove_a_range(node, closed_form_sum)
+    trip_count = _trip_count(node.src[1:])
+    if not trip_count:
         return None
-    return _one_by_one(node, lambda value, r: closed_count(value, r, times))
+    return _remove_a_range(node, lambda value, r: closed_form_float_sum(value, r, trip_count))
 
 
 @procedure("reduce-distribute", (ops.REDUCE,), seeds="003.distr")
 def reduce_distribute(node: UOp) -> UOp | None:
-    """Take those terms of a sum of integers out of its loop that need no loop."""
+    """Move terms that have a closed form out of a sum of integers."""
     value, *ranges = node.src
     if node.arg is not ops.ADD or value.op not in (ops.ADD, ops.SUB) or value.dtype.is_float:
         return None
-    if value.dtype.kind is Kind.BOOL or len(ranges) != 1 or not _runs(ranges[0]):
+    if value.dtype.kind is Kind.BOOL or len(ranges) != 1 or not _has_iterations(ranges[0]):
         return None
-    for place, term in enumerate(value.src):
-        closed = closed_sum(term, ranges[0])
+    for number, term in enumerate(value.src):
+        closed = closed_form_sum(term, ranges[0])
         if closed is not None:
-            rest = value.src[1 - place].reduce(ops.ADD, ranges[0])
-            return value.op(closed, rest) if place == 0 else value.op(rest, closed)
+            rest = value.src[1 - number].reduce(ops.ADD, ranges[0])
+            return value.op(closed, rest) if number == 0 else value.op(rest, closed)
     return None
 
 
 @procedure("reduce-factor", (ops.REDUCE,), seeds="004.4.3")
 def reduce_factor(node: UOp) -> UOp | None:
-    """Multiply the result of a reduction by what every element of it is multiplied by."""
+    """Move a loop-invariant factor out of a reduction."""
     value, *ranges = node.src
     if value.op is not ops.MUL:
         return None
-    found = _factor(value, ranges)
-    if found is None:
+    split = _invariant_factor(value, ranges)
+    if split is None:
         return None
-    factor, rest = found
+    factor, rest = split
     if node.arg is ops.ADD:
-        good = not value.dtype.is_float
-    elif node.arg in _EXTREMES and all(_runs(r) for r in ranges):
-        good = _keeps_order(factor, rest)
+        is_exact = not value.dtype.is_float
+    elif node.arg in _EXTREMES and all(_has_iterations(r) for r in ranges):
+        is_exact = _preserves_order(factor, rest)
     else:
-        good = False
-    return rest.reduce(node.arg, *ranges) * factor if good else None
+        is_exact = False
+    return rest.reduce(node.arg, *ranges) * factor if is_exact else None
 
 
-def _factor(value: UOp, ranges: Sequence[UOp]) -> tuple[UOp, UOp] | None:
-    """A factor of a product that depends on none of the ranges, and the other one."""
+def _invariant_factor(value: UOp, ranges: Sequence[UOp]) -> tuple[UOp, UOp] | None:
+    """Return a factor of a product that depends on none of the ranges, and the other factor."""
     for factor, rest in ((value.src[1], value.src[0]), value.src):
         if not any(r in factor.ranges for r in ranges):
             return None if may_be_invalid(factor) or may_be_invalid(rest) else (factor, rest)
     return None
 
 
-def _keeps_order(factor: UOp, rest: UOp) -> bool:
-    """Whether multiplying by a factor does not change which of several values is the largest."""
-    if factor.dtype.is_float:  # rounding keeps the order; 0 times infinity does not
+def _preserves_order(factor: UOp, rest: UOp) -> bool:
+    """Whether multiplication by a factor is monotone on all values of `rest`."""
+    if factor.dtype.is_float:  # rounding is monotone; 0 times infinity is NaN
         return factor.op is ops.CONST and 0 < factor.arg < math.inf
     if factor.vmin < 0:
         return False
@@ -245,22 +245,23 @@ def _keeps_order(factor: UOp, rest: UOp) -> bool:
 
 @procedure("reduce-any", (ops.REDUCE,), seeds="003.loadcollapse")
 def reduce_any(node: UOp) -> UOp | None:
-    """Say when a condition holds in some iteration, or in all, without going through them."""
+    """Replace any or all of a condition over a loop by a closed form."""
     value = node.src[0]
     if value.dtype.kind is not Kind.BOOL or value.op is ops.INDEX:
         return None
-    if node.arg in _SOME:
-        return _one_by_one(node, closed_any)
-    return _one_by_one(node, _always)
+    if node.arg in _ANY_OPS:
+        return _remove_a_range(node, closed_form_any)
+    return _remove_a_range(node, _closed_form_all)
 
 
-def _always(value: UOp, r: UOp) -> UOp | None:
-    opposite = negated(value)
-    found = None if opposite.op is ops.NOT else closed_any(opposite, r)
-    return None if found is None else negated(found)
+def _closed_form_all(value: UOp, r: UOp) -> UOp | None:
+    """Return the condition that another one holds in every iteration of a range."""
+    opposite = negate(value)
+    fails = None if opposite.op is ops.NOT else closed_form_any(opposite, r)
+    return None if fails is None else negate(fails)
 
 
-# -- where float results may change ----------------------------------------------------------------
+# -- fast math -------------------------------------------------------------------------------------
 
 ROUNDS: Final = (
     "products and sums are rounded in other places, a sum of nothing times x is 0 times x, "
@@ -275,27 +276,27 @@ ROUNDS: Final = (
     fast_math=ROUNDS,
 )
 def fast_reduce_collapse(node: UOp) -> UOp | None:
-    """Close a sum of floats as if they were real numbers."""
+    """Replace a sum of floats by its closed form on real numbers."""
     value = node.src[0]
     if node.arg is not ops.ADD or not value.dtype.is_float:
         return None
-    return _one_by_one(node, lambda value, r: closed_sum(value, r, as_reals=True))
+    return _remove_a_range(node, lambda value, r: closed_form_sum(value, r, as_reals=True))
 
 
 @procedure("fast-reduce-factor", (ops.REDUCE,), seeds="004.4.3", fast_math=ROUNDS)
 def fast_reduce_factor(node: UOp) -> UOp | None:
-    """Multiply a sum of floats once instead of each of its terms."""
+    """Move a loop-invariant factor out of a sum of floats."""
     value, *ranges = node.src
     if node.arg is not ops.ADD or value.op is not ops.MUL or not value.dtype.is_float:
         return None
-    found = _factor(value, ranges)
-    return None if found is None else found[1].reduce(ops.ADD, *ranges) * found[0]
+    split = _invariant_factor(value, ranges)
+    return None if split is None else split[1].reduce(ops.ADD, *ranges) * split[0]
 
 
 @procedure("fast-reduce-nested", (ops.REDUCE,), fast_math=ROUNDS)
 def fast_reduce_nested(node: UOp) -> UOp | None:
-    """Sum floats over two loops at once that are summed over one inside the other."""
-    return _merged(node) if node.dtype.is_float else None
+    """Merge a float reduction of a reduction into one over both loops."""
+    return _merge_nested(node) if node.dtype.is_float else None
 
 
 REDUCTIONS = RuleSet(
@@ -318,7 +319,8 @@ FAST_REDUCTIONS = RuleSet(
     rules=(fast_reduce_collapse, fast_reduce_factor, fast_reduce_nested),
 )
 
-# What conditions are solved by. On words an inequality is not, since sums wrap; an equation is.
+# The equations by which conditions are solved for a range. Inequalities only on unbounded integers,
+# since fixed-width sums wrap.
 LIFTING_LEMMAS = RuleSet(
     "lifting-lemmas",
     theory=Theory.INTEGERS,

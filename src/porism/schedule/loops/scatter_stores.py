@@ -26,7 +26,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import substitute
 from porism.rules.addresses.validity import masked
-from porism.rules.reductions.reduction_splitting import Varying, varying
+from porism.rules.reductions.reduction_splitting import Varying, varying_axes
 
 MIN_EXTENT: Final = 32
 """Least numbers of elements and of indices: with fewer, comparing all of them in vectors is faster;
@@ -54,7 +54,7 @@ def is_scatter(node: UOp, known: dict[UOp, Varying]) -> bool:
     for position, indices in (condition.src, condition.src[::-1]):
         axis = _iota_axis(position)
         if axis is not None and axis not in axes and _is_long([dims[axis]]):
-            return axis not in varying(indices, known) | varying(value, known)
+            return axis not in varying_axes(indices, known) | varying_axes(value, known)
     return False
 
 

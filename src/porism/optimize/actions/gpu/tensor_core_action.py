@@ -25,7 +25,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
 from porism.optimize.actions.loop_substitution import replace_loop
 from porism.rules.addresses.grid_dims import block_limit_problem, has_independent_iterations
-from porism.rules.reductions.matrix_products import core_for, product_of
+from porism.rules.reductions.matrix_products import match_matrix_product, tensor_core_for
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ class TC(ThreadBlockAction):
     def _core(self, kernel: UOp, target: Target, rows: UOp, columns: UOp, k: UOp) -> TensorCore:
         """Return the tensor core for the one reduction over `k`."""
         reductions = [n for n in toposort(kernel) if n.op is ops.REDUCE and k in n.src[1:]]
-        product = product_of(reductions[0], [rows], [columns]) if len(reductions) == 1 else None
+        product = (
+            match_matrix_product(reductions[0], [rows], [columns]) if len(reductions) == 1 else None
+        )
         if product is None:
             raise self.refuse(
                 f"{self.k} is not the reduction axis of a matrix product",
@@ -72,7 +74,7 @@ class TC(ThreadBlockAction):
             raise self.refuse(
                 "the reduction is that of a group of threads", "a warp does it", "leave Group out"
             )
-        core = core_for(product, reductions[0], target)
+        core = tensor_core_for(product, reductions[0], target)
         if core is None:
             kinds = sorted({f"{c.dtype_in} → {c.dtype_out}" for c in target.tensor_cores})
             raise self.refuse(
