@@ -16,8 +16,12 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.memory.epilogue import epilogue_instructions
 from porism.optimize.analysis.buffer_loads import converted_load, loads_of
-from porism.optimize.analysis.loop_strides import access_stride, trip_count
-from porism.optimize.strategy.action_plan import extent_of, is_unscheduled
+from porism.optimize.analysis.loop_strides import (
+    access_stride,
+    extent_of,
+    is_unscheduled,
+    trip_count,
+)
 from porism.rules.addresses.validity import is_masked
 
 

@@ -1,4 +1,4 @@
-"""Loop strides: the loads and stores of a loop nest, and their strides along its loops."""
+"""Loop strides: extents of loops, the loads and stores of a nest, and their strides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.strategy.action_plan import extent_of
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
+
+
+def extent_of(loop: UOp) -> int:
+    """Return the iterations of a loop: its extent, or the upper bound of one that varies."""
+    extent = loop.src[0]
+    return int(extent.arg) if extent.op is ops.CONST else int(loop.vmax) + 1
+
+
+def is_unscheduled(loop: UOp) -> bool:
+    """Return whether no action has changed the kind of a loop, and its extent is a constant."""
+    return loop.arg[1] in (Axis.LOOP, Axis.REDUCE) and loop.src[0].op is ops.CONST
 
 
 def nodes_inside(end: UOp) -> list[UOp]:

@@ -20,7 +20,7 @@ from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.op_signatures import STREAM
-from porism.optimize.strategy.action_plan import extent_of
+from porism.optimize.analysis.loop_strides import extent_of
 from porism.rules.addresses.validity import is_masked
 
 WAYS: Final = 8

@@ -26,8 +26,9 @@ from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
+from porism.optimize.analysis.loop_strides import extent_of
 from porism.optimize.strategy import column_panels, streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, extent_of
+from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.flattened_tiles import enumerate_flattened_tiles
 from porism.optimize.strategy.register_tiles import Tile, enumerate_tiles
 from porism.optimize.strategy.tile_actions import apply_tile

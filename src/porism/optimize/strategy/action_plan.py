@@ -10,13 +10,13 @@ from typing import Final
 
 from porism.base.target import Target
 from porism.ir import ops
-from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.loop_substitution import named_ranges
 from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.actions.loops.upcast_unroll import Upcast, upcast_together
+from porism.optimize.analysis.loop_strides import extent_of
 
 COPY_LANES: Final = 16
 """Elements that one instruction of a packing loop copies: 512 bits of 32-bit elements."""
@@ -64,17 +64,6 @@ class Plan:
         return [n for n in toposort(self.kernel) if n.op is ops.END]
 
 
-def extent_of(loop: UOp) -> int:
-    """Return the iterations of a loop: its extent, or the upper bound of one that varies."""
-    extent = loop.src[0]
-    return int(extent.arg) if extent.op is ops.CONST else int(loop.vmax) + 1
-
-
 def copy_width(extent: int) -> int:
     """Return how many elements of a row are copied by one instruction; the row may be padded."""
     return COPY_LANES if extent > COPY_LANES // 2 else COPY_LANES // 2
-
-
-def is_unscheduled(loop: UOp) -> bool:
-    """Return whether no action has changed the kind of a loop, and its extent is a constant."""
-    return loop.arg[1] in (Axis.LOOP, Axis.REDUCE) and loop.src[0].op is ops.CONST

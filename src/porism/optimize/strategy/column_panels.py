@@ -33,7 +33,8 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.strategy.action_plan import Plan, extent_of
+from porism.optimize.analysis.loop_strides import extent_of
+from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.tile_actions import parallelize_outermost, upcast
 from porism.optimize.strategy.tile_costs import load_imbalance

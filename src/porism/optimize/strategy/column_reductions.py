@@ -29,13 +29,15 @@ from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.analysis.loop_strides import (
     access_stride,
+    extent_of,
+    is_unscheduled,
     lanes_of_widest_type,
     loads_for,
     nodes_inside,
     stores_of,
     trip_count,
 )
-from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.action_plan import Plan
 
 HALF_VECTORS: Final = (8, 6, 10, 12, 4, 14, 5, 7)
 """Half vectors of columns in a register tile, the best first (measured)."""

@@ -34,7 +34,9 @@ from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
 from porism.optimize.analysis.loop_strides import (
     access_stride,
+    extent_of,
     is_in_reduction,
+    is_unscheduled,
     lanes_of_widest_type,
     loads_for,
     nodes_inside,
@@ -43,7 +45,7 @@ from porism.optimize.analysis.loop_strides import (
     unrolled_copies,
 )
 from porism.optimize.strategy import column_panels, streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.flattened_tiles import best_flattened_tile
 from porism.optimize.strategy.register_tiles import Tile, best_tile
 from porism.optimize.strategy.tile_actions import apply_tile

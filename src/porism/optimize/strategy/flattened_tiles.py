@@ -28,8 +28,8 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import ROW_ALIGNMENT, Pack
 from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.action_plan import Plan, copy_width, extent_of
+from porism.optimize.analysis.loop_strides import extent_of, trip_count
+from porism.optimize.strategy.action_plan import Plan, copy_width
 from porism.optimize.strategy.register_tiles import LANE_CHOICES, M_CHOICES, MAX_LANES, Tile
 from porism.optimize.strategy.tile_costs import (
     DEFAULT_L2,

@@ -19,8 +19,15 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.merge_loops import Merge
-from porism.optimize.analysis.loop_strides import access_stride, loads_for, nodes_inside, trip_count
-from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.analysis.loop_strides import (
+    access_stride,
+    extent_of,
+    is_unscheduled,
+    loads_for,
+    nodes_inside,
+    trip_count,
+)
+from porism.optimize.strategy.action_plan import Plan
 
 MIN_LOADS_PER_STORE: Final = 64
 """Elements read for each stored one, from which on the order of loads matters (by hand)."""

@@ -30,9 +30,9 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.memory.software_prefetch import Prefetch, is_indirect
-from porism.optimize.analysis.loop_strides import access_stride, trip_count
+from porism.optimize.analysis.loop_strides import access_stride, extent_of, trip_count
 from porism.optimize.model.loop_cost import op_cost
-from porism.optimize.strategy.action_plan import Plan, extent_of
+from porism.optimize.strategy.action_plan import Plan
 
 STREAM_DISTANCE: Final = 2048
 """Bytes from a load of a stream to what is prefetched with it."""

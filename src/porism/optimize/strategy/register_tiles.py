@@ -34,8 +34,7 @@ from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.memory.packed_panels import row_stride
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.action_plan import extent_of
+from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.tile_costs import (
     DEFAULT_L2,
     FAR_STRIDE,

@@ -25,13 +25,15 @@ from porism.optimize.actions.loops.scan_loop import Scan, scan_axis
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.analysis.loop_strides import (
     access_stride,
+    extent_of,
+    is_unscheduled,
     lanes_of_widest_type,
     nodes_inside,
     stores_of,
     trip_count,
 )
 from porism.optimize.strategy import streaming_strategy
-from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 
 MIN_EXTENT: Final = 16

@@ -40,8 +40,10 @@ from porism.optimize.actions.loops.upcast_unroll import MAX_UNROLLED, Unroll, Up
 from porism.optimize.actions.memory.streaming_stores import NonTemporal, aligned_store_lanes
 from porism.optimize.analysis.loop_strides import (
     access_stride,
+    extent_of,
     is_contiguous_reduction,
     is_in_reduction,
+    is_unscheduled,
     lanes_of_widest_type,
     loads_for,
     nodes_inside,
@@ -50,7 +52,7 @@ from porism.optimize.analysis.loop_strides import (
     unrolled_copies,
 )
 from porism.optimize.strategy import column_reductions
-from porism.optimize.strategy.action_plan import Plan, extent_of, is_unscheduled
+from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.loop_order import order_loops_by_loads
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.vector_lanes import (

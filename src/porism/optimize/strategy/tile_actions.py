@@ -31,8 +31,8 @@ from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_instructi
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width, extent_of
+from porism.optimize.analysis.loop_strides import extent_of, trip_count
+from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width
 from porism.optimize.strategy.flattened_tiles import (
     is_merged_loop,
     pack_and_merge,

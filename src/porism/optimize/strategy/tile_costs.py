@@ -23,8 +23,7 @@ from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.memory.streaming_stores import MIN_STORE_BYTES
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.action_plan import extent_of
+from porism.optimize.analysis.loop_strides import extent_of, trip_count
 
 OPERAND_REGISTERS: Final = 8
 """Vector registers that hold no accumulators, but operands, some of them loaded early."""

@@ -9,11 +9,11 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.optimize.analysis.loop_strides import (
     access_stride,
+    extent_of,
     is_contiguous_reduction,
     loads_for,
     nodes_inside,
 )
-from porism.optimize.strategy.action_plan import extent_of
 
 LONG_LOOP: Final = 128
 """Iterations of a vectorized loop, from which on the padding of the last one is negligible."""
