@@ -219,7 +219,11 @@ def _dlpack_device(x: Tensor) -> tuple[int, int]:
 
 
 def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
-    """Return a tensor of another library's array in CPU memory; shared only with copy=False."""
+    """Return a tensor of another library's array in CPU memory; shared only with copy=False.
+
+    >>> porism.from_dlpack(np.arange(3)).tolist()
+    [0, 1, 2]
+    """
     if isinstance(x, Tensor):
         return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):

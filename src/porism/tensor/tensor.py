@@ -31,7 +31,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Tensor:
-    """A lazy array, made by `porism.asarray` and other functions of `porism`."""
+    """A lazy array, made by `porism.asarray` and other functions of `porism`.
+
+    >>> x = porism.asarray([1.0, 2.0]) * 2
+    >>> x
+    Tensor((2,), float32)
+    >>> x.tolist()
+    [2.0, 4.0]
+    """
 
     __slots__ = ("__weakref__", "_node")
 
