@@ -283,9 +283,11 @@ class _RuleParser(Parser):
         self.calls = self.calls | frozenset(FACTS)
 
     def variable(self, token: Token) -> UOp:
+        """Return the leaf of a name, whichever it is."""
         return self.leaves.leaf(token.text)
 
     def call(self, token: Token, following: Token) -> None:
+        """Push a call; facts are refused on the left side of a rule."""
         if token.text in FACTS and not self.facts:
             self.fail(
                 token.at,
@@ -295,6 +297,7 @@ class _RuleParser(Parser):
         super().call(token, following)
 
     def call_result(self, top: Pending, values: list[UOp], at: int) -> UOp:
+        """Return the result of a call, which may be a fact."""
         if top.symbol not in FACTS:
             return super().call_result(top, values, at)
         fact = terms.FACTS[FACTS[top.symbol]]

@@ -45,6 +45,7 @@ _OPEN: Final[Pending] = (0, None)
 _IF: Final[Pending] = (0, ops.WHERE)
 _ELSE: Final[Pending] = (CHOICE, ops.WHERE)
 _MINUS: Final[Pending] = (PREFIX, ops.NEG)
+_PREFIXES: Final = {"(": _OPEN, "-": _MINUS}
 _OPERATORS: Final[dict[str, Pending]] = {
     word: (PRECEDENCE[word], op)
     for word, op in {**ARITHMETIC, **COMPARISONS, **LOGIC}.items()
@@ -64,15 +65,12 @@ def fast_parse(text: str, variables: Mapping[str, UOp], make: Make) -> UOp | Non
         if expects_value:
             leaf = leaves.get(word)
             if leaf is None:
-                if word == "(" or word == "-":
-                    if len(pending) > MOST_PENDING:
-                        return None
-                    pending.append(_OPEN if word == "(" else _MINUS)
+                if word in _PREFIXES and len(pending) <= MOST_PENDING:
+                    pending.append(_PREFIXES[word])
                     continue
-                leaf = _number(word)
+                leaf = _number(word, leaves)
                 if leaf is None:
                     return None
-                leaves[word] = leaf
             if pending and pending[-1] is _MINUS and leaf.op is ops.CONST:
                 pending.pop()  # a sign before a number is part of it
                 leaf = number(-leaf.arg)
@@ -80,50 +78,57 @@ def fast_parse(text: str, variables: Mapping[str, UOp], make: Make) -> UOp | Non
             expects_value = False
             continue
         operator = _OPERATORS.get(word)
-        if operator is not None:
-            precedence = operator[0]
-            if precedence == COMPARISON and pending and _follows_comparison(pending):
-                return None  # a chain
-            while pending and pending[-1][0] >= precedence:
-                if not _combine(values, pending.pop()[1], make):
+        if operator is None:
+            expects_value = word != ")"
+            if expects_value:
+                if not _choose(word, values, pending, make):
                     return None
-            pending.append(operator)
-            expects_value = True
-        elif word == ")":
-            while pending and pending[-1][0]:
-                if not _combine(values, pending.pop()[1], make):
-                    return None
-            if not pending or pending.pop() is not _OPEN:
+            elif not _reduce(values, pending, 1, make) or not pending or pending.pop() is not _OPEN:
                 return None
-        elif word == "if" or word == "else":
-            while pending and pending[-1][0] > CHOICE:
-                if not _combine(values, pending.pop()[1], make):
-                    return None
-            if word == "if":
-                if pending and pending[-1] is _IF:
-                    return None
-                pending.append(_IF)
-            elif pending and pending[-1] is _IF:
-                pending[-1] = _ELSE
-            else:
-                return None
-            expects_value = True
-        else:
+            continue
+        precedence = operator[0]
+        if precedence == COMPARISON and _follows_comparison(pending):
+            return None  # a chain
+        is_complete = not pending or pending[-1][0] < precedence
+        if not is_complete and not _reduce(values, pending, precedence, make):
             return None
-    if expects_value:
+        pending.append(operator)
+        expects_value = True
+    if expects_value or not _reduce(values, pending, 1, make) or pending:
         return None
-    while pending:
-        precedence, op = pending.pop()
-        if not precedence or not _combine(values, op, make):
-            return None
     return values[0]
 
 
-def _number(word: str) -> UOp | None:
-    """Return a decimal number as a constant; None for any other word."""
+def _choose(word: str, values: list[UOp], pending: list[Pending], make: Make) -> bool:
+    """Parse the `if` or `else` of a choice; return whether it may stand there."""
+    if word not in ("if", "else") or not _reduce(values, pending, CHOICE + 1, make):
+        return False
+    is_open = bool(pending) and pending[-1] is _IF
+    if is_open == (word == "if"):
+        return False
+    if word == "if":
+        pending.append(_IF)
+    else:
+        pending[-1] = _ELSE
+    return True
+
+
+def _reduce(values: list[UOp], pending: list[Pending], precedence: int, make: Make) -> bool:
+    """Combine pending operators of at least a precedence; return whether their types fit."""
+    while pending and pending[-1][0] >= precedence:
+        if not _combine(values, pending.pop()[1], make):
+            return False
+    return True
+
+
+def _number(word: str, leaves: dict[str, UOp]) -> UOp | None:
+    """Return a decimal number as a constant, which is added to the leaves; None for other words."""
     if not word.isascii() or not word.isdigit() or len(word) > _MOST_DIGITS:
         return None
-    return number(int(word)) if word[0] != "0" or len(word) == 1 else None
+    if word[0] == "0" and len(word) > 1:
+        return None
+    leaf = leaves[word] = number(int(word))
+    return leaf
 
 
 def _follows_comparison(pending: list[Pending]) -> bool:

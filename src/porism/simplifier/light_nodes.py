@@ -145,4 +145,5 @@ def to_uops(root: UOp) -> UOp:
 
 
 def _as_uop(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """Return a light node on its new sources as a UOp."""
     return raw(node.op, None, src, None) if node.__class__ is LightNode else node

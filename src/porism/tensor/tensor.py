@@ -64,7 +64,7 @@ class Tensor:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Functions registered by `method`."""
+            """Return a function registered by `method`, bound to the tensor."""
 
         # Registered by `operator`.
         def __add__(self, other: Any) -> Tensor: ...
@@ -152,7 +152,7 @@ class Tensor:
         return "cpu"
 
     def __len__(self) -> int:
-        """The size of the first axis."""
+        """Return the size of the first axis."""
         if not self.ndim:
             raise shape_error(
                 "len() of a scalar", "a scalar has no axes", "use .size, or reshape it"

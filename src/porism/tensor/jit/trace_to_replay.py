@@ -32,7 +32,7 @@ from porism.tensor.jit.captured_constants import (
     owns_memory,
 )
 from porism.tensor.jit.captured_tensors import Location
-from porism.tensor.jit.nested_values import map_leaves, unbound_shape
+from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
 from porism.tensor.jit.replay import Replay, SizeSlot, TensorSlot, Value
 from porism.tensor.jit.tracing import CapturedTensor, ValueStream, no_value
 from porism.tensor.shapes import shape_error
@@ -127,9 +127,7 @@ def make_replay(
     fixed = [c for c in captured if _is_constant(c)]
     constant_placeholders = {c.placeholder for c in fixed}
     returned = {value.input for value in values if value.output is None}
-    types_of = [
-        (c.tensor, (c.placeholder.dtype, unbound_shape(c.placeholder, {}))) for c in captured
-    ]
+    type_of = {id(c): (c.tensor, _type(c.placeholder)) for c in captured}
     return Replay(
         schedule=schedule,
         arguments=[(n, argument_of[b]) for b, n in numbers.items() if b in argument_of],
@@ -144,14 +142,17 @@ def make_replay(
         values=values,
         result=structure,
         assignments=assignments,
-        captured_types=types_of,
-        mutable_types=[
-            row for row, c in zip(types_of, captured, strict=True) if not _is_constant(c)
-        ],
+        captured_types=[type_of[id(c)] for c in captured],
+        mutable_types=[type_of[id(c)] for c in captured if not _is_constant(c)],
         locations=[(at, t) for at, t in locations if not isinstance(at[0], types.CellType)],
         cells=[(at[0], t) for at, t in locations if isinstance(at[0], types.CellType)],
         lock=lock,
     )
+
+
+def _type(placeholder: UOp) -> TensorType:
+    """Return the type and the shape of a captured tensor, without values of symbolic sizes."""
+    return placeholder.dtype, unbound_shape(placeholder, {})
 
 
 def _assignments(
