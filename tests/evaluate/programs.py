@@ -1,4 +1,4 @@
-"""Small programs that the tests of the evaluator run, and short names to build them with."""
+"""Programs: small kernels for the tests of the evaluator, and short constructors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def num(value: float, dtype: DType = index) -> UOp:
 
 
 def pointer(number: int, size: int, dtype: DType = f32) -> UOp:
-    """A kernel's parameter."""
+    """Return a PARAM of a kernel."""
     return UOp(ops.PARAM, dtype.pointer(Space.GLOBAL, size), (), number)
 
 
 def tensor(number: int, *dims: int | UOp, dtype: DType = f32) -> UOp:
-    """A parameter of a tensor graph."""
+    """Return a PARAM of a tensor graph."""
     sizes = tuple(num(d) if isinstance(d, int) else d for d in dims)
     return UOp(ops.PARAM, dtype, sizes, number)
 
@@ -43,7 +43,7 @@ def register(dtype: DType = f32, name: int = 0, size: int = 1) -> UOp:
 
 
 def at(base: UOp, *sources: UOp | int) -> UOp:
-    """The pointer to an element; a condition at the end is its gate."""
+    """Return the pointer to an element; a condition at the end is its gate."""
     src = tuple(num(s) if isinstance(s, int) else s for s in sources)
     return UOp(ops.INDEX, base.dtype, (base, *src))
 
@@ -71,7 +71,7 @@ def arange(*shape: int, dtype: Any = np.float32) -> Array:
 def accumulated(
     value: UOp, loop: UOp, *outer: UOp, op: Op = ops.ADD, first: float = 0, name: int = 0
 ) -> UOp:
-    """A reduction as a register, its first value, a loop that updates it, and a read at its end."""
+    """Return a reduction as an accumulator in a register, updated in a loop."""
     place = register(value.dtype, name)
     fresh = place.after(*outer) if outer else place
     start = at(fresh, 0).store(num(first, value.dtype))
@@ -81,7 +81,7 @@ def accumulated(
 
 
 def tree_sum(threads: int, *, with_barrier: bool = True) -> UOp:
-    """Each block sums its row of parameter 1 in local memory, half of the threads at a time."""
+    """Return a kernel in which each block sums its row of PARAM 1 as a tree in local memory."""
     block, thread = special("block0", 2), special("thread0", threads)
     rows = pointer(1, 2 * threads)
     shared = local(threads)
@@ -103,7 +103,7 @@ def tree_sum(threads: int, *, with_barrier: bool = True) -> UOp:
 
 
 def tiled_matmul(size: int, tile: int, *, last_barrier: bool = True) -> UOp:
-    """Parameter 0 = parameter 1 @ parameter 2: tiles in local memory, a register a thread."""
+    """Return the kernel PARAM 0 = PARAM 1 @ PARAM 2, with tiles in local memory."""
     blocks = size // tile
     rows, columns = special("block0", blocks), special("block1", blocks)
     row, column = special("thread0", tile), special("thread1", tile)
@@ -126,6 +126,6 @@ def tiled_matmul(size: int, tile: int, *, last_barrier: bool = True) -> UOp:
 
 
 def unwrapped(values: list[Array]) -> Array:
-    """The one array of a result."""
+    """Return the one array of a result."""
     (value,) = values
     return value

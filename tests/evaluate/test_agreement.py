@@ -1,4 +1,4 @@
-"""At once or step by step, in order or in reverse, as a graph or as a list: one result."""
+"""Agreement: all iterations at once or in steps, threads in any order, graphs or lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.graphs import (
 
 
 def buffers_for(root: UOp, seed: int) -> list[Array]:
-    """Random contents for every parameter of a kernel."""
+    """Return random contents for every PARAM of a kernel."""
     rng = np.random.default_rng(seed)
     found: dict[int, Array] = {}
     for node in parameters(root):
@@ -48,7 +48,7 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
 
 @examples(80)
 @given(st.one_of(kernels(), lanes_graphs()), st.integers(0, 99))
-def test_arrays_and_machine_agree(kernel: UOp, seed: int) -> None:
+def test_evaluation_at_once_and_in_steps_agree(kernel: UOp, seed: int) -> None:
     start = buffers_for(kernel, seed)
     at_once, in_order, backwards = copies(start), copies(start), copies(start)
     run_arrays(kernel, at_once)
@@ -80,7 +80,7 @@ def test_lists_and_graphs_agree(nodes: list[UOp], seed: int) -> None:
 
 @st.composite
 def nests(draw: st.DrawFn) -> UOp:
-    """Loops whose ends depend on outer loops, reductions that share them, stores inside."""
+    """Draw nests of loops whose extents depend on outer loops, with reductions and stores."""
     kinds = st.sampled_from((Axis.LOOP, Axis.LOOP, Axis.GLOBAL, Axis.LOCAL, Axis.UPCAST))
     ranges: list[UOp] = []
 

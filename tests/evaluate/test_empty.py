@@ -1,4 +1,4 @@
-"""Ranges of no iterations and of one: they are different things."""
+"""Empty loops: ranges of no iterations, and of one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ IDENTITIES: list[tuple[Op, DType, Any]] = [
 
 
 def in_register(op: Op, value: UOp, loop: UOp) -> UOp:
-    """The reduction of a register, which nothing but an evaluator of steps has."""
+    """Return a reduction in a register, which only the step-by-step evaluator has."""
     place = UOp(ops.DEFINE_REG, value.dtype.pointer(Space.REGISTER, 1), (), 0)
     return at(place.after(at(place, 0).store(value.reduce(op, loop))), 0).load()
 
@@ -59,7 +59,7 @@ def test_an_empty_reduction_is_its_identity(op: Op, dtype: DType, expected: Any,
 
 
 @pytest.mark.parametrize("wrap", [lambda op, x, r: x.reduce(op, r), in_register])
-def test_a_largest_index_of_none_is_undefined(wrap: Any) -> None:
+def test_a_max_of_no_index_is_undefined(wrap: Any) -> None:
     n = UOp.variable("n", 0, 3)
     k = UOp.range(n, 0)
     graph = wrap(ops.MAX, k, k)

@@ -1,4 +1,4 @@
-"""Programs without a meaning: each has its message, and names the node that is to blame."""
+"""Errors: programs without a meaning are refused, with the node that causes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BOTH = [run_arrays, run_kernel]
 
 
 def refused(run: Callable[[], Any], what: str, *where: str) -> EvaluationError:
-    """The error of a run, with all its parts."""
+    """Return the error of a run, after checking that it has all its parts."""
     with pytest.raises(EvaluationError) as caught:
         run()
     error = caught.value
@@ -79,8 +79,8 @@ def test_a_load_out_of_bounds(run: Any) -> None:
 
 
 @pytest.mark.parametrize("run", BOTH)
-def test_a_load_is_executed_whoever_uses_it(run: Any) -> None:
-    """An INDEX is the element, wanted or not; a LOAD is an instruction."""
+def test_an_unused_load_is_executed(run: Any) -> None:
+    """An INDEX that is not used does not fail; a LOAD is an instruction, and does."""
     element = pointer(1, 2).index(I)
     chosen = (I < 2).where(element, num(0.0, f32))
     run(sink(at(OUT, I).store(chosen).end(I)), floats(4, 2))
@@ -90,7 +90,7 @@ def test_a_load_is_executed_whoever_uses_it(run: Any) -> None:
 
 
 def test_an_index_outside_of_one_dimension() -> None:
-    """Although the flat address would be inside."""
+    """It is an error although the flat address would be inside."""
     element = tensor(0, 2, 4).index(num(0), I + 1)
     refused(
         lambda: evaluate(element, {0: arange(2, 4)}),
@@ -160,7 +160,7 @@ def test_without_after_a_read_comes_too_early() -> None:
 
 
 def test_an_accumulator_that_is_not_reset() -> None:
-    """Its first value must be stored inside the outer loop: AFTER(register, range) says so."""
+    """The identity must be stored inside the outer loop, which AFTER(register, range) ensures."""
     i, k = UOp.range(2, 0), UOp.range(3, 1)
     value = load(pointer(1, 6), i * 3 + k)
     totals = []
@@ -239,7 +239,7 @@ def test_a_missing_barrier_is_a_race(reverse: bool) -> None:
 
 
 def test_a_missing_barrier_leaves_local_memory_unwritten() -> None:
-    """Who comes first finds nothing there yet."""
+    """The first thread reads before another one has written."""
     run_kernel(tree_sum(4), floats(2, 8))
     kernel = tree_sum(4, with_barrier=False)
     error = refused(lambda: run_kernel(kernel, floats(2, 8)), "read before it was written", "LOAD")
@@ -289,7 +289,7 @@ def test_parallel_iterations_that_write_one_element(kind: Axis) -> None:
 
 
 def test_parallel_iterations_that_all_do_the_same() -> None:
-    """The store is inside the range, although it does not use it."""
+    """The store is inside the range, although it does not depend on it."""
     i = UOp.range(4, 0, Axis.GLOBAL)
     kernel = sink(at(OUT, 0).store(ONE).end(i))
     refused(lambda: run_arrays(kernel, floats(4)), "two iterations write the same element")
@@ -424,7 +424,7 @@ def test_names_of_threads() -> None:
     refused(lambda: run_kernel(two, floats(4)), "thread0 has 2 values and 3", "SPECIAL")
 
 
-def test_values_pointers_and_effects_are_told_apart() -> None:
+def test_values_pointers_and_effects_are_distinguished() -> None:
     stored = tensor(0, 4) + 1.0
     kernel = sink(UOp(ops.STORE, None, (stored, ONE)))
     refused(lambda: run_arrays(kernel, floats(4)), "used as a pointer", "ADD")

@@ -1,4 +1,4 @@
-"""Every op of the table has a meaning: one small program each, with its answer."""
+"""Every op of the table is evaluated: one small program each, with its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.evaluate.programs import (
 )
 
 Case = tuple[UOp, Any]
-"""A program with parameter 1 = [1, 2, 3, 4], and what it computes."""
+"""A program with PARAM 1 = [1, 2, 3, 4], and its result."""
 
 I = UOp.range(4, 0)  # noqa: E741 - the loop of these programs
 OUT, IN = pointer(0, 4), pointer(1, 4)
@@ -48,7 +48,7 @@ def moved(op: Op, *sizes: int, arg: Any = None) -> UOp:
 
 
 def stored(value: UOp, *around: UOp) -> UOp:
-    """The value of each iteration, stored."""
+    """Return a program that stores the value of each iteration."""
     place = at(OUT, I).store(value)
     return sink(place.end(I, *around))
 
@@ -71,13 +71,13 @@ def gathered() -> UOp:
 
 
 def after_a_store() -> UOp:
-    """Parameter 1 is overwritten before it is read."""
+    """Return a program that overwrites PARAM 1 before it reads it."""
     overwritten = at(IN, I).store(num(8.0, f32)).end(I)
     return stored(load(IN.after(overwritten), I))
 
 
 def shared() -> UOp:
-    """Four threads exchange their values in local memory."""
+    """Return a program in which four threads exchange their values in local memory."""
     thread = special("thread0", 4)
     cells = local(4)
     filled = at(cells, thread).store(load(IN, thread))

@@ -1,4 +1,4 @@
-"""Tensor graphs, against NumPy."""
+"""Graph evaluator: tensor graphs, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_inputs_that_do_not_fit(given: dict[Any, Any], words: str) -> None:
 
 
 def interpret(root: UOp, data: dict[int, Array]) -> Array:
-    """The graph in NumPy's own words."""
+    """Return the result of a graph, computed by NumPy functions."""
     env: dict[UOp, Array] = {}
     for node in toposort(root):
         src = [env[s] for s in node.src]
@@ -248,7 +248,7 @@ def interpret(root: UOp, data: dict[int, Array]) -> Array:
 
 
 def fold(node: UOp, value: Array) -> Array:
-    """A reduction, one element after the other."""
+    """Return a reduction, one element after the other."""
     op, axes = node.arg
     assert op.meaning is not None
     kept = [a for a in range(value.ndim) if a not in axes]

@@ -1,4 +1,4 @@
-"""Graphs with ranges: INDEX, REDUCE, BUFFERIZE, validity and gates, for all iterations at once."""
+"""Ranged graphs: INDEX, REDUCE, BUFFERIZE, validity and gates, for all iterations at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_matmul() -> None:
 
 
 def test_padding_by_invalid() -> None:
-    """PAD as rangeify says it: INVALID on the index, a choice on the value."""
+    """PAD as rangeify lowers it: INVALID as the index, WHERE on the value."""
     i = UOp.range(7, 0)
     inside = (i >= 2) & (i < 6)
     element = tensor(0, 4).index(inside.where(i - 2, INVALID))
@@ -61,7 +61,7 @@ def test_invalid_in_one_of_two_dims() -> None:
     np.testing.assert_array_equal(found, np.pad(arange(2, 2) + 1, ((0, 1), (0, 1))))
 
 
-def test_what_is_false_anyway_may_be_undefined() -> None:
+def test_an_undefined_operand_of_a_false_conjunction() -> None:
     """a & b does not depend on b where a is false, so conditions can be joined."""
     i = UOp.range(4, 0)
     some = i.ne(0)
@@ -158,7 +158,7 @@ def test_vectors() -> None:
 
 
 def test_lanes_of_an_access() -> None:
-    """An index of four lanes gathers; one index reads neighbours; lanes are gated one by one."""
+    """An index of four lanes gathers; one index reads consecutive ones; each lane has a gate."""
     base = pointer(0, 8)
     lanes = UOp(ops.VCONST, index.vec(4), (), (7, 0, 3, 9))
     gate = UOp(ops.VCONST, boolean.vec(4), (), (True, True, True, False))
@@ -210,7 +210,7 @@ def test_a_read_after_the_end_sees_the_store() -> None:
 
 @examples(60)
 @given(ranged_graphs(), st.integers(0, 99))
-def test_all_iterations_at_once_or_one_by_one(graph: UOp, seed: int) -> None:
+def test_iterations_at_once_or_one_by_one_agree(graph: UOp, seed: int) -> None:
     data = contents(graph, seed)
     value, *ranges = graph.src
     together = unwrapped(evaluate(graph, data))

@@ -1,4 +1,4 @@
-"""Numbers as semantics.md has them: Python's integers and IEEE 754 are the oracles."""
+"""Semantics of numbers: compared with Python's integers and IEEE 754."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INTEGER_OPS: dict[Op, Callable[[int, int], int]] = {
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u8])
 @pytest.mark.parametrize("op", INTEGER_OPS, ids=lambda op: op.name)
 def test_every_pair_of_eight_bit_integers(op: Op, dtype: DType) -> None:
-    """Every third value of each side, and all that are near an edge."""
+    """Every third value of each operand, and all that are near a limit."""
     x, y = UOp.range(256, 0).cast(dtype), UOp.range(256, 1).cast(dtype)
     found = unwrapped(evaluate(op(x, y)))
     function = INTEGER_OPS[op]
@@ -136,8 +136,8 @@ def test_a_fused_product_rounds_once() -> None:
     assert float(unwrapped(evaluate(fused))) == 2**-29 + 2**-60
 
 
-def test_states_follow_the_choice() -> None:
-    """The state of a WHERE is that of the side it takes; of a comparison that of either side."""
+def test_a_where_has_the_state_of_the_selected_operand() -> None:
+    """A WHERE has the state of the selected operand, a comparison that of both."""
     i = UOp.range(3, 0)
     masked = (i < 1).where(i, UOp(ops.INVALID))
     bad = ops.IDIV(num(1), i - 1)

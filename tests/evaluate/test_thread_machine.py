@@ -1,4 +1,4 @@
-"""Kernels run step by step: loops, registers, local memory, threads, gates, vectors, lists."""
+"""Thread machine: loops, registers, local memory, threads, gates, vectors and lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_accumulator_in_a_register() -> None:
 
 
 def test_two_reductions_share_a_loop_or_follow_each_other() -> None:
-    """Softmax: a maximum, then a sum that needs it, in loops over the same range."""
+    """Softmax: a maximum, and a sum that depends on it, in loops over the same range."""
     i, k = UOp.range(2, 0), UOp.range(5, 1)
     x = pointer(1, 10).index(i * 5 + k)
     largest = x.reduce(ops.MAX, k)
@@ -59,7 +59,7 @@ def test_two_reductions_share_a_loop_or_follow_each_other() -> None:
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 
-def test_the_end_of_an_inner_loop_depends_on_an_outer_one() -> None:
+def test_the_extent_of_an_inner_loop_depends_on_an_outer_one() -> None:
     i = UOp.range(4, 0)
     k = UOp.range(i + 1, 1)
     total = k.cast(f32).reduce(ops.ADD, k)
@@ -89,7 +89,7 @@ def test_the_last_iteration_of_a_loop_wins() -> None:
         np.testing.assert_array_equal(out, [4, 3])
 
 
-def test_loops_nest_as_their_end_names_them() -> None:
+def test_loops_nest_in_the_order_of_their_end() -> None:
     i, j = UOp.range(2, 0), UOp.range(3, 1)
     store = pointer(0, 4).index(i + j).store((i * 10 + j).cast(f32))
     for run in (run_kernel, run_arrays):
@@ -99,7 +99,7 @@ def test_loops_nest_as_their_end_names_them() -> None:
             np.testing.assert_array_equal(out, expected)
 
 
-def test_a_reduction_goes_through_its_loops_as_it_names_them() -> None:
+def test_a_reduction_runs_its_loops_in_the_order_of_its_sources() -> None:
     i, j = UOp.range(2, 0, Axis.REDUCE), UOp.range(2, 1, Axis.REDUCE)
     term = pointer(1, 4).index(i * 2 + j)
     for run in (run_kernel, run_arrays):
@@ -111,7 +111,7 @@ def test_a_reduction_goes_through_its_loops_as_it_names_them() -> None:
 
 
 def test_iterations_see_what_earlier_ones_stored() -> None:
-    """A running sum in memory."""
+    """A prefix sum in memory."""
     i = UOp.range(4, 0)
     out = pointer(0, 5)
     kernel = sink(at(out, i + 1).store(load(out, i) + load(pointer(1, 4), i)).end(i))
@@ -120,7 +120,7 @@ def test_iterations_see_what_earlier_ones_stored() -> None:
     np.testing.assert_array_equal(buffers[0], [0, 0, 1, 3, 6])
 
 
-def test_variables_are_sizes_of_loops() -> None:
+def test_extents_may_be_variables() -> None:
     n = UOp.variable("n", 0, 4)
     i = UOp.range(n, 0)
     kernel = sink(pointer(0, 4).index(i).store(num(1.0, f32)).end(i))
@@ -169,7 +169,7 @@ def test_threads_of_a_block_share_local_memory() -> None:
     np.testing.assert_array_equal(out, [3, 2, 1, 0, 7, 6, 5, 4])
 
 
-def test_a_store_outside_of_a_parallel_range_happens_once() -> None:
+def test_a_store_outside_of_a_parallel_range_runs_once() -> None:
     t = UOp.range(4, 0, Axis.LOCAL)
     many = at(pointer(0, 4), t).store(t.cast(f32)).end(t)
     once = at(pointer(1, 1), 0).store(num(7.0, f32))  # by every thread it would be a race
@@ -212,7 +212,7 @@ def test_a_load_through_invalid_gives_the_alternative() -> None:
 
 
 def test_gates_of_pointers_to_pointers() -> None:
-    """An undefined gate does not matter behind one that is closed."""
+    """An undefined gate does not fail where another gate is closed."""
     i = UOp.range(4, 0)
     outer = at(pointer(0, 4), 0, i.ne(0))
     inner = UOp(ops.INDEX, outer.dtype, (outer, i, ops.IDIV(num(6), i) < 6))
@@ -270,7 +270,7 @@ def test_vector_loads_and_stores() -> None:
 
 
 def test_a_wide_load_through_a_scalar_pointer() -> None:
-    """Elements of the buffer may be vectors; an INDEX counts in elements."""
+    """Elements of a buffer may be vectors; the offset of an INDEX is in elements."""
     vectors = UOp(ops.PARAM, f32.vec(4).pointer(Space.GLOBAL, 2), (), 1)
     picked = UOp(ops.INDEX, vectors.dtype, (vectors, num(1))).load().gep(2)
     four = UOp(ops.LOAD, f32.vec(2), (at(pointer(1, 8), 3),)).gep(1)
@@ -334,8 +334,8 @@ def test_unrolled_axes_are_stored_element_by_element() -> None:
         np.testing.assert_array_equal(two, [6, 24])
 
 
-def test_a_value_kept_for_ranges_of_its_own() -> None:
-    """BUFFERIZE: a row of doubled elements for each `i`, read backwards; also unrolled."""
+def test_a_value_materialized_for_its_ranges() -> None:
+    """A BUFFERIZE of a row for each `i`, read in reverse; also unrolled."""
     i, j, k = UOp.range(2, 0), UOp.range(4, 1), UOp.range(4, 2)
     lane = UOp(ops.UNROLL, None, (UOp(ops.VCONST, index.vec(2), (), (0, 1)),), ((7, 2),))
     doubled = pointer(1, 8).index(i * 4 + j) * 2.0 + lane.cast(f32)
@@ -410,7 +410,7 @@ def test_stores_of_one_loop_are_grouped() -> None:
 
 
 def test_loops_that_follow_each_other_many_times() -> None:
-    """Not the depth of a graph but the nesting of its loops is what the machine follows."""
+    """The recursion of the machine is as deep as the loop nest, not as the graph."""
     count = 300
     i = UOp.range(2, 0)
     out = pointer(0, 2)

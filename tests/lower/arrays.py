@@ -1,4 +1,4 @@
-"""Elements of arrays as operands, and a graph of them before and after its decomposition."""
+"""Arrays: operands that are elements of arrays, and checks of a decomposition on all elements."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ MACHINES = {"plain": PLAIN, "fused": FUSED, "scaling": SCALING}
 
 
 def operands(count: int, *kinds: DType, lanes: int = 1) -> list[UOp]:
-    """The elements of parameters 0, 1, …: one for each iteration, or so many as a vector."""
-    steps = UOp.range(UOp.const(i32, count // lanes), 0)
-    found = []
-    for place, kind in enumerate(kinds):
-        memory = UOp(ops.PARAM, kind.pointer(size=count), (), place)
-        parts = [memory.index(steps * lanes + k) for k in range(lanes)]
-        found.append(parts[0] if lanes == 1 else ops.VECTORIZE(*parts))
-    return found
+    """Return the elements of PARAMs 0, 1, … in a loop: scalars, or vectors of so many lanes."""
+    loop = UOp.range(UOp.const(i32, count // lanes), 0)
+    elements = []
+    for number, kind in enumerate(kinds):
+        memory = UOp(ops.PARAM, kind.pointer(size=count), (), number)
+        parts = [memory.index(loop * lanes + k) for k in range(lanes)]
+        elements.append(parts[0] if lanes == 1 else ops.VECTORIZE(*parts))
+    return elements
 
 
 def values(node: UOp, arrays: Sequence[Array]) -> Array:
-    """What a graph of operands gives on these arrays."""
+    """Return the values of a graph of operands on these arrays."""
     with np.errstate(all="ignore"):
-        found: Array = evaluate(node, dict(enumerate(arrays)))[0]
-    return found.reshape(-1)
+        result: Array = evaluate(node, dict(enumerate(arrays)))[0]
+    return result.reshape(-1)
 
 
 def same(before: Array, after: Array) -> Array:
-    """Where two results are equal: NaN equals NaN, and zeros have their sign."""
+    """Return where two results are equal: NaN equals NaN, and the signs of zeros count."""
     if before.dtype.kind in "iub":
         return np.asarray(before == after)
     with np.errstate(invalid="ignore"):  # NaN that signals
@@ -55,7 +55,7 @@ def same(before: Array, after: Array) -> Array:
 
 
 def check(before: UOp, arrays: Sequence[Array], machine: Machine = PLAIN) -> UOp:
-    """The decomposed graph, after a comparison on all elements."""
+    """Return the decomposed graph, after comparing both graphs on all elements."""
     after = decompose(before, machine)
     assert not missing(after, machine.target)
     old, new = values(before, arrays), values(after, arrays)
@@ -72,13 +72,13 @@ def check(before: UOp, arrays: Sequence[Array], machine: Machine = PLAIN) -> UOp
 
 
 def missing(root: UOp, target: Target) -> set[str]:
-    """The arithmetic in a graph that a target has not."""
+    """Return the names of the ops in a graph that a target lacks."""
     used = {n.op.name for n in toposort(root) if n.op.elementwise}
     return used - target.ops
 
 
 def safe(root: UOp, arrays: Sequence[Array]) -> None:
-    """No division in the graph traps, and no shift or conversion is out of range."""
+    """Check that no division in the graph traps, and no shift or conversion is out of range."""
     for node in toposort(root):
         kind = node.dtype
         if node.op in (ops.CDIV, ops.CMOD):
@@ -95,7 +95,7 @@ def safe(root: UOp, arrays: Sequence[Array]) -> None:
 
 
 def pairs(kind: DType, chosen: Sequence[int] | None = None) -> tuple[Array, Array]:
-    """All pairs of chosen values of a type; of all values if none are chosen."""
+    """Return all pairs of chosen values of a type; of all values if none are chosen."""
     numbers = range(int(kind.min), int(kind.max) + 1) if chosen is None else chosen
     column = np.array([n % (1 << kind.bits) for n in numbers], np.uint64)
     one = column.astype(f"uint{kind.bits}").view(kind.numpy)
@@ -104,7 +104,7 @@ def pairs(kind: DType, chosen: Sequence[int] | None = None) -> tuple[Array, Arra
 
 
 def edges(kind: DType) -> list[int]:
-    """Values of an integer type where something may go wrong."""
+    """Return edge cases of an integer type: near its limits, 0 and powers of two."""
     low, high = int(kind.min), int(kind.max)
     near = [k for base in (low, high, 0, high // 2, low // 2) for k in range(base - 3, base + 4)]
     powers = [s * (1 << k) + d for k in range(kind.bits) for s in (1, -1) for d in (-1, 0, 1)]

@@ -1,4 +1,4 @@
-"""Decomposition as a whole: every procedure fires, levels are kept, and twice is as once."""
+"""Decomposition as a whole: every procedure fires, levels hold, and decomposing is idempotent."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def test_procedures_alone(name: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_twice_is_as_once(name: str, machine: str) -> None:
+def test_decomposition_is_idempotent(name: str, machine: str) -> None:
     for before in EXAMPLES[name]:
         once = decompose(before, MACHINES[machine])
         assert decompose(once, MACHINES[machine]) is once
 
 
-def test_a_machine_that_has_everything_needs_nothing() -> None:
+def test_a_machine_with_every_op_needs_no_decomposition() -> None:
     everything = Machine(
         target=REFERENCE, total_division=True, total_shifts=True, saturating_casts=True
     )
@@ -94,7 +94,7 @@ def test_a_machine_that_has_everything_needs_nothing() -> None:
 
 
 def kernel(op: Op, kind: DType, lanes: int) -> UOp:
-    """out[i] = op(a[i]) for 32 elements, a vector at a time."""
+    """Return the kernel out[i] = op(a[i]) for 32 elements, in vectors of so many lanes."""
     out, a = (UOp(ops.PARAM, kind.pointer(size=32), (), k) for k in range(2))
     i = UOp.range(UOp.const(i32, 32 // lanes), 0)
     loaded = ops.LOAD(ops.INDEX(a, i * lanes, dtype=a.dtype), dtype=kind.vec(lanes))

@@ -1,4 +1,4 @@
-"""Expand: lanes stand for the iterations of one range, and loads wait for what they read."""
+"""Expand: a vector has the lanes of one range, and loads come after the stores they read."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from porism.rules.addresses.validity import masked
 from tests.watching import Kernels, same
 
 
-def unchanged(kernel: UOp) -> None:
-    """A kernel stores the same after `expand` as before."""
-    seen = Kernels(1, "")
-    seen.begin(kernel)
-    same("expand", seen.wanted, seen.result(expand(kernel, 8)))
+def check_expand(kernel: UOp) -> None:
+    """Check that a kernel stores the same after `expand` as before."""
+    kernels = Kernels(1, "")
+    kernels.begin(kernel)
+    same("expand", kernels.wanted, kernels.result(expand(kernel, 8)))
 
 
 def pointer(number: int, size: int) -> UOp:
-    """A parameter of a kernel."""
+    """Return a PARAM of a kernel."""
     return UOp(ops.PARAM, i32.pointer(Space.GLOBAL, size), (), number)
 
 
-def repeated(op: ops.Op, lanes: int, times: int, factor: int = 1) -> UOp:
-    """A kernel whose reduction does not depend on the range that it closes."""
-    output, term = UOp.range(lanes, 0, Axis.UPCAST), UOp.range(times, 1, Axis.UNROLL)
+def invariant_reduction(op: ops.Op, lanes: int, extent: int, factor: int = 1) -> UOp:
+    """Return a kernel whose reduction does not depend on the range that it closes."""
+    output, term = UOp.range(lanes, 0, Axis.UPCAST), UOp.range(extent, 1, Axis.UNROLL)
     loop = UOp.range(factor, 2, Axis.REDUCE)
     value = pointer(1, lanes).index(output, dtype=i32)
     ranges = (term,) if factor == 1 else (loop, term)
@@ -42,44 +42,44 @@ def repeated(op: ops.Op, lanes: int, times: int, factor: int = 1) -> UOp:
 
 
 @pytest.mark.parametrize("op", [ops.ADD, ops.MAX, ops.MUL])
-@pytest.mark.parametrize(("lanes", "times"), [(8, 2), (4, 4), (8, 3), (2, 16), (1, 4), (3, 8)])
+@pytest.mark.parametrize(("lanes", "extent"), [(8, 2), (4, 4), (8, 3), (2, 16), (1, 4), (3, 8)])
 @pytest.mark.parametrize("factor", [1, 3])
-def test_terms_that_are_the_same_in_all_iterations(
-    op: ops.Op, lanes: int, times: int, factor: int
+def test_a_reduction_of_a_loop_invariant_value(
+    op: ops.Op, lanes: int, extent: int, factor: int
 ) -> None:
-    unchanged(repeated(op, lanes, times, factor))
+    check_expand(invariant_reduction(op, lanes, extent, factor))
 
 
-def test_a_constant_is_reduced_as_often_as_its_range_has_iterations() -> None:
+def test_a_constant_is_reduced_once_per_iteration() -> None:
     outer, inner = UOp.range(6, 0, Axis.UNROLL), UOp.range(4, 1, Axis.UNROLL)
     two = pointer(1, 1).index(UOp.const(outer.dtype, 0), dtype=i32)
     total = two.reduce(ops.ADD, inner).reduce(ops.ADD, outer)
-    unchanged(ops.SINK(pointer(0, 1).index(UOp.const(outer.dtype, 0), dtype=i32).store(total)))
+    check_expand(ops.SINK(pointer(0, 1).index(UOp.const(outer.dtype, 0), dtype=i32).store(total)))
 
 
 def test_lanes_of_two_ranges_in_one_vector_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check finds a choice of lanes that forgets what reductions close."""
+    """The check finds lane ranges that ignore the ranges that reductions close."""
 
-    def all_of_them(order: Sequence[UOp], spread: Sequence[UOp], widest: int) -> dict[UOp, int]:
-        return dict.fromkeys(spread, 2)
+    def all_ranges(order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> dict[UOp, int]:
+        return dict.fromkeys(expanded, 2)
 
-    monkeypatch.setattr(module, "lane_ranges", all_of_them)
+    monkeypatch.setattr(module, "lane_ranges", all_ranges)
     with settings.override(check=True), pytest.raises(LevelError, match="lanes of r0 and r1"):
-        expand(repeated(ops.ADD, 8, 2), 8)
+        expand(invariant_reduction(ops.ADD, 8, 2), 8)
 
 
 @pytest.mark.parametrize("filled", [3, 6, 7])
 @pytest.mark.parametrize("copies", [2, 3, 4, 8])
 def test_a_tile_of_local_memory_is_read_after_all_of_its_stores(filled: int, copies: int) -> None:
-    """What is kept in each iteration of an UPCAST range, padded to lanes, is reduced in lanes."""
+    """A local buffer of each UPCAST iteration, padded to the lanes, is reduced in lanes."""
     row, column = UOp.range(copies, 0, Axis.UPCAST), UOp.range(8, 1, Axis.UPCAST)
     term = UOp.range(8, 2, Axis.UNROLL)
     memory = UOp(ops.DEFINE_LOCAL, i32.pointer(Space.LOCAL, filled), (), 0)
     value = pointer(1, copies * 8).index(row * 8 + column, dtype=i32)
     store = memory.index(masked(column < filled, column), dtype=i32).store(value * value)
-    kept = memory.after(store.end(column)).index(masked(term < filled, term), dtype=i32)
-    total = (term < filled).where(kept, 0).reduce(ops.ADD, term)
+    element = memory.after(store.end(column)).index(masked(term < filled, term), dtype=i32)
+    total = (term < filled).where(element, 0).reduce(ops.ADD, term)
     other = UOp.range(64, 3, Axis.UPCAST)  # the lanes of what is stored
     scaled = total * pointer(2, 64).index(other, dtype=i32)
     stored = pointer(0, copies * 64).index(row * 64 + other, dtype=i32).store(scaled)
-    unchanged(private_memory(ops.SINK(stored.end(row, other))))
+    check_expand(private_memory(ops.SINK(stored.end(row, other))))

@@ -1,4 +1,4 @@
-"""Kernels in the shape of a GPU: blocks and threads, their limits, masks, memory and barriers."""
+"""GPU lowering: blocks and threads, their limits, masks, shared memory and barriers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_loop_that_reads_what_it_writes_stays() -> None:
     assert to_blocks(kernel, SMALL) is kernel
 
 
-def test_what_the_grid_has_no_room_for_stays_a_loop() -> None:
+def test_a_loop_that_exceeds_the_grid_stays_a_loop() -> None:
     found = kinds(to_blocks(matrix_product(4, 8, 2), TINY))  # of 24 blocks at most
     assert found == {(0,): Axis.GLOBAL, (1,): Axis.LOOP, (2,): Axis.REDUCE}
 
@@ -92,8 +92,8 @@ def test_a_cpu_has_no_blocks() -> None:
 
 
 @pytest.mark.parametrize("limits", [(4,), (4, 3), (4, 3, 2), (2, 9, 5), (100, 3, 3)])
-def test_whatever_fits_is_fitted(limits: tuple[int, ...]) -> None:
-    """Every size up to the limits has dimensions that hold it, with little to spare."""
+def test_sizes_within_the_limits_get_launch_dimensions(limits: tuple[int, ...]) -> None:
+    """Every size up to the limits gets launch dimensions, with less than twice the threads."""
     for sizes in itertools.chain(
         ((n,) for n in range(1, math.prod(limits) + 2)),
         itertools.product(range(1, 6), repeat=3),
@@ -115,7 +115,7 @@ def test_whatever_fits_is_fitted(limits: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 5, 7, 11, 12, 13, 22, 23, 24])
 def test_blocks_beyond_a_limit_are_split(size: int) -> None:
-    """Numbers that have no fitting factors leave some blocks without work."""
+    """A size without factors within the limits leaves surplus blocks, which store nothing."""
     i = UOp.range(size, 0)
     kernel = ops.SINK(pointer(0, size).index(i).store(i.cast(i32)).end(i))
     lines = lines_of(kernel, TINY)
@@ -128,7 +128,7 @@ def test_blocks_beyond_a_limit_are_split(size: int) -> None:
 
 
 def test_threads_beyond_a_limit_are_split() -> None:
-    """13 threads where a dimension has 4: they are counted over two or three, with 3 to spare."""
+    """13 threads where a dimension has 4 take several dimensions, with surplus threads."""
     i, j = UOp.range(3, 0, Axis.GLOBAL), UOp.range(13, 1, Axis.LOCAL)
     kernel = ops.SINK(pointer(0, 39).index(i * 13 + j).store((i * j).cast(i32)).end(i, j))
     lines = lines_of(kernel, TINY)
@@ -147,7 +147,7 @@ def test_too_many_threads_are_an_error() -> None:
     assert "4 × 4 × 2 at most" in str(caught.value)
 
 
-def test_sizes_of_the_launch_may_be_symbolic() -> None:
+def test_launch_dimensions_may_be_symbolic() -> None:
     n = UOp.variable("n", 1, 20)
     i, j = UOp.range(n, 0), UOp.range(3, 1)
     kernel = ops.SINK(pointer(0, 60).index(i * 3 + j).store((i + j).cast(i32)).end(i, j))
@@ -175,14 +175,14 @@ def shifted_by(n: UOp) -> UOp:
 # -- places and masks ------------------------------------------------------------------------------
 
 
-def test_what_is_read_element_by_element_is_fastest() -> None:
+def test_the_range_of_contiguous_loads_is_the_fastest_thread_index() -> None:
     kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
     assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [4, 2]
     kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
     assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [2, 3]
 
 
-def test_a_store_outside_of_a_thread_range_is_done_once() -> None:
+def test_a_store_outside_of_a_thread_range_runs_once() -> None:
     """Without the mask two threads would write one element."""
     kernel = group_reduce(Group("r1", 4).apply(to_blocks(row_sums(6, 8), SMALL), SMALL))
     lowered = gpu_dims(kernel, SMALL)
@@ -195,7 +195,7 @@ def test_a_store_outside_of_a_thread_range_is_done_once() -> None:
         run_graph(case, bare)
 
 
-def test_ranges_of_two_outputs_take_turns() -> None:
+def test_ranges_of_two_outputs_share_an_index() -> None:
     kernel = apply_all(two_outputs(4, 6), [Local("r0", 2), Local("r1", 2)], SMALL)
     lines = lines_of(kernel, SMALL)
     assert launch_of(lines).sizes()[1] == (2, 1, 1)
@@ -215,7 +215,7 @@ def test_ranges_of_two_outputs_take_turns() -> None:
     ],
 )
 def test_each_barrier_is_needed(name: str, actions: list[Action], barriers: int) -> None:
-    """Take one away, and the evaluator finds a race or what was never written."""
+    """Without one of them, the evaluator finds a data race or a read of unwritten memory."""
     case = CASES[name]
     kernel = apply_all(started(case), actions, SMALL)
     lowered = gpu_dims(group_reduce(block_memory(to_blocks(kernel, SMALL), SMALL)), SMALL)
@@ -228,7 +228,7 @@ def test_each_barrier_is_needed(name: str, actions: list[Action], barriers: int)
             run_graph(case, without)
 
 
-def test_a_row_that_each_thread_fills_for_itself_is_in_registers() -> None:
+def test_a_buffer_that_each_thread_fills_for_itself_is_in_registers() -> None:
     kernel = Local("r0", 2).apply(started(CASES["kept row"]), SMALL)
     lines = lines_of(kernel, SMALL)
     assert not any(n.op in (ops.DEFINE_LOCAL, ops.BARRIER) for n in lines)
@@ -236,7 +236,7 @@ def test_a_row_that_each_thread_fills_for_itself_is_in_registers() -> None:
     assert launch_of(lines).local == 0
 
 
-def test_a_row_that_threads_fill_together_is_shared() -> None:
+def test_a_buffer_that_threads_fill_together_is_shared() -> None:
     kernel = apply_all(started(CASES["kept row"]), [Local("r0", 2), Local("r2", 4)], SMALL)
     lines = lines_of(kernel, SMALL)
     (memory,) = (n for n in lines if n.op is ops.DEFINE_LOCAL)
@@ -245,7 +245,7 @@ def test_a_row_that_threads_fill_together_is_shared() -> None:
     assert sum(n.op is ops.BARRIER for n in lines) == 1
 
 
-def test_partial_results_have_a_place_for_each_thread_and_lane() -> None:
+def test_partial_results_have_an_element_for_each_thread_and_lane() -> None:
     actions = [Local("r1", 2), Upcast("r0", 2), Group("r2", 3)]
     kernel = apply_all(matrix_product(2, 4, 6), actions, SMALL)
     (memory,) = (n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL)
@@ -254,7 +254,7 @@ def test_partial_results_have_a_place_for_each_thread_and_lane() -> None:
     assert local_bytes(kernel) == 48
 
 
-def test_reductions_have_memory_of_their_own() -> None:
+def test_each_group_reduction_has_its_own_buffer() -> None:
     kernel = apply_all(centred(2, 8), [Group("r2", 4), Group("r3", 4)], SMALL)
     found = [n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL]
     assert [n.arg for n in found] == [0, 1]
@@ -266,7 +266,7 @@ def test_a_kernel_without_groups_stays() -> None:
         assert tensor_cores(kernel, H200) is kernel
 
 
-def test_lanes_around_a_shared_row_have_rows_of_their_own() -> None:
+def test_lanes_around_a_shared_buffer_have_parts_of_their_own() -> None:
     case = CASES["kept row"]
     kernel = apply_all(started(case), [Upcast("r0", 2), Local("r2", 4)], SMALL)
     lines = lines_of(kernel, SMALL)
@@ -274,8 +274,8 @@ def test_lanes_around_a_shared_row_have_rows_of_their_own() -> None:
     assert run_lines(case, lines)[0].tolist() == run_graph(case, case.kernel)[0].tolist()
 
 
-def test_what_nothing_uses_is_no_line() -> None:
-    """A sum of products is made of multiply-adds, and the products are not made as well."""
+def test_unused_nodes_are_no_instructions() -> None:
+    """A sum of products becomes multiply-adds, and the products alone are not computed."""
     i, r = UOp.range(2, 0), UOp.range(3, 1, Axis.REDUCE)
     x = pointer(1, 6, f32).index(i * 3 + r)
     kernel = ops.SINK(pointer(0, 2, f32).index(i).store((x * x).reduce(ops.ADD, r)).end(i))
@@ -303,7 +303,7 @@ def test_a_range_of_two_loops_is_opened_twice() -> None:
 
 
 def warp_product(threads: int, k: int = 16) -> UOp:
-    """Each thread has its share of two matrices, and stores its share of the product."""
+    """Return a kernel in which each thread loads fragments of two matrices, and stores its own."""
     thread = UOp(ops.SPECIAL, None, (number(threads),), "thread0")
     lane = thread % 32
     row, column = lane // 4, lane % 4
@@ -351,7 +351,7 @@ def test_a_product_needs_whole_warps() -> None:
         run_kernel(substitute(kernel, {threads: fewer}), buffers)
 
 
-def test_each_thread_has_an_equal_share() -> None:
+def test_each_thread_has_an_equal_fragment() -> None:
     buffers = matrices()
     kernel = warp_product(32)
     product = next(n for n in toposort(kernel) if n.op is ops.WMMA)
@@ -371,8 +371,8 @@ def test_every_element_is_held_once() -> None:
         assert sorted(total) == list(itertools.product(range(m), range(n)))
 
 
-def test_rows_kept_in_a_reduction_are_refilled() -> None:
-    """The row of `kept_row` in three blocks: nothing is left from the block before."""
+def test_buffers_inside_of_a_loop_are_refilled() -> None:
+    """The local buffer of `kept_row` is filled anew in each of three iterations."""
     kernel = kept_row(3, 4)
     data = np.arange(12, dtype=np.int32)
     plain, shaped = Memory.empty(i32, 12), Memory.empty(i32, 12)

@@ -1,4 +1,4 @@
-"""Divisions, shifts and powers of integers: the same results, and never a trap."""
+"""Integer division, shifts and powers: the same results as the evaluator, and no traps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_constant_divisors_of_16_bits(kind: DType) -> None:
 
 
 def around(kind: DType, divisor: int, chance: random.Random) -> list[int]:
-    """Numbers next to multiples of a divisor, the largest first, and edges."""
+    """Return numbers next to multiples of a divisor, the largest first, and edge cases."""
     low, high = int(kind.min), int(kind.max)
     whole = [high // divisor, low // divisor, 0, 1, -1]
     whole += [chance.randint(low // divisor, high // divisor) for _ in range(20)]
@@ -94,7 +94,7 @@ def test_negative_constant_divisors() -> None:
             check(op(x, x.lift(divisor)), (data,))
 
 
-def test_bounds_keep_a_product_in_its_width() -> None:
+def test_bounds_allow_a_product_of_the_same_width() -> None:
     (x,) = operands(4096, i32)
     data = np.arange(-2048, 2048).astype(np.int32)
     for bounded in (x & 1023, (x & 1023) - 200):
@@ -135,7 +135,7 @@ def test_vectors(op: Op) -> None:
         check(op(x, UOp.const(i16.vec(4), divisor)), (a,))
 
 
-def test_products_by_powers_become_shifts_where_that_pays() -> None:
+def test_products_by_powers_of_two_become_shifts_on_request() -> None:
     machine = Machine(target=GENERIC_CPU, shifts_for_products=True)
     for kind in WORDS:
         data = np.array([n % (1 << kind.bits) for n in edges(kind)], np.uint64)

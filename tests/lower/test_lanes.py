@@ -1,4 +1,4 @@
-"""Which of the loops that go side by side become lanes: where neighbours are accessed most."""
+"""Lane ranges: the range along which most accesses are contiguous becomes vector lanes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.pipeline import unscheduled_kernel
 
 
-def accesses(kernel: UOp, *, wide: bool) -> int:
-    """Accesses of vectors by one index, or by an index for each lane."""
-    found = [n for n in toposort(expand(kernel, 8)) if n.op is ops.INDEX and n.dtype.count > 1]
-    return sum((n.src[1].dtype.count == 1) is wide for n in found)
+def accesses(kernel: UOp, *, contiguous: bool) -> int:
+    """Count the vector accesses that are contiguous, or those with an index for each lane."""
+    vectors = [n for n in toposort(expand(kernel, 8)) if n.op is ops.INDEX and n.dtype.count > 1]
+    return sum((n.src[1].dtype.count == 1) is contiguous for n in vectors)
 
 
 @pytest.mark.parametrize("order", ["rows first", "lanes first"])
-def test_numbers_of_rows_do_not_make_rows_lanes(order: str) -> None:
-    """Three vectors with a number for each row are read once, and the operand in every step."""
+def test_few_contiguous_loads_do_not_decide_the_lanes(order: str) -> None:
+    """Three vectors along the rows are loaded once, and the operand in each iteration of k."""
     a, b = (porism.asarray(np.ones(s, np.float32)) for s in ((32, 64), (64, 48)))
     offset, scale, shift = (porism.asarray(np.ones((32, 1), np.float32)) for _ in range(3))
     (kernel,) = porism.kernels((a @ b - offset) * scale + shift)
@@ -33,16 +33,16 @@ def test_numbers_of_rows_do_not_make_rows_lanes(order: str) -> None:
         actions.reverse()
     loops = unscheduled_kernel(kernel.node, GENERIC_CPU)
     tiled = apply_all(loops, actions, GENERIC_CPU)
-    assert accesses(tiled, wide=True) > 0
-    assert accesses(tiled, wide=False) == 0
+    assert accesses(tiled, contiguous=True) > 0
+    assert accesses(tiled, contiguous=False) == 0
 
 
 def test_a_store_counts_more_than_loads_that_can_be_transposed() -> None:
-    """A transposed matrix with numbers for each of its rows, which are columns of the result."""
+    """A transposed matrix times a vector along its rows, which are columns of the result."""
     x, scale = (porism.asarray(np.ones(s, np.float32)) for s in ((16, 32), (16, 1)))
     (kernel,) = porism.kernels((x.T * scale.T).reshape(32, 16))
     loops = unscheduled_kernel(kernel.node, GENERIC_CPU)
     tiled = apply_all(loops, [Upcast("r0", 8), Upcast("r1", 8)], GENERIC_CPU)
     stored = [n.src[0] for n in toposort(expand(tiled, 8)) if n.op is ops.STORE]
     assert stored
-    assert all(place.src[1].dtype.count == 1 for place in stored)
+    assert all(address.src[1].dtype.count == 1 for address in stored)

@@ -1,4 +1,4 @@
-"""Single ops that a machine lacks: the rules are proved, the procedures tried."""
+"""Missing ops: the rules are proved, the procedures are tested on values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_rule_is_proved(name: str) -> None:
 
 
 def floats(kind: DType, count: int = 4000) -> Array:
-    """Edges, numbers of ordinary size and random bits."""
+    """Return special values, numbers of ordinary size and random bits."""
     chance = np.random.default_rng(1)
     bits = chance.integers(0, 1 << kind.bits, count, dtype=np.uint64)
     random = bits.astype(f"uint{kind.bits}").view(kind.numpy)
@@ -56,7 +56,7 @@ def test_rounding(op: Op, kind: DType) -> None:
 
 @pytest.mark.parametrize("op", [ops.MAX, ops.MIN])
 @pytest.mark.parametrize("kind", [f32, f64])
-def test_extremes_propagate_nan(op: Op, kind: DType) -> None:
+def test_max_and_min_propagate_nan(op: Op, kind: DType) -> None:
     some = floats(kind, 60)
     a, b = (g.reshape(-1) for g in np.meshgrid(some, some))
     kept = ~((a == 0) & (b == 0))  # of two zeros either
@@ -79,7 +79,7 @@ def test_conversions_saturate(kind: DType, target: DType) -> None:
 
 
 @pytest.mark.parametrize("kind", [f32, f64])
-def test_a_product_and_a_sum_are_rounded_once(kind: DType) -> None:
+def test_multiply_add_rounds_once(kind: DType) -> None:
     chance = np.random.default_rng(2)
     count = 3000
     a, b = (chance.normal(0, 10, count).astype(kind.numpy) for _ in "ab")
@@ -93,7 +93,7 @@ def test_a_product_and_a_sum_are_rounded_once(kind: DType) -> None:
     check(ops.MULACC(x, y, z), [a, b, c])
 
 
-def test_f64_products_and_sums_that_are_not_finite() -> None:
+def test_multiply_add_of_f64_with_special_values() -> None:
     a = np.array([np.inf, 1e308, np.nan, 1e308, 0.0, -0.0])
     b = np.array([1.0, 1e308, 1.0, 10.0, np.inf, 1.0])
     c = np.array([1.0, -np.inf, 1.0, 1.0, 1.0, -0.0])
@@ -101,7 +101,7 @@ def test_f64_products_and_sums_that_are_not_finite() -> None:
     check(ops.MULACC(x, y, z), [a, b, c])
 
 
-def test_products_and_sums_are_fused_where_that_is_allowed() -> None:
+def test_multiply_and_add_are_fused_where_allowed() -> None:
     x, y, z = operands(8, f32, f32, f32)
     fusing = Machine(target=H200, fuse=True)
     assert decompose(x * y + z, fusing) is ops.MULACC(x, y, z)
@@ -137,7 +137,7 @@ HALVES = Machine(
         name="halves", ops=GENERIC_CPU.ops, dtypes=GENERIC_CPU.dtypes | {"f16", "bf16", "fp8e4m3"}
     )
 )
-"""A machine that has small floats, but few ops on them."""
+"""A machine with small floats, but few ops on them."""
 
 
 @pytest.mark.parametrize("kind", [dtypes.f16, dtypes.bf16, dtypes.fp8e4m3])
@@ -200,7 +200,7 @@ def test_random_expressions(machine: Machine, data: st.DataObject) -> None:
 INEXACT = (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW)
 
 
-def test_whole_numbers_of_integers_are_themselves() -> None:
+def test_rounding_an_integer_is_the_identity() -> None:
     (x,) = operands(4, i32)
     for op in (ops.ROUND, ops.FLOOR, ops.CEIL, ops.TRUNC):
         assert decompose(UOp(op, None, (x,)), FUSED) is x

@@ -1,4 +1,4 @@
-"""Shuffles: lanes that are not neighbours in memory, out of wide loads."""
+"""Shuffles: vectors of elements that are not contiguous, from vector loads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from porism.lower.shuffles import Windows, expression_at, iteration_vector, tran
 
 
 def numbers(node: UOp) -> list[int]:
-    """The lanes of vectors of numbers."""
+    """Return the lanes of constant vectors and shuffles of them."""
     if node.op is ops.GEP:
         lanes = numbers(node.src[0])
         return [lanes[k] for k in node.arg]
@@ -33,7 +33,7 @@ def vector(values: list[int]) -> UOp:
 
 @pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4, 7])
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
-def test_windows_have_every_lane_and_nothing_beyond(step: int, width: int) -> None:
+def test_windows_cover_every_lane_and_read_nothing_beyond(step: int, width: int) -> None:
     windows = Windows(step, width)
     wanted = [100 + lane * step for lane in range(width)]
     first = 100 + windows.lowest
@@ -60,7 +60,7 @@ def kernel_of(tensor: Any) -> Any:
     return kernel
 
 
-def some(*shape: int, dtype: str = "float32") -> Any:
+def random_tensor(*shape: int, dtype: str = "float32") -> Any:
     values = np.random.default_rng(0).integers(-90, 90, shape)
     return porism.asarray((values > 0) if dtype == "bool" else values.astype(dtype))
 
@@ -76,23 +76,23 @@ TILES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
 @pytest.mark.parametrize("actions", TILES, ids=str)
 def test_transposed_tile(dtype: str, actions: list[Any]) -> None:
-    x = some(48, 32, dtype=dtype)
-    arranged = porism.opt(kernel_of(~x.T if dtype == "bool" else x.T + x.T), actions)
-    assert arranged.check() == 0
+    x = random_tensor(48, 32, dtype=dtype)
+    scheduled = porism.opt(kernel_of(~x.T if dtype == "bool" else x.T + x.T), actions)
+    assert scheduled.check() == 0
 
 
-def test_transposed_tile_at_the_edges() -> None:
-    kernel = kernel_of(some(29, 37).T * 2)
+def test_transposed_tile_with_padding() -> None:
+    kernel = kernel_of(random_tensor(29, 37).T * 2)
     pad = [porism.PadTo("r1", 16), porism.PadTo("r0", 8)]
-    arranged = porism.opt(kernel, [*pad, porism.Upcast("r1", 16), porism.Upcast("r0", 8)])
-    assert arranged.check() == 0
+    scheduled = porism.opt(kernel, [*pad, porism.Upcast("r1", 16), porism.Upcast("r0", 8)])
+    assert scheduled.check() == 0
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("stride", [2, 3, 4, 5])
-def test_windows_of_a_pool(lanes: int, stride: int) -> None:
-    """Distances, with padding, and odd ends."""
-    x = some(2, 9, 16 * stride + 1)
+def test_strided_loads_of_a_pool(lanes: int, stride: int) -> None:
+    """Strided loads with padding, and extents that are no multiple of the lanes."""
+    x = random_tensor(2, 9, 16 * stride + 1)
     kernel = kernel_of(porism.max_pool1d(x, 3, stride, 1))
     name = kernel.text.split("output0[")[1].split("]")[0]
     along = next(n for n in ("r1", "r2", "r0") if n in name and f"{n} *" not in name)
@@ -102,8 +102,8 @@ def test_windows_of_a_pool(lanes: int, stride: int) -> None:
     assert porism.opt(kernel, actions).check() == 0
 
 
-def test_backwards() -> None:
-    kernel = kernel_of(porism.flip(some(64), 0) * 2)
+def test_reversed_loads() -> None:
+    kernel = kernel_of(porism.flip(random_tensor(64), 0) * 2)
     assert porism.opt(kernel, [porism.Upcast("r0", 16)]).check() == 0
 
 
@@ -115,8 +115,8 @@ def test_permutations_by_the_heuristic(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(found, values.transpose(order) * 2)
 
 
-def test_values_at_lanes_keep_their_types() -> None:
-    """A conversion is of the same type in lanes, and what has no lanes is left as it is."""
+def test_expressions_in_lanes_keep_their_types() -> None:
+    """A CAST keeps its element type in lanes, and a node without lanes stays a scalar."""
     lane, row = UOp.range(4, 0), UOp.range(3, 1)
     loaded = UOp(ops.PARAM, i32.pointer(), (), 1).index(row, dtype=i32)
     condition = (lane.cast(i64) * 2).cast(index) < loaded.cast(index)

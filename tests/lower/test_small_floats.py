@@ -1,4 +1,4 @@
-"""Small floats as integers and f32: the same bits as NumPy and ml_dtypes give."""
+"""Small floats, emulated by integers and f32: the same bits as NumPy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BYTES = (dtypes.fp8e4m3, dtypes.fp8e5m2)
 
 
 def codes(kind: DType) -> Array:
-    """The bits of every value of a small type."""
+    """Return the bits of every value of a small type."""
     bits = LAYOUTS[kind].bits
     return np.arange(1 << bits.bits).astype(bits.numpy)
 
 
 def check_bits(before: UOp, arrays: list[Array], machine: Machine = PLAIN) -> UOp:
-    """Compare a graph on small floats with what it becomes on their bits."""
+    """Compare a graph on small floats with its emulation on their bits."""
     after = decompose(before, machine)
     assert not missing(after, machine.target)
     assert not {n.dtype.element for n in toposort(after)} & set(LAYOUTS)
@@ -64,7 +64,7 @@ def test_every_value_as_f32(kind: DType) -> None:
 
 
 def between(kind: DType) -> Array:
-    """Every value of a small type as f32, what lies half way, and the f32 next to these."""
+    """Return every value of a small type as f32, the midpoints, and the f32 next to these."""
     with np.errstate(all="ignore"):  # NaN, and numbers beyond
         every = codes(kind).view(kind.numpy).astype(np.float32)
         numbers = np.sort(every[np.isfinite(every)])
@@ -117,7 +117,7 @@ def test_every_value_of_one_operand(kind: DType, op: Op) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_products_and_sums_rounded_once(kind: DType) -> None:
+def test_multiply_add_rounds_once(kind: DType) -> None:
     chance = np.random.default_rng(8)
     every = codes(kind).view(kind.numpy)
     arrays = [every[chance.integers(0, len(every), 20_000)] for _ in "abc"]
@@ -167,7 +167,7 @@ def test_conversions_to_other_types(kind: DType) -> None:
             check_bits(x.cast(other), [every])
 
 
-def test_bits_of_bits() -> None:
+def test_bitcasts_keep_the_bits() -> None:
     every = codes(dtypes.bf16)
     (x,) = operands(len(every), u16)
     number = x.bitcast(dtypes.bf16)
@@ -177,7 +177,7 @@ def test_bits_of_bits() -> None:
 
 
 def kernel(kind: DType, lanes: int) -> UOp:
-    """out[i] = where(a[i] < 0, a[i] * 1.5, b[i]), a vector at a time."""
+    """Return the kernel out[i] = where(a[i] < 0, a[i] * 1.5, b[i]), in vectors of so many lanes."""
     out, a, b = (UOp(ops.PARAM, kind.pointer(size=64), (), k) for k in range(3))
     i = UOp.range(UOp.const(i32, 64 // lanes), 0)
 
@@ -205,8 +205,8 @@ def test_memory_keeps_the_bits(kind: DType, lanes: int) -> None:
     assert (before[0].view(after[0].dtype) == after[0]).all()
 
 
-def test_elements_that_are_not_loaded_yet() -> None:
-    """Before loads are explicit: out[i] = the largest of a[4*i] … a[4*i + 3], where i < 6."""
+def test_elements_without_explicit_loads() -> None:
+    """A kernel before `linearize`: out[i] = max(a[4*i], …, a[4*i + 3]), where i < 6."""
     kind = dtypes.bf16
     out, a = (UOp(ops.PARAM, kind.pointer(size=n), (), k) for k, n in ((0, 8), (1, 32)))
     i, j = (UOp.range(UOp.const(i32, n), axis) for axis, n in ((0, 8), (1, 4)))

@@ -1,4 +1,4 @@
-"""Every stage keeps what a kernel computes: random programs, evaluated after each of them."""
+"""Every stage preserves what a kernel computes: random programs, evaluated after each stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random bits by rounds: the same as the evaluator's."""
+"""Threefry: the decomposition gives the same bits as the evaluator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcendental functions by polynomials: errors in ulp, and the answers for special values."""
+"""Transcendental functions by polynomials: errors in ulps, and special values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BOUNDS = {
     (ops.POW, "fused"): 1.1,
     (ops.POW, "plain"): 1.4,
 }
-"""In ulp; what docs/accuracy.md has measured on more numbers, and a little more."""
+"""Errors in ulps: those that docs/accuracy.md has measured on more numbers, with a margin."""
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -3.0, -2.0, 1e-40, -1e-40, 1e30, -1e30, 2.5, -2.5,
            math.inf, -math.inf, math.nan, 1e-310, 1e300, 9007199254740993.0)  # fmt: skip
@@ -75,7 +75,7 @@ def special(kind: DType) -> Array:
 
 
 def near(found: Array, exact: Array) -> bool:
-    """Whether results are the same where they are zero, infinite or NaN, and close elsewhere."""
+    """Return whether results are equal where zero, infinite or NaN, and close elsewhere."""
     plain = np.isfinite(exact) & (exact != 0)
     with np.errstate(all="ignore"):
         close = np.isclose(found, exact, rtol=1e-6, atol=3e-45)
@@ -96,7 +96,7 @@ def test_special_values(op: Op, kind: DType, machine: str) -> None:
 
 @pytest.mark.parametrize("machine", ["plain", "fused"])
 @pytest.mark.parametrize("kind", [f32, f64])
-def test_powers_of_magnitudes_are_shorter(kind: DType, machine: str) -> None:
+def test_exp2_of_a_magnitude_is_shorter(kind: DType, machine: str) -> None:
     data = special(kind)
     (x,) = operands(len(data), kind)
     size = (x <= 0).where(x.lift(0.0) - x, x)
@@ -156,7 +156,7 @@ def test_sines_of_hard_numbers(kind: DType, machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("op", accuracy.FUNCTIONS)
-def test_vectors_are_as_scalars(op: Op, machine: str) -> None:
+def test_vectors_give_the_same_as_scalars(op: Op, machine: str) -> None:
     arrays = [a[:64] for a in accuracy.samples(op, f32, 64)]
     alone = operands(64, *[f32] * op.arity)
     together = operands(64, *[f32] * op.arity, lanes=8)
@@ -167,7 +167,7 @@ def test_vectors_are_as_scalars(op: Op, machine: str) -> None:
 # -- what the tests rest on ------------------------------------------------------------------------
 
 
-def test_quick_arrays_are_as_the_evaluator() -> None:
+def test_quick_arrays_agree_with_the_evaluator() -> None:
     for op, kind in itertools.product(accuracy.FUNCTIONS, (f32, f64)):
         arrays = [a[::40] for a in accuracy.samples(op, kind, 1600)]
         for machine in MACHINES.values():
@@ -178,7 +178,7 @@ def test_quick_arrays_are_as_the_evaluator() -> None:
             assert same(values(after, arrays), found).all()
 
 
-def test_quick_sums_of_products_are_rounded_once() -> None:
+def test_quick_multiply_add_rounds_once() -> None:
     chance = np.random.default_rng(6)
     a, b = chance.normal(0, 1, (2, 3000))
     c = -a * b * (1 + chance.integers(-3, 4, 3000) * 2.0 ** -chance.integers(0, 70, 3000))
