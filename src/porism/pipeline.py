@@ -42,8 +42,11 @@ from porism.lower.private_memory import private_memory
 from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.strategy import heuristic
+from porism.optimize.strategy.contractions.prepacked_weights import (
+    PrepackedKernel,
+    prepack_constants,
+)
 from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
-from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rewrite_trace import Trace, begin
 from porism.rewrite.rule import RuleSet

@@ -17,7 +17,7 @@ from porism.optimize.actions import loop_substitution
 from porism.optimize.actions.action import apply_all
 from porism.optimize.actions.loops import upcast_unroll
 from porism.optimize.actions.loops.upcast_unroll import Upcast, upcast_together
-from porism.optimize.strategy.contraction_strategy import plan_contraction
+from porism.optimize.strategy.contractions.contraction_strategy import plan_contraction
 from porism.pipeline import unscheduled_kernel
 
 

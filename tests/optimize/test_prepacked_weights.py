@@ -15,8 +15,11 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action, apply_all
-from porism.optimize.strategy import prepacked_weights
-from porism.optimize.strategy.prepacked_weights import PrepackedKernel, prepack_constants
+from porism.optimize.strategy.contractions import prepacked_weights
+from porism.optimize.strategy.contractions.prepacked_weights import (
+    PrepackedKernel,
+    prepack_constants,
+)
 from porism.pipeline import simplify_kernel, unscheduled_kernel
 
 

@@ -25,12 +25,13 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import match_contraction
-from porism.optimize.strategy import contraction_strategy, heuristic
+from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.flattened_tiles import best_flattened_tile
-from porism.optimize.strategy.register_tiles import best_tile
-from porism.optimize.strategy.tile_actions import apply_tile
-from porism.optimize.strategy.tile_costs import padding_ratio, parallel_cycles
+from porism.optimize.strategy.contractions import contraction_strategy
+from porism.optimize.strategy.contractions.flattened_tiles import best_flattened_tile
+from porism.optimize.strategy.contractions.register_tiles import best_tile
+from porism.optimize.strategy.contractions.tile_actions import apply_tile
+from porism.optimize.strategy.contractions.tile_costs import padding_ratio, parallel_cycles
 from porism.pipeline import unscheduled_kernel
 from porism.rules.addresses.validity import is_masked
 

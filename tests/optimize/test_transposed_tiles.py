@@ -19,8 +19,11 @@ from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.contraction_accesses import match_contraction
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.prepacked_weights import prepack_constants
-from porism.optimize.strategy.transposed_tiles import apply_transposed_tile, best_transposed_tile
+from porism.optimize.strategy.contractions.prepacked_weights import prepack_constants
+from porism.optimize.strategy.contractions.transposed_tiles import (
+    apply_transposed_tile,
+    best_transposed_tile,
+)
 from porism.pipeline import lower_kernel, unscheduled_kernel
 
 TARGET = dataclasses.replace(

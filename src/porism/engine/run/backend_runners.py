@@ -21,7 +21,7 @@ from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.compile_verification import verify_tuned_kernels
 from porism.engine.run.program import Program
 from porism.ir.node_collector import forget_unused
-from porism.optimize.strategy.prepacked_weights import PackedConstant
+from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant
 from porism.schedule.schedule import Schedule
 
 MAX_PROGRAMS: Final = 1000

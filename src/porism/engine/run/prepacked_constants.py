@@ -17,7 +17,7 @@ from porism.base.settings import settings
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions
-from porism.optimize.strategy.prepacked_weights import PackedConstant, PrepackedKernel
+from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant, PrepackedKernel
 from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule
 

@@ -27,11 +27,12 @@ from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
 from porism.optimize.analysis.loop_strides import extent_of
-from porism.optimize.strategy import column_panels, streaming_strategy
+from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.flattened_tiles import enumerate_flattened_tiles
-from porism.optimize.strategy.register_tiles import Tile, enumerate_tiles
-from porism.optimize.strategy.tile_actions import apply_tile
+from porism.optimize.strategy.contractions import column_panels
+from porism.optimize.strategy.contractions.flattened_tiles import enumerate_flattened_tiles
+from porism.optimize.strategy.contractions.register_tiles import Tile, enumerate_tiles
+from porism.optimize.strategy.contractions.tile_actions import apply_tile
 
 MAX_NEXT_TILES: Final = 16
 """Tiles with estimates next to the best that are tried (chosen by hand)."""

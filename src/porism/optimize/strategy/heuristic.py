@@ -16,8 +16,9 @@ from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Action
-from porism.optimize.strategy import contraction_strategy, scan_strategy, streaming_strategy
+from porism.optimize.strategy import scan_strategy, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
+from porism.optimize.strategy.contractions import contraction_strategy
 
 
 def choose_actions(kernel: UOp, target: Target) -> tuple[Action, ...]:

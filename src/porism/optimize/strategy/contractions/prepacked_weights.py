@@ -30,7 +30,7 @@ from porism.ir.traversal import substitute, toposort, users
 from porism.optimize.actions.loop_substitution import CLOSERS, with_kind
 from porism.optimize.actions.memory.packed_panels import strided_offset
 from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
+from porism.optimize.strategy.contractions.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked, masked
 

@@ -30,8 +30,13 @@ from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.action_plan import Plan, copy_width
-from porism.optimize.strategy.register_tiles import LANE_CHOICES, M_CHOICES, MAX_LANES, Tile
-from porism.optimize.strategy.tile_costs import (
+from porism.optimize.strategy.contractions.register_tiles import (
+    LANE_CHOICES,
+    M_CHOICES,
+    MAX_LANES,
+    Tile,
+)
+from porism.optimize.strategy.contractions.tile_costs import (
     DEFAULT_L2,
     FMA_LATENCY,
     L2_BANDWIDTH,

@@ -34,9 +34,9 @@ from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of
 from porism.optimize.strategy.action_plan import Plan, copy_width
-from porism.optimize.strategy.flattened_tiles import unroll_unmasked_loop
-from porism.optimize.strategy.register_tiles import M_CHOICES
-from porism.optimize.strategy.tile_costs import (
+from porism.optimize.strategy.contractions.flattened_tiles import unroll_unmasked_loop
+from porism.optimize.strategy.contractions.register_tiles import M_CHOICES
+from porism.optimize.strategy.contractions.tile_costs import (
     DEFAULT_L2,
     FMA_LATENCY,
     L2_BANDWIDTH,

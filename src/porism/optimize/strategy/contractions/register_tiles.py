@@ -35,7 +35,7 @@ from porism.ir.node import UOp
 from porism.optimize.actions.memory.packed_panels import row_stride
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
-from porism.optimize.strategy.tile_costs import (
+from porism.optimize.strategy.contractions.tile_costs import (
     DEFAULT_L2,
     FAR_STRIDE,
     FMA_LATENCY,

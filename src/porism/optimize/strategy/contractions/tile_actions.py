@@ -33,21 +33,21 @@ from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width
-from porism.optimize.strategy.flattened_tiles import (
+from porism.optimize.strategy.contractions.flattened_tiles import (
     is_merged_loop,
     pack_and_merge,
     split_flattened_loop,
     unroll_unmasked_loop,
 )
-from porism.optimize.strategy.prefetch_placement import insert_prefetches
-from porism.optimize.strategy.register_tiles import Tile
-from porism.optimize.strategy.tile_costs import (
+from porism.optimize.strategy.contractions.register_tiles import Tile
+from porism.optimize.strategy.contractions.tile_costs import (
     MAX_IMBALANCE,
     load_imbalance,
     merges_k,
     peels_k,
     prefers_row_order,
 )
+from porism.optimize.strategy.prefetch_placement import insert_prefetches
 
 PARALLEL_WORK: Final = 1 << 17
 """Multiply-adds from which on it pays to wake other cores (measured)."""

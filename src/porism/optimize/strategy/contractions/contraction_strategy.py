@@ -44,12 +44,16 @@ from porism.optimize.analysis.loop_strides import (
     trip_count,
     unrolled_copies,
 )
-from porism.optimize.strategy import column_panels, streaming_strategy
+from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.flattened_tiles import best_flattened_tile
-from porism.optimize.strategy.register_tiles import Tile, best_tile
-from porism.optimize.strategy.tile_actions import apply_tile
-from porism.optimize.strategy.transposed_tiles import apply_transposed_tile, best_transposed_tile
+from porism.optimize.strategy.contractions import column_panels
+from porism.optimize.strategy.contractions.flattened_tiles import best_flattened_tile
+from porism.optimize.strategy.contractions.register_tiles import Tile, best_tile
+from porism.optimize.strategy.contractions.tile_actions import apply_tile
+from porism.optimize.strategy.contractions.transposed_tiles import (
+    apply_transposed_tile,
+    best_transposed_tile,
+)
 from porism.optimize.strategy.vector_lanes import choose_lanes, is_contiguous_along_k_only
 
 M_CHOICES: Final = (8, 6, 4, 5, 7, 3, 2)

@@ -35,9 +35,9 @@ from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of
 from porism.optimize.strategy.action_plan import Plan
+from porism.optimize.strategy.contractions.tile_actions import parallelize_outermost, upcast
+from porism.optimize.strategy.contractions.tile_costs import load_imbalance
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-from porism.optimize.strategy.tile_actions import parallelize_outermost, upcast
-from porism.optimize.strategy.tile_costs import load_imbalance
 
 MAX_ROWS: Final = 24
 """Rows, at most, of a product with a matrix that comes from memory."""

@@ -1,0 +1,1 @@
+"""Contractions: schedules of matrix products and convolutions, in register tiles and panels."""
