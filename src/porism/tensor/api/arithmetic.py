@@ -293,10 +293,10 @@ def lerp(x: Any, end: Any, weight: Any) -> Tensor:
     [2.0, 15.0]
     """
     common = float_type(result_type(*map(weak_or_tensor, (x, end, weight))))
-    start, stop, share = promote_operands(x, end, weight, dtype=common)
-    near = ops.MULACC(share, stop - start, start)
-    far = stop - (share.lift(1.0) - share) * (stop - start)
-    return Tensor((share < 0.5).where(near, far))
+    start, stop, fraction = promote_operands(x, end, weight, dtype=common)
+    near = ops.MULACC(fraction, stop - start, start)
+    far = stop - (fraction.lift(1.0) - fraction) * (stop - start)
+    return Tensor((fraction < 0.5).where(near, far))
 
 
 # -- rounding --------------------------------------------------------------------------------------

@@ -230,12 +230,15 @@ def _arithmetic_sequence(count: Dim, start: Any, step: Any, dtype: DType) -> UOp
         if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
             return primitive.cast(_linear_sequence(position, start, step), dtype)
         return primitive.cast(_arithmetic_sequence(count, start, step, dtypes.f64), dtype)
-    wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
+    compute_dtype = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     if all(isinstance(v, (int, np.integer, UOp)) for v in (start, step)):
         return primitive.cast(_linear_sequence(position, start, step), dtype)
-    number = primitive.cast(position, wide)
+    number = primitive.cast(position, compute_dtype)
     return primitive.cast(
-        ops.MULACC(number, constant(wide, float(step)), constant(wide, float(start))), dtype
+        ops.MULACC(
+            number, constant(compute_dtype, float(step)), constant(compute_dtype, float(start))
+        ),
+        dtype,
     )
 
 
@@ -325,8 +328,8 @@ def _triangle(x: Any, k: int, what: str, *, lower: bool) -> Tensor:
         )
     row = primitive.iota(sizes, len(sizes) - 2)
     column = primitive.iota(sizes, len(sizes) - 1)
-    above = column - row
-    inside = above <= as_int(k, "k") if lower else above >= as_int(k, "k")
+    diagonal = column - row
+    inside = diagonal <= as_int(k, "k") if lower else diagonal >= as_int(k, "k")
     return Tensor(inside.where(node, node.lift(0)))
 
 

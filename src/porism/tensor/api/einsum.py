@@ -71,10 +71,10 @@ def _sizes(
     sizes: dict[str, Dim] = {}
     for term, x in zip(subscripts.inputs, factors, strict=True):
         for axis, size in zip(term.axes, x.shape, strict=True):
-            known = sizes.setdefault(axis.label, size)
-            if shapes.is_one(known):
+            known_size = sizes.setdefault(axis.label, size)
+            if shapes.is_one(known_size):
                 sizes[axis.label] = size
-            elif not shapes.sizes_equal(known, size) and not shapes.is_one(size):
+            elif not shapes.sizes_equal(known_size, size) and not shapes.is_one(size):
                 name = (
                     "'...'"
                     if axis.label.startswith(einsum_subscripts.ELLIPSIS)
@@ -84,7 +84,7 @@ def _sizes(
                     equation,
                     axis.offset,
                     f"the axis {name} of an einsum has the size {shapes.size_text(size)} here, "
-                    f"and {shapes.size_text(known)} before",
+                    f"and {shapes.size_text(known_size)} before",
                     why="axes of one name have one size, or size 1",
                     fix="use another letter, or tensors whose sizes fit",
                 )
@@ -95,15 +95,15 @@ def _take_diagonals(factor: Factor, sizes: dict[str, Dim]) -> Factor:
     """Return a factor without repeated labels: axes of one label become their diagonal."""
     node, labels = factor.node, list(factor.labels)
     while len(set(labels)) < len(labels):
-        twice = next(label for k, label in enumerate(labels) if label in labels[:k])
-        pair = [k for k, label in enumerate(labels) if label == twice][:2]
+        repeated = next(label for k, label in enumerate(labels) if label in labels[:k])
+        pair = [k for k, label in enumerate(labels) if label == repeated][:2]
         others = [k for k in range(len(labels)) if k not in pair]
         sizes_now = shapes.sizes_of(node)
         larger = sizes_now[pair[1]] if shapes.is_one(sizes_now[pair[0]]) else sizes_now[pair[0]]
         node = primitive.permute(node, [*others, *pair])
         node = primitive.expand(node, [*(sizes_now[k] for k in others), larger, larger])
         node = diagonal(Tensor(node)).node
-        labels = [*(labels[k] for k in others), twice]
+        labels = [*(labels[k] for k in others), repeated]
     return Factor(node, tuple(labels))
 
 

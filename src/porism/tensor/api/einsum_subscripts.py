@@ -171,13 +171,13 @@ def _implicit_output(inputs: Sequence[Term]) -> tuple[str, ...]:
 def _explicit_output(text: str, start: int, inputs: Sequence[Term]) -> tuple[str, ...]:
     """Return the labels of the result, which are right of the arrow."""
     term = _parse_term(text, start, len(text))
-    known = {label for operand in inputs for label in operand.labels}
+    input_labels = {label for operand in inputs for label in operand.labels}
     labels: list[str] = []
     for axis in term.axes:
         if axis.label == ELLIPSIS:
             labels.extend(_ellipsis_labels(inputs))
             continue
-        if axis.label not in known:
+        if axis.label not in input_labels:
             fail_at(
                 text,
                 axis.offset,

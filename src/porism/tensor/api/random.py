@@ -172,13 +172,13 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
     >>> porism.normal(5, 2, (2, 3))
     Tensor((2, 3), float32)
     """
-    middle = shapes.as_number(mean, "mean")
+    mean_value = shapes.as_number(mean, "mean")
     if shapes.as_number(std, "std") < 0:
         raise shapes.shape_error(
             f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
         )
     wanted_dtype = _float_dtype(dtype, "normal")
-    return Tensor(_normal_node(shapes.as_sizes(shape), wanted_dtype) * std + middle)
+    return Tensor(_normal_node(shapes.as_sizes(shape), wanted_dtype) * std + mean_value)
 
 
 def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:

@@ -308,8 +308,8 @@ def var(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     x = as_tensor(x)
     axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
-    degrees_lost = shapes.as_number(correction, "correction of var")
-    result = variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, degrees_lost)
+    ddof = shapes.as_number(correction, "correction of var")
+    result = variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, ddof)
     return _with_keepdims(primitive.cast(result, node.dtype), axes, keepdims)
 
 
@@ -323,9 +323,9 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     x = as_tensor(x)
     axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
-    degrees_lost = shapes.as_number(correction, "correction of std")
+    ddof = shapes.as_number(correction, "correction of std")
     result = ops.SQRT(
-        variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, degrees_lost)
+        variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, ddof)
     )
     return _with_keepdims(primitive.cast(result, node.dtype), axes, keepdims)
 
@@ -348,8 +348,8 @@ def logsumexp(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     floats = float_node(x)
     node = primitive.cast(floats, accumulation_dtype(floats.dtype))
     highest = _finite_or_zero(primitive.reduce(node, ops.MAX, axes))
-    powers = ops.EXP2((node - expand_like(highest, node)) * (1 / math.log(2)))
-    total = ops.LOG2(primitive.reduce(powers, ops.ADD, axes)) * math.log(2) + highest
+    exponentials = ops.EXP2((node - expand_like(highest, node)) * (1 / math.log(2)))
+    total = ops.LOG2(primitive.reduce(exponentials, ops.ADD, axes)) * math.log(2) + highest
     return _with_keepdims(primitive.cast(total, floats.dtype), axes, keepdims)
 
 

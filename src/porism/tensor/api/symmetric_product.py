@@ -98,10 +98,10 @@ def symmetric_product(x: UOp, grid: BlockGrid) -> UOp:
     )
     transposed_step = ((block_row - block_column) % grid.count).minimum(grid.blocks_per_row - 1)
     transposed = primitive.gather(computed, [block_column, transposed_step, column, row])
-    whole_result = primitive.reshape(
+    result = primitive.reshape(
         (step < grid.blocks_per_row).where(direct, transposed), [grid.rows, grid.rows]
     )
-    return primitive.shrink(whole_result, [(0, rows), (0, rows)])
+    return primitive.shrink(result, [(0, rows), (0, rows)])
 
 
 def _compute_blocks(x: UOp, grid: BlockGrid) -> UOp:

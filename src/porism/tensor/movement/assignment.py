@@ -262,14 +262,14 @@ def _flatten_value(
 ) -> UOp:
     """Return the value with one axis for the elements of the arrays first, and without new axes."""
     remaining_sizes = iter(sizes)
-    full = [1 if part.new else next(remaining_sizes) for part in selection]
-    outer, inner = ([full[k] for k in group] for group in (plan.outer, plan.inner))
+    all_sizes = [1 if part.new else next(remaining_sizes) for part in selection]
+    outer, inner = ([all_sizes[k] for k in group] for group in (plan.outer, plan.inner))
     value = _broadcast_value(value, (*outer, *plan.common, *inner))
     first, count = len(outer), len(plan.common)
     axes = range(len(outer) + count + len(inner))
     middle = [k for k in axes if first <= k < first + count]
     value = primitive.permute(value, (*middle, *(k for k in axes if k not in middle)))
-    kept_sizes = [full[k] for k in (*plan.outer, *plan.inner) if not selection[k].new]
+    kept_sizes = [all_sizes[k] for k in (*plan.outer, *plan.inner) if not selection[k].new]
     return primitive.reshape(value, (product(plan.common), *kept_sizes))
 
 

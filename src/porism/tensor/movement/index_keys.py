@@ -129,7 +129,8 @@ def _masks_to_indices(items: list[Any]) -> list[Any]:
             item = item.astype(np.int64) if item.size == 0 else item
         if _is_bool_array(item):
             converted += [
-                _MaskIndex(where, item.shape, k) for k, where in enumerate(np.nonzero(item))
+                _MaskIndex(true_indices, item.shape, k)
+                for k, true_indices in enumerate(np.nonzero(item))
             ]
         else:
             converted.append(item)
@@ -185,8 +186,8 @@ def _parse_array(item: Array, size: Dim, axis: int) -> AxisIndex:
     outside = item[(item < -length) | (item >= length)]
     if outside.size:
         raise _out_of_range(int(outside.reshape(-1)[0]), length, axis)
-    wide = item.astype(np.int64)
-    return AxisIndex(0, size, index=np.where(wide < 0, wide + length, wide))
+    indices = item.astype(np.int64)
+    return AxisIndex(0, size, index=np.where(indices < 0, indices + length, indices))
 
 
 def _parse_symbolic_int(item: UOp, size: Dim, axis: int) -> AxisIndex:
@@ -239,11 +240,11 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
     """Return a bound of a slice, which must be in the axis for all values of its variables."""
     low, high = (end, end) if isinstance(end, int) else (end.vmin, end.vmax)
     # A bound that depends on the size itself, like n - 1, is compared with it symbolically.
-    room = size - end
-    left = room if isinstance(room, int) else room.vmin
+    margin = size - end
+    least_margin = margin if isinstance(margin, int) else margin.vmin
     if isinstance(end, int) and end < 0:
         return size + end
-    if low < 0 or left < 0:
+    if low < 0 or least_margin < 0:
         raise OutOfRange(
             f"a slice ends at {size_text(end)} in an axis of {size_text(size)} elements",
             where=users_line(),

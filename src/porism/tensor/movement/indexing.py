@@ -95,12 +95,12 @@ def _padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
 def _shrink_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return x from begin to end of each axis, without steps and reversal."""
     # One element at a symbolic index is shrunk to in two steps, so that its size is known.
-    early = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in selection]
+    first_begins = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in selection]
     sizes = sizes_of(x)
-    x = primitive.shrink(x, list(zip(early, sizes, strict=True)))
+    x = primitive.shrink(x, list(zip(first_begins, sizes, strict=True)))
     ends: list[tuple[Dim, Dim]] = []
-    for part, moved in zip(selection, early, strict=True):
-        ends.append((part.begin, part.end) if isinstance(moved, int) else (0, 1))
+    for part, begin in zip(selection, first_begins, strict=True):
+        ends.append((part.begin, part.end) if isinstance(begin, int) else (0, 1))
     return primitive.shrink(x, ends)
 
 

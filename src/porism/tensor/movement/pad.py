@@ -181,5 +181,5 @@ def pad_with_value(x: UOp, pairs: Sequence[tuple[Dim, Dim]], value: Scalar) -> U
 def pad_end(x: UOp, axis: int, size: int, value: Scalar) -> UOp:
     """Return a node with one axis, of known size, extended at its end to `size` by `value`."""
     dims = shape(x)
-    more = size - dims[axis].arg
-    return pad_with_value(x, [(0, more if k == axis else 0) for k in range(len(dims))], value)
+    added = size - dims[axis].arg
+    return pad_with_value(x, [(0, added if k == axis else 0) for k in range(len(dims))], value)

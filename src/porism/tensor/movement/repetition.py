@@ -36,15 +36,15 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
         if counts.size != 1:
             return _unevenly(tensor, counts, repeated_axis)
         repeats = counts.reshape(-1)[0]
-    times = as_int(repeats, "repeats")
-    if times < 0:
+    count = as_int(repeats, "repeats")
+    if count < 0:
         raise shape_error(
-            f"{times} repeats", "a number of repeats is not negative", "give 0 or more"
+            f"{count} repeats", "a number of repeats is not negative", "give 0 or more"
         )
     before, after = sizes[:repeated_axis], sizes[repeated_axis + 1 :]
     node = primitive.reshape(tensor.node, (*before, sizes[repeated_axis], 1, *after))
-    node = primitive.expand(node, (*before, sizes[repeated_axis], times, *after))
-    return Tensor(primitive.reshape(node, (*before, sizes[repeated_axis] * times, *after)))
+    node = primitive.expand(node, (*before, sizes[repeated_axis], count, *after))
+    return Tensor(primitive.reshape(node, (*before, sizes[repeated_axis] * count, *after)))
 
 
 def _unevenly(tensor: Tensor, repeats: Any, axis: int) -> Tensor:
@@ -69,13 +69,13 @@ def tile(x: Any, repetitions: Any) -> Tensor:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     tensor = as_tensor(x)
-    times = as_sizes(repetitions)
-    times = (1,) * (tensor.ndim - len(times)) + times
-    sizes = (1,) * (len(times) - tensor.ndim) + tensor.shape
+    repeats = as_sizes(repetitions)
+    repeats = (1,) * (tensor.ndim - len(repeats)) + repeats
+    sizes = (1,) * (len(repeats) - tensor.ndim) + tensor.shape
     paired = [s for size in sizes for s in (1, size)]
-    expanded = [s for n, size in zip(times, sizes, strict=True) for s in (n, size)]
+    expanded = [s for n, size in zip(repeats, sizes, strict=True) for s in (n, size)]
     node = primitive.expand(primitive.reshape(tensor.node, paired), expanded)
-    result_sizes = [product(pair) for pair in zip(times, sizes, strict=True)]
+    result_sizes = [product(pair) for pair in zip(repeats, sizes, strict=True)]
     return Tensor(primitive.reshape(node, result_sizes))
 
 
@@ -99,19 +99,25 @@ def unfold(
         )
     n, c, *spatial_sizes = tensor.shape
     rank = len(spatial_sizes)
-    taps, steps = per_axis(kernel_size, rank, "kernel_size", 1), per_axis(stride, rank, "stride", 1)
-    gaps, edges = per_axis(dilation, rank, "dilation", 1), per_axis(padding, rank, "padding", 0)
+    taps, strides = (
+        per_axis(kernel_size, rank, "kernel_size", 1),
+        per_axis(stride, rank, "stride", 1),
+    )
+    dilations, paddings = (
+        per_axis(dilation, rank, "dilation", 1),
+        per_axis(padding, rank, "padding", 0),
+    )
     sizes = [
-        static_size(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, edges, strict=True)
+        static_size(size, "unfold") + 2 * p for size, p in zip(spatial_sizes, paddings, strict=True)
     ]
-    counts = [window_count(*window) for window in zip(sizes, taps, steps, gaps, strict=True)]
+    counts = [window_count(*window) for window in zip(sizes, taps, strides, dilations, strict=True)]
     if min(counts) < 1:
         raise shape_error(
             f"unfold of spatial sizes {to_text(sizes)} with windows of {to_text(taps)}",
             "the windows are larger than the padded tensor",
             "use a smaller kernel_size or dilation, or more padding",
         )
-    node = primitive.pad(tensor.node, [(0, 0), (0, 0), *((p, p) for p in edges)])
-    node = sliding_windows(node, range(2, 2 + rank), taps, steps, gaps)
+    node = primitive.pad(tensor.node, [(0, 0), (0, 0), *((p, p) for p in paddings)])
+    node = sliding_windows(node, range(2, 2 + rank), taps, strides, dilations)
     node = primitive.permute(node, (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     return Tensor(primitive.reshape(node, (n, c * product(taps), product(counts))))

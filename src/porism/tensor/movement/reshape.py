@@ -44,38 +44,40 @@ def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
 
 def _infer_size(old: Sizes, new: Sizes) -> Sizes:
     """Return the new sizes with -1 replaced; refuse them if the numbers of elements differ."""
-    unknown = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
-    before, after = list(old), [size for k, size in enumerate(new) if k not in unknown]
+    inferred_axes = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
+    before, after = list(old), [size for k, size in enumerate(new) if k not in inferred_axes]
     # Symbolic sizes on both sides cancel; the rest are mostly ints.
     for size in [s for s in after if not isinstance(s, int)]:
-        match = next((k for k, s in enumerate(before) if sizes_equal(s, size)), None)
-        if match is not None:
-            before.pop(match)
+        matching_axis = next((k for k, s in enumerate(before) if sizes_equal(s, size)), None)
+        if matching_axis is not None:
+            before.pop(matching_axis)
             after.remove(size)
-    have, want = product(before), product(after)
-    static_size = isinstance(have, int) and isinstance(want, int)
-    if len(unknown) > 1:
+    old_count, new_count = product(before), product(after)
+    are_ints = isinstance(old_count, int) and isinstance(new_count, int)
+    if len(inferred_axes) > 1:
         raise shape_error(
             f"cannot reshape {to_text(old)} to {to_text(new)}",
             "-1 stands for the one size that follows from the others",
             "write -1 once at most",
         )
-    if not unknown:
-        if static_size and have != want:
+    if not inferred_axes:
+        if are_ints and old_count != new_count:
             raise _element_count_mismatch(
                 old, new, f"they have {product(old)} and {product(new)} elements"
             )
         return new
-    if static_size and (want == 0 or have % want):
+    if are_ints and (new_count == 0 or old_count % new_count):
         reason = f"{product(old)} elements do not divide by {product(after)}"
-        raise _element_count_mismatch(old, new, reason if want else "any size goes with 0 elements")
-    left: Dim = have // want if static_size else _divide_sizes(have, want)
-    return tuple(left if k in unknown else size for k, size in enumerate(new))
+        raise _element_count_mismatch(
+            old, new, reason if new_count else "any size goes with 0 elements"
+        )
+    inferred: Dim = old_count // new_count if are_ints else _divide_sizes(old_count, new_count)
+    return tuple(inferred if k in inferred_axes else size for k, size in enumerate(new))
 
 
-def _divide_sizes(have: Dim, want: Dim) -> Dim:
+def _divide_sizes(total: Dim, divisor: Dim) -> Dim:
     """Return the quotient of two sizes, of which one may be symbolic."""
-    return have if is_one(want) else have // want
+    return total if is_one(divisor) else total // divisor
 
 
 def _element_count_mismatch(old: Sizes, new: Sizes, why: str) -> Exception:

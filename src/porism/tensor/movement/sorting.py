@@ -194,13 +194,13 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     upper_index = min(lower_index + 1, size - 1)
     fraction = q * (size - 1) - lower_index
     last = len(others)
-    lower, upper, top = (
+    lower, upper, largest = (
         Tensor(slice_axis(values, last, k, k + 1)) for k in (lower_index, upper_index, size - 1)
     )
     interpolated = (
         add(multiply(lower, 1 - fraction), multiply(upper, fraction)) if fraction else lower
     )
-    result = top.node.ne(top.node).where(top.node, interpolated.node)
+    result = largest.node.ne(largest.node).where(largest.node, interpolated.node)
     result = primitive.permute(result, back)
     if keepdims:
         return Tensor(

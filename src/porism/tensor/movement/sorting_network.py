@@ -95,17 +95,17 @@ def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> li
     dims = shape(words[0])
     halves: list[Dim] = [*dims[:-1], dims[-1].arg // block, 2, block // 2]
     last = len(halves) - 1
-    mine = [primitive.reshape(word, halves) for word in words]
+    words_here = [primitive.reshape(word, halves) for word in words]
     axes = (last - 1, last) if mirrored else (last - 1,)
-    others = [primitive.flip(word, axes) for word in mine]
+    partners = [primitive.flip(word, axes) for word in words_here]
     first_half = primitive.iota(halves, last - 1).eq(0)
     if len(words) == 1:
-        low = ops.MIN(mine[0], others[0])
-        high = ops.MAX(mine[0], others[0])
+        low = ops.MIN(words_here[0], partners[0])
+        high = ops.MAX(words_here[0], partners[0])
         chosen = [ops.WHERE(first_half, low, high)]
     else:
-        keep = _lexicographic_less(mine, others).eq(first_half)
-        chosen = [ops.WHERE(keep, a, b) for a, b in zip(mine, others, strict=True)]
+        keep = _lexicographic_less(words_here, partners).eq(first_half)
+        chosen = [ops.WHERE(keep, a, b) for a, b in zip(words_here, partners, strict=True)]
     # Materialized in halves, so that the kernel's loops are those over blocks and halves.
     return [
         primitive.reshape(primitive.contiguous(word, "a sort network"), dims) for word in chosen

@@ -73,8 +73,8 @@ def _pool_axis(node: UOp, axis: int, count: int, pool: Pool) -> UOp:
         return node
     before, after = sizes[:axis], sizes[axis + 1 :]
     if size % count == 0:
-        pieces = primitive.reshape(node, [*before, count, size // count, *after])
-        return drop_axes(pool(pieces, BinElements(None, None), axis + 1), [axis + 1])
+        blocks = primitive.reshape(node, [*before, count, size // count, *after])
+        return drop_axes(pool(blocks, BinElements(None, None), axis + 1), [axis + 1])
     table = [*before, count, size, *after]
     view = primitive.expand(primitive.reshape(node, [*before, 1, size, *after]), table)
     begin, end = _bin_bounds(primitive.iota(table, axis), size, count)

@@ -165,9 +165,9 @@ def _window_counts(
     counts = list(map(window_count, sizes, operands.taps, stride, dilation))
     if 0 in counts:
         axis = counts.index(0)
-        reach = (operands.taps[axis] - 1) * dilation[axis] + 1
+        span = (operands.taps[axis] - 1) * dilation[axis] + 1
         raise shapes.shape_error(
-            f"{operands.name} with a window of {reach} elements over an axis of {sizes[axis]}",
+            f"{operands.name} with a window of {span} elements over an axis of {sizes[axis]}",
             "the window is longer than the padded input",
             "pad more, or use a smaller kernel or dilation",
         )

@@ -138,12 +138,12 @@ def _probability_loss(
     logs: UOp, target: Tensor, axis: int, weights: UOp | None, reduction: str, smoothing: float
 ) -> UOp:
     """Return the cross entropy of log-probabilities with target probabilities."""
-    shares = primitive.cast(target.node, logs.dtype)
+    probabilities = primitive.cast(target.node, logs.dtype)
     if smoothing:
         classes = static_size(shapes.sizes_of(logs)[axis], "cross_entropy")
-        shares = shares * (1 - smoothing) + smoothing / classes
+        probabilities = probabilities * (1 - smoothing) + smoothing / classes
     weighted = logs if weights is None else logs * weights
-    loss = -primitive.reduce(shares * weighted, ops.ADD, [axis])
+    loss = -primitive.reduce(probabilities * weighted, ops.ADD, [axis])
     return _reduce_losses(drop_axes(loss, [axis]), reduction)
 
 

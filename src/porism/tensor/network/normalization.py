@@ -32,9 +32,9 @@ from porism.tensor.tensor import Tensor, method
 
 def softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
     """Return exp(x - max) over its sum along axes, in x's own type."""
-    powers = _shifted_exp(x, axes)
-    total = primitive.reduce(powers, ops.ADD, axes)
-    return powers * expand_like(ops.RECIPROCAL(total), x)
+    exponentials = _shifted_exp(x, axes)
+    total = primitive.reduce(exponentials, ops.ADD, axes)
+    return exponentials * expand_like(ops.RECIPROCAL(total), x)
 
 
 def _subtract_max(x: UOp, axes: Sequence[int]) -> UOp:
@@ -112,10 +112,12 @@ def _expand_parameter(
             f"{shapes.to_text(shapes.sizes_of(x))}",
             "reshape or slice it",
         )
-    placed: list[Dim] = [1] * len(shape(x))
+    expanded_sizes: list[Dim] = [1] * len(shape(x))
     for axis, size in zip(axes, sizes, strict=True):
-        placed[axis] = size
-    return primitive.reshape(primitive.cast(tensor.node, accumulation_dtype(x.dtype)), placed)
+        expanded_sizes[axis] = size
+    return primitive.reshape(
+        primitive.cast(tensor.node, accumulation_dtype(x.dtype)), expanded_sizes
+    )
 
 
 def _normalized_axes(x: Tensor, axis: Axes, weight: Any, what: str) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ def window_count(size: int, taps: int, stride: int = 1, dilation: int = 1) -> in
     >>> window_count(7, 3), window_count(7, 3, stride=2), window_count(7, 3, dilation=4)
     (5, 3, 0)
     """
-    reach = (taps - 1) * dilation + 1
-    return (size - reach) // stride + 1 if size >= reach else 0
+    window_span = (taps - 1) * dilation + 1
+    return (size - window_span) // stride + 1 if size >= window_span else 0
 
 
 def sliding_windows(
@@ -49,8 +49,8 @@ def sliding_windows(
         x = _split_axis(x, axes[k], taps[k], stride[k], dilation[k])
         x = _move_to_end(x, axes[k] + 1)
         ends.append(k)
-    tails = [rank + ends.index(k) for k in range(len(axes))]
-    return primitive.permute(x, [*range(rank), *tails])
+    tap_axes = [rank + ends.index(k) for k in range(len(axes))]
+    return primitive.permute(x, [*range(rank), *tap_axes])
 
 
 def _move_to_end(x: UOp, axis: int) -> UOp:
