@@ -11,8 +11,8 @@ from porism.base.dtypes import f32, i32
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.prove.example_variations import edges, varied
-from porism.prove.procedure_trials import Case, cases_of, established, wrong
+from porism.prove.example_variations import edges, vary
+from porism.prove.procedure_trials import Case, cases_of, fault_in, try_procedure
 from porism.rewrite.rule import procedure
 from tests.examples.example_graphs import buffer, made, number
 from tests.examples.reduction_examples import loop
@@ -24,13 +24,13 @@ INPUTS = {0: np.asarray([1, 2, 3], np.int32)}
 
 
 def test_they_are_the_same_in_every_run() -> None:
-    first, second = (list(varied([(LARGEST, INPUTS)], 50)) for _ in range(2))
+    first, second = (list(vary([(LARGEST, INPUTS)], 50)) for _ in range(2))
     assert [graph for graph, _ in first] == [graph for graph, _ in second]
     assert all(repr(a) == repr(b) for (_, a), (_, b) in zip(first, second, strict=True))
 
 
 def test_types_sizes_ops_and_constants_change() -> None:
-    nodes = [n for graph, _ in varied([(LARGEST, INPUTS)]) for n in toposort(graph)]
+    nodes = [n for graph, _ in vary([(LARGEST, INPUTS)]) for n in toposort(graph)]
     types = {n.dtype for n in nodes if n.op is ops.MUL}
     assert {dtypes.i8, dtypes.u8, dtypes.i64, dtypes.u64} <= types
     assert {n.src[0].arg for n in nodes if n.op is ops.RANGE} >= {0, 1, 2, 3}
@@ -41,7 +41,7 @@ def test_types_sizes_ops_and_constants_change() -> None:
 
 def test_inputs_are_at_the_limits_of_their_types() -> None:
     found: Counter[object] = Counter()
-    for graph, inputs in varied([(LARGEST, INPUTS)]):
+    for graph, inputs in vary([(LARGEST, INPUTS)]):
         lanes = {n.dtype.element for n in toposort(graph) if n.op is ops.PARAM}
         if lanes == {dtypes.u8}:
             found.update(inputs[0].tolist())
@@ -65,13 +65,15 @@ def without_a_bound(node: UOp) -> UOp | None:
 
 
 def test_a_forgotten_bound_is_found_though_no_example_shows_it() -> None:
-    alone = established(without_a_bound, [Case(LARGEST, INPUTS)])
+    alone = try_procedure(without_a_bound, [Case(LARGEST, INPUTS)])
     assert (alone.fired, alone.fault) == (1, "")
-    assert established(without_a_bound, cases_of(without_a_bound, [(LARGEST, INPUTS)])).fault
+    assert try_procedure(without_a_bound, cases_of(without_a_bound, [(LARGEST, INPUTS)])).fault
 
 
 def test_what_has_no_meaning_is_passed_over() -> None:
     outside = made(ops.INDEX, buffer(0, 3, i32), number(7))
-    assert wrong(Case(outside, INPUTS, varied=True), number(1, i32)) == ""
+    assert fault_in(Case(outside, INPUTS, is_variation=True), number(1, i32)) == ""
     inside = made(ops.INDEX, buffer(0, 3, i32), number(1))
-    assert "before [2], after [1]" in wrong(Case(inside, INPUTS, varied=True), number(1, i32))
+    assert "before [2], after [1]" in fault_in(
+        Case(inside, INPUTS, is_variation=True), number(1, i32)
+    )

@@ -17,13 +17,13 @@ from porism.ir import ops
 from porism.ir.facts import semantics
 from porism.ir.node import UOp
 from porism.ir.ops import Op
-from porism.prove.arithmetic.bit_vectors import Words
+from porism.prove.arithmetic.bit_vectors import BitVectors
 from porism.prove.arithmetic.ieee_floats import Floats
 from porism.prove.arithmetic.op_meanings import Arithmetic, Unsupported
 from porism.prove.arithmetic.solver import Answer, ask, value_in
-from porism.prove.arithmetic.solver_booleans import Truths
+from porism.prove.arithmetic.solver_booleans import Booleans
 from porism.prove.arithmetic.unbounded_integers import Integers
-from porism.prove.arithmetic.wrapping_integers import Wrapped
+from porism.prove.arithmetic.wrapping_integers import WrappingIntegers
 
 WORDS = [t for t in dtypes.scalars() if t.theory is Theory.FIXED_WIDTH]
 
@@ -78,7 +78,7 @@ def test_words(dtype: DType) -> None:
     tried = set()
     for op in elementwise(dtype):
         for values in itertools.product(values_of(dtype), repeat=op.arity):
-            kind = Words(dtype)
+            kind = BitVectors(dtype)
             if op not in UNKNOWN:
                 wanted = meaning(op, dtype, *values)
                 assert told(kind, op, *values) == wanted, (op, values)
@@ -94,7 +94,7 @@ def test_words_as_integers_that_wrap(dtype: DType) -> None:
     tried = set()
     for op in elementwise(dtype):
         for values in itertools.product(values_of(dtype)[::2], repeat=op.arity):
-            kind = Wrapped(dtype)
+            kind = WrappingIntegers(dtype)
             if op in BITS or op in UNKNOWN:
                 with pytest.raises(Unsupported):
                     told(kind, op, *values)
@@ -107,7 +107,7 @@ def test_words_as_integers_that_wrap(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", WORDS, ids=str)
 def test_a_word_that_wraps_is_one_word(dtype: DType) -> None:
     """Its limits are stated, so that no more than one multiple can be taken away."""
-    kind = Wrapped(dtype)
+    kind = WrappingIntegers(dtype)
     a, b = kind.hole("a"), kind.hole("b")
     total, again = (kind.apply(ops.ADD, a, b) for _ in range(2))
     assert ask([*kind.statements, total != again], milliseconds=5000)[0] is Answer.NO
@@ -119,7 +119,7 @@ def test_a_word_that_wraps_is_one_word(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u16, dtypes.i64, *FLOAT_TYPES], ids=str)
 def test_small_powers(dtype: DType) -> None:
     values = FLOATS if dtype.is_float else values_of(dtype)
-    kind = Floats(dtype) if dtype.is_float else Words(dtype)
+    kind = Floats(dtype) if dtype.is_float else BitVectors(dtype)
     for base in values:
         for exponent in (0, 1) if dtype.is_float else (0, 1, 2, 3):
             rounded = dtype.canonical(base)
@@ -162,7 +162,7 @@ def test_division_is_undefined_where_the_evaluator_refuses_it() -> None:
 def test_booleans() -> None:
     for op in elementwise(dtypes.boolean):
         for values in itertools.product((False, True), repeat=op.arity):
-            assert told(Truths(), op, *values) == meaning(op, dtypes.boolean, *values)
+            assert told(Booleans(), op, *values) == meaning(op, dtypes.boolean, *values)
 
 
 @pytest.mark.parametrize("dtype", FLOAT_TYPES, ids=str)
@@ -204,8 +204,8 @@ def arithmetic(dtype: DType) -> Arithmetic:
     if dtype is dtypes.index:
         return Integers()
     if dtype is dtypes.boolean:
-        return Truths()
-    return Floats(dtype) if dtype.is_float else Words(dtype)
+        return Booleans()
+    return Floats(dtype) if dtype.is_float else BitVectors(dtype)
 
 
 @pytest.mark.parametrize(("source", "target"), CASTS, ids=str)
@@ -221,4 +221,4 @@ def test_casts(source: DType, target: DType) -> None:
 
 def test_casts_between_worlds_are_left_to_the_evaluator() -> None:
     with pytest.raises(Unsupported):
-        Words(dtypes.i8).cast(Integers().literal(1), Integers())
+        BitVectors(dtypes.i8).cast(Integers().literal(1), Integers())

@@ -53,7 +53,7 @@ def test_a_wrong_folding_is_found() -> None:
         return src[0]
 
     tried = procedure_checks.check(fold)
-    assert tried.fault.startswith("NEG of (-7,) as index is 7, and was made -7")
+    assert tried.fault.startswith("NEG of (-7,) as index is 7, and was folded to -7")
 
 
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

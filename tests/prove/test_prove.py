@@ -16,8 +16,8 @@ from porism.ir.node import UOp
 from porism.prove import rule_cases
 from porism.prove.arithmetic.op_meanings import Unsupported
 from porism.prove.arithmetic.solver import Answer
-from porism.prove.rule_proof import Question, Status, prove, require, worlds
-from porism.prove.structure_rules import Example, evaluated
+from porism.prove.rule_proof import Question, Status, prove, require, solver_encodings
+from porism.prove.structure_rules import Example, compare_on_examples
 from porism.prove.type_instances import instances
 from porism.rewrite.rule import Rule, rule
 from porism.rewrite.terms import (
@@ -62,10 +62,10 @@ def test_no_proof_is_empty(item: Rule) -> None:
     fires = False
     for theory in item.theories:
         for instance in instances(item, theory):
-            if not rule_cases.search(item, instance).fires:
+            if not rule_cases.try_simple_cases(item, instance).fires:
                 continue
             fires = True
-            for world in worlds(item, instance):
+            for world in solver_encodings(item, instance):
                 try:
                     question = Question(item, world)
                 except Unsupported:  # eight bits of a float, or bits of integers that wrap
@@ -257,7 +257,7 @@ WITHOUT_MEANING = {"or with one"}
 @pytest.mark.parametrize("case", FALSE_RULES)
 def test_the_solver_alone_refutes_them_too(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the search among simple cases: what it finds must be right in the evaluator."""
-    monkeypatch.setattr(rule_cases, "search", lambda *_: rule_cases.Found(None, False, 0))
+    monkeypatch.setattr(rule_cases, "search", lambda *_: rule_cases.SearchResult(None, False, 0))
     wrong, _ = FALSE_RULES[case]
     proof = prove(wrong, milliseconds=60_000)
     assert not proof.ok
@@ -476,4 +476,4 @@ def test_structural_rules_are_evaluated_on_examples() -> None:
     assert "before is [array(-2., dtype=float32)], after is" in bad.results[0].counterexample
     silent = prove(structural(x), examples=[Example(a, {0: np.float32(1)})])
     assert silent.results[0].status is Status.UNKNOWN
-    assert evaluated(structural(x), []).fired == 0
+    assert compare_on_examples(structural(x), []).fired == 0

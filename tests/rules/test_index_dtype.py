@@ -19,7 +19,7 @@ from porism.ir import levels, ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, raw
 from porism.ir.traversal import rebuild, toposort
-from porism.prove.structure_rules import same
+from porism.prove.structure_rules import same_results
 from porism.rewrite.construction import install
 from porism.rewrite.graph_rewrite import normalize
 from porism.rewrite.rewrite_trace import Trace
@@ -263,7 +263,7 @@ def check_same(before: UOp, after: UOp, buffers: Sequence[Any], run: Any = run_k
         results.append([buffer.copy() for buffer in buffers])
         run(kernel, results[-1])
     for one, other in zip(*results, strict=True):
-        assert same(one, other)
+        assert same_results(one, other)
     return results[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from porism.prove.procedure_trials import cases_of, established
+from porism.prove.procedure_trials import cases_of, try_procedure
 from porism.rewrite.rule import Procedure
 from porism.rules.rule_sets import EVERYTHING
 from tests.examples.procedure_examples import EXAMPLES, TYPED
@@ -22,6 +22,6 @@ def test_every_procedure_has_examples() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str) -> None:
     item = PROCEDURES[name]
-    found = established(item, cases_of(item, EXAMPLES[name]()))
+    found = try_procedure(item, cases_of(item, EXAMPLES[name]()))
     assert not found.fault, found.fault
     assert found.fired >= LEAST

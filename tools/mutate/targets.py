@@ -18,8 +18,8 @@ from typing import Final
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.prove import lemma_instances, procedure_checks
-from porism.prove.procedure_trials import alone, applied, cases_of, wrong
-from porism.prove.random_index_expressions import expressions
+from porism.prove.procedure_trials import alone, applied, cases_of, fault_in
+from porism.prove.random_index_expressions import random_expressions
 from porism.rewrite.rule import Procedure, Rewrite
 from tests.examples.catalogue_examples import EXAMPLES
 from tools.mutate import arithmetic, conditions
@@ -118,8 +118,8 @@ def normal_form_targets() -> Iterator[Target]:
 
 
 def _lemma_fault() -> str:
-    for root, facts in expressions(EXPRESSIONS):
-        for fault in lemma_instances.checked(root, facts):
+    for root, facts in random_expressions(EXPRESSIONS):
+        for fault in lemma_instances.check_expression(root, facts):
             return f"{root!r}: {fault}"
     return ""
 
@@ -148,7 +148,7 @@ class Suite:
             if after is None:
                 after = found[graph] = applied(self.rules, case)
             if after is not self.right[graph] and after is not graph:
-                fault = wrong(case, after, as_reals=bool(self.item.fast_math))
+                fault = fault_in(case, after, as_reals=bool(self.item.fast_math))
                 if fault:
                     return fault
         return ""

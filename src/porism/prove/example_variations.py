@@ -1,18 +1,18 @@
-"""Variations: the examples of a procedure changed at random, as far as the evaluator has a value.
+"""Example variations: the examples of a procedure with random changes, to test its guards.
 
-A person who writes examples thinks of what a procedure is for. A guard is for the rest: a type that
-wraps, a constant at the limit of its type, a loop that does not run, another op, an operand that
-depends on the loop after all. A variation makes up to three such changes:
+Written examples show what a procedure is for. Its guards exclude the rest: a type that wraps, a
+constant at the limit of its type, a loop without iterations, another op, an operand that depends on
+the loop. A variation makes up to three such changes:
 
     types       i32 becomes u8, f32 becomes f16, wherever it stands
     constants   0, 1, -1, the limits of the type; of floats -0.0, infinities, NaN
-    sizes       of loops: 0, 1, 2, one less
+    extents     of loops: 0, 1, 2, one less
     ops         another op of the same kind: MIN for MAX, LE for LT, SUB for ADD
     operands    another node of the graph that has the same type; a masked index, INVALID
     reductions  over one loop more
 
-and gives it inputs at the limits of their types. What cannot be built, or has no value, is passed
-over. The choices depend on the examples alone, so that each run tries the same.
+and takes inputs at the limits of their types. A graph that cannot be built, or has no value, is
+skipped. The changes depend on the examples alone, so that each run tries the same.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Example = tuple[UOp, Mapping[Any, Any]]
 """A graph and its inputs, as `porism.evaluate.evaluate` takes them."""
 
 COUNT: Final = 400
-"""How many variations a procedure is tried on."""
+"""Variations on which a procedure is tried; chosen by hand."""
 
 INPUTS: Final = 3
-"""How many inputs each of them is given."""
+"""Inputs for each variation."""
 
 MOST_CHANGES: Final = 3
 LARGEST_DATA: Final = 1 << 10
-"""Elements of the largest input that is varied: others take too long."""
+"""Elements of the largest input of an example that is varied; larger ones take too long."""
 
 _WORDS: Final = (dtypes.i8, dtypes.u8, dtypes.i16, dtypes.i32, dtypes.u32, dtypes.i64, dtypes.u64)
 _FLOATS: Final = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64)
 _EXACT_FLOATS: Final = (dtypes.f32, dtypes.f64)
-_ALIKE: Final[tuple[tuple[Op, ...], ...]] = (
+_INTERCHANGEABLE: Final[tuple[tuple[Op, ...], ...]] = (
     (ops.ADD, ops.SUB, ops.MUL, ops.MAX, ops.MIN, ops.IDIV, ops.MOD, ops.AND, ops.OR, ops.XOR),
     (ops.ADD, ops.SUB, ops.MUL, ops.MAX, ops.MIN, ops.FDIV),
     (ops.AND, ops.OR, ops.XOR),
@@ -59,7 +59,7 @@ _ALIKE: Final[tuple[tuple[Op, ...], ...]] = (
     (ops.SHL, ops.SHR),
     (ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND),
 )
-_REDUCING: Final = (ops.ADD, ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR)
+_REDUCTION_OPS: Final = (ops.ADD, ops.MUL, ops.MAX, ops.MIN, ops.AND, ops.OR)
 _FLOAT_EDGES: Final = (
     *(0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 2.0**15, math.inf, -math.inf, math.nan),
 )
@@ -67,30 +67,30 @@ _EXACT: Final = (0.0, 1.0, -1.0, 0.5, -2.5, 3.0)
 _INDICES: Final = (-3, -1, 0, 1, 2, 3, 4, 7, 1 << 40)
 
 Changed = dict[UOp, UOp | Callable[[tuple[UOp, ...]], UOp]]
-"""Nodes of a graph, and what stands in their place: a node, or one on their new sources."""
+"""Nodes of a graph, each with its replacement: a node, or a function of its new sources."""
 
 
-def varied(
+def vary(
     examples: Iterable[Example], count: int = COUNT, *, exact: bool = False
 ) -> Iterator[Example]:
-    """Some variations of some examples; with `exact`, on floats whose sums and products are."""
+    """Yield variations of examples; with `exact`, on floats whose sums and products are exact."""
     graphs: dict[UOp, list[Mapping[Any, Any]]] = {}
     for graph, inputs in examples:
         graphs.setdefault(graph, []).append(inputs)
     every = [g for g, inputs in graphs.items() if all(map(_is_small, inputs))]
     random = Random(0)
-    made = 0
+    yielded = 0
     for _ in range(20 * count if every else 0):
         before = random.choice(every)
         inputs = random.choice(graphs[before])
         try:
-            graph, types = _varied(before, random, exact)
+            graph, types = _vary_graph(before, random, exact)
         except (PorismError, OverflowError):
             continue
         for _ in range(INPUTS):
             yield graph, _inputs(graph, inputs, types, random, exact)
-        made += 1
-        if made == count:
+        yielded += 1
+        if yielded == count:
             return
 
 
@@ -98,8 +98,8 @@ def _is_small(inputs: Mapping[Any, Any]) -> bool:
     return all(np.size(value) <= LARGEST_DATA for value in inputs.values())
 
 
-def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, DType]]:
-    """A graph with some changes, and the types that became others."""
+def _vary_graph(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, DType]]:
+    """Return a graph with some changes, and the types that were replaced."""
     types: dict[DType, DType] = {}
     if random.random() < 0.6:
         present = {node.dtype.element.scalar for node in toposort(graph)}
@@ -107,22 +107,22 @@ def _varied(graph: UOp, random: Random, exact: bool) -> tuple[UOp, dict[DType, D
             for dtype in family:
                 if dtype in present:
                     types[dtype] = random.choice(family)
-        graph = _rebuilt(graph, {}, types)
+        graph = _rebuild(graph, {}, types)
     for _ in range(random.randint(0 if types else 1, MOST_CHANGES)):
         nodes = toposort(graph)
         change = random.choice(_CHANGES)(nodes, random)
         if change and not (exact and any(map(_is_infinite, change.values()))):
-            graph = _rebuilt(graph, change, {})
+            graph = _rebuild(graph, change, {})
     return graph, types
 
 
 def _is_infinite(new: object) -> bool:
-    """Whether something is a constant that is no real number."""
+    """Whether a replacement is a constant that is infinite or NaN."""
     return isinstance(new, UOp) and new.op is ops.CONST and not math.isfinite(new.arg)
 
 
-def _rebuilt(root: UOp, change: Changed, types: Mapping[DType, DType]) -> UOp:
-    """A graph with other nodes, or other types, and nothing else."""
+def _rebuild(root: UOp, change: Changed, types: Mapping[DType, DType]) -> UOp:
+    """Return a graph with nodes or types replaced, unsimplified."""
     new: dict[UOp, UOp] = {}
     for node in toposort(root):
         src = tuple(new[s] for s in node.src)
@@ -133,16 +133,16 @@ def _rebuilt(root: UOp, change: Changed, types: Mapping[DType, DType]) -> UOp:
         if src == node.src and not types:
             new[node] = node
             continue
-        given = None if node.dtype_given is None else _typed(node.dtype_given, types)
+        given = None if node.dtype_given is None else _retype(node.dtype_given, types)
         new[node] = UOp(node.op, given, src, node.arg)
     return new[root]
 
 
-def _typed(dtype: DType, types: Mapping[DType, DType]) -> DType:
-    """A type with another element."""
+def _retype(dtype: DType, types: Mapping[DType, DType]) -> DType:
+    """Return a type with its element type replaced."""
     if dtype.kind is Kind.POINTER:
         assert dtype.space is not None
-        return _typed(dtype.element, types).pointer(dtype.space, dtype.size)
+        return _retype(dtype.element, types).pointer(dtype.space, dtype.size)
     return types.get(dtype.scalar, dtype.scalar).vec(dtype.count)
 
 
@@ -150,7 +150,7 @@ def _typed(dtype: DType, types: Mapping[DType, DType]) -> DType:
 
 
 def _fixed(nodes: Sequence[UOp]) -> set[UOp]:
-    """What is the size of something, or a range that something is reduced or kept over."""
+    """Return the nodes that are extents or sizes, or ranges of a reduction or a buffer."""
     sized = (ops.RANGE, ops.PARAM, ops.SPECIAL)
     found = {s for node in nodes if node.op in sized for s in node.src}
     over = (ops.REDUCE, ops.END, ops.BUFFERIZE, ops.BIND)
@@ -158,7 +158,7 @@ def _fixed(nodes: Sequence[UOp]) -> set[UOp]:
 
 
 def _constant(nodes: Sequence[UOp], random: Random) -> Changed:
-    """A constant at the limit of its type."""
+    """Replace a constant by one at the limit of its type."""
     fixed = _fixed(nodes)
     found = [n for n in nodes if n.op is ops.CONST and n not in fixed]
     if not found:
@@ -168,7 +168,7 @@ def _constant(nodes: Sequence[UOp], random: Random) -> Changed:
 
 
 def _size(nodes: Sequence[UOp], random: Random) -> Changed:
-    """A loop of another size."""
+    """Replace the extent of a loop."""
     found = [n for n in nodes if n.op is ops.RANGE and n.src[0].op is ops.CONST]
     if not found:
         return {}
@@ -180,16 +180,18 @@ def _size(nodes: Sequence[UOp], random: Random) -> Changed:
 
 
 def _op(nodes: Sequence[UOp], random: Random) -> Changed:
-    """Another op of the same kind."""
-    found = [n for n in nodes if n.op is ops.REDUCE or any(n.op in alike for alike in _ALIKE)]
+    """Replace an op by another of the same kind."""
+    found = [
+        n for n in nodes if n.op is ops.REDUCE or any(n.op in alike for alike in _INTERCHANGEABLE)
+    ]
     if not found:
         return {}
     node = random.choice(found)
     every = random.random() < 0.5  # of its op, or this one alone
     if node.op is ops.REDUCE:
-        arg, new = random.choice(_REDUCING), ops.REDUCE
+        arg, new = random.choice(_REDUCTION_OPS), ops.REDUCE
     else:
-        arg, new = None, random.choice(random.choice([a for a in _ALIKE if node.op in a]))
+        arg, new = None, random.choice(random.choice([a for a in _INTERCHANGEABLE if node.op in a]))
     same = [n for n in found if n.op is node.op and n.arg is node.arg] if every else [node]
     return {n: partial(_on_sources, new, n.dtype_given, arg) for n in same}
 
@@ -199,7 +201,7 @@ def _on_sources(op: Op, dtype: DType | None, arg: Any, src: tuple[UOp, ...]) -> 
 
 
 def _operand(nodes: Sequence[UOp], random: Random) -> Changed:
-    """Another node in the place of one: of the same type, from the same graph."""
+    """Replace a node by another of the same type from the graph."""
     fixed = _fixed(nodes)
     found = [n for n in nodes[:-1] if n.dtype.kind not in (Kind.VOID, Kind.POINTER)]
     found = [n for n in found if n not in fixed and n.op is not ops.RANGE and not _is_array(n)]
@@ -213,12 +215,12 @@ def _operand(nodes: Sequence[UOp], random: Random) -> Changed:
 
 
 def _is_array(node: UOp) -> bool:
-    """Whether a node is more than one value, to be indexed."""
+    """Whether a node is an array, to be indexed."""
     return node.op is ops.BUFFERIZE or node.shaped
 
 
 def _masked(nodes: Sequence[UOp], random: Random) -> Changed:
-    """A masked index in the place of one, or none at all."""
+    """Replace an index by a masked one, or by INVALID."""
     fixed = _fixed(nodes)
     found = [n for n in nodes[:-1] if n.dtype is index and n not in fixed]
     found = [n for n in found if n.op is not ops.RANGE and n.op is not ops.INVALID]
@@ -233,7 +235,7 @@ def _masked(nodes: Sequence[UOp], random: Random) -> Changed:
 
 
 def _reduction(nodes: Sequence[UOp], random: Random) -> Changed:
-    """A reduction over one loop more: of the graph, or a new one."""
+    """Add a range to a reduction: one of the graph, or a new one."""
     found = [n for n in nodes if n.op is ops.REDUCE]
     if not found:
         return {}
@@ -255,7 +257,7 @@ _CHANGES: Final[tuple[Callable[[Sequence[UOp], Random], Changed], ...]] = (
 
 
 def edges(dtype: DType) -> tuple[Any, ...]:
-    """Numbers at which a type behaves in another way than beside them."""
+    """Return the boundary values of a type."""
     if dtype.kind is Kind.BOOL:
         return False, True
     if dtype is index:
@@ -274,7 +276,7 @@ def _inputs(
     random: Random,
     exact: bool,
 ) -> dict[Any, Any]:
-    """Inputs for a graph whose types have changed: some as they were, some at the limits."""
+    """Return inputs for a graph whose types have changed: some unchanged, some boundary values."""
     found = dict(given)
     keep = random.random() < 0.4
     for node in toposort(graph):

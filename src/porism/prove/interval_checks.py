@@ -1,10 +1,10 @@
-"""Bounds arithmetic, established: every interval and residue function tried on all small boxes.
+"""Interval checks: the bounds and residues of every op, tested on all small intervals.
 
 A *box* is an interval for each operand. The functions of `porism.ir.facts.intervals` and
-`porism.ir.facts.residues` are called on it as they are when a node is made, and must contain what
-the op's meaning gives for every value in the box. On `index` all intervals within -4 … 4 are tried,
-and those that are infinite on a side, for which values up to ±12 stand; on fixed widths all
-intervals between values near the limits and near zero, with every value in between.
+`porism.ir.facts.residues` are called on it as when a node is made, and their result must contain
+the op's value for every value in the box. On `index` all intervals within -4 … 4 are tried, and
+those that are infinite on a side, represented by values up to ±12; on fixed widths all intervals
+between values near the limits and near zero, with every value in between.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ENDS: Final[dict[DType, tuple[int, ...]]] = {
 TYPES: Final = (dtypes.index, dtypes.i8, dtypes.u8, dtypes.boolean)
 MODULI: Final = (1, 2, 3, 4, 6)
 MOST_OF_THREE: Final = 32
-"""Values for each operand of an op of three, where residues are tried."""
+"""Values for each operand of a ternary op, where residues are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What a bounds function sees of an operand: enough of a node."""
+    """An operand as a bounds function sees it: the attributes of a node that it reads."""
 
     vmin: int | float
     vmax: int | float
@@ -50,8 +50,8 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """One op on one type."""
+class BoundsCheck:
+    """The outcome of checking one op on one type."""
 
     op: Op
     dtype: DType
@@ -69,7 +69,7 @@ class Checked:
 
 
 def checked_ops() -> tuple[Op, ...]:
-    """The ops whose bounds or residues are more than "anything"."""
+    """Return the ops that have a bounds or residue function."""
     return tuple(
         op
         for op in ops.table()
@@ -78,9 +78,9 @@ def checked_ops() -> tuple[Op, ...]:
     )
 
 
-def check(op: Op) -> list[Checked]:
-    """The bounds and residues of an op, on every type it takes."""
-    found = []
+def check(op: Op) -> list[BoundsCheck]:
+    """Check the bounds and residues of an op on every type that it takes."""
+    checks = []
     for dtype in TYPES:
         if not _takes(op, dtype):
             continue
@@ -93,12 +93,12 @@ def check(op: Op) -> list[Checked]:
                     break
             if fault:
                 break
-        found.append(Checked(op, dtype, boxes, time.perf_counter() - began, fault))
-    return found
+        checks.append(BoundsCheck(op, dtype, boxes, time.perf_counter() - began, fault))
+    return checks
 
 
-def check_all() -> Iterator[Checked]:
-    """All ops of the table."""
+def check_all() -> Iterator[BoundsCheck]:
+    """Check all ops of the table."""
     for op in checked_ops():
         yield from check(op)
 
@@ -122,7 +122,7 @@ def _values(dtype: DType) -> Array:
 
 
 def _interval_list(dtype: DType, most: int | None = None) -> list[tuple[float | int, float | int]]:
-    """All intervals between the ends of a type; of at most so many values each."""
+    """Return all intervals between chosen ends of a type, of at most `most` values each."""
     if dtype.kind is Kind.INDEX:
         ends: list[int | float] = [*range(-INDEX_EDGE, INDEX_EDGE + 1)]
         ends = [-INFINITY, *ends, INFINITY]
@@ -140,7 +140,7 @@ def _interval_list(dtype: DType, most: int | None = None) -> list[tuple[float | 
 
 
 def _place(dtype: DType, interval: tuple[float | int, float | int]) -> slice:
-    """Where the values of an interval stand among all that are tried."""
+    """Return the positions of an interval's values among all values of the type."""
     first = -INDEX_FAR if dtype.kind is Kind.INDEX else int(dtype.min)
     last = INDEX_FAR if dtype.kind is Kind.INDEX else int(dtype.max)
     low, high = max(interval[0], first), min(interval[1], last)
@@ -148,7 +148,7 @@ def _place(dtype: DType, interval: tuple[float | int, float | int]) -> slice:
 
 
 def _meaning(op: Op, dtype: DType, operands: Sequence[Array]) -> tuple[Array, Array]:
-    """What an op gives, as integers, and where it is defined."""
+    """Return the results of an op as integers, and where it is defined."""
     assert op.meaning is not None
     shape = np.broadcast_shapes(*(o.shape for o in operands))
     defined = np.ones(shape, dtype=np.bool_)
@@ -166,7 +166,7 @@ def _result_type(op: Op, dtype: DType) -> DType:
 
 
 def _fault(op: Op, boxes: Sequence[Box], low: Any, high: Any, given: Any) -> str:
-    """A sentence if what was given does not contain what there is."""
+    """Return a message if the given bounds do not contain the actual ones."""
     if given[0] <= low and high <= given[1]:
         return ""
     where = ", ".join(f"{b.vmin} … {b.vmax}" for b in boxes)
@@ -177,7 +177,7 @@ def _fault(op: Op, boxes: Sequence[Box], low: Any, high: Any, given: Any) -> str
 
 
 def _intervals(op: Op, dtype: DType) -> Iterator[str]:
-    """Every box of intervals: the fault that it shows, or nothing."""
+    """Yield for every box of intervals its fault, or an empty string."""
     if op is ops.WHERE:
         yield from _choices(op, dtype)
         return
@@ -207,7 +207,7 @@ def _intervals(op: Op, dtype: DType) -> Iterator[str]:
 
 
 def _small_boxes(op: Op, dtype: DType) -> Iterator[str]:
-    """Boxes of few values, for ops of three operands."""
+    """Yield faults of boxes of few values, for ops of three operands."""
     spans = [s for s in _interval_list(dtype, most=3) if math.isfinite(s[0] - s[1])][::2]
     values = {s: np.arange(s[0], s[1] + 1).astype(dtype.numpy) for s in spans}
     for box in itertools.product(spans, repeat=3):
@@ -228,7 +228,7 @@ def _choices(op: Op, dtype: DType) -> Iterator[str]:
 
 
 def _casts(op: Op, dtype: DType) -> Iterator[str]:
-    """Conversions from this type to each of the others."""
+    """Yield faults of casts from this type to each of the others."""
     values = _values(dtype)
     for target in (*TYPES, dtypes.i16, dtypes.u32):
         table = np.asarray(semantics.cast(dtype, target, values)).astype(np.int64)
@@ -242,7 +242,7 @@ def _casts(op: Op, dtype: DType) -> Iterator[str]:
 
 
 def _residue_boxes(dtype: DType) -> list[tuple[Box, Array]]:
-    """Operands of which a residue is known, with the values that have it."""
+    """Return operands with a known residue, each with the values that have it."""
     values = _values(dtype).astype(np.int64)
     spans = [(int(values[0]), int(values[-1])), (0, 7)]
     if dtype.kind is Kind.INDEX:
@@ -261,7 +261,7 @@ def _residue_boxes(dtype: DType) -> list[tuple[Box, Array]]:
 
 
 def _residues(op: Op, dtype: DType) -> Iterator[str]:
-    """Every pair of residues: the fault that it shows, or nothing."""
+    """Yield for every combination of residues its fault, or an empty string."""
     if op.residue is residues.nothing or dtype.kind is Kind.BOOL:
         return
     operands = _residue_boxes(dtype)

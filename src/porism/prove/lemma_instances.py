@@ -1,14 +1,13 @@
-"""Lemmas as they are used: each step of the normal form against the lemma that it names.
+"""Lemma instances: each step of the normal form is checked against the lemma that it names.
 
-`worked(root)` simplifies an expression and gives the steps that were taken; `faults` checks each of
-them at points of its variables, at which the facts of the step hold:
+Simplifying an expression records the steps that were taken; `step_faults` evaluates each of them
+for values of the variables for which the facts of the step hold:
 
-    the bounds that its premises rest on contain the values of the holes,
+    the bounds that the step used contain the values of the holes,
     the guard of the lemma holds,
-    what was rewritten is the left side of the lemma, and what came out is its right side.
+    the term before is the left side of the lemma, and the term after is its right side.
 
-The lemma itself is proved for all numbers. What is checked here is that the code does what the
-lemma says, with the numbers it says it about.
+The lemma itself is proved for all numbers. Here it is checked that the code applies it correctly.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from porism.ir.ops import Op
 from porism.ir.traversal import toposort
 from porism.rewrite.rule import Rule
 from porism.rules.index.index_lemmas import LEMMAS
-from porism.rules.index.lemma_steps import Claim, Quotient, Step, Within
+from porism.rules.index.lemma_steps import Quotient, Step, Term, Within
 from porism.rules.index.linear_form import Form, Monomial
 from porism.rules.index.normalize import Worked, worked
 from porism.rules.rule_sets import EVERYTHING
 
 POINTS: Final = 96
-"""At how many points an expression is looked at."""
+"""Points (assignments of the variables) at which an expression is evaluated."""
 
 CORNERS: Final = 24
-"""At how many of them each variable is at one of its ends."""
+"""Points of these at which each variable is at one of its bounds."""
 
 FAR: Final = 1 << 12
-"""How far from zero, or from its other end, a variable without an end is tried."""
+"""Distance from zero, or from its other bound, to which an unbounded variable is tried."""
 
 Column = list[Any]
 """A value at each point; None where there is none."""
@@ -47,38 +46,38 @@ Column = list[Any]
 
 @cache
 def lemma(name: str) -> Rule:
-    """The lemma of a name."""
-    found = next((item for item in (*LEMMAS, *EVERYTHING) if item.name == name), None)
-    assert isinstance(found, Rule), f"there is no lemma {name!r}"
-    return found
+    """Return the lemma of a name."""
+    item = next((item for item in (*LEMMAS, *EVERYTHING) if item.name == name), None)
+    assert isinstance(item, Rule), f"there is no lemma {name!r}"
+    return item
 
 
-def checked(root: UOp, facts: Sequence[UOp] = ()) -> list[str]:
-    """Simplify an expression, and give what is wrong with the steps that were taken."""
-    return list(faults(worked(root, facts)))
+def check_expression(root: UOp, facts: Sequence[UOp] = ()) -> list[str]:
+    """Simplify an expression, and return the faults of the steps that were taken."""
+    return list(step_faults(worked(root, facts)))
 
 
-def faults(done: Worked) -> Iterator[str]:
-    """What is wrong with the steps of an expression, and with the whole."""
-    table = Table(done)
+def step_faults(done: Worked) -> Iterator[str]:
+    """Yield the faults of the steps of an expression, and of the result."""
+    table = Evaluation(done)
     for step in done.steps:
-        for place in table.live(step.facts):
-            fault = _fault(step, table, place)
+        for point in table.live(step.facts):
+            fault = _fault(step, table, point)
             if fault:
-                yield f"{step.lemma} at {table.told(place)}: {fault}"
+                yield f"{step.lemma} at {table.describe(point)}: {fault}"
                 break
     before, after = table.node(done.before), table.node(done.after)
-    for place in range(POINTS):
-        if table.inside[place] and before[place] not in (None, after[place]):
-            yield f"{done.before!r} became {done.after!r}, wrong at {table.told(place)}"
+    for point in range(POINTS):
+        if table.inside[point] and before[point] not in (None, after[point]):
+            yield f"{done.before!r} became {done.after!r}, wrong at {table.describe(point)}"
             break
 
 
 # -- points ----------------------------------------------------------------------------------------
 
 
-class Table:
-    """The values of forms and nodes at the points of an expression."""
+class Evaluation:
+    """The values of forms and nodes at all points of an expression."""
 
     def __init__(self, done: Worked) -> None:
         random = Random(0)
@@ -93,39 +92,39 @@ class Table:
         self._forms: dict[Form, Column] = {}
         self._live: dict[tuple[Form, ...], list[int]] = {}
         given = [self.node(fact) for fact in done.facts]
-        self.inside = [all(column[place] for column in given) for place in range(POINTS)]
+        self.inside = [all(column[point] for column in given) for point in range(POINTS)]
 
-    def told(self, place: int) -> str:
-        """The values of the variables at a point."""
-        return ", ".join(f"{leaf!r} = {self._nodes[leaf][place]}" for leaf in self.leaves)
+    def describe(self, point: int) -> str:
+        """Return the values of the variables at a point, as text."""
+        return ", ".join(f"{leaf!r} = {self._nodes[leaf][point]}" for leaf in self.leaves)
 
     def live(self, facts: tuple[Form, ...]) -> list[int]:
-        """The points at which forms are at most 0, and the facts of the whole hold."""
+        """Return the points at which all these forms are <= 0, and the facts of the whole hold."""
         found = self._live.get(facts)
         if found is None:
             columns = [self.form(fact) for fact in facts]
             found = self._live[facts] = [
-                place
-                for place in range(POINTS)
-                if self.inside[place]
-                and all(c[place] is not None and c[place] <= 0 for c in columns)
+                point
+                for point in range(POINTS)
+                if self.inside[point]
+                and all(c[point] is not None and c[point] <= 0 for c in columns)
             ]
         return found
 
     def node(self, root: UOp) -> Column:
-        """What a node computes; what a choice does not choose need not be defined."""
+        """Return the values of a node; the branch that is not selected need not be defined."""
         for node in toposort(root, within=lambda n: n not in self._nodes):
             if node.op is ops.CONST:
                 self._nodes[node] = [node.arg] * POINTS
             else:
                 columns = [self._nodes[s] for s in node.src]
-                compute = _COMPUTED[node.op]
+                compute = _MEANINGS[node.op]
                 rows = zip(*columns, strict=True) if columns else [()] * POINTS
                 self._nodes[node] = [compute(*row) for row in rows]
         return self._nodes[root]
 
     def form(self, a: Form) -> Column:
-        """The values of a form."""
+        """Return the values of a form."""
         found = self._forms.get(a)
         if found is None:
             found = [a.constant] * POINTS
@@ -155,26 +154,26 @@ class Table:
         return found
 
     def quotient(self, numerator: Form, divisor: Form | int) -> Column:
-        """The values of floor(numerator / divisor)."""
+        """Return the values of floor(numerator / divisor)."""
         over = [divisor] * POINTS if isinstance(divisor, int) else self.form(divisor)
         return [_divided(a, b) for a, b in zip(self.form(numerator), over, strict=True)]
 
-    def claim(self, claim: Claim, place: int) -> Any:
-        """The value, at a point, of what a step was applied to or has made."""
-        if isinstance(claim, Form):
-            return self.form(claim)[place]
-        if isinstance(claim, UOp):
-            return self.node(claim)[place]
-        if isinstance(claim, Quotient):
-            return self.quotient(*claim)[place]
-        if isinstance(claim, int):
-            return claim
-        value = self.form(claim.form)[place]
+    def value(self, term: Term, point: int) -> Any:
+        """Return the value of a term of a step at a point."""
+        if isinstance(term, Form):
+            return self.form(term)[point]
+        if isinstance(term, UOp):
+            return self.node(term)[point]
+        if isinstance(term, Quotient):
+            return self.quotient(*term)[point]
+        if isinstance(term, int):
+            return term
+        value = self.form(term.form)[point]
         if value is None:
             return None
-        if isinstance(claim, Within):
-            return claim.low <= value <= claim.high
-        return _RELATIONS[claim.relation](value, 0)
+        if isinstance(term, Within):
+            return term.low <= value <= term.high
+        return _RELATIONS[term.relation](value, 0)
 
 
 def _end(end: Bound, other: Bound, sign: int) -> int:
@@ -184,11 +183,11 @@ def _end(end: Bound, other: Bound, sign: int) -> int:
 
 
 def _is_free(node: UOp) -> bool:
-    """Whether a node has any value within its bounds: nothing is computed for it here."""
-    return node.op is ops.RANGE or (node.op is not ops.CONST and node.op not in _COMPUTED)
+    """Whether a node is a leaf, with any value within its bounds."""
+    return node.op is ops.RANGE or (node.op is not ops.CONST and node.op not in _MEANINGS)
 
 
-# -- ops, on values that may be missing ------------------------------------------------------------
+# -- ops on values that may be undefined -----------------------------------------------------------
 
 
 def _strict(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -234,7 +233,7 @@ _STRICT: Final[dict[Op, Callable[..., Any]]] = {
     ops.EQ: operator.eq,
     ops.NE: operator.ne,
 }
-_COMPUTED: Final[dict[Op, Callable[..., Any]]] = {
+_MEANINGS: Final[dict[Op, Callable[..., Any]]] = {
     **{op: _strict(compute) for op, compute in _STRICT.items()},
     ops.IDIV: _divided,
     ops.MOD: _modulo,
@@ -248,16 +247,16 @@ _COMPUTED: Final[dict[Op, Callable[..., Any]]] = {
 # -- one step --------------------------------------------------------------------------------------
 
 
-def _fault(step: Step, table: Table, place: int) -> str:
-    """What is wrong with a step at a point."""
-    before, after = table.claim(step.before, place), table.claim(step.after, place)
+def _fault(step: Step, table: Evaluation, point: int) -> str:
+    """Return the fault of a step at a point; empty if there is none."""
+    before, after = table.value(step.before, point), table.value(step.after, point)
     if before is None or (after is None and isinstance(step.after, Within)):
         return ""
     if before != after:
         return f"{step.before} is {before}, and what came out is {after}"
     if not step.terms:
         return ""
-    holes = {name: table.claim(value, place) for name, value in step.terms.items()}
+    holes = {name: table.value(value, point) for name, value in step.terms.items()}
     if None in holes.values():
         return ""
     for name, (low, high) in step.bounds.items():
@@ -275,7 +274,7 @@ def _fault(step: Step, table: Table, place: int) -> str:
 
 
 def _value(term: UOp, holes: Mapping[str, int], step: Step) -> Any:
-    """The value of a side of a lemma, or of its guard."""
+    """Return the value of a side of a lemma, or of its guard."""
     if term.op is ops.HOLE:
         return holes[term.arg]
     if term.op is ops.CONST:
@@ -287,4 +286,4 @@ def _value(term: UOp, holes: Mapping[str, int], step: Step) -> Any:
     if term.op is ops.FACT:
         assert term.arg == "divides", term.arg
         return values[0] != 0 and values[1] % values[0] == 0
-    return _COMPUTED[term.op](*values)
+    return _MEANINGS[term.op](*values)

@@ -23,7 +23,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.prove.example_variations import Example
-from porism.prove.procedure_trials import cases_of, established
+from porism.prove.procedure_trials import cases_of, try_procedure
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
 
@@ -73,7 +73,7 @@ def check(procedure: Procedure, examples: Examples = NO_EXAMPLES) -> CheckResult
     began = time.perf_counter()
     name = procedure.name
     if name in examples.graphs:
-        trial = established(procedure, cases_of(procedure, examples.graphs[name]()))
+        trial = try_procedure(procedure, cases_of(procedure, examples.graphs[name]()))
         fault = trial.fault or ("" if trial.fired else "it fires on none of its examples")
         seconds = time.perf_counter() - began
         return CheckResult(name, "by the evaluator", trial.tried, seconds, fault)
@@ -169,7 +169,7 @@ _FLOATS: Final = (0.0, -0.0, 1.0, -1.0, 0.1, 2.5, -3.5, math.inf, -math.inf, mat
 
 
 def expected(op: Op, dtype: DType, *values: Any) -> Scalar | None:
-    """What Python's integers say an op on a type gives; None where it is undefined."""
+    """Return the result of an op on a type by Python's integers; None where it is undefined."""
     bits = dtype.bits if dtype.is_integer else 0
     if op in _DIVISIONS and values[1] == 0:
         return 0 if bits else None
@@ -185,7 +185,7 @@ def expected(op: Op, dtype: DType, *values: Any) -> Scalar | None:
 
 
 def fold_cases(procedure: Procedure) -> Iterator[str]:
-    """Folding against Python's integers and NumPy's floats."""
+    """Yield differences between folding and Python's integers or NumPy's floats."""
     for dtype, values in _INTEGERS.items():
         known = [*_PYTHON, ops.SHL, ops.SHR]
         if dtype.kind is Kind.BOOL:
@@ -209,18 +209,18 @@ def _difference(
 ) -> str:
     src = tuple(UOp.const(dtype, value) for value in chosen)
     result = dtype.mask if op.group is ops.COMPARISON else dtype
-    made = procedure.function(op, result, src, None)
-    found = None if made is None else made.arg
-    if repr(found) == repr(wanted):
+    constant = procedure.function(op, result, src, None)
+    folded = None if constant is None else constant.arg
+    if repr(folded) == repr(wanted):
         return ""
-    return f"{op.name} of {chosen} as {dtype} is {wanted}, and was made {found}"
+    return f"{op.name} of {chosen} as {dtype} is {wanted}, and was folded to {folded}"
 
 
-# -- lanes of pointers, which the evaluator has no value for ---------------------------------------
+# -- lanes of pointers, which the evaluator cannot represent ---------------------------------------
 
 
 def pointer_cases(procedure: Procedure) -> Iterator[str]:
-    """Every choice of lanes of up to four pointers side by side is those pointers side by side."""
+    """Yield differences between lanes of up to four pointers and those pointers."""
     alone = RuleSet("alone", rules=(procedure,))
     kind = dtypes.f32.pointer(size=4)
     for count in range(1, 5):

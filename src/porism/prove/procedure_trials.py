@@ -1,4 +1,4 @@
-"""A procedure on its examples: what the evaluator says of each graph before and after."""
+"""Procedure trials: a procedure applied to examples, which are evaluated before and after."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.prove.example_variations import Example, varied
-from porism.prove.structure_rules import same
+from porism.prove.example_variations import Example, vary
+from porism.prove.structure_rules import same_results
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Rewrite, RuleSet
 from porism.rules.addresses.validity import VALIDITY
 
 
 @dataclass(frozen=True)
-class Tried:
-    """On how many examples a procedure was tried and fired, and the first difference it made."""
+class Trial:
+    """The number of cases tried and changed by a procedure, and the first difference."""
 
     tried: int
     fired: int
@@ -38,8 +38,8 @@ class Case:
 
     graph: UOp
     inputs: Mapping[Any, Any]
-    varied: bool = False
-    """Whether it was made at random, so that it may have no meaning."""
+    is_variation: bool = False
+    """Whether it was generated at random, so that it may have no value."""
 
 
 def alone(*items: Rewrite) -> RuleSet:
@@ -50,59 +50,59 @@ _FIRST: Final = frozenset(item.name for item in VALIDITY)
 
 
 def cases_of(item: Rewrite, examples: Iterable[Example]) -> Iterator[Case]:
-    """The examples of a procedure, and variations of them.
+    """Yield the examples of a procedure, and random variations of them.
 
-    Whatever comes after the rules about INVALID takes it for granted that these were applied.
+    Other procedures rely on the rules about INVALID having been applied before them.
     """
-    stated = list(examples)
-    for graph, inputs in stated:
+    written = list(examples)
+    for graph, inputs in written:
         yield Case(graph, inputs)
-    for graph, inputs in varied(stated, exact=bool(item.fast_math)):
+    for graph, inputs in vary(written, exact=bool(item.fast_math)):
         if item.name not in _FIRST:
             try:
                 graph = rewrite(graph, VALIDITY, exactly=True)
             except PorismError:
                 continue
-        yield Case(graph, inputs, varied=True)
+        yield Case(graph, inputs, is_variation=True)
 
 
 def applied(rules: RuleSet, case: Case) -> UOp:
-    """The graph of a case after a procedure; as it was, if the procedure refuses it by an error."""
+    """Return the graph of a case after a procedure; unchanged if a variation raises an error."""
     try:
         return rewrite(case.graph, rules, exactly=True)
     except PorismError:
-        if case.varied:
+        if case.is_variation:
             return case.graph
         raise
 
 
-def established(item: Rewrite, cases: Iterable[Case]) -> Tried:
-    """Try a procedure, until the evaluator sees a difference."""
+def try_procedure(item: Rewrite, cases: Iterable[Case]) -> Trial:
+    """Try a procedure on cases until the evaluator finds a difference."""
     rules = alone(item)
     tried = fired = 0
-    done: dict[UOp, UOp] = {}
+    results: dict[UOp, UOp] = {}
     for case in cases:
         tried += 1
-        after = done.get(case.graph)
+        after = results.get(case.graph)
         if after is None:
-            after = done[case.graph] = applied(rules, case)
+            after = results[case.graph] = applied(rules, case)
         if after is case.graph:
             continue
         fired += 1
-        fault = wrong(case, after, as_reals=bool(item.fast_math))
+        fault = fault_in(case, after, as_reals=bool(item.fast_math))
         if fault:
-            return Tried(tried, fired, fault)
-    return Tried(tried, fired)
+            return Trial(tried, fired, fault)
+    return Trial(tried, fired)
 
 
-def wrong(case: Case, after: UOp, *, as_reals: bool = False) -> str:
-    """What a procedure has changed in a case that has a meaning, or nothing."""
+def fault_in(case: Case, after: UOp, *, as_reals: bool = False) -> str:
+    """Return how a procedure changed the value of a case; empty if it did not."""
     graph, inputs = case.graph, dict(case.inputs)
-    if not case.varied:
+    if not case.is_variation:
         fault = difference(graph, after, inputs, as_reals=as_reals)
     else:
         try:
-            inspect_or_run(graph, inputs)
+            result_of(graph, inputs)
         except Exception:  # a program without a value
             return ""
         try:
@@ -114,18 +114,18 @@ def wrong(case: Case, after: UOp, *, as_reals: bool = False) -> str:
     return f"{show(graph)} -> {show(after)} on {inputs}: {fault}" if fault else ""
 
 
-def inspect_or_run(graph: UOp, inputs: Mapping[Any, Any]) -> list[Any] | Value:
-    """What a graph computes, or what it leaves in memory."""
+def result_of(graph: UOp, inputs: Mapping[Any, Any]) -> list[Any] | Value:
+    """Return the value of a graph, or the buffers after its effects."""
     if graph.dtype.kind is Kind.VOID:
         return evaluate(graph, inputs)
     return inspect(graph, inputs)
 
 
 def has_meaning(graph: UOp, inputs: Mapping[Any, Any]) -> bool:
-    """Whether a graph is a program as passes make them.
+    """Whether a graph is a program that passes can produce.
 
-    Each of its accesses is inside of its buffer in all iterations, or has a gate of its own; only
-    an index is INVALID, and none that is compared.
+    Each of its accesses is in bounds in all iterations, or gated; only an index is INVALID, and
+    no operand of a comparison.
     """
     if graph.dtype.kind is not Kind.VOID and not graph.dtype.is_integer:
         value = inspect(graph, inputs)
@@ -144,44 +144,44 @@ def has_meaning(graph: UOp, inputs: Mapping[Any, Any]) -> bool:
 
 
 def difference(before: UOp, after: UOp, inputs: dict[Any, Any], *, as_reals: bool = False) -> str:
-    """What is different, or nothing; where the graph had no value, anything may be there."""
+    """Return how two graphs differ in value; empty if they agree where the first has a value."""
     if before.dtype.kind is Kind.VOID:
         try:
             old = evaluate(before, inputs)
         except EvaluationError:
             return ""
-        # a buffer that is no longer written is as it was given
+        # a buffer that is no longer written keeps its input
         new = evaluate(after, inputs) or [inputs[6]]
-        return "" if same(old, new) else f"before {old}, after {new}"
-    return _compared(inspect(before, inputs), inspect(after, inputs), as_reals=as_reals)
+        return "" if same_results(old, new) else f"before {old}, after {new}"
+    return _compare(inspect(before, inputs), inspect(after, inputs), as_reals=as_reals)
 
 
-def _compared(old: Value, new: Value, *, as_reals: bool) -> str:
-    old, new = _named(old), _named(new)
+def _compare(old: Value, new: Value, *, as_reals: bool) -> str:
+    old, new = _with_numbered_axes(old), _with_numbered_axes(new)
     axes = union_axes((old.axes, new.axes))
     sizes = dict(zip(old.axes, old.data.shape, strict=False))
     sizes |= dict(zip(new.axes, new.data.shape, strict=False))
     old, new = broadcast_axes(old, axes, sizes), broadcast_axes(new, axes, sizes)
     if old.data.shape != new.data.shape:
         return f"shapes {old.data.shape} and {new.data.shape}"
-    counts = ~old.undefined
-    if (old.valid != new.valid)[counts].any():
+    compared = ~old.undefined
+    if (old.valid != new.valid)[compared].any():
         return f"valid {old.valid.tolist()} and {new.valid.tolist()}"
-    if new.undefined[counts].any():
+    if new.undefined[compared].any():
         return "it is undefined where it was not"
-    counts = counts & old.valid
-    a, b = np.asarray(old.data)[counts], np.asarray(new.data)[counts]
+    compared = compared & old.valid
+    a, b = np.asarray(old.data)[compared], np.asarray(new.data)[compared]
     if object in (a.dtype, b.dtype):  # Python's integers, where one of them is large
         a, b = a.astype(object), b.astype(object)
     if as_reals and a.dtype.kind == "f":
         equal = bool((a == b)[np.isfinite(a)].all())
     else:
-        equal = same(a, b)
+        equal = same_results(a, b)
     return "" if equal else f"before {a.tolist()}, after {b.tolist()}"
 
 
-def _named(value: Value) -> Value:
-    """A value whose axes are told apart by their numbers, whatever type a range counts in."""
+def _with_numbered_axes(value: Value) -> Value:
+    """Return a value whose axes are ranges of type index, so that equal numbers are equal axes."""
     named = [
         axis if isinstance(axis, int) else UOp(axis.op, index, (_SIZE,), axis.arg)
         for axis in value.axes

@@ -1,4 +1,4 @@
-"""The report: rules proved, procedures and bounds functions tried, as a table or as JSON."""
+"""The proof report: results for rules, procedures and bounds functions, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from porism.rewrite.rule import Procedure, Rewrite, Rule
 from porism.rules import proof_record
 
 MILLISECONDS: Final = 60_000
-"""How long the solver may take for one question: longer than for a rule that somebody has typed,
-since a busy machine must not change what is recorded."""
+"""Time limit of the solver for one query: longer than for a typed rule, since a busy machine must
+not change the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: what was asked in one theory, and what came of it."""
+    """A line of the table: the outcome for a rule in one theory."""
 
     name: str
     theory: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(slots=True)
 class Report:
-    """What a run has shown."""
+    """The results of a run."""
 
     rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ def gather(
     milliseconds: int = MILLISECONDS,
     examples: Examples = NO_EXAMPLES,
 ) -> Report:
-    """Prove the rules, try the procedures and, if asked, the bounds of every op."""
+    """Prove the rules, try the procedures and, if asked, check the bounds of every op."""
     report = Report()
     began = time.perf_counter()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -168,11 +168,11 @@ def _rows(proof: Proof) -> Iterator[Row]:
         yield Row(proof.rule.name, "order", "does not shrink", 0.0, proof.shrinks.reason, False)
 
 
-def _add_bounds(report: Report, op: Op, found: Sequence[interval_checks.Checked]) -> None:
-    fault = next((each.fault for each in found if each.fault), "")
-    types = " ".join(each.dtype.name for each in found)
-    detail = f"{sum(each.boxes for each in found)} boxes on {types}"
-    seconds = sum(each.seconds for each in found)
+def _add_bounds(report: Report, op: Op, checks: Sequence[interval_checks.BoundsCheck]) -> None:
+    fault = next((check.fault for check in checks if check.fault), "")
+    types = " ".join(check.dtype.name for check in checks)
+    detail = f"{sum(check.boxes for check in checks)} boxes on {types}"
+    seconds = sum(check.seconds for check in checks)
     status = "refuted" if fault else "exhaustive"
     name = f"bounds of {op.name.lower()}"
     report.rows.append(Row(name, "bounds", status, seconds, detail, not fault))

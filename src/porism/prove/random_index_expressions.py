@@ -1,8 +1,8 @@
-"""Index expressions made at random: what the steps of the normal form are checked on.
+"""Random index expressions: the steps of the normal form are checked on them.
 
-Sums of scaled variables are divided again and again, as layouts and tilings do it; beside them
-stand divisors that are variables, minima and maxima, bits, comparisons of every kind, masks, and
-choices under masks. Bounds are small, so that they decide something; some variables have none.
+Sums of scaled variables are divided repeatedly, as layouts and tilings do it; there are also
+variable divisors, minima and maxima, bitwise ops, comparisons of every kind, masks, and WHERE under
+masks. Bounds are small, so that they decide comparisons; some variables are unbounded.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ OFFSETS: Final = (-25, -9, -4, -3, -1, 0, 0, 1, 2, 3, 5, 7, 8, 11, 30)
 ORDERS: Final = (ops.LT, ops.LE, ops.GT, ops.GE, ops.EQ, ops.NE)
 
 
-def expressions(count: int, seed: int = 0) -> Iterator[tuple[UOp, list[UOp]]]:
-    """Expressions of type `index` and bool, each with the facts that hold around it."""
+def random_expressions(count: int, seed: int = 0) -> Iterator[tuple[UOp, list[UOp]]]:
+    """Yield expressions of type `index` and bool, each with facts to assume."""
     random = Random(seed)
     for _ in range(count):
-        yield _Maker(random).made()
+        yield _Generator(random).expression()
 
 
-class _Maker:
-    """One expression in the making."""
+class _Generator:
+    """Builds one expression."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -47,8 +47,8 @@ class _Maker:
         low = random.choice((0, 0, 0, 0, -3, -8, 1, 5))
         return UOp.variable(name, low, low + random.choice((0, 1, 2, 3, 4, 5, 7, 11, 15, 31)))
 
-    def made(self) -> tuple[UOp, list[UOp]]:
-        """An expression, and facts."""
+    def expression(self) -> tuple[UOp, list[UOp]]:
+        """Return an expression, and facts to assume."""
         random = self.random
         for _ in range(random.randint(2, 7)):
             self.values.append(self._step())
@@ -68,7 +68,7 @@ class _Maker:
         return raw(op, None, (a, self._number(b) if isinstance(b, int) else b), None)
 
     def _any(self) -> UOp:
-        """One of the values so far, rather a late one."""
+        """Return one of the last four values."""
         return self.random.choice(self.values[-4:])
 
     def _step(self) -> UOp:

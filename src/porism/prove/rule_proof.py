@@ -1,14 +1,15 @@
 """Proofs of rules: `prove(rule)` establishes a rule from its own declaration.
 
-What is shown, in each theory of the rule and for every value of its holes and constants, and for
-any sound bounds:
+It is proved in each theory of the rule, for every value of its holes and constants, and for any
+sound bounds, that
 
     before is defined, and the guard holds  =>  after is defined, and equals before
 
-This is shown for every type of the theory in which the rule can fire (`prove.type_instances`):
-by the solver, with words as rows of bits or as integers that wrap, or by trying all values of a
-type that has 256. Beside it that the rule can fire in each of its theories, that each part of its
-guard is needed, and that it shrinks the order of `porism.rewrite.termination`.
+This is proved for every type of the theory in which the rule can fire (`prove.type_instances`): by
+the solver, with fixed-width integers as bit-vectors or as integers modulo 2^n, or by trying all
+values of an 8-bit type. It is also checked that the rule can fire in each of its theories, that
+each part of its guard is needed, and that it decreases in the order of
+`porism.rewrite.termination`.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from porism.prove import rule_cases, structure_rules
 from porism.prove.arithmetic.op_meanings import DIVISIONS, Truth, Unsupported
 from porism.prove.arithmetic.solver import Answer, ask, value_in
 from porism.prove.arithmetic.unbounded_integers import Integers
-from porism.prove.arithmetic.wrapping_integers import Wrapped
-from porism.prove.rule_terms import Reading
+from porism.prove.arithmetic.wrapping_integers import WrappingIntegers
+from porism.prove.rule_terms import RuleSemantics
 from porism.prove.type_instances import Instance, instances
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 from porism.rewrite.termination import Verdict, shrinks
 
 MILLISECONDS: Final = 10_000
-"""How long the solver may take for one question."""
+"""Time limit of the solver for one query; chosen by hand."""
 
 EXTRA_MILLISECONDS: Final = 1_000
-"""The same, for what need not be answered: whether parts of guards are needed."""
+"""Time limit for optional queries: whether the guard can hold, and whether it is needed."""
 
 
 class Status(enum.Enum):
@@ -62,12 +63,12 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A rule in one theory."""
+    """The outcome of a proof in one theory."""
 
     theory: Theory
     status: Status
     seconds: float
-    types: str = ""  # where it was shown
+    types: str = ""  # the types in which it was proved or refuted
     counterexample: str = ""
     note: str = ""
 
@@ -80,31 +81,31 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """All that is known of a rule."""
+    """The outcome of the proof of a rule in all its theories."""
 
     rule: Rule
     results: tuple[Result, ...]
-    idle_in: tuple[Theory, ...]  # where it can never fire
+    idle_in: tuple[Theory, ...]  # theories in which it can never fire
     shrinks: Verdict
-    idle: tuple[str, ...]
+    idle: tuple[str, ...]  # parts of the guard that are not needed
     seconds: float
 
     @property
     def ok(self) -> bool:
-        """Whether the rule is established and nothing about it is idle."""
+        """Whether the rule is established, can fire, and has no needless guard."""
         return not any(self.faults())
 
     @property
     def established(self) -> str:
-        """How the rule is established in all its theories: proved, or evaluated.
+        """Return how the rule is established in all its theories: "proved" or "evaluated".
 
         A rule that changes float results is proved on real numbers.
         """
-        found = {result.status for result in self.results}
-        return "evaluated" if Status.EVALUATED in found else "proved"
+        statuses = {result.status for result in self.results}
+        return "evaluated" if Status.EVALUATED in statuses else "proved"
 
     def faults(self) -> Iterator[str]:
-        """What is wrong, a sentence each."""
+        """Yield what is wrong with the rule, a sentence each."""
         if not self.results:
             yield "it belongs to no theory; a rule set gives it one"
         for result in self.results:
@@ -123,7 +124,7 @@ class Proof:
             yield f"it does not shrink, by {self.shrinks.component}: {self.shrinks.reason}"
 
     def explain(self) -> str:
-        """What was shown, and how."""
+        """Return the outcome in several lines of text."""
         lines = [f"{self.rule.name}: {self.rule}", *(f"  {result}" for result in self.results)]
         if self.rule.when is not None:
             never = ", ".join(theory.value for theory in self.idle_in)
@@ -140,7 +141,7 @@ def prove(
     milliseconds: int = MILLISECONDS,
     examples: Iterable[structure_rules.Example] = (),
 ) -> Proof:
-    """Establish a rule in all its theories; `examples` are for what only the evaluator can judge.
+    """Prove a rule in all its theories; rules about structure are evaluated on `examples`.
 
     >>> from porism.rewrite.terms import c0, c1, x
     >>> from dataclasses import replace
@@ -154,14 +155,14 @@ def prove(
     results, idle_in = [], []
     for theory in rule.theories:
         if theory is Theory.STRUCTURE:
-            results.append(_evaluated(rule, examples))
+            results.append(_evaluate_examples(rule, examples))
         else:
-            result, can_fire = _in_theory(rule, theory, milliseconds)
+            result, can_fire = _prove_in_theory(rule, theory, milliseconds)
             results.append(result)
             idle_in += [theory] * (result.status.ok and not can_fire)
     idle: tuple[str, ...] = ()
     if all(result.status.ok for result in results):
-        idle = tuple(show(part) for part in terms.conjuncts(rule.when) if _is_idle(rule, part))
+        idle = tuple(show(part) for part in terms.conjuncts(rule.when) if _is_redundant(rule, part))
     seconds = time.perf_counter() - began
     return Proof(rule, tuple(results), tuple(idle_in), shrinks(rule), idle, seconds)
 
@@ -181,30 +182,30 @@ def require(proof: Proof) -> None:
         )
 
 
-def _evaluated(rule: Rule, examples: Iterable[structure_rules.Example]) -> Result:
+def _evaluate_examples(rule: Rule, examples: Iterable[structure_rules.Example]) -> Result:
     began = time.perf_counter()
-    found = structure_rules.evaluated(rule, examples)
+    compared = structure_rules.compare_on_examples(rule, examples)
     seconds = time.perf_counter() - began
-    if found.difference:
+    if compared.difference:
         status = Status.REFUTED
     else:
-        status = Status.EVALUATED if found.fired else Status.UNKNOWN
-    note = f"it fired on {found.fired} of {found.tried} examples"
-    return Result(Theory.STRUCTURE, status, seconds, "", found.difference, note)
+        status = Status.EVALUATED if compared.fired else Status.UNKNOWN
+    note = f"it fired on {compared.fired} of {compared.tried} examples"
+    return Result(Theory.STRUCTURE, status, seconds, "", compared.difference, note)
 
 
-def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, bool]:
-    """A rule in one theory, and whether it can fire there."""
+def _prove_in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, bool]:
+    """Prove a rule in one theory; return the result and whether the rule can fire there."""
     began = time.perf_counter()
     shown, notes = [], []
     status, counterexample, can_fire = Status.PROVED, "", False
     changes = bool(rule.fast_math) and theory is Theory.FLOATS
-    found = list(instances(rule, theory))
-    if not found:
+    typed = list(instances(rule, theory))
+    if not typed:
         status = Status.UNKNOWN
         notes.append(f"no type of this theory has {rule.op.name} and all literals of the left side")
-    for instance in found:
-        outcome = settle(rule, instance, milliseconds)
+    for instance in typed:
+        outcome = prove_instance(rule, instance, milliseconds)
         can_fire = can_fire or outcome.fires
         if outcome.status.ok:
             shown += [instance.label] * outcome.fires
@@ -217,9 +218,9 @@ def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, b
             status = Status.UNKNOWN
             notes.append(outcome.note)
             break
-    if changes and found:
+    if changes and typed:
         notes = [rule.fast_math if counterexample else f"{rule.fast_math}; no case of it was found"]
-        outcome = _on_reals(rule, found[0], milliseconds)
+        outcome = _prove_on_reals(rule, typed[0], milliseconds)
         if outcome.status.ok:
             status = Status.CHANGES
             notes.append("true of real numbers")
@@ -231,8 +232,8 @@ def _in_theory(rule: Rule, theory: Theory, milliseconds: int) -> tuple[Result, b
     return Result(theory, status, seconds, types, counterexample, "; ".join(notes)), can_fire
 
 
-def _on_reals(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
-    """A rule that changes float results, on real numbers: there it must hold like any other."""
+def _prove_on_reals(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
+    """Prove a rule that changes float results on real numbers, where it must hold exactly."""
     try:
         question = Question(rule, replace(instance, real=True))
     except Unsupported as gap:
@@ -248,11 +249,11 @@ def _on_reals(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
         hole.arg: value_in(model, question.reading.value(hole, computed=False))
         for hole in terms.holes_of(rule.before)
     }
-    told = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+    case = ", ".join(f"{name} = {value:g}" for name, value in values.items())
     before, after = (
         value_in(model, value) for value in (question.reading.before(), question.reading.after())
     )
-    return Outcome(Status.REFUTED, True, f"{told}: before is {before:g}, after is {after:g}")
+    return Outcome(Status.REFUTED, True, f"{case}: before is {before:g}, after is {after:g}")
 
 
 # -- one instance ----------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ def _on_reals(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A rule in one choice of types."""
+    """The outcome of a proof in one choice of types."""
 
     status: Status
     fires: bool = False
@@ -268,56 +269,60 @@ class Outcome:
     note: str = ""
 
 
-def settle(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
-    """Refute a rule by a simple case, prove it by the solver, or by trying all values."""
+def prove_instance(rule: Rule, instance: Instance, milliseconds: int) -> Outcome:
+    """Refute a rule by a simple case, or prove it by the solver or by trying all values."""
     fires = False
     try:
-        found = rule_cases.search(rule, instance)
-        fires = found.fires
-        if found.counterexample is not None and not _has_choices(rule, instance):
-            return Outcome(Status.REFUTED, True, found.counterexample)
+        searched = rule_cases.try_simple_cases(rule, instance)
+        fires = searched.fires
+        if searched.counterexample is not None and not _has_several_results(rule, instance):
+            return Outcome(Status.REFUTED, True, searched.counterexample)
     except (Unsupported, OverflowError):  # shifts by numbers that are too large to compute
         pass
-    outcome = Outcome(Status.UNKNOWN, fires, "", "the solver has no words for it")
-    for world in worlds(rule, instance):
+    outcome = Outcome(Status.UNKNOWN, fires, "", "the solver has no encoding for it")
+    for encoding in solver_encodings(rule, instance):
         try:
-            outcome = _solve(rule, world, milliseconds, fires)
+            outcome = _solve(rule, encoding, milliseconds, fires)
         except Unsupported as gap:
             outcome = Outcome(Status.UNKNOWN, fires, "", str(gap))
         if outcome.status is not Status.UNKNOWN:
             return outcome
-    return _tried(rule, instance) or outcome
+    return _prove_by_all_values(rule, instance) or outcome
 
 
-def worlds(rule: Rule, instance: Instance) -> Iterator[Instance]:
-    """The ways to put a question to the solver, the one that answers most such questions first."""
+def solver_encodings(rule: Rule, instance: Instance) -> Iterator[Instance]:
+    """Yield the encodings of fixed-width integers to try, the most promising first."""
     nodes = toposort(rule.before, rule.after)
     divides = any(node.op in DIVISIONS for node in nodes) or rule_cases.asks_for_bounds(rule)
     kinds = {dtype.theory for dtype in instance.types.values()}
     if Theory.FIXED_WIDTH not in kinds:
         yield instance
         return
-    # bit by bit, divisions and limits of long words take long, and there are no index words
+    # bit-vectors are slow for divisions and bounds of wide types, and cannot represent `index`
     first = divides or Theory.INTEGERS in kinds
     yield replace(instance, wrapped=first)
     yield replace(instance, wrapped=not first)
 
 
-def _tried(rule: Rule, instance: Instance) -> Outcome | None:
-    """A rule on all values of its types; None if there are too many of them."""
+def _prove_by_all_values(rule: Rule, instance: Instance) -> Outcome | None:
+    """Prove or refute a rule on all values of its types; None if there are too many."""
     try:
-        found = None if _has_choices(rule, instance) else rule_cases.all_values(rule, instance)
+        searched = (
+            None
+            if _has_several_results(rule, instance)
+            else rule_cases.try_all_values(rule, instance)
+        )
     except (Unsupported, OverflowError):
         return None
-    if found is None:
+    if searched is None:
         return None
-    if found.counterexample is not None:
-        return Outcome(Status.REFUTED, True, found.counterexample)
-    return Outcome(Status.PROVED, found.fires)
+    if searched.counterexample is not None:
+        return Outcome(Status.REFUTED, True, searched.counterexample)
+    return Outcome(Status.PROVED, searched.fires)
 
 
-def _has_choices(rule: Rule, instance: Instance) -> bool:
-    """Whether an op has several right results, of which the evaluator computes one."""
+def _has_several_results(rule: Rule, instance: Instance) -> bool:
+    """Whether an op has several correct results (max of -0 and 0), of which one is evaluated."""
     return any(
         node.op in (ops.MAX, ops.MIN) and instance.types[node.dtype].is_float
         for node in toposort(rule.before, rule.after)
@@ -325,15 +330,15 @@ def _has_choices(rule: Rule, instance: Instance) -> bool:
 
 
 class Question:
-    """A rule as formulas."""
+    """A rule as formulas for the solver."""
 
     def __init__(self, rule: Rule, instance: Instance) -> None:
         self.rule = rule
-        self.reading = Reading(rule, instance.symbolic())
+        self.reading = RuleSemantics(rule, instance.symbolic())
         before, after = self.reading.before(), self.reading.after()
         self.same = self.reading.arithmetic(rule.before).same(before, after)
         self.has_value = self.reading.defined(rule.before, computed=False)
-        self.claim = self.reading.defined(rule.after, computed=True) & self.same
+        self.goal = self.reading.defined(rule.after, computed=True) & self.same
         self.fires = self.reading.fires()
         self.kinds = list(dict.fromkeys(self.reading.types.values()))
 
@@ -343,24 +348,25 @@ class Question:
 
     @property
     def nonlinear(self) -> bool:
-        return any(isinstance(kind, Integers | Wrapped) for kind in self.kinds)
+        return any(isinstance(kind, Integers | WrappingIntegers) for kind in self.kinds)
 
     @property
     def faithful(self) -> bool:
         return all(kind.faithful for kind in self.kinds)
 
     def wrong(self) -> Truth:
-        """That no right result of the left side is what the right side gives."""
+        """Return the formula that no correct result of the left side equals the right side."""
         kept = set(toposort(self.rule.after))
-        free = [c for term, made in self.reading.choices.items() if term not in kept for c in made]
+        choices = self.reading.choices.items()
+        free = [c for term, of_term in choices if term not in kept for c in of_term]
         whole = z3.BoolVal(True)
         for values in product((True, False), repeat=len(free)):
             chosen = [(c, z3.BoolVal(v)) for c, v in zip(free, values, strict=True)]
-            whole = whole & z3.Not(z3.substitute(self.claim, *chosen) if chosen else self.claim)
+            whole = whole & z3.Not(z3.substitute(self.goal, *chosen) if chosen else self.goal)
         return whole
 
     def ask(self, *goal: Truth, milliseconds: int) -> tuple[Answer, object]:
-        """Whether these can hold, with all that is known of the unknowns."""
+        """Ask the solver whether these can hold together with the facts about the unknowns."""
         question = [*self.statements, *goal]
         answer, model = ask(question, milliseconds=milliseconds, nonlinear=self.nonlinear)
         if answer is Answer.UNKNOWN and self.nonlinear:
@@ -380,47 +386,49 @@ def _solve(rule: Rule, instance: Instance, milliseconds: int, fires: bool) -> Ou
     if answer is Answer.UNKNOWN:
         note = f"the solver does not know, after {milliseconds / 1000:g} s"
         return Outcome(Status.UNKNOWN, fires, "", note)
-    return _refuted(rule, instance, question, model)
+    return _replay_counterexample(rule, instance, question, model)
 
 
-def _refuted(rule: Rule, instance: Instance, question: Question, model: object) -> Outcome:
-    """A counterexample of the solver, as the evaluator sees it."""
-    case = rule_cases.case_of(rule, question.reading, lambda e: value_in(model, e))
+def _replay_counterexample(
+    rule: Rule, instance: Instance, question: Question, model: object
+) -> Outcome:
+    """Return the outcome of evaluating a counterexample of the solver."""
+    case = rule_cases.case_from_model(rule, question.reading, lambda e: value_in(model, e))
     try:
-        found = rule_cases.replay(rule, instance, case)
+        replayed = rule_cases.try_case(rule, instance, case)
     except (Unsupported, OverflowError):
-        found = None
-    if found is not None and found.counterexample is not None:
-        return Outcome(Status.REFUTED, True, found.counterexample)
-    told = ", ".join(f"{name} = {rule_cases.show_value(value)}" for name, value in case.items())
-    if _has_choices(rule, instance):
-        return Outcome(Status.REFUTED, True, f"{told}, with the other zero from max or min")
-    note = f"the solver's counterexample ({told}) is none to the evaluator"
+        replayed = None
+    if replayed is not None and replayed.counterexample is not None:
+        return Outcome(Status.REFUTED, True, replayed.counterexample)
+    values = ", ".join(f"{name} = {rule_cases.show_value(value)}" for name, value in case.items())
+    if _has_several_results(rule, instance):
+        return Outcome(Status.REFUTED, True, f"{values}, with the other zero from max or min")
+    note = f"the solver's counterexample ({values}) is none to the evaluator"
     return Outcome(Status.UNKNOWN, True, "", note)
 
 
 # -- parts of guards -------------------------------------------------------------------------------
 
 
-def _is_idle(rule: Rule, part: UOp) -> bool:
+def _is_redundant(rule: Rule, part: UOp) -> bool:
     """Whether the rule holds in all theories without a part of its guard."""
-    rest = terms.conjunction([each for each in terms.conjuncts(rule.when) if each is not part])
+    rest = terms.conjunction([p for p in terms.conjuncts(rule.when) if p is not part])
     weaker = replace(rule, when=rest)
-    found = [
+    typed = [
         instance
         for theory in rule.theories
         if theory is not Theory.STRUCTURE
         for instance in instances(weaker, theory)
     ]
-    return bool(found) and all(
-        settle(weaker, instance, EXTRA_MILLISECONDS).status is Status.PROVED
-        and not _is_definedness(rule, instance, part)
-        for instance in found
+    return bool(typed) and all(
+        prove_instance(weaker, instance, EXTRA_MILLISECONDS).status is Status.PROVED
+        and not _only_states_definedness(rule, instance, part)
+        for instance in typed
     )
 
 
-def _is_definedness(rule: Rule, instance: Instance, part: UOp) -> bool:
-    """Whether a part of a guard says no more than that the left side is defined."""
+def _only_states_definedness(rule: Rule, instance: Instance, part: UOp) -> bool:
+    """Whether a part of a guard only states that the left side is defined."""
     try:
         question = Question(rule, instance)
         holds = question.reading.condition(part)

@@ -1,12 +1,12 @@
-"""Reading: a rule's terms as values, truths and conditions, in any arithmetic.
+"""Rule terms: the semantics of a rule's sides and guard, in any arithmetic.
 
-The left side is made of nodes. On the right, what is computed from constants alone is a number
-that Python works out when the rule fires, and becomes a constant; so it is in the guard. A number
-that cannot be computed (a division by zero, say) means that the rule does not fire.
+The left side consists of nodes. On the right side and in the guard, a term of constants alone is a
+number that Python computes when the rule fires. If it cannot be computed (a division by zero, say),
+the rule does not fire.
 
-*Defined* says where a term has a value. Most ops need all their operands; a choice needs only the
-operand that it chooses, and `false & x` is false whatever x is. A hole may stand for a node
-without a value, so that a rule which uses it more eagerly than before is found out.
+A term is *defined* where it has a value. Most ops need all their operands; WHERE needs only the
+selected one, and `false & x` is false whatever x is. A hole may stand for a node without a value,
+so that a rule is refuted if its right side uses an operand where the left side does not.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 
 DEFINED = "defined "
-"""What the unknown is called that says whether a hole has a value."""
+"""Prefix of the name of the unknown that states whether a hole is defined."""
 
 
-class Reading:
-    """One rule, read in an arithmetic for each of its types."""
+class RuleSemantics:
+    """The semantics of one rule, with an arithmetic for each of its types."""
 
     def __init__(self, rule: Rule, types: Mapping[DType, Arithmetic]) -> None:
         self.rule = rule
@@ -47,13 +47,13 @@ class Reading:
         self.choices: dict[UOp, Sequence[Truth]] = {}  # made where several results are right
 
     def arithmetic(self, term: UOp) -> Arithmetic:
-        """That of a term's type; of its argument's type for a fact."""
+        """Return the arithmetic of a term's type; for a fact, that of its argument's type."""
         if term.op is ops.FACT and not terms.FACTS[term.arg].truth:
             return self.arithmetic(term.src[0])
-        found = self.types.get(term.dtype)
-        if found is None:
+        arithmetic = self.types.get(term.dtype)
+        if arithmetic is None:
             raise Unsupported(f"the type {term.dtype}")
-        return found
+        return arithmetic
 
     # -- values of nodes ---------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class Reading:
         return self.value(self.rule.after, computed=True)
 
     def value(self, term: UOp, *, computed: bool) -> Value:
-        """The value of a node; with `computed`, what is made of constants is a constant."""
+        """Return the value of a term; with `computed`, terms of constants are constants."""
         key = (term, computed)
         if key not in self._values:
             self._values[key] = self._value(term, computed)
@@ -88,12 +88,12 @@ class Reading:
         if term.op.group is ops.COMPARISON:
             kind = self.arithmetic(term.src[0])
         known = len(kind.choices)
-        made = kind.apply(term.op, *operands)
+        result = kind.apply(term.op, *operands)
         self.choices[term] = kind.choices[known:]
-        return made
+        return result
 
     def _constant(self, term: UOp) -> Value:
-        """What a term of constants is when it has become a constant."""
+        """Return the value of the constant that a term of constants becomes."""
         if term.dtype is terms.B:
             return self.condition(term)
         kind = self.arithmetic(term)
@@ -101,7 +101,7 @@ class Reading:
             return kind.apply(term.op, *[self.value(s, computed=True) for s in term.src])
         return kind.rounded(self.number(term))
 
-    # -- where they have one -----------------------------------------------------------------------
+    # -- definedness -------------------------------------------------------------------------------
 
     def defined(self, term: UOp, *, computed: bool) -> Truth:
         key = (term, computed)
@@ -130,7 +130,7 @@ class Reading:
         return whole & self.arithmetic(term.src[-1]).defined(term.op, *operands)
 
     def _exists(self, hole: UOp) -> Truth:
-        """Constants always have a value; with strict ops alone it makes no difference."""
+        """Return whether a hole is defined; always true of constants and in rules of strict ops."""
         if not self.lazy or terms.is_constant_hole(hole):
             return self.logic.truth(True)
         return self.logic.hole(DEFINED + str(hole.arg))
@@ -140,14 +140,14 @@ class Reading:
         return dtype is not None and dtype.kind is Kind.BOOL
 
     def _deciding(self, term: UOp, computed: bool) -> list[Truth]:
-        """Where an operand alone decides: false for AND, true for OR."""
+        """Return where each operand alone decides the result: false for AND, true for OR."""
         operands = [self.value(s, computed=computed) for s in term.src]
         return operands if term.op is ops.OR else [~operand for operand in operands]
 
     # -- numbers and conditions --------------------------------------------------------------------
 
     def number(self, term: UOp) -> Value:
-        """A number that Python computes when the rule fires."""
+        """Return a number that Python computes when the rule fires."""
         kind = self.arithmetic(term)
         if term.op is ops.HOLE:
             return kind.exactly(self.value(term, computed=False))
@@ -161,7 +161,7 @@ class Reading:
         return kind.numbers.apply(term.op, *[self.number(s) for s in term.src])
 
     def fact(self, term: UOp) -> Value:
-        """What is known of a node, as a number."""
+        """Return the number of a fact about a node, such as a bound."""
         if term not in self._facts:
             about = term.src[0]
             kind = self.arithmetic(about)
@@ -169,8 +169,7 @@ class Reading:
             known = self.defined(about, computed=False)
             match term.arg:
                 case "lo" | "hi" as side:
-                    found = kind.bound(show(term), value, known, lower=side == "lo")
-                    self._facts[term] = found
+                    self._facts[term] = kind.bound(show(term), value, known, lower=side == "lo")
                 case "modulus" | "remainder":
                     m, r = kind.residue(show(about), value, known)
                     self._facts[terms.modulus(about)] = m
@@ -182,7 +181,7 @@ class Reading:
         return self._facts[term]
 
     def condition(self, term: UOp) -> Truth:
-        """Whether a guard, or a part of one, holds."""
+        """Return whether a guard, or a part of one, holds."""
         if term.op is ops.CONST:
             return self.logic.truth(bool(term.arg))
         if term.op is ops.HOLE:
@@ -230,7 +229,7 @@ class Reading:
     # -- when a rule fires -------------------------------------------------------------------------
 
     def fires(self) -> Truth:
-        """Whether the guard holds and all numbers can be computed."""
+        """Return whether the guard holds and all numbers can be computed."""
         whole = self.logic.truth(True)
         for part in terms.conjuncts(self.rule.when):
             whole = whole & self.holds(part)
@@ -240,14 +239,14 @@ class Reading:
         return whole
 
     def holds(self, part: UOp) -> Truth:
-        """Whether a part of the guard can be computed, and holds."""
+        """Return whether a part of the guard can be computed, and holds."""
         whole = self.condition(part)
         for condition in self.safe(part, compared=True):
             whole = whole & condition
         return whole
 
     def safe(self, term: UOp, *, compared: bool) -> Iterator[Truth]:
-        """Divisors are not zero, shifts are small, bounds that arithmetic uses are finite."""
+        """Yield when a number is computable: divisors not 0, shifts small, bounds finite."""
         if term.op is ops.FACT:
             fact = terms.FACTS[term.arg]
             if not fact.truth and not compared and not self._is_finite(term):
@@ -278,13 +277,13 @@ class Reading:
 
 
 def is_lazy(rule: Rule) -> bool:
-    """Whether a rule has ops that can do without one of their operands."""
+    """Whether a rule has ops that do not need all of their operands."""
     nodes = toposort(rule.before, rule.after)
     return any(node.op in (ops.WHERE, ops.AND, ops.OR) for node in nodes)
 
 
 def computed_parts(term: UOp) -> Iterator[UOp]:
-    """The largest parts of a right side that are computed, not built."""
+    """Yield the largest parts of a right side that are computed from constants."""
     if terms.is_value(term):
         yield term
     else:
@@ -293,6 +292,6 @@ def computed_parts(term: UOp) -> Iterator[UOp]:
 
 
 def facts_of(rule: Rule) -> list[UOp]:
-    """The facts that a rule asks for, each once."""
+    """Return the facts that a rule asks for, each once."""
     parts = [rule.after] if rule.when is None else [rule.after, rule.when]
     return [node for node in toposort(*parts) if node.op is ops.FACT]

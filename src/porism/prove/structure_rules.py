@@ -1,9 +1,8 @@
-"""Structure: rules about memory, loops and vectors, judged by the evaluator on examples.
+"""Structure rules: rules about memory, loops and vectors, evaluated on examples.
 
-Such a rule has no solver: its meaning is what the evaluator makes of the two sides. An `Example`
-is a small graph with its inputs; the rule is applied to it, alone and wherever it matches, and
-both graphs are evaluated. Give all small instances: every combination of sizes 0, 1, 2 and of
-open and closed gates, say.
+The solver has no theory for them. An `Example` is a small graph with its inputs; the rule alone is
+applied to it wherever it matches, and both graphs are evaluated. Examples should be all small
+instances: every combination of extents 0, 1, 2 and of open and closed gates, say.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What the evaluator says."""
+class Comparison:
+    """How many examples were tried and changed, and the first difference."""
 
     tried: int
     fired: int
     difference: str = ""
 
 
-def evaluated(item: Rewrite, examples: Iterable[Example]) -> Evaluated:
-    """Apply a rule or procedure to each example; compare what the evaluator gives for both."""
+def compare_on_examples(item: Rewrite, examples: Iterable[Example]) -> Comparison:
+    """Apply a rule or procedure to each example, and compare the values before and after."""
     alone = RuleSet(item.name, rules=(item,))
     tried = fired = 0
     for example in examples:
@@ -51,11 +50,11 @@ def evaluated(item: Rewrite, examples: Iterable[Example]) -> Evaluated:
             continue
         fired += 1
         old, new = _outcome(example, example.graph), _outcome(example, after)
-        if not isinstance(old, EvaluationError) and not same(old, new):
+        if not isinstance(old, EvaluationError) and not same_results(old, new):
             graph = show(example.graph, limit=200)
             said = f"undefined: {new.what}" if isinstance(new, EvaluationError) else new
-            return Evaluated(tried, fired, f"{graph}: before is {old}, after is {said}")
-    return Evaluated(tried, fired)
+            return Comparison(tried, fired, f"{graph}: before is {old}, after is {said}")
+    return Comparison(tried, fired)
 
 
 def _outcome(example: Example, graph: UOp) -> list[Any] | EvaluationError:
@@ -65,12 +64,12 @@ def _outcome(example: Example, graph: UOp) -> list[Any] | EvaluationError:
         return error
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two results are equal, bit by bit but for NaNs; of lists, part by part."""
+def same_results(a: Any, b: Any) -> bool:
+    """Whether two results are equal bit by bit, with all NaNs alike; lists element by element."""
     if isinstance(a, list) or isinstance(b, list):
         if not (isinstance(a, list) and isinstance(b, list) and len(a) == len(b)):
             return False
-        return all(same(x, y) for x, y in zip(a, b, strict=True))
+        return all(same_results(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, EvaluationError) or isinstance(b, EvaluationError):
         return False
     a, b = np.asarray(a), np.asarray(b)

@@ -1,4 +1,4 @@
-"""Instances: the concrete types in which a rule of a theory is proved.
+"""Type instances: the concrete types in which a rule of a theory is proved.
 
 A rule is declared for any type of its theories, and is proved in each of them: in every width, of
 both signednesses, and in every float type. A type that the root of a rule leaves open may be any
@@ -23,13 +23,13 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.prove.arithmetic.array_arithmetic import Arrays, Table
-from porism.prove.arithmetic.bit_vectors import Words
+from porism.prove.arithmetic.bit_vectors import BitVectors
 from porism.prove.arithmetic.ieee_floats import Floats
 from porism.prove.arithmetic.op_meanings import Arithmetic
 from porism.prove.arithmetic.real_numbers import Reals
-from porism.prove.arithmetic.solver_booleans import Truths
+from porism.prove.arithmetic.solver_booleans import Booleans
 from porism.prove.arithmetic.unbounded_integers import Integers
-from porism.prove.arithmetic.wrapping_integers import Wrapped
+from porism.prove.arithmetic.wrapping_integers import WrappingIntegers
 from porism.rewrite import terms
 from porism.rewrite.rule import Rule
 
@@ -37,7 +37,7 @@ TYPES: Final[Mapping[Theory, tuple[DType, ...]]] = {
     theory: tuple(t for t in dtypes.scalars() if t.theory is theory)
     for theory in (Theory.INTEGERS, Theory.FIXED_WIDTH, Theory.FLOATS, Theory.BOOLEANS)
 }
-"""Where a rule of a theory must be proved: all types that have it."""
+"""For each theory the types in which its rules are proved: all of them."""
 
 ANY_TYPE: Final = tuple(t for found in TYPES.values() for t in found)
 
@@ -68,12 +68,12 @@ class Instance:
 
     def _formulas(self, dtype: DType) -> Arithmetic:
         if dtype.kind is Kind.INDEX:
-            return Integers() if self.bits is None else Words(dtype, self.bits)
+            return Integers() if self.bits is None else BitVectors(dtype, self.bits)
         if dtype.kind is Kind.BOOL:
-            return Truths()
+            return Booleans()
         if dtype.is_float:
             return Reals(dtype) if self.real else Floats(self.wider(dtype))
-        return Wrapped(dtype) if self.wrapped else Words(dtype)
+        return WrappingIntegers(dtype) if self.wrapped else BitVectors(dtype)
 
     def wider(self, dtype: DType) -> DType:
         """A float type that holds all values of one that the solver lacks, if nothing is rounded.
@@ -91,13 +91,13 @@ class Instance:
 
 
 def root_type(rule: Rule) -> DType:
-    """The type by which a rule is chosen: of a comparison that of its operands."""
+    """Return the schema type of a rule: of a comparison that of its operands."""
     root = rule.before
     return root.src[0].dtype if root.op.group is ops.COMPARISON else root.dtype
 
 
 def instances(rule: Rule, theory: Theory) -> Iterator[Instance]:
-    """The instances of a rule in a theory; none if it cannot fire there."""
+    """Yield the instances of a rule in a theory; none if it cannot fire there."""
     root = root_type(rule)
     if root is terms.B and theory is not Theory.BOOLEANS:
         return
@@ -116,7 +116,7 @@ def instances(rule: Rule, theory: Theory) -> Iterator[Instance]:
 
 
 def _can_match(rule: Rule, types: Mapping[DType, DType]) -> bool:
-    """Whether types have the literals of a rule's left side, and fit as its guard says."""
+    """Whether types represent the literals of a rule's left side, and satisfy its `fits` guards."""
     fits = [part for part in terms.conjuncts(rule.when) if part.arg == "fits"]
     return all(has_value(types[n.dtype], n.arg) for n in literals(rule.before)) and all(
         types[part.src[0].dtype].fits_in(types[part.src[1].dtype]) for part in fits
@@ -124,12 +124,12 @@ def _can_match(rule: Rule, types: Mapping[DType, DType]) -> bool:
 
 
 def literals(term: UOp) -> list[UOp]:
-    """The constants that a term names."""
+    """Return the literals of a term."""
     return [node for node in toposort(term) if node.op is ops.CONST]
 
 
 def has_value(dtype: DType, value: bool | int | float) -> bool:
-    """Whether a constant of a type can be equal to a number, as the generated code compares.
+    """Whether a constant of a type can equal a number, as the generated matcher compares.
 
     >>> has_value(dtypes.u32, 0xFFFFFFFF), has_value(dtypes.i32, 0xFFFFFFFF)
     (True, False)
@@ -148,7 +148,7 @@ _EXACT: Final = frozenset(
 
 
 def rounds_nothing(rule: Rule, types: Mapping[DType, DType]) -> bool:
-    """Whether a rule only negates, compares and chooses, and these types have its literals."""
+    """Whether a rule only negates, compares and selects, with literals exact in these types."""
     nodes = toposort(rule.before, rule.after, *terms.conjuncts(rule.when))
     return all(node.op in _EXACT or node.op.group is ops.COMPARISON for node in nodes) and all(
         has_value(types[node.dtype], node.arg) for node in nodes if node.op is ops.CONST
@@ -159,9 +159,9 @@ _BITWISE: Final = frozenset({ops.AND, ops.OR, ops.XOR, ops.NOT})
 
 
 def is_bitwise(rule: Rule) -> bool:
-    """Whether a rule looks at each bit by itself, so that it holds if it holds for one bit.
+    """Whether a rule treats each bit independently, so that a proof for one bit is enough.
 
-    An unbounded integer is an endless row of bits, of which 0 has none set and -1 all.
+    An unbounded integer is an infinite sequence of bits, none set in 0 and all set in -1.
     """
 
     def fits(node: UOp) -> bool:

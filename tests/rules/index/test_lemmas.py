@@ -10,8 +10,8 @@ from benchmarks.index_corpus import corpus
 from porism.catalogue.rule_listing import KNOWN
 from porism.ir import ops
 from porism.ir.node import UOp, raw
-from porism.prove.lemma_instances import checked, faults
-from porism.prove.random_index_expressions import expressions
+from porism.prove.lemma_instances import check_expression, step_faults
+from porism.prove.random_index_expressions import random_expressions
 from porism.rewrite.rule import Rule
 from porism.rules.index import quotients
 from porism.rules.index.form_arena import Arena
@@ -51,10 +51,10 @@ USED = frozenset(
 
 def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
     count: Counter[str] = Counter()
-    for root, facts in expressions(EXPRESSIONS):
+    for root, facts in random_expressions(EXPRESSIONS):
         done = worked(root, facts)
         count.update(step.lemma for step in done.steps)
-        found = next(faults(done), None)
+        found = next(step_faults(done), None)
         assert found is None, f"{root!r} where {facts}: {found}"
     assert set(count) == USED
     assert min(count.values()) >= LEAST, count
@@ -63,7 +63,7 @@ def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
 def test_steps_on_layouts_are_instances_of_their_lemmas() -> None:
     for row in corpus(30, seed=11):
         root = parse(row["expr"], box(row["vars"]).variables)
-        found = next(faults(worked(root)), None)
+        found = next(step_faults(worked(root)), None)
         assert found is None, f"{row['expr']}: {found}"
 
 
@@ -101,7 +101,7 @@ NESTED = div(plus(div(plus(X, 3), 4), 3), 8)
 
 def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """floor((floor((x + 3)/4) + 3)/8), of which one of the two constants is lost."""
-    assert checked(NESTED) == []
+    assert check_expression(NESTED) == []
     right = quotients._flatten
 
     def wrong(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
@@ -115,7 +115,7 @@ def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatc
         return result
 
     monkeypatch.setattr(quotients, "THEOREMS", (wrong,))
-    assert any(fault.startswith("quotient-flatten at ") for fault in checked(NESTED))
+    assert any(fault.startswith("quotient-flatten at ") for fault in check_expression(NESTED))
 
 
 def test_bounds_that_are_too_narrow_are_noticed() -> None:
@@ -126,11 +126,11 @@ def test_bounds_that_are_too_narrow_are_noticed() -> None:
     terms = bind(x=a, c0=64)
     arena.here.note("quotient-one-bucket", whole, 0, terms, x=(0, 40))
     done = worked(X)._replace(steps=arena.budget.steps)
-    (fault,) = faults(done)
+    (fault,) = step_faults(done)
     assert "what came out is 0" in fault
     inside = UOp.variable("y", 0, 40)
     a = arena.leaf(inside)
     arena.budget.steps = []
     arena.here.note("quotient-one-bucket", Quotient(a, 64), 0, bind(x=a, c0=64), x=(0, 64))
-    (fault,) = faults(worked(inside)._replace(steps=arena.budget.steps))
+    (fault,) = step_faults(worked(inside)._replace(steps=arena.budget.steps))
     assert "does not hold" in fault, "64 is in another bucket"

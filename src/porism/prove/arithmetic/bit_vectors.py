@@ -1,4 +1,4 @@
-"""Words: fixed-width integers as bit-vectors, which wrap; division by zero gives 0."""
+"""Bit-vectors: fixed-width integers as solver bit-vectors, which wrap; division by 0 gives 0."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from porism.prove.arithmetic.op_meanings import (
     no_meaning,
     product,
 )
-from porism.prove.arithmetic.python_constants import Wide, floor_quotient, longer
-from porism.prove.arithmetic.solver_booleans import Symbolic, Truths
+from porism.prove.arithmetic.python_constants import WideIntegers, floor_quotient, longer
+from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 
 _UNKNOWN: Final = frozenset({ops.POW, ops.THREEFRY})
 _WHOLE: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 
 
-class Words(Symbolic):
+class BitVectors(Symbolic):
     """A fixed-width integer type, or with `bits=1` one bit of an unbounded integer."""
 
     keeps = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.AND, ops.OR, ops.XOR, ops.NOT})
@@ -34,7 +34,7 @@ class Words(Symbolic):
         super().__init__(dtype)
         self.bits = dtype.bits if bits is None else bits
         self.has_sign = dtype.kind is not Kind.UNSIGNED
-        self._numbers = Wide()
+        self._numbers = WideIntegers()
 
     @property
     def sort(self) -> Any:
@@ -117,7 +117,7 @@ class Words(Symbolic):
         return a < b if self.has_sign else z3.ULT(a, b)
 
     def _divided(self, op: Op, a: Value, b: Value) -> Value:
-        """Division by what is not zero."""
+        """Return a quotient or remainder for a divisor that is not 0."""
         if not self.has_sign:
             return z3.UDiv(a, b) if op in (ops.IDIV, ops.CDIV) else z3.URem(a, b)
         match op:
@@ -130,7 +130,7 @@ class Words(Symbolic):
         return z3.SRem(a, b)
 
     def _whole(self, value: Value, source: Floats) -> Value:
-        """A float towards zero, or the nearest value there is; NaN is 0."""
+        """Return a float rounded towards zero and saturated; NaN is 0."""
         value, limits = source.exactly(value), (self.dtype.min, int(self.dtype.max) + 1)
         low, end = (source.numbers.literal(n) for n in limits)  # powers of two, which doubles have
         convert = z3.fpToSBV if self.has_sign else z3.fpToUBV
@@ -143,9 +143,9 @@ class Words(Symbolic):
         return self._numbers.literal(int(self.dtype.min if lower else self.dtype.max))
 
     def cast(self, value: Value, source: Arithmetic) -> Value:
-        if isinstance(source, Truths):
+        if isinstance(source, Booleans):
             return z3.If(value, self.literal(1), self.literal(0))
-        if isinstance(source, Words):
+        if isinstance(source, BitVectors):
             return self.rounded(source.exactly(value))
         if isinstance(source, Floats):
             return self._whole(value, source)
@@ -153,7 +153,7 @@ class Words(Symbolic):
 
 
 def _small(exponent: Value) -> int | None:
-    """An exponent that is known and small; None for any other."""
+    """Return an exponent that is a small constant; None for any other."""
     known = z3.simplify(exponent)
     if not z3.is_bv_value(known) or known.as_long() > LARGEST_EXPONENT:
         return None

@@ -12,7 +12,7 @@ from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import Arithmetic, Truth, Unsupported, Value
 from porism.prove.arithmetic.python_constants import Doubles
-from porism.prove.arithmetic.solver_booleans import Symbolic, Truths
+from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 
 _SORTS: Final = {
     dtypes.f16: z3.Float16,
@@ -105,7 +105,7 @@ class Floats(Symbolic):
         return self.unknown_function(op, *operands)
 
     def _extreme(self, a: Value, b: Value, first: Truth) -> Value:
-        """A max or min: NaN if either is; of two zeros any."""
+        """Return a max or min: NaN if either operand is; of two zeros either one."""
         choice = z3.Bool(f"choice {len(self.choices)} of {self.dtype}")
         self.choices.append(choice)
         first = z3.If(z3.And(z3.fpIsZero(a), z3.fpIsZero(b)), choice, first)
@@ -113,14 +113,14 @@ class Floats(Symbolic):
         return z3.If(no_number, z3.fpNaN(self._sort), z3.If(first, a, b))
 
     def bound(self, name: str, value: Value, known: Truth, *, lower: bool) -> Value:
-        """Of a NaN nothing is known."""
+        """Return a bound of a value, which says nothing of NaN."""
         return super().bound(name, value, z3.And(known, z3.Not(z3.fpIsNaN(value))), lower=lower)
 
     def limit(self, value: Value, *, lower: bool) -> Value:
         return self._numbers.literal(self.dtype.min if lower else self.dtype.max)
 
     def cast(self, value: Value, source: Arithmetic) -> Value:
-        if isinstance(source, Truths):
+        if isinstance(source, Booleans):
             return z3.If(value, self.literal(1), self.literal(0))
         if isinstance(source, Floats):
             return z3.fpToFP(z3.RNE(), value, self._sort)

@@ -18,7 +18,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import Unsupported
 from porism.prove.arithmetic.solver import Answer, ask, value_in
-from porism.prove.arithmetic.solver_booleans import Truths
+from porism.prove.arithmetic.solver_booleans import Booleans
 from porism.prove.arithmetic.unbounded_integers import Integers
 
 Symbol = tuple[UOp, int]
@@ -29,7 +29,7 @@ class Formulas:
 
     def __init__(self) -> None:
         self.integers = Integers()
-        self.truths = Truths()
+        self.truths = Booleans()
         self.symbols: dict[Symbol, Any] = {}
         self.known: list[Any] = []
         """What holds of symbols and elements."""
@@ -109,14 +109,14 @@ class Formulas:
 def decide(
     make: Callable[[Formulas], Any], milliseconds: int, *, any_data: bool = False
 ) -> tuple[bool | None, dict[Symbol, int], bool]:
-    """Whether a claim holds for all values; if not, values for which it does not.
+    """Decide whether a condition holds for all values; if not, return values for which it fails.
 
     None if the solver does not know. The last part says whether elements of buffers matter. With
-    `any_data` values also count if it is some data with which the claim is false.
+    `any_data` values also count if it is some data with which the condition is false.
     """
     world = Formulas()
     try:
-        claim = make(world)
+        goal = make(world)
     except Unsupported:
         return None, {}, world.data
     known = [*world.known, *world.integers.statements, *world.truths.statements]
@@ -124,11 +124,11 @@ def decide(
         wrong = z3.Not(z3.And(*world.wanted))
         if ask([*known, wrong], milliseconds=milliseconds)[0] is not Answer.NO:
             return None, {}, world.data
-    answer, model = ask([*known, z3.Not(claim)], milliseconds=milliseconds)
+    answer, model = ask([*known, z3.Not(goal)], milliseconds=milliseconds)
     if answer is Answer.NO:
         return True, {}, world.data
     if answer is Answer.YES and world.data and any_data and world.fitting:
-        answer, model = ask([*known, *world.fitting, z3.Not(claim)], milliseconds=milliseconds)
+        answer, model = ask([*known, *world.fitting, z3.Not(goal)], milliseconds=milliseconds)
     if answer is Answer.YES and world.integers.faithful and (any_data or not world.data):
         point = {s: int(value_in(model, value)) for s, value in world.symbols.items()}
         return False, point, world.data

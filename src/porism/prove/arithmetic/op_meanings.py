@@ -2,8 +2,8 @@
 
 A rule is read once (`porism.prove.rule_terms`), with an arithmetic for each of its types. For the
 solver an arithmetic makes formulas over unknowns; on arrays it computes many cases at a time,
-with the meanings in `porism.ir.facts.semantics`. Truths are combined with `&`, `|` and `~` in both
-worlds.
+with the meanings in `porism.ir.facts.semantics`. Conditions are combined with `&`, `|` and
+`~` in both.
 
 When a rule fires, Python computes with its constants: exactly, whatever their type. Each
 arithmetic therefore has `numbers`, the arithmetic of those computations, and goes there and back.

@@ -1,7 +1,7 @@
-"""Exact: how Python computes with the constants of bounded types, as formulas.
+"""Python constants: how Python computes with constants of bounded types, as solver formulas.
 
-`Wide` are integers as words that are made longer whenever a result might not fit, so nothing
-wraps. `Doubles` are Python's floats.
+`WideIntegers` are bit-vectors that are widened whenever a result might not fit, so nothing wraps.
+`Doubles` are Python's floats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WIDEST = 512
 """Longer words are not worth asking about."""
 
 
-class Wide(Arithmetic):
+class WideIntegers(Arithmetic):
     """Integers as signed words that are always long enough."""
 
     def truth(self, value: bool) -> Truth:

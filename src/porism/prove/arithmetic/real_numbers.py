@@ -1,4 +1,4 @@
-"""Reals: floats as if nothing were rounded, where rules that change float results must hold.
+"""Real numbers: floats without rounding, on which rules of fast math are proved.
 
 There is one zero, and no infinity and no NaN. What these stand in for, such as a division by zero,
 has no value.

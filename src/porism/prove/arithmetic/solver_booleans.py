@@ -1,4 +1,4 @@
-"""Truths: booleans, and what all solver arithmetics have in common."""
+"""Booleans as solver formulas, and the base class of all solver arithmetics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from porism.base.dtypes import DType, boolean
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import Arithmetic, Truth, Value, no_meaning
-from porism.prove.arithmetic.python_constants import Wide
+from porism.prove.arithmetic.python_constants import WideIntegers
 
 
 class Symbolic(Arithmetic):
-    """Values that are formulas."""
+    """An arithmetic whose values are solver formulas."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype: DType = dtype
@@ -32,7 +32,7 @@ class Symbolic(Arithmetic):
         return a == b
 
     def unknown_function(self, op: Op, *operands: Value) -> Value:
-        """An op of which nothing is used but that equal operands give equal results."""
+        """Return the op as an uninterpreted function of its operands."""
         self.faithful = False
         sorts = [operand.sort() for operand in operands]
         return z3.Function(f"{op.name.lower()} of {self.sort}", *sorts, self.sort)(*operands)
@@ -44,16 +44,16 @@ class Symbolic(Arithmetic):
         return self.exactly(limit)
 
     def state(self, known: Truth, fact: Truth) -> None:
-        """Say what holds of an unknown, if something is known to exist."""
+        """Add a constraint on an unknown, under the condition that a value is defined."""
         self.statements.append(fact if z3.is_true(known) else z3.Implies(known, fact))
 
 
-class Truths(Symbolic):
+class Booleans(Symbolic):
     """Booleans, with False < True."""
 
     def __init__(self) -> None:
         super().__init__(boolean)
-        self._numbers = Wide()
+        self._numbers = WideIntegers()
 
     @property
     def sort(self) -> Any:
@@ -104,7 +104,7 @@ class Truths(Symbolic):
         return self._numbers.literal(0 if lower else 1)
 
     def cast(self, value: Value, source: Arithmetic) -> Value:
-        if isinstance(source, Truths):
+        if isinstance(source, Booleans):
             return value
         if isinstance(source, Symbolic):
             return source.apply(ops.NE, value, source.literal(0))

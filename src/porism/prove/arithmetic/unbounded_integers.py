@@ -1,7 +1,7 @@
-"""Integers: unbounded ones, as formulas, with division stated instead of computed.
+"""Unbounded integers as solver formulas, with division axiomatized.
 
 For a//b and a%b there is one unknown q, and the remainder is a - b*q, which lies between 0 and b.
-z3 is asked about sums and products only; its own div and mod leave many laws undecided.
+z3 sees sums and products only; with its own div and mod it leaves many rules undecided.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from porism.prove.arithmetic.op_meanings import (
     no_meaning,
     product,
 )
-from porism.prove.arithmetic.solver_booleans import Symbolic, Truths
+from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 
 _WHOLE: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 
@@ -105,7 +105,7 @@ class Integers(Symbolic):
         raise no_meaning(op, "unbounded integers")
 
     def _quotient(self, a: Value, b: Value, *, truncating: bool) -> Value:
-        """The unknown q of a division; the same for the same operands."""
+        """Return the unknown quotient of a division; the same for the same operands."""
         key = (truncating, a, b)
         found = self._quotients.get(key)
         if found is not None:
@@ -128,14 +128,14 @@ class Integers(Symbolic):
         return q
 
     def _power(self, a: Value, b: Value) -> Value:
-        """A power: a product if the exponent is known to be small, else a function unknown."""
+        """Return a power: a product for a small constant exponent, else uninterpreted."""
         known = z3.simplify(b)
         if z3.is_int_value(known) and 0 <= known.as_long() <= LARGEST_EXPONENT:
             return product([a] * known.as_long(), self.literal(1))
         return self.unknown_function(ops.POW, a, b)
 
     def _power_of_two(self, k: Value) -> Value:
-        """2^k: itself if k is known, else an unknown of which only a little is said."""
+        """Return 2^k: a constant if k is one, else an unknown with a few constraints."""
         known = z3.simplify(k)
         if z3.is_int_value(known) and 0 <= known.as_long() < LARGEST_SHIFT:
             return z3.IntVal(1 << known.as_long())
@@ -165,13 +165,13 @@ class Integers(Symbolic):
         return m, r
 
     def limit(self, value: Value, *, lower: bool) -> Value:
-        """There is none; an unknown below or above stands for infinity."""
+        """Return an unknown below or above the value, which stands for infinity."""
         self.faithful = False
         limit = z3.Int(f"{'least' if lower else 'most'}({value})")
         self.statements.append(limit <= value if lower else limit >= value)
         return limit
 
     def cast(self, value: Value, source: Arithmetic) -> Value:
-        if isinstance(source, Truths):
+        if isinstance(source, Booleans):
             return z3.If(value, 1, 0)
         return value if z3.is_int(value) else super().cast(value, source)

@@ -1,9 +1,9 @@
-"""Wrapped: fixed-width integers as unbounded ones that stay within the limits of their type.
+"""Wrapping integers: fixed-width integers as unbounded ones within the limits of their type.
 
-The solver answers few questions about products and divisions of long words, bit by bit. Here a
-word is an integer between the limits of its type, and a result that may leave them has an unknown
-multiple of 2**bits taken away. What is stated is all there is to say of a word, so a proof is one
-for the width, whatever the width is. Bits are left to `porism.prove.arithmetic.bit_vectors`.
+With bit-vectors the solver decides few queries about products and divisions of wide types. Here a
+value is an integer between the limits of its type, and an unknown multiple of 2**bits is subtracted
+from a result that may exceed them. That describes the type exactly, so a proof is valid for it.
+Bitwise ops are left to `porism.prove.arithmetic.bit_vectors`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from porism.base.dtypes import DType, Kind
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import DIVISIONS, Arithmetic, Value, no_meaning
-from porism.prove.arithmetic.solver_booleans import Symbolic, Truths
+from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 from porism.prove.arithmetic.unbounded_integers import Integers
 
 _WRAPS: Final = frozenset({ops.NEG, ops.NOT, ops.ADD, ops.SUB, ops.MUL, ops.MULACC})
 _STAYS: Final = frozenset({ops.MAX, ops.MIN, ops.WHERE, ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 
 
-class Wrapped(Symbolic):
+class WrappingIntegers(Symbolic):
     """A fixed-width integer type."""
 
     keeps = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.NOT})
@@ -31,7 +31,7 @@ class Wrapped(Symbolic):
     def __init__(self, dtype: DType) -> None:
         super().__init__(dtype)
         self._numbers = Integers(dtype.name)
-        # one list, so that what divisions state is known wherever their results are
+        # one list, so that the constraints of divisions are known wherever their results are used
         self.statements = self._numbers.statements
         self._holes: dict[str, Value] = {}
         self._multiples = 0
@@ -55,7 +55,7 @@ class Wrapped(Symbolic):
         return found
 
     def _inside(self, value: Value) -> Value:
-        """The value, of which is stated that it lies within the limits of the type."""
+        """Return a value after stating that it lies within the limits of the type."""
         self.statements += [value >= int(self.dtype.min), value <= int(self.dtype.max)]
         return value
 
@@ -80,7 +80,7 @@ class Wrapped(Symbolic):
         raise no_meaning(op, "wrapped integers")
 
     def _divided(self, op: Op, a: Value, b: Value) -> Value:
-        """A division: 0 by zero; of all quotients only that of the least value by -1 wraps."""
+        """Return a quotient or remainder: 0 for divisor 0; only least // -1 wraps."""
         result = self._numbers.apply(op, a, b)
         if op in (ops.IDIV, ops.CDIV) and self.dtype.kind is Kind.SIGNED:
             least = int(self.dtype.min)
@@ -91,8 +91,8 @@ class Wrapped(Symbolic):
         return z3.IntVal(int(self.dtype.min if lower else self.dtype.max))
 
     def cast(self, value: Value, source: Arithmetic) -> Value:
-        if isinstance(source, Truths):
+        if isinstance(source, Booleans):
             return z3.If(value, 1, 0)
-        if isinstance(source, Wrapped | Integers):
+        if isinstance(source, WrappingIntegers | Integers):
             return self.rounded(value)
         return super().cast(value, source)

@@ -31,7 +31,7 @@ class Within(NamedTuple):
     high: Bound
 
 
-Claim = Form | Quotient | Within | Clause | UOp | int
+Term = Form | Quotient | Within | Clause | UOp | int
 """A value, or a condition, as the normal form has it."""
 
 
@@ -47,8 +47,8 @@ class Step(NamedTuple):
     """An instance of a lemma."""
 
     lemma: str
-    before: Claim
-    after: Claim
+    before: Term
+    after: Term
     terms: Bindings
     """What the holes of the lemma are bound to; empty where a sum is read by all of the ring."""
     bounds: Mapping[str, Interval]

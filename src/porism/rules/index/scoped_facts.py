@@ -9,7 +9,7 @@ from math import gcd, inf
 from porism.ir.facts.intervals import Bound, floor_quotient
 from porism.ir.node import UOp
 from porism.rules.index import trial_points
-from porism.rules.index.lemma_steps import Bindings, Claim, Step, Within, bind
+from porism.rules.index.lemma_steps import Bindings, Step, Term, Within, bind
 from porism.rules.index.linear_form import Form, Interval, Monomial, Terms
 
 DEEPEST = 2
@@ -50,8 +50,8 @@ class Scope:
     def note(
         self,
         lemma: str,
-        before: Claim,
-        after: Claim,
+        before: Term,
+        after: Term,
         terms: Bindings,
         **bounds: Interval,
     ) -> None:
