@@ -86,8 +86,8 @@ def refuses(error: type[Error], what: str) -> Iterator[pytest.ExceptionInfo[Erro
     """Fail unless the error is raised, with every part of it, at a line of a test."""
     with pytest.raises(error, match=re.escape(what)) as caught:
         yield caught
-    found = caught.value
-    assert found.where is not None
-    assert re.search(r"test_\w+\.py, line \d+", found.where), found.where
-    assert found.why
-    assert found.fix
+    error_raised = caught.value
+    assert error_raised.where is not None
+    assert re.search(r"test_\w+\.py, line \d+", error_raised.where), error_raised.where
+    assert error_raised.why
+    assert error_raised.fix

@@ -94,10 +94,10 @@ def test_functions_are_within_the_stated_errors(name: str, bound: int, kind: DTy
     arrays = [samples(name, kind, chance)[:: 5 if name == "erf" else 1]]
     if name in ("atan2", "hypot"):
         arrays.append(chance.permutation(arrays[0]))
-    found = getattr(porism, name)(*map(porism.asarray, arrays)).numpy()
+    actual = getattr(porism, name)(*map(porism.asarray, arrays)).numpy()
     with np.errstate(all="ignore"):
         exact = np.asarray(REFERENCES[name](*(array.astype(wide) for array in arrays)))
-        error = errors(found, exact, kind)
+        error = errors(actual, exact, kind)
     if name == "sigmoid":
         error = np.where(exact < np.finfo(kind.numpy).tiny, 0, error)
     worst = int(np.argmax(error))

@@ -51,9 +51,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_of_a_symbolic_size(function: str, value: int) -> None:
     call = FUNCTIONS[function]
-    found = call(porism.asarray(X)[: N.bind(value)])
+    actual = call(porism.asarray(X)[: N.bind(value)])
     expected = call(porism.asarray(X[:value])).numpy()
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [

@@ -83,8 +83,8 @@ def reference_conv_transpose(
 def test_one_axis(stride: int, groups: int) -> None:
     x, weight = draw("float64", (2, 4, 9)), draw("float64", (8, 4 // groups, 3), seed=1)
     for padding, dilation in itertools.product((0, 1, 2), (1, 2)):
-        found = porism.conv1d(x, weight, None, stride, padding, dilation, groups)
-        agree(found, reference_conv(x, weight, [stride], [padding], [dilation], groups))
+        actual = porism.conv1d(x, weight, None, stride, padding, dilation, groups)
+        agree(actual, reference_conv(x, weight, [stride], [padding], [dilation], groups))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -93,25 +93,25 @@ def test_one_axis_transposed(stride: int, groups: int) -> None:
     x, weight = draw("float64", (2, 4, 5)), draw("float64", (4, 3, 3), seed=1)
     for padding, dilation in itertools.product((0, 1, 2, 3), (1, 2)):
         for extra in range(max(stride, dilation)):
-            found = porism.conv_transpose1d(
+            actual = porism.conv_transpose1d(
                 x, weight, None, stride, padding, extra, groups, dilation
             )
             expected = reference_conv_transpose(
                 x, weight, [stride], [padding], [extra], groups, [dilation]
             )
-            agree(found, expected)
+            agree(actual, expected)
 
 
 def test_two_axes() -> None:
     x, weight = draw("float32", (2, 3, 6, 7)), draw("float32", (4, 3, 3, 2), seed=1)
     bias = draw("float32", (4,))
-    found = porism.conv2d(x, weight, bias, stride=(2, 1), padding=(1, 0), dilation=(1, 3))
+    actual = porism.conv2d(x, weight, bias, stride=(2, 1), padding=(1, 0), dilation=(1, 3))
     expected = reference_conv(to_double(x), to_double(weight), (2, 1), (1, 0), (1, 3), 1)
-    agree(found, expected + bias[:, None, None], "float32")
+    agree(actual, expected + bias[:, None, None], "float32")
     weight = draw("float32", (3, 2, 3, 2), seed=1)
-    found = porism.conv_transpose2d(x, weight, stride=(2, 3), padding=(1, 0), output_padding=1)
+    actual = porism.conv_transpose2d(x, weight, stride=(2, 3), padding=(1, 0), output_padding=1)
     agree(
-        found,
+        actual,
         reference_conv_transpose(
             to_double(x), to_double(weight), (2, 3), (1, 0), (1, 1), 1, (1, 1)
         ),
@@ -121,10 +121,12 @@ def test_two_axes() -> None:
 
 def test_three_axes() -> None:
     x, weight = draw("float64", (1, 2, 4, 3, 5)), draw("float64", (2, 1, 2, 3, 2), seed=1)
-    found = porism.conv3d(x, weight, stride=(1, 1, 2), padding=(0, 1, 1), groups=2)
-    agree(found, reference_conv(x, weight, (1, 1, 2), (0, 1, 1), (1, 1, 1), 2))
-    found = porism.conv_transpose3d(x, weight, stride=(2, 1, 1), groups=2)
-    agree(found, reference_conv_transpose(x, weight, (2, 1, 1), (0, 0, 0), (0, 0, 0), 2, (1, 1, 1)))
+    actual = porism.conv3d(x, weight, stride=(1, 1, 2), padding=(0, 1, 1), groups=2)
+    agree(actual, reference_conv(x, weight, (1, 1, 2), (0, 1, 1), (1, 1, 1), 2))
+    actual = porism.conv_transpose3d(x, weight, stride=(2, 1, 1), groups=2)
+    agree(
+        actual, reference_conv_transpose(x, weight, (2, 1, 1), (0, 0, 0), (0, 0, 0), 2, (1, 1, 1))
+    )
 
 
 @pytest.mark.parametrize("name", ["int8", "int64", "float16", "bfloat16"])
@@ -149,8 +151,8 @@ def test_same_and_valid_padding(taps: int) -> None:
 
 def test_an_uneven_same_padding_has_more_at_the_end() -> None:
     x = np.array([[[1.0, 2.0, 3.0]]])
-    found = porism.conv1d(x, np.array([[[1.0, 10.0]]]), padding="same")
-    agree(found, np.array([[[21.0, 32.0, 3.0]]]))
+    actual = porism.conv1d(x, np.array([[[1.0, 10.0]]]), padding="same")
+    agree(actual, np.array([[[21.0, 32.0, 3.0]]]))
 
 
 def test_without_a_batch() -> None:
@@ -159,8 +161,8 @@ def test_without_a_batch() -> None:
 
 
 def test_an_empty_batch() -> None:
-    found = porism.conv1d(porism.zeros((0, 2, 5)), porism.zeros((3, 2, 2)))
-    agree(found, np.zeros((0, 3, 4), "float32"))
+    actual = porism.conv1d(porism.zeros((0, 2, 5)), porism.zeros((3, 2, 2)))
+    agree(actual, np.zeros((0, 3, 4), "float32"))
 
 
 ERRORS: list[tuple[Callable[[Any, Any], Any], str]] = [

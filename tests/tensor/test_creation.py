@@ -174,9 +174,9 @@ def test_linspace_is_numpys_to_the_last_bit(dtype: str) -> None:
     for (start, stop), count, endpoint in itertools.product(
         itertools.permutations(ends, 2), (1, 2, 4, 11), (True, False)
     ):
-        found = porism.linspace(start, stop, count, dtype=dtype, endpoint=endpoint).numpy()
+        actual = porism.linspace(start, stop, count, dtype=dtype, endpoint=endpoint).numpy()
         expected = np.linspace(start, stop, count, dtype=dtype, endpoint=endpoint)
-        assert found.tobytes() == expected.tobytes(), (start, stop, count, endpoint)
+        assert actual.tobytes() == expected.tobytes(), (start, stop, count, endpoint)
 
 
 def test_matrices() -> None:

@@ -335,10 +335,10 @@ def test_activations() -> None:
 def test_gelu_is_accurate_where_it_is_small() -> None:
     x = np.concatenate([np.linspace(-9, 9, 4001), -np.exp2(np.arange(-30.0, 3))]).astype(np.float32)
     exact = x * 0.5 * np.vectorize(math.erfc)(-x.astype(np.float64) / math.sqrt(2))
-    found = porism.gelu(porism.asarray(x)).numpy()
-    assert np.max(np.abs(found - exact)[x != 0] / np.abs(exact[x != 0])) < 2e-4
+    actual = porism.gelu(porism.asarray(x)).numpy()
+    assert np.max(np.abs(actual - exact)[x != 0] / np.abs(exact[x != 0])) < 2e-4
     near = (np.abs(x) < 1) & (x != 0)
-    assert np.max(np.abs(found - exact)[near] / np.spacing(np.abs(found[near]))) < 4
+    assert np.max(np.abs(actual - exact)[near] / np.spacing(np.abs(actual[near]))) < 4
     far = porism.gelu(porism.asarray([np.inf, -np.inf, 3e38, -3e38])).numpy()
     assert far[0] == np.inf
     assert far[2] == np.float32(3e38)
@@ -425,13 +425,13 @@ def test_remainders_of_special_floats(name: str) -> None:
 def test_nan_constants_have_their_sign(name: str, sign: float) -> None:
     """Also after a NaN of the other sign was created."""
     for value in (math.copysign(np.nan, -sign), math.copysign(np.nan, sign)):
-        found = [
+        actual = [
             porism.full((3,), value, dtype=name),
             porism.asarray(value, dtype=name),
             porism.where(porism.asarray([True]), value, porism.zeros(1, dtype=name)),
             -porism.full((3,), -value, dtype=name),
         ]
-    for tensor in found:
+    for tensor in actual:
         values = tensor.numpy()
         assert np.isnan(values).all()
         assert (np.signbit(values) == (sign < 0)).all()
@@ -496,5 +496,5 @@ def test_every_value_of_a_narrow_float(name: str, function: str) -> None:
     values = np.arange(2 ** (8 * dtype.itemsize), dtype=np.int64).astype(words).view(dtype)
     with np.errstate(all="ignore"):
         expected = getattr(np, function)(values.astype(np.float64))
-    found = getattr(porism, function)(porism.asarray(values)).numpy()
-    np.testing.assert_array_equal(found, expected)
+    actual = getattr(porism, function)(porism.asarray(values)).numpy()
+    np.testing.assert_array_equal(actual, expected)

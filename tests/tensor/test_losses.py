@@ -35,8 +35,8 @@ def log_likelihoods(x: Array, labels: Array) -> Array:
 def test_cross_entropy(name: str, reduction: str) -> None:
     x, labels = draw(name, (6, 4)), np.arange(6) % 4
     losses = -log_likelihoods(log_softmax(to_double(x), 1), labels)
-    found = porism.cross_entropy(x, labels, reduction=reduction)
-    agree(found, REDUCTIONS[reduction](losses), name)
+    actual = porism.cross_entropy(x, labels, reduction=reduction)
+    agree(actual, REDUCTIONS[reduction](losses), name)
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "int64"])
@@ -57,15 +57,15 @@ def test_ignored_labels() -> None:
     losses = -log_likelihoods(log_softmax(x, 1), np.array([0, 0, 2, 0]))
     agree(porism.cross_entropy(x[:3], labels[:3]), losses[[0, 2]].mean())
     kept = np.array([1, 1, 1, 0]) * losses
-    found = porism.cross_entropy(x, np.array([0, 0, 2, 7]), ignore_index=7, reduction="none")
-    agree(found, kept)
+    actual = porism.cross_entropy(x, np.array([0, 0, 2, 7]), ignore_index=7, reduction="none")
+    agree(actual, kept)
     agree(porism.cross_entropy(x[:1], np.array([-100])), np.float64(np.nan))
 
 
 def test_labels_out_of_range_give_nan() -> None:
     x = draw("float64", (3, 4))
-    found = porism.cross_entropy(x, np.array([0, 4, -1]), reduction="none").numpy()
-    assert np.isnan(found).tolist() == [False, True, True]
+    actual = porism.cross_entropy(x, np.array([0, 4, -1]), reduction="none").numpy()
+    assert np.isnan(actual).tolist() == [False, True, True]
     assert np.isnan(porism.cross_entropy(x, np.array([0, 4, 1])).item())
 
 
@@ -123,14 +123,14 @@ def test_binary_cross_entropy() -> None:
     expected = [-np.log(0.9), np.log(2), 0.0, 0.0, 100.0]
     agree(porism.binary_cross_entropy(p, y, reduction="none"), np.array(expected))
     weight = np.array([1.0, 2.0, 3.0, 4.0, 0.5])
-    found = porism.binary_cross_entropy(p, y, weight, reduction="sum")
-    agree(found, (np.array(expected) * weight).sum())
+    actual = porism.binary_cross_entropy(p, y, weight, reduction="sum")
+    agree(actual, (np.array(expected) * weight).sum())
 
 
 def test_logits_neither_overflow_nor_lose_the_tail() -> None:
     x = np.array([1000.0, -1000.0, -60.0], "float32")
-    found = porism.binary_cross_entropy_with_logits(x, np.zeros(3, "float32"), reduction="none")
-    values = found.numpy()
+    actual = porism.binary_cross_entropy_with_logits(x, np.zeros(3, "float32"), reduction="none")
+    values = actual.numpy()
     assert values[0] == 1000
     assert values[1] == 0
     np.testing.assert_allclose(values[2], np.exp(-60.0), rtol=1e-5)
@@ -140,8 +140,8 @@ def test_pos_weight() -> None:
     x, y = draw("float64", (3, 4)), abs(draw("float64", (3, 4), seed=1, scale=0.3))
     weight = np.array([1.0, 2.0, 3.0, 4.0])
     expected = y * np.logaddexp(0, -x) * weight + (1 - y) * np.logaddexp(0, x)
-    found = porism.binary_cross_entropy_with_logits(x, y, reduction="none", pos_weight=weight)
-    agree(found, expected)
+    actual = porism.binary_cross_entropy_with_logits(x, y, reduction="none", pos_weight=weight)
+    agree(actual, expected)
 
 
 ERRORS: list[tuple[Callable[[Any], Any], str]] = [
@@ -173,8 +173,8 @@ def test_classes_with_a_stride_in_memory() -> None:
     x = draw("float32", (9, 5))
     labels = np.array([4, -100, 14])
     scores = x.T.reshape(3, 15)
-    found = porism.asarray(x).T.reshape(3, 15).nll_loss(labels, reduction="none")
-    agree(found, np.array([-scores[0, 4], 0.0, -scores[2, 14]]), "float32")
+    actual = porism.asarray(x).T.reshape(3, 15).nll_loss(labels, reduction="none")
+    agree(actual, np.array([-scores[0, 4], 0.0, -scores[2, 14]]), "float32")
     x, labels = draw("float32", (5, 36)), np.arange(20) % 9
-    found = porism.asarray(x).triu().reshape(20, 9).nll_loss(labels, reduction="none")
-    agree(found, -log_likelihoods(np.triu(x).reshape(20, 9), labels), "float32")
+    actual = porism.asarray(x).triu().reshape(20, 9).nll_loss(labels, reduction="none")
+    agree(actual, -log_likelihoods(np.triu(x).reshape(20, 9), labels), "float32")

@@ -108,9 +108,9 @@ def test_batch_norm() -> None:
 def test_running_statistics() -> None:
     x = draw("float32", (4, 3, 2))
     mean, variance = draw("float32", (3,)), np.ones(3, "float32")
-    found = porism.batch_statistics(x, mean, variance, momentum=0.3)
-    agree(found[0], 0.7 * mean + 0.3 * to_double(x).mean((0, 2)), "float32")
-    agree(found[1], 0.7 * variance + 0.3 * to_double(x).var((0, 2), ddof=1), "float32")
+    actual = porism.batch_statistics(x, mean, variance, momentum=0.3)
+    agree(actual[0], 0.7 * mean + 0.3 * to_double(x).mean((0, 2)), "float32")
+    agree(actual[1], 0.7 * variance + 0.3 * to_double(x).var((0, 2), ddof=1), "float32")
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])

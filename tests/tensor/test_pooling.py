@@ -30,12 +30,12 @@ def reference_pool(
     number = (-(-rest // stride) if ceil_mode else rest // stride) + 1
     if ceil_mode and (number - 1) * stride >= size + padding:
         number -= 1
-    found = []
+    actual = []
     for k in range(number):
         places = k * stride - padding + np.arange(taps) * dilation
         inside = places[(places >= 0) & (places < size)]
-        found.append(value(x[..., inside], int((places < size + padding).sum())))
-    return np.stack(found, -1)
+        actual.append(value(x[..., inside], int((places < size + padding).sum())))
+    return np.stack(actual, -1)
 
 
 CASES = [
@@ -49,18 +49,18 @@ CASES = [
 def test_one_axis(size: int, taps: int, stride: int, padding: int, ceil_mode: bool) -> None:
     x = draw("float64", (2, size))
     for dilation in (1, 2):
-        found = porism.max_pool1d(x, taps, stride, padding, dilation, ceil_mode)
+        actual = porism.max_pool1d(x, taps, stride, padding, dilation, ceil_mode)
         expected = reference_pool(
             x, taps, stride, padding, dilation, ceil_mode, lambda part, _: part.max(-1)
         )
-        agree(found, expected)
+        agree(actual, expected)
     means: dict[bool, Callable[[Array, int], Any]] = {
         True: lambda part, n: part.sum(-1) / n,
         False: lambda part, n: part.mean(-1),
     }
     for with_padding, mean in means.items():
-        found = porism.avg_pool1d(x, taps, stride, padding, ceil_mode, with_padding)
-        agree(found, reference_pool(x, taps, stride, padding, 1, ceil_mode, mean))
+        actual = porism.avg_pool1d(x, taps, stride, padding, ceil_mode, with_padding)
+        agree(actual, reference_pool(x, taps, stride, padding, 1, ceil_mode, mean))
 
 
 def test_two_and_three_axes() -> None:

@@ -165,17 +165,17 @@ def test_permutations_are_uniform() -> None:
 
 def test_shuffle() -> None:
     x = np.arange(24).reshape(4, 6)
-    found = porism.shuffle(x, axis=1).numpy()
-    assert not np.array_equal(found, x)
-    np.testing.assert_array_equal(np.sort(found, 1), x)
-    np.testing.assert_array_equal(found - found[0], x - x[0])  # whole columns
+    actual = porism.shuffle(x, axis=1).numpy()
+    assert not np.array_equal(actual, x)
+    np.testing.assert_array_equal(np.sort(actual, 1), x)
+    np.testing.assert_array_equal(actual - actual[0], x - x[0])  # whole columns
 
 
 def test_dropout() -> None:
     x = np.full(MANY, 3, "float32")
-    found = porism.dropout(x, 0.25).numpy()
-    assert set(found.tolist()) == {0.0, 4.0}
-    assert abs((found == 0).mean() - 0.25) < 3.3 * math.sqrt(0.25 * 0.75 / MANY)
+    actual = porism.dropout(x, 0.25).numpy()
+    assert set(actual.tolist()) == {0.0, 4.0}
+    assert abs((actual == 0).mean() - 0.25) < 3.3 * math.sqrt(0.25 * 0.75 / MANY)
     agree(porism.dropout(x, 0.25, training=False), x)
     agree(porism.dropout(x, 0), x)
     agree(porism.dropout(np.full(3, np.inf), 1), np.zeros(3))
@@ -183,8 +183,8 @@ def test_dropout() -> None:
 
 def test_multinomial_with_replacement() -> None:
     weights = np.array([[1.0, 0.0, 3.0], [2.0, 2.0, 0.0]])
-    found = porism.multinomial(weights, MANY // 10, replacement=True).numpy()
-    for row, weight in zip(found, weights, strict=True):
+    actual = porism.multinomial(weights, MANY // 10, replacement=True).numpy()
+    for row, weight in zip(actual, weights, strict=True):
         shares = np.bincount(row, minlength=3) / len(row)
         assert abs(shares - weight / weight.sum()).max() < 3.3 * math.sqrt(0.25 / len(row))
         assert shares[weight == 0].sum() == 0
@@ -192,9 +192,9 @@ def test_multinomial_with_replacement() -> None:
 
 def test_multinomial_without_replacement() -> None:
     weights = np.array([1.0, 2.0, 5.0])
-    found = porism.multinomial(np.broadcast_to(weights, (2000, 3)), 3).numpy()
-    np.testing.assert_array_equal(np.sort(found, 1), np.broadcast_to(np.arange(3), (2000, 3)))
-    firsts = np.bincount(found[:, 0], minlength=3) / 2000
+    actual = porism.multinomial(np.broadcast_to(weights, (2000, 3)), 3).numpy()
+    np.testing.assert_array_equal(np.sort(actual, 1), np.broadcast_to(np.arange(3), (2000, 3)))
+    firsts = np.bincount(actual[:, 0], minlength=3) / 2000
     assert abs(firsts - weights / 8).max() < 3.3 * math.sqrt(0.25 / 2000)
     some = porism.multinomial(np.broadcast_to([0.0, 1.0, 0.0, 1.0], (500, 4)), 2).numpy()
     assert set(some.reshape(-1).tolist()) == {1, 3}
@@ -248,6 +248,6 @@ def test_weights_that_cannot_be_probabilities(replacement: bool) -> None:
 
     jitted = porism.jit(lambda x: porism.multinomial(x, 2, replacement=replacement))
     rows = [[1.0, -1.0, 3.0], [0.0, 0.0, 0.0], [np.inf, 1.0, 1.0], [1.0, 2.0, 3.0]]
-    found = jitted(porism.asarray(rows)).numpy()
-    assert (found[:3] == -1).all()
-    assert (found[3] >= 0).all()
+    actual = jitted(porism.asarray(rows)).numpy()
+    assert (actual[:3] == -1).all()
+    assert (actual[3] >= 0).all()

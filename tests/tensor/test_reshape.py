@@ -343,15 +343,15 @@ def test_many_tensors_are_joined(axis: int) -> None:
     tensors = [porism.asarray(array) for array in arrays]
     lazy = [*tensors[:-1], tensors[-1] + 0]
     for function, numpys in ((porism.stack, np.stack), (porism.concat, np.concatenate)):
-        found = function(tensors, axis)
-        assert found.node.op is ops.BUFFER
-        agree(found, numpys(arrays, axis))
+        actual = function(tensors, axis)
+        assert actual.node.op is ops.BUFFER
+        agree(actual, numpys(arrays, axis))
         agree(function(lazy, axis), numpys(arrays, axis))
         agree(porism.jit(lambda *xs, f=function: f(xs, axis))(*tensors), numpys(arrays, axis))
     mixed = [*tensors, porism.asarray(np.ones((2, 3)))]
     agree(porism.stack(mixed), np.stack([*arrays, np.ones((2, 3))]))
     tensors[0][0, 0] = 7
-    assert found.numpy().max() == 99
+    assert actual.numpy().max() == 99
 
 
 def test_ten_thousand_tensors_are_stacked() -> None:

@@ -55,8 +55,8 @@ def test_shapes(
     size = shape[axis]
     # Also from the end, and outside on both sides.
     index = np.random.default_rng(0).integers(-size - 1, size + 1, indices)
-    found = porism.scatter(x, axis, index, src, reduce=reduce)
-    agree(found, reference_scatter(x, axis, index, src, reduce))
+    actual = porism.scatter(x, axis, index, src, reduce=reduce)
+    agree(actual, reference_scatter(x, axis, index, src, reduce))
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *FLOATS])
@@ -72,18 +72,18 @@ def test_types(reduce: str | None, name: str) -> None:
 
 
 def test_the_last_value_wins() -> None:
-    found = porism.scatter(porism.zeros(3), 0, [1, 1, 1], porism.asarray([5.0, 7.0, 6.0]))
-    agree(found, np.array([0, 6, 0], "float32"))
+    actual = porism.scatter(porism.zeros(3), 0, [1, 1, 1], porism.asarray([5.0, 7.0, 6.0]))
+    agree(actual, np.array([0, 6, 0], "float32"))
 
 
 def test_a_number_as_the_source() -> None:
-    found = porism.scatter(porism.zeros((2, 3)), 1, [[0, 2], [1, 1]], 1.0, reduce="add")
-    agree(found, np.array([[1, 0, 1], [0, 2, 0]], "float32"))
+    actual = porism.scatter(porism.zeros((2, 3)), 1, [[0, 2], [1, 1]], 1.0, reduce="add")
+    agree(actual, np.array([[1, 0, 1], [0, 2, 0]], "float32"))
 
 
 def test_bools() -> None:
-    found = porism.scatter(np.zeros(4, bool), 0, np.array([2]), np.array([True]))
-    agree(found, np.array([False, False, True, False]))
+    actual = porism.scatter(np.zeros(4, bool), 0, np.array([2]), np.array([True]))
+    agree(actual, np.array([False, False, True, False]))
 
 
 def test_the_functions_by_reduction() -> None:
@@ -96,13 +96,13 @@ def test_the_functions_by_reduction() -> None:
 
 def test_infinities_reach_only_their_elements() -> None:
     src = np.array([np.inf, np.nan], "float32")
-    found = porism.scatter_add(porism.zeros(4), 0, np.array([1, 3]), src)
-    agree(found, np.array([0, np.inf, 0, np.nan], "float32"))
+    actual = porism.scatter_add(porism.zeros(4), 0, np.array([1, 3]), src)
+    agree(actual, np.array([0, np.inf, 0, np.nan], "float32"))
 
 
 def test_half_precision_is_accumulated_in_single() -> None:
-    found = porism.scatter_add(np.zeros(1, "float16"), 0, np.zeros(3000, int), np.ones(3000, "f2"))
-    agree(found, np.array([3000], "float16"))
+    actual = porism.scatter_add(np.zeros(1, "float16"), 0, np.zeros(3000, int), np.ones(3000, "f2"))
+    agree(actual, np.array([3000], "float16"))
 
 
 @pytest.mark.parametrize("axis", [0, 1])

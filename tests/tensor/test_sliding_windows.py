@@ -24,15 +24,15 @@ def test_one_axis(size: int) -> None:
             continue
         places = np.arange(number)[:, None] * stride + np.arange(taps) * dilation
         expected = np.moveaxis(x[:, places], 2, -1)
-        found = Tensor(sliding_windows(node, [1], [taps], [stride], [dilation])).numpy()
-        np.testing.assert_array_equal(found, expected)
+        actual = Tensor(sliding_windows(node, [1], [taps], [stride], [dilation])).numpy()
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_the_taps_of_several_axes_come_last() -> None:
     x = np.arange(5 * 6 * 7).reshape(5, 6, 7)
-    found = Tensor(sliding_windows(as_tensor(x).node, [0, 2], [2, 3], [1, 2], [1, 1])).numpy()
+    actual = Tensor(sliding_windows(as_tensor(x).node, [0, 2], [2, 3], [1, 2], [1, 1])).numpy()
     expected = np.lib.stride_tricks.sliding_window_view(x, (2, 3), axis=(0, 2))[:, :, ::2]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_window_count() -> None:

@@ -77,10 +77,10 @@ def test_the_limits_of_integers(name: str) -> None:
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk(largest: bool, name: str) -> None:
     x = with_ties(name, (3, 11))
-    found = porism.topk(x, 4, largest=largest)
+    actual = porism.topk(x, 4, largest=largest)
     order = porism.argsort(x, descending=largest).numpy()[:, :4]
-    agree(found.indices, order)
-    agree(found.values, np.take_along_axis(x, order, 1))
+    agree(actual.indices, order)
+    agree(actual.values, np.take_along_axis(x, order, 1))
     along = porism.topk(x, 2, axis=0, largest=largest).values
     agree(along, porism.sort(x, 0, descending=largest).numpy()[:2])
 
@@ -95,11 +95,11 @@ def test_topk(largest: bool, name: str) -> None:
 def test_topk_algorithms(name: str, largest: bool, shape: tuple[int, ...], count: int) -> None:
     """Ranking, sorting, and blocks, some of them partial, agree with a stable sort."""
     x = with_ties(name, shape)
-    found = porism.topk(x, count, largest=largest)
+    actual = porism.topk(x, count, largest=largest)
     order = np.argsort(x[..., ::-1] if largest else x, kind="stable")
     order = (shape[-1] - 1 - order)[..., ::-1] if largest else order
-    agree(found.indices, order[..., :count])
-    agree(found.values, np.take_along_axis(x, order[..., :count], -1))
+    agree(actual.indices, order[..., :count])
+    agree(actual.values, np.take_along_axis(x, order[..., :count], -1))
 
 
 def test_topk_of_equal_values() -> None:
@@ -130,8 +130,8 @@ def test_searchsorted(size: int, side: Any) -> None:
 def test_searchsorted_among_equals_in_any_shape() -> None:
     table, values = np.array([1, 2, 2, 2, 5]), np.array([[2, 0], [5, 6]], "int32")
     for side in ("left", "right"):
-        found = porism.searchsorted(table, values, side=side)
-        agree(found, np.searchsorted(table, values, side))
+        actual = porism.searchsorted(table, values, side=side)
+        agree(actual, np.searchsorted(table, values, side))
     mixed = np.array([5, 1, 3])
     agree(porism.searchsorted(mixed, values, sorter=np.argsort(mixed)), np.array([[1, 0], [2, 3]]))
 
