@@ -35,6 +35,12 @@ class Plan:
         self.kernel = action.apply(self.kernel, self.target)
         self.actions.append(action)
 
+    def create_loops(self, action: Action) -> list[str]:
+        """Apply an action, and return the names of the loops that it creates, outermost first."""
+        before = set(self.loops())
+        self.do(action)
+        return sorted(set(self.loops()) - before, key=lambda name: int(name[1:]))
+
     def upcast_disjoint(self, actions: Sequence[Upcast]) -> None:
         """Apply several upcasts of loops of which none is inside another, in one traversal."""
         self.kernel = upcast_together(actions, self.kernel, self.target)

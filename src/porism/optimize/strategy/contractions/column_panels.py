@@ -212,7 +212,7 @@ def _pack_rows(plan: Plan, contraction: Contraction, m_loop: UOp, k_axis: str) -
         for which, load in enumerate(loads_of(plan.kernel, operand.buffer)):
             unrolled = [r for r in load.ranges if r.arg[1] is Axis.UPCAST]
             if k_loop in load.ranges and len(unrolled) == 1:
-                stage = Pack(operand.buffer, (show(unrolled[0]), k_axis), which)
-                if stage.is_legal(plan.kernel, plan.target):
-                    plan.do(stage)
+                pack = Pack(operand.buffer, (show(unrolled[0]), k_axis), which)
+                if pack.is_legal(plan.kernel, plan.target):
+                    plan.do(pack)
                 break

@@ -260,12 +260,10 @@ def _tile_and_pack(plan: Plan, end: UOp, loop: UOp, width: int) -> Plan:
         packing = _choose_packing(tiled.kernel, loads[0], vector_loop)
         if packing is None:
             return plan
-        stage, elements, reuse = packing
+        pack, elements, reuse = packing
         if reuse < MIN_REUSE or elements * loads[0].dtype.numpy.itemsize > limit:
             return plan
-        before = tiled.loops()
-        tiled.do(stage)
-        _transpose_packing(tiled, loads[0], stage, before)
+        _pack_and_transpose(tiled, loads[0], pack)
     return plan
 
 
@@ -304,8 +302,8 @@ def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Pack, int
     inner.sort(key=lambda r: (r is vector_loop, r.arg[1] is not Axis.REDUCE))
     reuse = trip_count(nest) / (trip_count(around) * trip_count(inner))
     which = loads_of(kernel, number).index(load)
-    stage = Pack(number, tuple(show(r) for r in inner), which)
-    return stage, trip_count(inner), reuse
+    pack = Pack(number, tuple(show(r) for r in inner), which)
+    return pack, trip_count(inner), reuse
 
 
 def _invariant_loops(kernel: UOp, load: UOp) -> list[UOp]:
@@ -321,10 +319,10 @@ def _invariant_loops(kernel: UOp, load: UOp) -> list[UOp]:
     return list(loops)
 
 
-def _transpose_packing(plan: Plan, load: UOp, stage: Pack, before: dict[str, UOp]) -> None:
-    """Load contiguous elements of a panel together, to transpose them in registers."""
-    packing_loops = sorted(set(plan.loops()) - set(before), key=lambda name: int(name[1:]))
-    for axis, name in zip(stage.axes, packing_loops, strict=True):
-        is_contiguous = access_stride(load.src[1], before[axis]) == 1
-        if is_contiguous and extent_of(before[axis]) % TRANSPOSED_ROWS == 0:
+def _pack_and_transpose(plan: Plan, load: UOp, pack: Pack) -> None:
+    """Pack a load, and transpose blocks of a few contiguous elements in registers."""
+    loops = plan.loops()
+    for axis, name in zip(pack.axes, plan.create_loops(pack), strict=True):
+        is_contiguous = access_stride(load.src[1], loops[axis]) == 1
+        if is_contiguous and extent_of(loops[axis]) % TRANSPOSED_ROWS == 0:
             plan.do(Upcast(name, TRANSPOSED_ROWS))

@@ -215,23 +215,13 @@ def pack_and_merge(plan: Plan, contraction: Contraction, tile: Tile) -> UOp:
         which = next(k for k, load in enumerate(loads) if tile.vector_loop in load.ranges)
         value = converted_load(plan.kernel, loads[which])
         k_loops = [r for r in contraction.k_loops if r in value.ranges]
-        before = set(plan.loops())
-        plan.do(
-            Pack(
-                operand.buffer,
-                (*map(show, k_loops), show(rows), show(tile.vector_loop)),
-                which,
-                row=2,
-            )
-        )
-        packing_loops = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+        axes = (*map(show, k_loops), show(rows), show(tile.vector_loop))
+        packing_loops = plan.create_loops(Pack(operand.buffer, axes, which, row=2))
         width = copy_width(extent_of(tile.vector_loop))
         plan.pad(packing_loops[-1], width)
         plan.do(Upcast(packing_loops[-1], width))
         unroll_unmasked_loop(plan, value, dict(zip(k_loops, packing_loops, strict=False)))
-    before = set(plan.loops())
-    plan.do(Merge(show(rows), show(tile.vector_loop)))
-    (merged,) = set(plan.loops()) - before
+    (merged,) = plan.create_loops(Merge(show(rows), show(tile.vector_loop)))
     return plan.loop(merged)
 
 

@@ -20,7 +20,7 @@ As in a GEMM after Goto and BLIS, the innermost loop over k updates a tile of ac
 Where all operands are contiguous along k, as in a product with a transposed matrix, the vectors may
 be along k instead: a tile of m × n dot products, each a vector of partial sums.
 
-What the estimate counts is described in `tile_costs`.
+What the estimate counts is described in `tile_costs`; what is packed is decided in `panel_costs`.
 """
 
 from __future__ import annotations
@@ -28,39 +28,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from porism.base.target import Target
 from porism.ir.node import UOp
-from porism.optimize.actions.memory.packed_panels import row_stride
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import extent_of, trip_count
+from porism.optimize.analysis.loop_strides import extent_of
+from porism.optimize.strategy.contractions.panel_costs import ColumnCost, Columns, cost_columns
 from porism.optimize.strategy.contractions.tile_costs import (
-    DEFAULT_L2,
-    FAR_STRIDE,
     FMA_LATENCY,
     HALF_VECTOR_COST,
-    L2_BANDWIDTH,
     L3_BANDWIDTH,
-    MAX_PREPACK_GROWTH,
     MISS_CYCLES,
     OPERAND_REGISTERS,
-    PAGE,
     PREFETCH_STREAMS,
-    STRIDE_PENALTY,
-    TLB_PAGES,
     WAYS,
     allows_nontemporal_stores,
     epilogue_cycles,
-    is_store_bound,
-    merges_k,
-    pack_cycles,
     padding_ratio,
     parallel_cycles,
     peels_k,
-    prefers_row_order,
     same_set_fraction,
-    stride_penalty,
 )
 
 M_CHOICES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
@@ -129,21 +117,6 @@ def _extent(loop: UOp | None) -> int:
 # -- vectors along an output loop ------------------------------------------------------------------
 
 
-class _Columns(NamedTuple):
-    """The columns of a tile: the vectorized loop and the n loop."""
-
-    vector_loop: UOp
-    lanes: int
-    register_lanes: int
-    """Lanes of one register: less than a whole vector has, if the lanes are no multiple."""
-    vectors: int
-    """Registers for the lanes."""
-    vector_cost: float
-    """Cycles of an instruction on one of these registers, in those of a whole vector."""
-    n_loop: UOp | None
-    n: int
-
-
 def _tiles_along_output(
     contraction: Contraction, vector_loop: UOp, width: int, target: Target
 ) -> Iterator[Tile]:
@@ -154,7 +127,7 @@ def _tiles_along_output(
         return
     m_loops = _loops_of_only(others, along, vector_loop, contraction)
     n_loops = _loops_of_only(along, others, vector_loop, contraction)
-    accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
+    max_accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
     m_choices: list[UOp | None] = [*m_loops] or [None]
     for lanes in _lane_counts(extent_of(vector_loop), width):
         register_lanes = min(math.gcd(lanes, 4 * width), width)
@@ -163,18 +136,20 @@ def _tiles_along_output(
         for m_loop in m_choices:
             for n_loop in [None, *n_loops]:
                 for n in N_CHOICES:
-                    if (n_loop is None and n > 1) or vectors * n > accumulators:
+                    if (n_loop is None and n > 1) or vectors * n > max_accumulators:
                         break
                     if n_loop is not None and (n < 2 or extent_of(n_loop) % n):
                         continue
-                    columns = _Columns(vector_loop, lanes, register_lanes, vectors, cost, n_loop, n)
-                    reading = _cost_columns(contraction, target, columns, along)
+                    columns = Columns(vector_loop, lanes, register_lanes, vectors, cost, n_loop, n)
+                    column_cost = cost_columns(contraction, target, columns, along)
                     for m in M_CHOICES:
-                        if m * vectors * n > accumulators or m > _extent(m_loop):
+                        if m * vectors * n > max_accumulators or m > _extent(m_loop):
                             break
                         if lanes > MAX_LANES * width // 16 and m > 1:
                             break
-                        yield _estimate(contraction, target, columns, m_loop, m, reading, others)
+                        yield _estimate(
+                            contraction, target, columns, m_loop, m, column_cost, others
+                        )
 
 
 def _loops_of_only(
@@ -201,177 +176,18 @@ def _lane_counts(extent: int, width: int) -> list[int]:
     return fitting + longer[:1]
 
 
-class _Panel(NamedTuple):
-    """What an operand reads in the columns of a tile for all k."""
-
-    stride: int | None
-    """Elements from lane to lane."""
-    vectors: int
-    """Vectors that are loaded in an iteration of k."""
-    k: int
-    """Iterations of the reduction loops that the operand depends on."""
-    k_stride: int
-    """Bytes from one k to the next."""
-    lane_taps: int
-    """How many windows along the vectorized loop share an element of the panel."""
-    n_taps: int
-    """The same along the n loop."""
-    n_rows: int
-    """Rows of the panel that n overlapping windows need."""
-    size: int
-    """Bytes."""
-    is_far: bool
-    """Whether reading in place misses the L1 cache or the TLB at each k."""
-
-
-def _panel(contraction: Contraction, target: Target, columns: _Columns, o: Operand) -> _Panel:
-    """Describe the panel of an operand for the columns of a tile."""
-    n_loop, n, lanes = columns.n_loop, columns.n, columns.lanes
-    vectors = columns.vectors * (n if n_loop in o.ranges else 1)
-    window = o.window(columns.vector_loop, contraction.k_loops)
-    lane_taps = extent_of(window[0]) if window is not None and window[1] == 1 else 1
-    k = trip_count(r for r in contraction.k_loops if r in o.ranges)
-    n_window = (
-        o.window(n_loop, contraction.k_loops) if n_loop is not None and n_loop in o.ranges else None
-    )
-    n_taps = 1 if n_window is None else extent_of(n_window[0])
-    n_rows = n if n_window is None else (n - 1) * n_window[1] + n_taps
-    length = row_stride(lanes + lane_taps - 1, o.itemsize) if lane_taps * n_taps > 1 else lanes
-    size = length * n_rows * k // (lane_taps * n_taps) * o.itemsize
-    k_stride = abs(o.stride(contraction.k_loops[-1]) or 0) * o.itemsize
-    exceeds_tlb = k_stride * k > TLB_PAGES * PAGE and k_stride >= 2 * lanes * o.itemsize
-    is_far = (k_stride >= FAR_STRIDE or exceeds_tlb) and size > target.memory.l1 // 2
-    stride = o.stride(columns.vector_loop)
-    return _Panel(stride, vectors, k, k_stride, lane_taps, n_taps, n_rows, size, is_far)
-
-
-class _OperandCost(NamedTuple):
-    """What one operand adds to the estimate."""
-
-    loads: float
-    """Cycles of the load ports in an iteration of k."""
-    bandwidth: float = 0.0
-    """Cycles of moving its bytes into the L1 cache in an iteration of k."""
-    packing: float | None = None
-    """Cycles of packing, all in all; None if it is read in place."""
-    slowdown: tuple[float, float] | None = None
-    """If it is read in place, far apart: the penalty in proportion, and in cycles per k."""
-
-
-class _ColumnCost(NamedTuple):
-    """What the columns of a tile add to the estimate, whatever its rows: sums of `_OperandCost`."""
-
-    packed: tuple[Operand, ...]
-    packing: float
-    loads: float
-    bandwidth: float
-    slowdowns: list[tuple[float, float]]
-    by_rows: bool
-    """Whether the m loop is outside of the vectorized one."""
-    is_short: bool
-    """Whether the innermost reduction loop is short, but a loop."""
-    outer: list[int]
-    """Trip counts of the loops around the m loop, the outermost first."""
-    store_bound: bool
-
-
-def _cost_columns(
-    contraction: Contraction, target: Target, columns: _Columns, along: list[Operand]
-) -> _ColumnCost:
-    """Decide which operands along the vectorized loop are packed, and add up their costs."""
-    packed: list[Operand] = []
-    slowdowns: list[tuple[float, float]] = []
-    packing, loads, bandwidth = 0.0, 0.0, 0.0
-    for o in along:
-        panel = _panel(contraction, target, columns, o)
-        cost = _cost_packed(contraction, target, columns, o, panel)
-        if cost is None:
-            cost = _cost_in_place(contraction, target, columns, o, panel)
-        if cost.packing is not None:
-            packed.append(o)
-            packing += cost.packing
-        if cost.slowdown is not None:
-            slowdowns.append(cost.slowdown)
-        loads += cost.loads
-        bandwidth += cost.bandwidth
-    vector_loop, n_loop = columns.vector_loop, columns.n_loop
-    by_rows = not packed and prefers_row_order(contraction, along, vector_loop, n_loop, target)
-    is_short = 4 < extent_of(contraction.k_loops[-1]) < 8 and not merges_k(contraction, packed)
-    outer = _outer_trip_counts(contraction, along, columns)
-    return _ColumnCost(
-        tuple(packed), packing, loads, bandwidth, slowdowns, by_rows, is_short, outer,
-        is_store_bound(contraction, target),
-    )  # fmt: skip
-
-
-def _cost_packed(
-    contraction: Contraction, target: Target, columns: _Columns, o: Operand, panel: _Panel
-) -> _OperandCost | None:
-    """Return the cost of an operand if it is packed; None if that does not fit or not pay."""
-    is_needed = panel.stride != 1 or o.is_masked
-    limit = max(target.memory.l2, DEFAULT_L2) // 2
-    if not (is_needed or panel.is_far) or panel.size > (limit * 3 // 2 if is_needed else limit):
-        return None
-    vector_loop, lanes, n = columns.vector_loop, columns.lanes, columns.n
-    width = target.vector_bits[-1] // contraction.bits
-    padding = padding_ratio(extent_of(vector_loop), lanes)
-    others = [r for r in o.ranges if r is not vector_loop]
-    elements = trip_count(others) * extent_of(vector_loop) * padding / panel.lane_taps
-    elements *= panel.n_rows / (n * panel.n_taps)
-    cycles = pack_cycles(o, panel.stride, contraction) * (0.5 + 0.5 * max(width / lanes, 0.5))
-    penalty = stride_penalty(o, panel.k_stride, panel.k, contraction, target)
-    is_large = o.elements * o.itemsize > target.memory.l2
-    if not is_needed and penalty == STRIDE_PENALTY and is_large:
-        cycles += o.itemsize / L3_BANDWIDTH  # FMAs hide that, but a copy does not
-    if o.buffer in contraction.constant_buffers and padding <= MAX_PREPACK_GROWTH:
-        cycles = 0.0  # it is packed once, before all calls
-    if not is_needed and elements * cycles >= penalty * contraction.work / width:
-        return None
-    bandwidth = 0.0
-    if panel.size > target.memory.l1 * 7 // 8:
-        shared = n * panel.n_taps * panel.lane_taps
-        distinct = panel.vectors * columns.register_lanes * panel.n_rows / shared
-        bandwidth = distinct * o.itemsize / L2_BANDWIDTH
-    # A vector that windows share crosses cache lines; one of a large panel comes from the L2 cache.
-    is_slow = panel.lane_taps > 1 or panel.size > target.memory.l1 // 2
-    loads = panel.vectors * columns.vector_cost * (2.0 if is_slow else 1.0)
-    return _OperandCost(loads, bandwidth, elements * cycles)
-
-
-def _cost_in_place(
-    contraction: Contraction, target: Target, columns: _Columns, o: Operand, panel: _Panel
-) -> _OperandCost:
-    """Return the cost of an operand that is read where it is."""
-    if panel.stride is None or not -4 <= panel.stride <= 4:
-        return _OperandCost(panel.vectors * columns.register_lanes * 1.5)  # element by element
-    if panel.stride != 1:
-        return _OperandCost(panel.vectors * 4.0)  # shuffled out of wide loads
-    loads = panel.vectors * columns.vector_cost * (1.5 if o.is_masked else 1.0)
-    l2 = max(target.memory.l2, DEFAULT_L2)
-    read = panel.vectors * columns.register_lanes * o.itemsize
-    if panel.is_far:
-        bandwidth = read / (L3_BANDWIDTH if panel.size > l2 // 2 else L2_BANDWIDTH)
-        penalty = stride_penalty(o, panel.k_stride, panel.k, contraction, target)
-        is_large = o.elements * o.itemsize > target.memory.l2
-        misses = MISS_CYCLES if is_large and penalty > STRIDE_PENALTY else 0.0
-        return _OperandCost(loads, bandwidth, slowdown=(penalty, misses))
-    if panel.size > target.memory.l1:
-        return _OperandCost(loads, read / (L3_BANDWIDTH if panel.size > l2 else L2_BANDWIDTH))
-    return _OperandCost(loads)
-
-
 def _estimate(
-    contraction: Contraction, target: Target, columns: _Columns, m_loop: UOp | None, m: int,
-    reading: _ColumnCost, others: list[Operand],
+    contraction: Contraction, target: Target, columns: Columns, m_loop: UOp | None, m: int,
+    column_cost: ColumnCost, others: list[Operand],
 ) -> Tile:  # fmt: skip
     """Return a tile with the cycles of all cores together, given the cost of its columns."""
     vector_loop, lanes, _, vectors, vector_cost, n_loop, n = columns
     accumulators = vectors * n * m * contraction.reductions
     fma = accumulators * vector_cost
     extra, reread = 0.0, 0.0  # cycles per k, and cycles all in all
-    for penalty, misses in reading.slowdowns:
+    for penalty, misses in column_cost.slowdowns:
         extra += penalty * fma + misses
-    loads, by_rows = reading.loads, reading.by_rows
+    loads, by_rows = column_cost.loads, column_cost.by_rows
     fits_registers = accumulators + min(m, vectors * n) < target.memory.registers
     for o in others:
         broadcasts = (m if m_loop in o.ranges else 1) * (n if n_loop in o.ranges else 1)
@@ -388,42 +204,30 @@ def _estimate(
         )
         loads += broadcasts * (2.0 if o.is_masked else 1.5 if conflicts else 0.5)
     stored = contraction.results * contraction.bits // 8
-    if reading.store_bound and not allows_nontemporal_stores(
+    if column_cost.store_bound and not allows_nontemporal_stores(
         contraction, vector_loop, lanes, m_loop, m
     ):
         reread += stored / L3_BANDWIDTH  # a line is read before it is written
         if by_rows:  # and evicts what is read
             extra += 0.4 * fma
-    per_k = max(fma, loads, reading.bandwidth, FMA_LATENCY) + 0.1 * loads + extra + 1.0
-    per_k += 2.0 if reading.is_short else 0.0
+    per_k = max(fma, loads, column_cost.bandwidth, FMA_LATENCY) + 0.1 * loads + extra + 1.0
+    per_k += 2.0 if column_cost.is_short else 0.0
     padding = padding_ratio(extent_of(vector_loop), lanes) * padding_ratio(_extent(m_loop), m)
     tiles = contraction.results * padding / (lanes * m * n)
     epilogue = 10.0 + epilogue_cycles(contraction, vectors * m * n, vector_cost)
     if stored > target.memory.l2 and not by_rows:
         epilogue += MISS_CYCLES * m * n
     cycles = tiles * (contraction.k * per_k + epilogue)
-    outer = reading.outer
+    outer = column_cost.outer
     if by_rows and all(r in (m_loop, vector_loop, n_loop) for r in contraction.outputs):
         outer = [-(-_extent(m_loop) // m), *outer]  # the m loop is outermost then
     cycles, parallelizes_m = parallel_cycles(
-        cycles + reread, reading.packing, outer, _extent(m_loop), m, target.cores
+        cycles + reread, column_cost.packing, outer, _extent(m_loop), m, target.cores
     )
     return Tile(
-        cycles, vector_loop, lanes, m_loop, m, n_loop, n, reading.packed,
+        cycles, vector_loop, lanes, m_loop, m, n_loop, n, column_cost.packed,
         parallelizes_m=parallelizes_m,
     )  # fmt: skip
-
-
-def _outer_trip_counts(
-    contraction: Contraction, along: list[Operand], columns: _Columns
-) -> list[int]:
-    """Return the trip counts of the loops around the m loop of a tile, the outermost first."""
-    parts = {columns.vector_loop: columns.lanes, columns.n_loop: columns.n}
-    return [
-        -(-extent_of(r) // parts.get(r, 1))
-        for r in contraction.outputs
-        if extent_of(r) > parts.get(r, 1) and any(r in o.ranges for o in along)
-    ]
 
 
 # -- vectors along the reduction -------------------------------------------------------------------
@@ -458,11 +262,11 @@ def _tiles_along_k(
     """Yield the tiles of m × n dot products that are vectorized along a reduction loop."""
     if extent_of(k_loop) < width:
         return
-    accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
+    max_accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
     for m_loop, n_loop in _m_and_n_loops(contraction):
         for m in _m_choices(m_loop, n_loop):
             for n in (1, 2, 3, 4, 6) if n_loop is not None else (1,):
-                if _extent(m_loop) < m or _extent(n_loop) < n or m * n > accumulators:
+                if _extent(m_loop) < m or _extent(n_loop) < n or m * n > max_accumulators:
                     continue
                 for vectors in K_VECTORS:
                     if extent_of(k_loop) < vectors * width or (vectors > 1 and m * n * vectors > 8):

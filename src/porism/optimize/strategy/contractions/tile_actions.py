@@ -152,10 +152,7 @@ def _merge_k_loops(plan: Plan, contraction: Contraction) -> None:
     axes = [show(r) for r in contraction.k_loops]
     while len(axes) > 1:
         *rest, outer, inner = axes
-        before = set(plan.loops())
-        plan.do(Merge(outer, inner))
-        (merged,) = set(plan.loops()) - before
-        axes = [*rest, merged]
+        axes = [*rest, *plan.create_loops(Merge(outer, inner))]
 
 
 def _loop_over_epilogue(plan: Plan, contraction: Contraction) -> None:
@@ -266,16 +263,16 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     sums, taps = _window_sums(contraction, operand, inner, lanes, k_loops)
     if taps:
         outer = [r for r in k_loops if r not in taps]
-        stage = Pack(operand.buffer, (*map(show, outer), *sums), which, row=1)
-        if stage.is_legal(plan.kernel, plan.target):
-            packing_loops = _do_and_list_loops(plan, stage)
+        pack = Pack(operand.buffer, (*map(show, outer), *sums), which, row=1)
+        if pack.is_legal(plan.kernel, plan.target):
+            packing_loops = plan.create_loops(pack)
             _copy_rows(plan, packing_loops[-1])
             unroll_unmasked_loop(plan, value, dict(zip(outer, packing_loops, strict=False)))
             return True
     axes = [*k_loops, *inner]
     row = int(lanes is tile.vector_loop)
-    stage = Pack(operand.buffer, tuple(map(show, axes)), which, row=row)
-    packing_loops = _do_and_list_loops(plan, stage)
+    pack = Pack(operand.buffer, tuple(map(show, axes)), which, row=row)
+    packing_loops = plan.create_loops(pack)
     _vectorize_packing(plan, dict(zip(axes, packing_loops, strict=True)), lanes, value)
     return False
 
@@ -299,13 +296,6 @@ def _window_sums(
             name = f"{show(window[0])}+{factor}{name}"
         sums.append(name)
     return sums, taps
-
-
-def _do_and_list_loops(plan: Plan, stage: Pack) -> list[str]:
-    """Apply a packing action, and return the names of its packing loops, the outermost first."""
-    before = set(plan.loops())
-    plan.do(stage)
-    return sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
 
 
 def _copy_rows(plan: Plan, axis: str) -> None:

@@ -254,10 +254,9 @@ def _transpose_epilogue(plan: Plan, tile: TransposedTile) -> None:
     epilogue = Epilogue(1, transposed=True) if in_registers else Epilogue(tile.m)
     if not epilogue.is_legal(plan.kernel, plan.target):
         return
-    before = set(plan.loops())
-    plan.do(epilogue)
+    epilogue_loops = plan.create_loops(epilogue)
     if in_registers:
-        across, along = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+        across, along = epilogue_loops
         plan.pad(along, _power_of_two(tile.m))
         plan.do(Upcast(along, _power_of_two(tile.m)))
         plan.do(Upcast(across, math.gcd(tile.lanes, TRANSPOSED_LANES)))
@@ -276,9 +275,8 @@ def _pack_windows(plan: Plan, contraction: Contraction, o: Operand) -> None:
             name = show(output) if show(output) in loops else f"{show(output)}_1"
             sums.append(f"{show(window[0])}+{factor}{name}")
     k_loops = [r for r in contraction.k_loops if r not in taps and r in o.ranges]
-    before = set(plan.loops())
-    plan.do(Pack(o.buffer, (*map(show, k_loops), *sums), o.load_number, row=1))
-    packing_loops = sorted(set(plan.loops()) - before, key=lambda name: int(name[1:]))
+    pack = Pack(o.buffer, (*map(show, k_loops), *sums), o.load_number, row=1)
+    packing_loops = plan.create_loops(pack)
     width = copy_width(extent_of(plan.loop(packing_loops[-1])))
     plan.pad(packing_loops[-1], width)
     plan.do(Upcast(packing_loops[-1], width))
