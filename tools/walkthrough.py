@@ -50,13 +50,13 @@ AVX2: Final = dataclasses.replace(
 @contextmanager
 def compiling_for(target: Target) -> Iterator[None]:
     """Let the backend of LLVM see a target that is not this machine."""
-    own = host_target.host
-    host_target.host = lambda: target  # type: ignore[assignment]
+    own = host_target.host_target
+    host_target.host_target = lambda: target  # type: ignore[assignment]
     try:
         with settings.override(backend="llvm", cache=False):
             yield
     finally:
-        host_target.host = own
+        host_target.host_target = own
 
 
 def outputs() -> dict[str, str]:

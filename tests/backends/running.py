@@ -14,7 +14,7 @@ import pytest
 
 from porism.backends.backend_table import BACKENDS, Backend
 from porism.backends.c.c_compiler import load as load_c
-from porism.backends.kernel_function import Function
+from porism.backends.kernel_function import KernelFunction
 from porism.base.dtypes import DType, Kind, Space
 from porism.base.errors import PorismError
 from porism.evaluate import Memory, run_arrays, run_list
@@ -49,7 +49,7 @@ NATIVE: Final = [
 """The backends that make machine code, as parameters of a test."""
 
 
-def loaded(backend: Backend, named: Mapping[str, Sequence[UOp]]) -> dict[str, Function]:
+def loaded(backend: Backend, named: Mapping[str, Sequence[UOp]]) -> dict[str, KernelFunction]:
     """Kernels in machine code; C without warnings."""
     if backend.name == "c":
         return load_c(named, STRICT)
@@ -58,7 +58,10 @@ def loaded(backend: Backend, named: Mapping[str, Sequence[UOp]]) -> dict[str, Fu
 
 
 def call(
-    function: Function, buffers: Data, variables: Mapping[str, int] | None = None, parts: int = 1
+    function: KernelFunction,
+    buffers: Data,
+    variables: Mapping[str, int] | None = None,
+    parts: int = 1,
 ) -> None:
     """Run a function; a loop that is shared among threads in so many parts, the last one first."""
     words = [buffers[number].ctypes.data for number in function.buffers]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import BACKENDS, Backend, chosen
+from porism.backends.backend_table import BACKENDS, Backend, selected_backend
 from porism.base.dtypes import f32, i32
 from porism.base.settings import TABLE, Choice, settings
 from porism.ir import ops
@@ -25,7 +25,7 @@ def test_the_setting_names_every_backend() -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_the_setting_chooses(name: str) -> None:
     with settings.override(backend=name):
-        assert chosen() is BACKENDS[name]
+        assert selected_backend() is BACKENDS[name]
 
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=lambda row: row.name)

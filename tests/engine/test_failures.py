@@ -129,7 +129,9 @@ def interrupted(seconds: float) -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in the collector
 def test_interrupted_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is scheduled, lowered, compiled by LLVM or run: the second call is right."""
-    monkeypatch.setattr(llvm_library, "LOT", 1)  # LLVM in its thread from the first kernel on
+    monkeypatch.setattr(
+        llvm_library, "BATCH_INSTRUCTIONS", 1
+    )  # LLVM in its thread from the first kernel on
     chance = random.Random(5)
     for number in range(100, 140):
         with interrupted(0.001 + 0.15 * chance.random()):

@@ -21,10 +21,10 @@ import pytest
 
 import porism
 from porism import cli
-from porism.backends.backend_table import BACKENDS, Backend, Objects
-from porism.backends.kernel_function import Function
+from porism.backends.backend_table import BACKENDS, Backend, ObjectCode
+from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.llvm_compiler import object_code
-from porism.backends.llvm.object_linking import link
+from porism.backends.llvm.object_linking import compile_and_link
 from porism.base import source_digest
 from porism.base.file_store import Store
 from porism.base.settings import settings
@@ -83,7 +83,7 @@ def kernels(*numbers: int) -> list[UOp]:
     return [schedule(number).steps[0].kernel for number in numbers]
 
 
-def check(function: Function, number: int) -> None:
+def check(function: KernelFunction, number: int) -> None:
     """The function computes what the kernel of this number says."""
     data = np.arange(SIZE, dtype=np.int32)
     result = np.full(4, -1, np.int64)
@@ -126,13 +126,13 @@ def test_code_that_cannot_be_linked_is_compiled_again(lowered: Lowered, folder: 
     assert LLVM.objects is not None
     calls, plain = [], LLVM.objects.link
 
-    def link(code: bytes, names: Any) -> Any:
+    def compile_and_link(code: bytes, names: Any) -> Any:
         calls.append(names)
         if len(calls) == 1:
             raise RuntimeError("this object file is no good")
         return plain(code, names)
 
-    objects = dataclasses.replace(LLVM.objects, link=link)
+    objects = dataclasses.replace(LLVM.objects, link=compile_and_link)
     compiled(1, backend=dataclasses.replace(LLVM, objects=objects))
     assert (len(lowered.kernels), len(calls)) == (2, 2)
 
@@ -152,11 +152,11 @@ def test_one_module_is_read_and_linked_once(folder: Path, monkeypatch: pytest.Mo
     assert LLVM.objects is not None
     plain, linked = LLVM.objects.link, []
 
-    def link(code: bytes, names: Any) -> Any:
+    def compile_and_link(code: bytes, names: Any) -> Any:
         linked.append(names)
         return plain(code, names)
 
-    objects = dataclasses.replace(LLVM.objects, link=link)
+    objects = dataclasses.replace(LLVM.objects, link=compile_and_link)
     backend = dataclasses.replace(LLVM, objects=objects)
     for number in (2, 1, 3):
         (kernel,) = kernels(number)
@@ -169,13 +169,13 @@ def test_a_symbolic_size_comes_back() -> None:
     x = porism.asarray(np.zeros(64, np.float32))
     kernel = schedule_graph(request([(x + 1).node]).graph).steps[0].kernel
     n = UOp.variable("n", 1, 64)
-    with_sizes = Function(0, (1, 0), ("n",), n * 2 + 1, None)
+    with_sizes = KernelFunction(0, (1, 0), ("n",), n * 2 + 1, None)
     kept = Store(Path(settings.cache_dir), 1 << 20)
     kernel_cache._store_module(
         b"code", {kernel.key.hex() + 8 * "0": ("kernel0", with_sizes)}, kept, '["a", "b"]'
     )
     forget()
-    objects = Objects(
+    objects = ObjectCode(
         lambda: "", lambda named, amount: b"", lambda code, names: ({"kernel0": 7}, code)
     )
     backend = dataclasses.replace(LLVM, objects=objects)
@@ -184,7 +184,7 @@ def test_a_symbolic_size_comes_back() -> None:
     module = kernel_cache._load_module(entry, kept, backend)
     assert module is not None
     (found,) = module.functions.values()
-    assert found == Function(7, (1, 0), ("n",), n * 2 + 1, b"code")
+    assert found == KernelFunction(7, (1, 0), ("n",), n * 2 + 1, b"code")
     assert found.parallel is n * 2 + 1
 
 
@@ -350,11 +350,11 @@ def test_code_of_our_own_is_kept_as_well(folder: Path, monkeypatch: pytest.Monke
         if damage:
             (path,) = (folder / "objects").iterdir()
             path.write_bytes(path.read_bytes()[:-1])
-        code = link(text, ["seven"])
+        code = compile_and_link(text, ["seven"])
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(code.addresses["seven"])() == 7
     assert made == [text, text]
     with settings.override(cache=False):
-        link(text, ["seven"])
+        compile_and_link(text, ["seven"])
     assert len(made) == 3
 
 

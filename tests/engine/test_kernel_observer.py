@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm.thread_pool import Pool
+from porism.backends.llvm.thread_pool import ThreadPool
 from porism.base.settings import settings
 from porism.engine.profile import kernel_observer
 from tests.backends.running import works
@@ -31,13 +31,13 @@ def two_kernels(seed: int) -> Any:
 def native_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many kernels each native call ran."""
     found: list[int] = []
-    run = Pool.run
+    run = ThreadPool.run
 
-    def counted(self: Pool, jobs: int, many: int) -> None:
+    def counted(self: ThreadPool, jobs: int, many: int) -> None:
         found.append(many)
         run(self, jobs, many)
 
-    monkeypatch.setattr(Pool, "run", counted)
+    monkeypatch.setattr(ThreadPool, "run", counted)
     return found
 
 

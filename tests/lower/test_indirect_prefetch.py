@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import BACKENDS, native
+from porism.backends.backend_table import BACKENDS, native_backend
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, Target
 from porism.engine.tune.kernel_trial import CompiledTrial
@@ -32,9 +32,9 @@ def gather_kernel(rows: int, width: int, count: int) -> Any:
 def lowered(kernel: Any, ahead: int) -> list[UOp]:
     """Return the instructions with a prefetch of so many iterations ahead."""
     actions = [Upcast("r1", 32), Prefetch(2, "r0", ahead)]
-    scheduled_kernel = apply_all(unscheduled_kernel(kernel.node, native().target()), actions,
-                         native().target())  # fmt: skip
-    return lower_kernel(scheduled_kernel, native().target(), scheduled=True)
+    target = native_backend().target()
+    scheduled_kernel = apply_all(unscheduled_kernel(kernel.node, target), actions, target)
+    return lower_kernel(scheduled_kernel, target, scheduled=True)
 
 
 def test_the_index_computation_is_repeated_for_a_later_iteration() -> None:
@@ -58,13 +58,13 @@ def test_backends_render_prefetch_instructions() -> None:
 @pytest.mark.parametrize("ahead", [1, 5, 39, 40, 1000])
 def test_prefetching_does_not_change_results(ahead: int) -> None:
     """Not in the last iterations, where the distance is clamped, nor with indices out of bounds."""
-    target = native().target()
+    target = native_backend().target()
     loops = unscheduled_kernel(gather_kernel(100, 64, 40).node, target)
     kernel = apply_all(loops, [Upcast("r1", 32), Prefetch(2, "r0", ahead)], target)
     table = np.arange(6400, dtype=np.float32)
     indices = np.arange(40) * 5 - 100
     data: dict[int, Any] = {0: np.zeros(40 * 64, np.float32), 1: indices, 2: table}
-    CompiledTrial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native_backend()).run(data, {})
     wanted = table.reshape(100, 64)[indices % 100]
     wanted[indices >= 100] = 0
     np.testing.assert_array_equal(data[0].reshape(40, 64), wanted)

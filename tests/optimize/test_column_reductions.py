@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.base.target import Target
 from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.strategy import column_reductions, heuristic
@@ -16,7 +16,7 @@ from porism.optimize.strategy import column_reductions, heuristic
 
 def small() -> Target:
     """Return this machine with a small L2 cache, so that small kernels exceed it."""
-    target = native().target()
+    target = native_backend().target()
     return dataclasses.replace(target, memory=dataclasses.replace(target.memory, l2=1 << 14))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm.host_target import host
+from porism.backends.llvm.host_target import host_target
 from porism.base.errors import ActionError
 from porism.engine.run import realize
 from porism.ir.node import UOp
@@ -28,24 +28,26 @@ def layers(count: int) -> UOp:
     for before, after in pairwise(widths):
         y = porism.relu(y @ porism.asarray(np.zeros((before, after), np.float32)))
     (step,) = realize.schedule_of(realize.request([y.node]).graph).steps
-    return unscheduled_kernel(step.kernel, host())
+    return unscheduled_kernel(step.kernel, host_target())
 
 
 def upcasts(kernel: UOp) -> list[Upcast]:
-    return [a for a in plan_contraction(kernel, host()).actions if isinstance(a, Upcast)]
+    return [a for a in plan_contraction(kernel, host_target()).actions if isinstance(a, Upcast)]
 
 
 def test_upcasts_in_one_traversal_are_those_in_sequence() -> None:
     kernel = layers(5)
     actions = upcasts(kernel)
     assert len({action.axis for action in actions}) >= 5
-    assert upcast_together(actions, kernel, host()) is apply_all(kernel, actions, host())
+    assert upcast_together(actions, kernel, host_target()) is apply_all(
+        kernel, actions, host_target()
+    )
 
 
 def test_the_kernel_of_a_plan_is_that_of_its_actions() -> None:
     kernel = layers(7)
-    plan = plan_contraction(kernel, host())
-    assert plan.kernel is apply_all(kernel, plan.actions, host())
+    plan = plan_contraction(kernel, host_target())
+    assert plan.kernel is apply_all(kernel, plan.actions, host_target())
 
 
 def test_the_traversals_grow_less_than_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +62,9 @@ def test_the_traversals_grow_less_than_the_layers(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(loop_substitution, "replace_loops", counted)
     monkeypatch.setattr(upcast_unroll, "replace_loops", counted)
-    plan_contraction(few, host())
+    plan_contraction(few, host_target())
     before = len(changes)
-    plan_contraction(many, host())
+    plan_contraction(many, host_target())
     assert len(changes) == 2 * before
 
 
@@ -70,7 +72,7 @@ def test_an_upcast_that_is_illegal_alone_is_illegal_together() -> None:
     kernel = layers(3)
     actions = upcasts(kernel)
     with pytest.raises(ActionError, match="no multiple of 7"):
-        upcast_together([*actions[:-1], Upcast(actions[-1].axis, 7)], kernel, host())
+        upcast_together([*actions[:-1], Upcast(actions[-1].axis, 7)], kernel, host_target())
 
 
 def test_a_part_of_a_loop_has_its_axis_as_a_prefix() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import BACKENDS, native
+from porism.backends.backend_table import BACKENDS, native_backend
 from porism.base.dtypes import DType, f32, i8
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Target
@@ -97,14 +97,16 @@ def test_non_temporal_stores_keep_the_result(lanes: int, length: int) -> None:
 def test_a_partial_last_vector_is_stored_as_usual(lanes: int, size: int) -> None:
     """And nothing is stored beyond it."""
     pad = [PadTo("r1", lanes)] if size % lanes else []
-    kernel = apply_all(line(size), [*pad, Upcast("r1", lanes), NonTemporal(0)], native().target())
+    kernel = apply_all(
+        line(size), [*pad, Upcast("r1", lanes), NonTemporal(0)], native_backend().target()
+    )
     whole = array_allocator.new_array(size + lanes, np.dtype(np.float32))[0]
     whole[...] = -1
     data = {0: whole[:size], 1: np.arange(size, dtype=np.float32)}
-    CompiledTrial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native_backend()).run(data, {})
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[size:] == -1).all()
-    lines = lower_kernel(kernel, native().target(), scheduled=True)
+    lines = lower_kernel(kernel, native_backend().target(), scheduled=True)
     text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
     assert "!nontemporal" in text
     assert ("llvm.vector.reduce.and" in text) == bool(pad)
@@ -113,11 +115,11 @@ def test_a_partial_last_vector_is_stored_as_usual(lanes: int, size: int) -> None
 @pytest.mark.parametrize("offset", [0, 1, 4, 8])
 def test_non_temporal_stores_to_unaligned_memory(offset: int) -> None:
     """A user's array may begin anywhere."""
-    kernel = apply_all(rows(8, 64), [Upcast("r1", 16), NonTemporal(0)], native().target())
+    kernel = apply_all(rows(8, 64), [Upcast("r1", 16), NonTemporal(0)], native_backend().target())
     whole = array_allocator.new_array(8 * 64 + 16, np.dtype(np.float32))[0]
     data = {0: whole[offset : offset + 8 * 64], 1: np.arange(8 * 64, dtype=np.float32)}
     whole[...] = -1
-    CompiledTrial(kernel, native()).run(data, {})
+    CompiledTrial(kernel, native_backend()).run(data, {})
     np.testing.assert_array_equal(data[0], 2 * data[1])
     assert (whole[:offset] == -1).all()
     assert (whole[offset + 8 * 64 :] == -1).all()
@@ -135,8 +137,10 @@ def test_a_prefetch_keeps_the_result(ahead: int) -> None:
 
 
 def test_a_prefetch_is_emitted_for_each_line() -> None:
-    kernel = apply_all(rows(8, 64), [Upcast("r1", 32), Prefetch(1, "r0", 3)], native().target())
-    lines = lower_kernel(kernel, native().target(), scheduled=True)
+    kernel = apply_all(
+        rows(8, 64), [Upcast("r1", 32), Prefetch(1, "r0", 3)], native_backend().target()
+    )
+    lines = lower_kernel(kernel, native_backend().target(), scheduled=True)
     text = BACKENDS["llvm"].source(lines, "kernel")  # type: ignore[misc]
     assert text.count("call void @llvm.prefetch") == 2  # a line each
     assert "i64 192" in text
@@ -154,8 +158,8 @@ def test_a_prefetch_within_some_loops(within: tuple[str, ...], count: int) -> No
     total = x.index(i * 64 + k).reduce(ops.ADD, k)
     store = pointer(0, 8 * 64).index(i * 64 + j).store(x.index(i * 64 + j) - total)
     actions = [Unroll("r2", 16), Prefetch(1, "r0", 1, within), Upcast("r1", 16)]
-    kernel = apply_all(ops.SINK(store.end(i, j)), actions, native().target())
-    lines = lower_kernel(kernel, native().target(), scheduled=True)
+    kernel = apply_all(ops.SINK(store.end(i, j)), actions, native_backend().target())
+    lines = lower_kernel(kernel, native_backend().target(), scheduled=True)
     for name, text in (("llvm", "call void @llvm.prefetch"), ("c", "__builtin_prefetch(")):
         assert BACKENDS[name].source(lines, "kernel").count(text) == count  # type: ignore[misc]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.engine.tune.kernel_trial import parameters, reference_result
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -29,7 +29,7 @@ def tensor(*dims: int) -> Any:
 
 def scheduled(y: Any, actions: Sequence[Action]) -> UOp:
     (kernel,) = porism.kernels(y)
-    target = native().target()
+    target = native_backend().target()
     return apply_all(unscheduled_kernel(kernel.node, target), actions, target)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.base.target import GENERIC_CPU, Memory
 from porism.ir import ops
 from porism.ir.traversal import toposort
@@ -85,7 +85,7 @@ def test_scheduled_kernels_compute_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_kernel_gets_the_same_actions(name: str) -> None:
-    target = native().target()
+    target = native_backend().target()
     first, second = (heuristic.choose_actions(loops_of(PROGRAMS[name]()), target) for _ in range(2))
     assert first == second
 

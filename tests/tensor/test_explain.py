@@ -12,7 +12,7 @@ import pytest
 
 import porism
 from porism import pipeline
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.base.dtypes import f32
 from porism.base.errors import PorismError
 from porism.base.settings import settings
@@ -137,7 +137,7 @@ def test_stages_of_a_softmax(capsys: pytest.CaptureFixture[str]) -> None:
     names = unchanged.removeprefix("unchanged by: ").split(", ")
     assert "early movement" in names
     assert not set(names) & set(blocks)
-    target = native().target()
+    target = native_backend().target()
     every = [stage.name for stage in (*pipeline.KERNEL_STAGES, *pipeline.INSTRUCTION_STAGES)]
     every += [stage.name for stage in pipeline.TARGET_STAGES if stage.only(target)]
     assert sorted([*names, *blocks]) == sorted(

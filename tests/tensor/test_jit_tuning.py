@@ -269,6 +269,6 @@ def test_the_functions_that_were_swapped_out_are_still_there() -> None:
 
 
 def porism_backend() -> Any:
-    from porism.backends.backend_table import native
+    from porism.backends.backend_table import native_backend
 
-    return native()
+    return native_backend()

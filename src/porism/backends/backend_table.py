@@ -1,7 +1,7 @@
-"""The table of backends: what turns linear kernels into functions, by name.
+"""Backend table: the backends by name; each compiles linear kernels into functions.
 
-A backend says what its machine can do, as a `Target`, and loads kernels that were lowered for it.
-What belongs to one is imported when it is first used: none costs anything to the others.
+A backend describes its machine as a `Target`, and compiles kernels that were lowered for it. Its
+modules are imported when it is first used, so an unused backend costs nothing.
 """
 
 from __future__ import annotations
@@ -10,53 +10,54 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from porism.backends.kernel_function import Function
+from porism.backends.kernel_function import KernelFunction
 from porism.base.settings import settings
 from porism.base.target import REFERENCE, Target
 from porism.ir.node import UOp
 
-Lines = Sequence[UOp]
-"""A kernel of the linear level."""
+Instructions = Sequence[UOp]
+"""A linear kernel: its instructions in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
-    """Machine code that can be kept: made in one process, linked in another."""
+class ObjectCode:
+    """How a backend makes relocatable object code, which another process can link."""
 
     version: Callable[[], str]
-    """The compiler and the machine it compiles for, in words."""
-    build: Callable[[Iterable[tuple[str, Lines]], int], bytes]
-    """So many kernels with their names as machine code; they may be lowered while others are
-    compiled."""
+    """Return the compiler and the machine it compiles for: what object code depends on."""
+    build: Callable[[Iterable[tuple[str, Instructions]], int], bytes]
+    """Compile named kernels, whose number is given, to object code; the iterable may lower the
+    next kernels while others are compiled."""
     link: Callable[[bytes, Sequence[str]], tuple[Mapping[str, int], object]]
-    """The addresses of kernels by name, and what has to live as long as they are called."""
+    """Link object code; return the addresses of kernels by name, and an object that keeps them
+    loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One way to run kernels."""
+    """A way to compile and run kernels."""
 
     name: str
     doc: str
     target: Callable[[], Target]
-    """The machine that kernels are lowered for."""
-    load: Callable[[Mapping[str, Lines]], dict[str, Function]] | None
-    """Kernels by name as functions; None for the evaluator, which runs kernels as they are."""
-    source: Callable[[Lines, str], str] | None
-    """The text of a kernel of some name, for people."""
-    objects: Objects | None = None
-    """How its machine code is kept on disk; None where it is not."""
-    assembly: Callable[[Lines, str], str] | None = None
-    """The machine code of a kernel of some name, for people."""
+    """Return the target that kernels are lowered for."""
+    load: Callable[[Mapping[str, Instructions]], dict[str, KernelFunction]] | None
+    """Compile kernels by name into functions; None for the evaluator, which interprets them."""
+    source: Callable[[Instructions, str], str] | None
+    """Return the source text of a kernel with a name, for display."""
+    objects: ObjectCode | None = None
+    """How its object code is made and linked; None if it cannot be cached on disk."""
+    assembly: Callable[[Instructions, str], str] | None = None
+    """Return the assembly of a kernel with a name, for display."""
 
 
 def _llvm_target() -> Target:
-    from porism.backends.llvm.host_target import host
+    from porism.backends.llvm.host_target import host_target
 
-    return host()
+    return host_target()
 
 
-def _llvm_load(named: Mapping[str, Lines]) -> dict[str, Function]:
+def _llvm_load(named: Mapping[str, Instructions]) -> dict[str, KernelFunction]:
     from porism.backends.llvm.llvm_library import load
 
     return load(named)
@@ -68,10 +69,10 @@ def _llvm_version() -> str:
     return version()
 
 
-def _llvm_build(named: Iterable[tuple[str, Lines]], amount: int) -> bytes:
+def _llvm_build(named: Iterable[tuple[str, Instructions]], count: int) -> bytes:
     from porism.backends.llvm.llvm_library import build
 
-    return build(named, amount)
+    return build(named, count)
 
 
 def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
@@ -81,17 +82,17 @@ def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], ob
     return linked.addresses, linked
 
 
-def _llvm_source(lines: Lines, name: str) -> str:
+def _llvm_source(instructions: Instructions, name: str) -> str:
     from porism.backends.llvm.llvm_renderer import Renderer
 
-    return Renderer(name, lines).text()
+    return Renderer(name, instructions).text()
 
 
-def _llvm_assembly(lines: Lines, name: str) -> str:
+def _llvm_assembly(instructions: Instructions, name: str) -> str:
     from porism.backends.llvm.llvm_compiler import assembly
-    from porism.backends.llvm.llvm_library import module
+    from porism.backends.llvm.llvm_library import module_text
 
-    return assembly(module({name: lines}))
+    return assembly(module_text({name: instructions}))
 
 
 def _c_target() -> Target:
@@ -100,7 +101,7 @@ def _c_target() -> Target:
     return target()
 
 
-def _c_load(named: Mapping[str, Lines]) -> dict[str, Function]:
+def _c_load(named: Mapping[str, Instructions]) -> dict[str, KernelFunction]:
     from porism.backends.c.c_compiler import load
 
     return load(named)
@@ -112,7 +113,7 @@ def _c_version() -> str:
     return version()
 
 
-def _c_build(named: Iterable[tuple[str, Lines]], _amount: int) -> bytes:
+def _c_build(named: Iterable[tuple[str, Instructions]], _count: int) -> bytes:
     from porism.backends.c.c_compiler import build
 
     return build(dict(named))
@@ -124,17 +125,17 @@ def _c_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], objec
     return link(code, names)
 
 
-def _c_source(lines: Lines, name: str) -> str:
+def _c_source(instructions: Instructions, name: str) -> str:
     from porism.backends.c.c_renderer import text
 
-    return text(lines, name)
+    return text(instructions, name)
 
 
-def _c_assembly(lines: Lines, name: str) -> str:
+def _c_assembly(instructions: Instructions, name: str) -> str:
     from porism.backends.c.c_compiler import assembly
     from porism.backends.c.c_renderer import text
 
-    return assembly(text(lines, name))
+    return assembly(text(instructions, name))
 
 
 BACKENDS: Final[Mapping[str, Backend]] = {
@@ -146,7 +147,7 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             _llvm_target,
             _llvm_load,
             _llvm_source,
-            Objects(_llvm_version, _llvm_build, _llvm_link),
+            ObjectCode(_llvm_version, _llvm_build, _llvm_link),
             _llvm_assembly,
         ),
         Backend(
@@ -155,7 +156,7 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             _c_target,
             _c_load,
             _c_source,
-            Objects(_c_version, _c_build, _c_link),
+            ObjectCode(_c_version, _c_build, _c_link),
             _c_assembly,
         ),
         Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
@@ -163,22 +164,22 @@ BACKENDS: Final[Mapping[str, Backend]] = {
 }
 
 
-def chosen() -> Backend:
-    """The backend that the setting `backend` names.
+def selected_backend() -> Backend:
+    """Return the backend that the setting `backend` names.
 
     >>> with settings.override(backend="c"):
-    ...     chosen().doc
+    ...     selected_backend().doc
     'C, by gcc or clang'
     """
     return BACKENDS[settings.backend]
 
 
-def native() -> Backend:
-    """The backend that the setting names if it makes machine code, else `llvm`.
+def native_backend() -> Backend:
+    """Return the backend that the setting names if it makes machine code, else `llvm`.
 
     >>> with settings.override(backend="reference"):
-    ...     native().name
+    ...     native_backend().name
     'llvm'
     """
-    found = chosen()
-    return BACKENDS["llvm"] if found.load is None else found
+    backend = selected_backend()
+    return BACKENDS["llvm"] if backend.load is None else backend

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from porism.backends.backend_table import BACKENDS, chosen
+from porism.backends.backend_table import BACKENDS, selected_backend
 from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, fault_of, location
 from porism.base.settings import settings
@@ -108,7 +108,7 @@ def backends() -> Facts:
         except (PorismError, OSError) as error:
             why = error.why if isinstance(error, PorismError) else str(error)
             report[name] = f"not there: {why}"
-    report["used"] = chosen().name
+    report["used"] = selected_backend().name
     return report
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from porism.backends.c.c_renderer import module
-from porism.backends.kernel_function import Function, function
+from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base.errors import PorismError
 from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.ir.node import UOp
@@ -224,10 +224,12 @@ def link(code: bytes, names: Sequence[str]) -> tuple[dict[str, int], Library]:
     return {name: library.address(f"{name}_run") for name in names}, library
 
 
-def load(named: Mapping[str, Sequence[UOp]], flags: Sequence[str] = ()) -> dict[str, Function]:
+def load(
+    named: Mapping[str, Sequence[UOp]], flags: Sequence[str] = ()
+) -> dict[str, KernelFunction]:
     """Compile linear kernels, all in one file."""
     library = compiled(module(named), flags)
     return {
-        name: function(lines, library.address(f"{name}_run"), library)
+        name: kernel_function(lines, library.address(f"{name}_run"), library)
         for name, lines in named.items()
     }

@@ -18,7 +18,7 @@ from porism.backends.c.c_dialect import Dialect, is_bits, vector_lanes
 from porism.backends.c.c_names import Names
 from porism.backends.c.c_scalars import Scalars
 from porism.backends.c.value_uses import blocks, live_nodes, users
-from porism.backends.kernel_function import fetched, parameters
+from porism.backends.kernel_function import parameters, prefetch_distances
 from porism.base import dtypes
 from porism.base.dtypes import DType, boolean
 from porism.ir import ops
@@ -73,7 +73,7 @@ class Writer:
         self.hidden = hidden
         self.alias = alias
         self.buffers, self.variables = parameters(lines)
-        self.fetched = fetched(lines)
+        self.fetched = prefetch_distances(lines)
         self.names = Names(lines)
         self.values: dict[UOp, str] = {}
         self.splats: set[UOp] = set()  # vectors whose text is that of one lane

@@ -1,4 +1,4 @@
-"""Host: the CPU that this process runs on, as a target."""
+"""Host target: the CPU that this process runs on, as a `Target`."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ import llvmlite.binding as llvm
 
 from porism.base.target import GENERIC_CPU, Memory, Target
 
-_WIDTHS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
+_VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
 
 
 @functools.cache
-def host() -> Target:
-    """What this machine can do."""
-    features = {name for name, there in llvm.get_host_cpu_features().items() if there}
-    widths = sorted({bits for name, bits in _WIDTHS if name in features})
-    more = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
+def host_target() -> Target:
+    """Return the target of this machine: its vector widths, ops, caches and cores."""
+    features = {name for name, is_present in llvm.get_host_cpu_features().items() if is_present}
+    widths = sorted({bits for name, bits in _VECTOR_BITS if name in features})
+    extra_ops = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
     if "fma" in features or "neon" in features:
-        more.add("MULACC")
+        extra_ops.add("MULACC")
     if {"avx512f", "avx512vl"} <= features:
-        more.add("LDEXP")
-    # AVX-512's conversions to bf16 are not used: they take small numbers for 0.
+        extra_ops.add("LDEXP")
+    # AVX-512's conversions to bf16 are not used: they flush subnormal numbers to 0.
     converts = {"f16"} if features & {"f16c", "neon"} else set()
     registers = 32 if "avx512f" in features or "neon" in features else 16
     return dataclasses.replace(
         GENERIC_CPU,
         name="host",
-        ops=GENERIC_CPU.ops | more,
+        ops=GENERIC_CPU.ops | extra_ops,
         converts=frozenset(converts),
         vector_bits=tuple(widths) or (128,),
         memory=Memory(
-            l1=_cache(1, "Data", 32 << 10),
-            l2=_cache(2, "Unified", 1 << 20),
-            l3=_cache(3, "Unified", 0),
+            l1=_cache_bytes(1, "Data", 32 << 10),
+            l2=_cache_bytes(2, "Unified", 1 << 20),
+            l3=_cache_bytes(3, "Unified", 0),
             registers=registers,
         ),
         cores=os.cpu_count() or 1,
     )
 
 
-def _cache(level: int, kind: str, otherwise: int) -> int:
-    """The size of a cache in bytes, as the system tells it."""
+def _cache_bytes(level: int, kind: str, otherwise: int) -> int:
+    """Return the size of a cache in bytes from sysfs, or `otherwise` if it is not known."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             if int((folder / "level").read_text()) != level:

@@ -1,16 +1,18 @@
-"""Compile: LLVM IR to machine code in this process.
+"""LLVM compiler: LLVM IR to object code, in this process.
 
-Of LLVM's passes only a few are used: registers out of memory, and a clean-up. Loops, vectors
-and unrolling are ours already, so the usual pipeline takes ten times as long and finds nothing.
+Only three of LLVM's passes run: SROA, instruction combining and CFG simplification. Loops, vectors
+and unrolling are already as they should be; the default pipeline takes ten times as long and gains
+nothing.
 
-Neither does its reduction of strengths, which looks for better counters of loops: addresses are a
-sum of what is known outside, a counter and a constant. It can only be switched for the whole
-process, so it is off for as long as one of our modules is compiled.
+Loop strength reduction (LSR) gains nothing either, since addresses are already split into hoisted
+parts, an induction variable and a constant. It can only be disabled for the whole process, so it is
+disabled while at least one of our modules is compiled.
 
-LLVM works for several threads at once if each has a context and a machine of its own. llvmlite lets
-in one at a time, so its functions are called without its lock where they take long.
+LLVM can compile in several threads if each has its own context and target machine. llvmlite
+serializes all calls with a lock, so its long-running functions are called without that lock.
 
-None is called in the main thread, where an interrupt may come as llvmlite has just taken its lock.
+No llvmlite function is called in the main thread, where Ctrl-C could arrive while llvmlite holds
+its lock.
 """
 
 from __future__ import annotations
@@ -29,28 +31,28 @@ from llvmlite.binding import ffi
 from porism.base.fork_locks import held_while_forking
 from porism.base.interrupts import apart
 
-LEVEL: Final = 2
-"""How much LLVM tries when it chooses instructions."""
+OPT_LEVEL: Final = 2
+"""LLVM's optimization level for code generation, as in -O2."""
 
 
-SEATS: Final = 2
-"""Threads that LLVM works for at once."""
+COMPILER_THREADS: Final = 2
+"""Threads that can compile at the same time."""
 
 
 @functools.cache
-def machine() -> llvm.TargetMachine:
-    """The machine that this process runs on."""
-    return apart(_machine)
+def target_machine() -> llvm.TargetMachine:
+    """Return LLVM's target machine for this host."""
+    return apart(_new_target_machine)
 
 
-def _machine() -> llvm.TargetMachine:
+def _new_target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=LEVEL,
+        opt=OPT_LEVEL,
         codemodel="small",
         reloc="pic",
     )
@@ -58,22 +60,22 @@ def _machine() -> llvm.TargetMachine:
 
 @functools.cache
 def version() -> str:
-    """The compiler, and the machine that it compiles for: what object code depends on."""
+    """Return the compiler and the machine it compiles for: what object code depends on."""
     return apart(_version)
 
 
 def _version() -> str:
     number = ".".join(str(part) for part in llvm.llvm_version_info)
-    found = machine()
+    host, features = target_machine(), llvm.get_host_cpu_features().flatten()
     return (
         f"LLVM {number} by llvmlite {llvmlite.__version__} for {llvm.get_host_cpu_name()}, "
-        f"{found.triple}, level {LEVEL} without strengths, {llvm.get_host_cpu_features().flatten()}"
+        f"{host.triple}, level {OPT_LEVEL} without strengths, {features}"
     )
 
 
 @functools.cache
 def attributes() -> str:
-    """What is said of every function, and of stores past the caches."""
+    """Return the attributes of every function, and the metadata of non-temporal stores."""
     return apart(_attributes)
 
 
@@ -88,101 +90,101 @@ def _attributes() -> str:
 
 
 @functools.cache
-def _heading() -> str:
-    """What a module says of the machine."""
-    return apart(_target)
+def _module_header() -> str:
+    """Return the target triple and data layout lines of a module."""
+    return apart(_target_lines)
 
 
-def _target() -> str:
-    found = machine()
-    return f'target triple = "{found.triple}"\ntarget datalayout = "{found.target_data}"\n'
+def _target_lines() -> str:
+    host = target_machine()
+    return f'target triple = "{host.triple}"\ntarget datalayout = "{host.target_data}"\n'
 
 
-def object_code(text: str, seat: int = 0) -> bytes:
-    """Machine code as an object file; those on other seats are made at the same time."""
-    return apart(lambda: _emitted(text, _seats[seat], is_object=True))
+def object_code(text: str, state: int = 0) -> bytes:
+    """Compile LLVM IR to an object file; calls with different `state` numbers run in parallel."""
+    return apart(lambda: _emit_module(text, _states[state], is_object=True))
 
 
 def assembly(text: str) -> str:
-    """Machine code as text, to be read."""
-    return apart(lambda: _emitted(text, _seats[0], is_object=False)).decode()
+    """Return the assembly of LLVM IR."""
+    return apart(lambda: _emit_module(text, _states[0], is_object=False)).decode()
 
 
 # -- in several threads ----------------------------------------------------------------------------
 
 
-def _unlocked(function: Any) -> Callable[..., Any]:
-    """A function of llvmlite without its lock; as it is, if there is none."""
+def _without_lock(function: Any) -> Callable[..., Any]:
+    """Return a function of llvmlite without its lock, or unchanged if it has none."""
     found: Callable[..., Any] = getattr(function, "_cfn", function)
     return found
 
 
-_parse: Final = _unlocked(ffi.lib.LLVMPY_ParseAssembly)
-_run: Final = _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)
-_emit: Final = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+_parse: Final = _without_lock(ffi.lib.LLVMPY_ParseAssembly)
+_run: Final = _without_lock(ffi.lib.LLVMPY_RunNewModulePassManager)
+_emit: Final = _without_lock(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
 
 
-class _Seat:
-    """What LLVM needs to work for a thread."""
+class _CompilerState:
+    """What one compiling thread needs: a lock, a target machine and passes."""
 
     def __init__(self) -> None:
         self.lock = held_while_forking(threading.Lock())
 
     @functools.cached_property
-    def machine(self) -> llvm.TargetMachine:
-        return _machine()
+    def target_machine(self) -> llvm.TargetMachine:
+        return _new_target_machine()
 
     @functools.cached_property
     def passes(self) -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
-        options = llvm.create_pipeline_tuning_options(LEVEL)
+        options = llvm.create_pipeline_tuning_options(OPT_LEVEL)
         passes = llvm.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
-        return passes, llvm.create_pass_builder(self.machine, options)
+        return passes, llvm.create_pass_builder(self.target_machine, options)
 
 
-# A fork takes the last lock first: what LLVM is at is finished, then nobody is inside llvmlite.
+# A fork takes the last lock first: running compilations end, then no thread is inside llvmlite.
 held_while_forking(ffi.lib._lock._lock)
-_switching = held_while_forking(threading.Lock())
-_seats: Final = tuple(_Seat() for _ in range(SEATS))
-_with_our_settings: set[_Seat] = set()
+_lsr_lock = held_while_forking(threading.Lock())
+_states: Final = tuple(_CompilerState() for _ in range(COMPILER_THREADS))
+_states_without_lsr: set[_CompilerState] = set()
 
 
 @contextmanager
-def _our_settings(seat: _Seat) -> Iterator[None]:
+def _without_lsr(state: _CompilerState) -> Iterator[None]:
     try:
-        _switch(seat, ours=True)
+        _set_lsr_disabled(state, disabled=True)
         yield
     finally:
-        _switch(seat, ours=False)
+        _set_lsr_disabled(state, disabled=False)
 
 
-def _switch(seat: _Seat, *, ours: bool) -> None:
-    """Our settings are those of LLVM as long as one seat has them."""
-    with _switching:
-        before = bool(_with_our_settings)
-        (_with_our_settings.add if ours else _with_our_settings.discard)(seat)
-        if before != bool(_with_our_settings):
-            llvm.set_option("porism", f"-disable-lsr={'true' if ours else 'false'}")
+def _set_lsr_disabled(state: _CompilerState, *, disabled: bool) -> None:
+    """Disable LSR while at least one state needs that."""
+    with _lsr_lock:
+        before = bool(_states_without_lsr)
+        (_states_without_lsr.add if disabled else _states_without_lsr.discard)(state)
+        if before != bool(_states_without_lsr):
+            llvm.set_option("porism", f"-disable-lsr={'true' if disabled else 'false'}")
 
 
-def _emitted(text: str, seat: _Seat, *, is_object: bool) -> bytes:
-    """A module parsed, optimised and made into machine code."""
-    with seat.lock, llvm.create_context() as context, ffi.OutputString() as error:
-        parsed = _parse(context, (_heading() + text).encode(), error)
+def _emit_module(text: str, state: _CompilerState, *, is_object: bool) -> bytes:
+    """Parse and optimize a module; return its object code or assembly."""
+    with state.lock, llvm.create_context() as context, ffi.OutputString() as error:
+        parsed = _parse(context, (_module_header() + text).encode(), error)
         with llvm.ModuleRef(parsed, context) as module:
             if error:
                 raise RuntimeError(f"LLVM does not take this: {error}")
-            passes, builder = seat.passes
+            passes, builder = state.passes
             _run(passes, module, builder)
-            with _our_settings(seat):
-                made = _emit(seat.machine, module, int(is_object), error)
-        if not made:
+            with _without_lsr(state):
+                buffer = _emit(state.target_machine, module, int(is_object), error)
+        if not buffer:
             raise RuntimeError(f"LLVM makes no machine code of this: {error}")
         try:
             return ctypes.string_at(
-                ffi.lib.LLVMPY_GetBufferStart(made), ffi.lib.LLVMPY_GetBufferSize(made)
+                ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
             )
         finally:
-            ffi.lib.LLVMPY_DisposeMemoryBuffer(made)
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)

@@ -1,8 +1,8 @@
-"""Library: kernels as functions that the pool can run.
+"""LLVM library: linear kernels compiled by LLVM into callable functions.
 
-LLVM needs Python only to be called. So it works in a thread of its own, on some kernels while the
-next ones are still being lowered, and at last in two; what it makes are several object files, kept
-one behind the other with their lengths.
+LLVM releases Python's lock while it compiles. So kernels are compiled in batches by a second
+thread, while the next kernels are still being lowered; the last batches by both threads. The result
+is several object files, joined with their lengths.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from porism.backends.kernel_function import Function, function
-from porism.backends.llvm.compile_queue import Lots
+from porism.backends.kernel_function import KernelFunction, kernel_function
+from porism.backends.llvm.compile_queue import CompileQueue
 from porism.backends.llvm.llvm_compiler import attributes
 from porism.backends.llvm.llvm_renderer import Renderer
-from porism.backends.llvm.object_linking import Code, link_objects
+from porism.backends.llvm.object_linking import LoadedCode, link_objects
 from porism.ir.node import UOp
 
-LOT: Final = 300
-"""Lines of kernels that are handed to LLVM together: ten milliseconds of work or more."""
+BATCH_INSTRUCTIONS: Final = 300
+"""Instructions of kernels that are compiled as one module: ten milliseconds of work or more."""
 
-TURN: Final = 0.0001
-"""Seconds after which Python gives LLVM's thread a turn, which needs one for each call."""
+SWITCH_SECONDS: Final = 0.0001
+"""Python's thread switch interval meanwhile, so that LLVM's thread soon gets its next turn."""
 
-_LENGTH: Final = 8
-"""Bytes of the length before an object file."""
+_LENGTH_BYTES: Final = 8
+"""Bytes of the length that precedes an object file."""
 
-_turning: Final = threading.Lock()
+_switch_lock: Final = threading.Lock()
 
 
-def module(named: Mapping[str, Sequence[UOp]]) -> str:
-    """Linear kernels as one module of LLVM IR."""
+def module_text(named: Mapping[str, Sequence[UOp]]) -> str:
+    """Return linear kernels as one module of LLVM IR."""
     lines = [
         line for name, lines in named.items() for line in Renderer(name, lines).text().splitlines()
     ]
@@ -42,63 +42,66 @@ def module(named: Mapping[str, Sequence[UOp]]) -> str:
     return "\n".join([*declarations, *code, attributes()]) + "\n"
 
 
-def build(named: Iterable[tuple[str, Sequence[UOp]]], amount: int) -> bytes:
-    """So many linear kernels with their names as object files; they may be lowered on the way."""
-    lot: dict[str, Sequence[UOp]] = {}
-    with Lots() as lots:
-        with _short_turns():
-            for number, (name, lines) in enumerate(named, 1):
-                lot[name] = lines
-                if number < amount and sum(map(len, lot.values())) >= LOT:
-                    lots.begin(module(lot))
-                    lot = {}
-        if lot:
-            lots.add(module(lot))
-        return packed(lots.made())
+def build(named: Iterable[tuple[str, Sequence[UOp]]], count: int) -> bytes:
+    """Compile `count` named linear kernels; the iterable may lower them on the way."""
+    batch: dict[str, Sequence[UOp]] = {}
+    with CompileQueue() as queue:
+        with _fast_switching():
+            for number, (name, instructions) in enumerate(named, 1):
+                batch[name] = instructions
+                if number < count and sum(map(len, batch.values())) >= BATCH_INSTRUCTIONS:
+                    queue.add_and_start(module_text(batch))
+                    batch = {}
+        if batch:
+            queue.add(module_text(batch))
+        return join_objects(queue.object_codes())
 
 
 @contextmanager
-def _short_turns() -> Iterator[None]:
-    """Have Python's threads take turns more often, unless another thread has seen to that."""
-    if not _turning.acquire(blocking=False):
+def _fast_switching() -> Iterator[None]:
+    """Shorten Python's thread switch interval, unless another thread has done so."""
+    if not _switch_lock.acquire(blocking=False):
         yield
         return
     before = sys.getswitchinterval()
-    sys.setswitchinterval(min(TURN, before))
+    sys.setswitchinterval(min(SWITCH_SECONDS, before))
     try:
         yield
     finally:
         sys.setswitchinterval(before)
-        _turning.release()
+        _switch_lock.release()
 
 
-def link(code: bytes, names: Sequence[str]) -> Code:
-    """Functions of what `build` has made, in memory."""
-    return link_objects(unpacked(code), names)
+def link(code: bytes, names: Sequence[str]) -> LoadedCode:
+    """Load what `build` returned; return the addresses of functions."""
+    return link_objects(split_objects(code), names)
 
 
-def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, Function]:
-    """Compile linear kernels."""
+def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, KernelFunction]:
+    """Compile linear kernels into functions."""
     code = link(build(named.items(), len(named)), list(named))
-    return {name: function(lines, code.addresses[name], code) for name, lines in named.items()}
+    return {
+        name: kernel_function(instructions, code.addresses[name], code)
+        for name, instructions in named.items()
+    }
 
 
-def packed(objects: Sequence[bytes]) -> bytes:
-    """Files as one.
+def join_objects(objects: Sequence[bytes]) -> bytes:
+    """Return object files joined, each after its length.
 
-    >>> unpacked(packed([b"first", b"", b"third"]))
+    >>> split_objects(join_objects([b"first", b"", b"third"]))
     [b'first', b'', b'third']
     """
-    return b"".join(len(one).to_bytes(_LENGTH, "little") + one for one in objects)
+    return b"".join(len(code).to_bytes(_LENGTH_BYTES, "little") + code for code in objects)
 
 
-def unpacked(code: bytes) -> list[bytes]:
-    """The files that were packed into one."""
-    found, at = [], 0
-    while at < len(code):
-        begin = at + _LENGTH
-        at = begin + int.from_bytes(code[at:begin], "little")
-        if at > len(code):
+def split_objects(code: bytes) -> list[bytes]:
+    """Return the object files that were joined."""
+    objects, offset = [], 0
+    while offset < len(code):
+        begin = offset + _LENGTH_BYTES
+        offset = begin + int.from_bytes(code[offset:begin], "little")
+        if offset > len(code):
             raise ValueError("an object file ends too early")
-        found.append(code[begin:at])
-    return found
+        objects.append(code[begin:offset])
+    return objects

@@ -1,14 +1,15 @@
-"""Loops: what is written at their heads, before them, and where they end.
+"""LLVM loops: the header, preheader and latch of each loop.
 
-A counter that addresses are made of is as wide as an address. Registers that a loop changes are
-values at its head: what was there before it, or at the end of the last round.
+An induction variable that addresses use is 64 bits wide. Registers that a loop changes are phis at
+its header: the value from before the loop, or from the end of the previous iteration.
 
-LLVM is told how many rounds a loop has. It would take each for one of thirty, so that in
+Branch weights tell LLVM the trip count of each loop. It would assume about thirty for each, so that
+in
 
     for tile: { for k < 1024: sums += …    for i < 6: for j < 4: y[i, j] = exp(sums[i, j]) }
 
-the deepest loop would seem to be the one that matters, and its constants would be in the registers
-that the sums need.
+the deepest loop would seem to be the hottest, and its constants would take the registers that the
+sums need.
 """
 
 from __future__ import annotations
@@ -17,64 +18,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from porism.backends.llvm.address_hoisting import Addresses
+from porism.backends.llvm.address_hoisting import AddressParts
 from porism.backends.llvm.llvm_types import type_of
 from porism.backends.llvm.llvm_writer import Writer
-from porism.backends.llvm.register_promotion import Registers
+from porism.backends.llvm.register_promotion import PromotedRegisters
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 
-MOST_ROUNDS: Final = (1 << 31) - 1
-"""That LLVM can be told of."""
+MAX_BRANCH_WEIGHT: Final = (1 << 31) - 1
+"""The largest branch weight, a signed 32-bit number."""
 
 
 @dataclass(slots=True)
-class Loop:
-    """An open loop."""
+class OpenLoop:
+    """A loop whose end is not written yet."""
 
     node: UOp
-    counter: str
+    variable: str
     kind: str
-    """Its type."""
+    """The LLVM type of the induction variable."""
     start: str
     end: str
     before: str
-    """The block that it is entered from."""
+    """The basic block that enters the loop."""
     is_certain: bool
-    """Whether it runs at least once."""
-    place: int
-    """The line for what belongs before it."""
-    head: int
-    """The line for what belongs at its head."""
-    outside: list[str] = field(default_factory=list)
-    first: list[str] = field(default_factory=list)
-    """What is computed at its head."""
-    steps: list[tuple[str, int]] = field(default_factory=list)
-    """Values that count by themselves, from 0 on, and their steps."""
+    """Whether the loop runs at least once."""
+    preheader_line: int
+    """The number of the line reserved for the preheader."""
+    header_line: int
+    """The number of the line reserved for the header."""
+    preheader: list[str] = field(default_factory=list)
+    """Lines of the preheader."""
+    header: list[str] = field(default_factory=list)
+    """Lines of the header, after the phis."""
+    strides: list[tuple[str, int]] = field(default_factory=list)
+    """Further induction variables from 0, and their strides in bytes."""
     registers: dict[UOp, tuple[str, str]] = field(default_factory=dict)
-    """Those that it changes: the name at its head, and what was there before."""
+    """The registers that the loop changes: the name of the phi, and the value before the loop."""
     known: dict[object, str] = field(default_factory=dict)
-    """Parts of addresses for all that is inside."""
+    """Parts of addresses that were computed in this loop, for reuse inside of it."""
 
 
-class Loops(Writer):
-    """The loops of a kernel."""
+class LoopWriter(Writer):
+    """Writes the loops of a kernel."""
 
-    def __init__(self, lines: Sequence[UOp]) -> None:
-        super().__init__(lines)
-        self.addresses = Addresses(lines)
-        self.registers = Registers(lines)
-        self.innermost = innermost(lines)
-        self.loops: list[Loop] = []
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        super().__init__(instructions)
+        self.addresses = AddressParts(instructions)
+        self.registers = PromotedRegisters(instructions)
+        self.innermost = innermost_loops(instructions)
+        self.loops: list[OpenLoop] = []
         self.depths: dict[UOp, int] = {}
-        """How many loops were open where a value was computed."""
-        self.begun = 0
+        """The loop depth at which each value was computed."""
+        self.loop_count = 0
 
     def loop(self, node: UOp) -> None:
-        number, bound, is_shared = self.begun, node.src[0], node.arg[1] is Axis.THREAD
-        self.begun += 1
-        is_wide = node in self.addresses.counters
+        number, bound, is_shared = self.loop_count, node.src[0], node.arg[1] is Axis.THREAD
+        self.loop_count += 1
+        is_wide = node in self.addresses.loops
         kind = "i64" if is_wide else type_of(node.dtype)
         start, end = "0", self.value(bound)
         if is_shared:
@@ -84,84 +86,91 @@ class Loops(Writer):
                 end = self.emit(f"trunc i64 {end} to {kind}")
         elif kind != type_of(node.dtype) and bound.op is not ops.CONST:
             end = self.emit(f"sext {self.typed(bound)} to {kind}")
-        is_certain, before, place = not is_shared and bound.vmin >= 1, self.block, self.later()
+        is_certain, before, place = (
+            not is_shared and bound.vmin >= 1,
+            self.block,
+            self.reserve_line(),
+        )
         if is_certain:
             self.do(f"br label %loop{number}")
         else:
-            some = self.emit(f"icmp slt {kind} {start}, {end}")
-            self.do(f"br i1 {some}, label %loop{number}, label %after{number}")
+            runs = self.emit(f"icmp slt {kind} {start}, {end}")
+            self.do(f"br i1 {runs}, label %loop{number}, label %after{number}")
         self.label(f"loop{number}")
-        counter = f"%r{number}"
-        loop = Loop(node, counter, kind, start, end, before, is_certain, place, self.later())
+        variable = f"%r{number}"
+        loop = OpenLoop(
+            node, variable, kind, start, end, before, is_certain, place, self.reserve_line()
+        )
         self.loops.append(loop)
-        self.values[node] = counter
+        self.values[node] = variable
         if kind != type_of(node.dtype) and node in self.addresses.needed:
-            self.values[node] = f"{counter}.short"
-            loop.first.append(
-                f"  {counter}.short = trunc {kind} {counter} to {type_of(node.dtype)}"
+            self.values[node] = f"{variable}.short"
+            loop.header.append(
+                f"  {variable}.short = trunc {kind} {variable} to {type_of(node.dtype)}"
             )
-        kept = self.registers.kept
+        current = self.registers.current
         for register in self.registers.changed.get(node, ()):
-            if register in kept:
+            if register in current:
                 name = self.fresh()
-                loop.registers[register] = name, kept[register]
-                kept[register] = name
+                loop.registers[register] = name, current[register]
+                current[register] = name
 
     def end(self, node: UOp) -> None:
-        loop, kept = self.loops.pop(), self.registers.kept
-        came, last = f"%{loop.before}", f"%{self.block}"
-        heads = [self._next(loop, loop.kind, loop.counter, loop.start, 1)]
-        more = self.emit(f"icmp slt {loop.kind} {loop.counter}.next, {loop.end}")
-        heads += [self._next(loop, "i64", name, "0", step) for name, step in loop.steps]
+        loop, current = self.loops.pop(), self.registers.current
+        entry, latch = f"%{loop.before}", f"%{self.block}"
+        phis = [self._next(loop, loop.kind, loop.variable, loop.start, 1)]
+        continues = self.emit(f"icmp slt {loop.kind} {loop.variable}.next, {loop.end}")
+        phis += [self._next(loop, "i64", name, "0", step) for name, step in loop.strides]
         for register, (name, before) in loop.registers.items():
             kind = type_of(register.dtype.element)
-            heads.append(
-                f"  {name} = phi {kind} [ {before}, {came} ], [ {kept[register]}, {last} ]"
+            phis.append(
+                f"  {name} = phi {kind} [ {before}, {entry} ], [ {current[register]}, {latch} ]"
             )
-        self.body[loop.place] = "\n".join(loop.outside)
-        self.body[loop.head] = "\n".join([*heads, *loop.first])
-        number = loop.counter.removeprefix("%r")
-        self.do(f"br i1 {more}, label %loop{number}, label %after{number}{_rounds(loop.node)}")
+        self.body[loop.preheader_line] = "\n".join(loop.preheader)
+        self.body[loop.header_line] = "\n".join([*phis, *loop.header])
+        number = loop.variable.removeprefix("%r")
+        weights = _branch_weights(loop.node)
+        self.do(f"br i1 {continues}, label %loop{number}, label %after{number}{weights}")
         self.label(f"after{number}")
         if not loop.is_certain:
             for register in self.registers.changed.get(loop.node, ()):
                 kind = type_of(register.dtype.element)
                 before = loop.registers[register][1] if register in loop.registers else "poison"
-                kept[register] = self.emit(
-                    f"phi {kind} [ {before}, {came} ], [ {kept[register]}, {last} ]"
+                current[register] = self.emit(
+                    f"phi {kind} [ {before}, {entry} ], [ {current[register]}, {latch} ]"
                 )
 
-    def _next(self, loop: Loop, kind: str, name: str, start: str, step: int) -> str:
-        """Count on at the end of a round; what stands at the head."""
+    def _next(self, loop: OpenLoop, kind: str, name: str, start: str, step: int) -> str:
+        """Write the increment of an induction variable; return its phi."""
         self.do(f"{name}.next = add nsw {kind} {name}, {step}")
         return f"  {name} = phi {kind} [ {start}, %{loop.before} ], [ {name}.next, %{self.block} ]"
 
-    def outside(self, depth: int, text: str) -> str:
-        """A value that is computed where as many loops are open, now or before."""
+    def hoist(self, depth: int, text: str) -> str:
+        """Compute a value at a loop depth, hoisted if needed; return its name."""
         if depth == len(self.loops):
             return self.emit(text)
         name = self.fresh()
-        self.loops[depth].outside.append(f"  {name} = {text}")
+        self.loops[depth].preheader.append(f"  {name} = {text}")
         return name
 
 
-def _rounds(counter: UOp) -> str:
-    """What is said of the end of a loop: how often it goes on, and how often not."""
-    size = counter.src[0]
-    if size.op is not ops.CONST or counter.arg[1] is Axis.THREAD:
+def _branch_weights(loop: UOp) -> str:
+    """Return the branch weights of a latch: how often the loop continues, and how often not."""
+    extent = loop.src[0]
+    if extent.op is not ops.CONST or loop.arg[1] is Axis.THREAD:
         return ""
-    more = min(max(int(size.arg) - 1, 0), MOST_ROUNDS)
-    return f', !prof !{{!"branch_weights", i32 {more}, i32 1}}'
+    weight = min(max(int(extent.arg) - 1, 0), MAX_BRANCH_WEIGHT)
+    return f', !prof !{{!"branch_weights", i32 {weight}, i32 1}}'
 
 
-def innermost(lines: Sequence[UOp]) -> set[UOp]:
-    """The loops that have no others inside."""
-    found: set[UOp] = set()
+def innermost_loops(instructions: Sequence[UOp]) -> set[UOp]:
+    """Return the loops that contain no other loop."""
+    innermost: set[UOp] = set()
     last: UOp | None = None
-    for node in lines:
+    for node in instructions:
         if node.op is ops.RANGE:
             last = node
         elif node.op is ops.END and last is not None:
-            found.add(last)
+            innermost.add(last)
             last = None
-    return found
+    return innermost

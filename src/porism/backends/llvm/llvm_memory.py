@@ -1,4 +1,4 @@
-"""Memory: addresses, and what is read and written there."""
+"""LLVM memory: addresses, loads, stores, masks, gathers, prefetches and non-temporal stores."""
 
 from __future__ import annotations
 
@@ -6,69 +6,69 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from porism.backends.kernel_function import fetched
-from porism.backends.llvm.llvm_loops import Loop, Loops
-from porism.backends.llvm.llvm_types import alignment, mangled, memory_type, type_of
+from porism.backends.kernel_function import prefetch_distances
+from porism.backends.llvm.llvm_loops import LoopWriter, OpenLoop
+from porism.backends.llvm.llvm_types import alignment, mangle, memory_type, type_of
 from porism.backends.llvm.llvm_writer import ALIGNMENT
-from porism.backends.llvm.nontemporal_stores import SHORTEST, Streams
+from porism.backends.llvm.nontemporal_stores import MIN_BYTES, NontemporalStores
 from porism.base.dtypes import DType, Kind, boolean
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.op_signatures import STREAM
 
-LINE: Final = 64
-"""Bytes that a cache fetches together."""
+CACHE_LINE: Final = 64
+"""Bytes of a cache line."""
 
-PAGE: Final = 4096
-"""Bytes beyond a buffer, from which on there may be no memory."""
+PAGE_BYTES: Final = 4096
+"""Bytes of a page: further than this from a buffer, memory may be unmapped."""
 
-SCATTERED: Final = 8
-"""Lanes that are stored in one step; one step of 16 was slower than two on AMD's Zen 4."""
+SCATTER_LANES: Final = 8
+"""Lanes of one scatter; measured on AMD Zen 4, where one of 16 is slower than two of 8."""
 
-_SCALES: Final = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-"""Steps in bytes that an address takes as they are, as types."""
+_SCALED_TYPES: Final = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+"""Strides in bytes that x86 addressing modes scale by, as LLVM types."""
 
 
-class Memory(Loops):
-    """Loads and stores of a kernel."""
+class MemoryWriter(LoopWriter):
+    """Writes the addresses, loads and stores of a kernel."""
 
-    def __init__(self, lines: Sequence[UOp]) -> None:
-        super().__init__(lines)
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        super().__init__(instructions)
         self.known: dict[object, str] = {}
-        """Parts of addresses outside of all loops."""
+        """Parts of addresses that were computed outside of all loops."""
         self.offsets: dict[UOp, UOp | Sequence[int]] = {}
-        """For each INDEX of lanes: what they add to its address."""
-        self.streams = Streams()
-        self.fetched = fetched(lines)
+        """The offsets of the lanes in elements, for each INDEX with a vector index."""
+        self.nontemporal = NontemporalStores()
+        self.prefetched = prefetch_distances(instructions)
 
     def memory(self, node: UOp) -> None:
         if node in self.registers.values:
             self.values[node] = ""
             return
-        kept = node.dtype.element
-        lane = memory_type(kept)
+        element = node.dtype.element
+        lane = memory_type(element)
         size = f"[{max(node.dtype.size, 1)} x {lane}]" if node.dtype.size != 1 else lane
         self.values[node] = self.allocate(f"{size}, align {ALIGNMENT}")
 
     def pointer(self, node: UOp) -> None:
-        """INDEX: the address; for lanes the one that their offsets are added to."""
-        if node in self.registers.places:
+        """Write the address of an INDEX; lanes add their offsets to it."""
+        if node in self.registers.register_of_index:
             self.values[node] = ""
             return
         base, total = node.src[0], self.addresses.sums[node]
-        address, size = self.value(base), _size(base.dtype.element)
+        address, size = self.value(base), _element_stride(base.dtype.element)
         key: tuple[object, ...] = (address,)
         parts = []
-        for value, times in total.terms.items():
+        for value, coefficient in total.terms.items():
             if value.dtype.count > 1:
                 self.offsets[node] = value
-            elif times:
-                parts.append((self.depths[value], self.values[value], value, times * size))
-        for depth, name, value, step in sorted(parts, key=lambda part: part[:2]):
-            key = (*key, name, step)
-            known = self._known(depth)
+            elif coefficient:
+                parts.append((self.depths[value], self.values[value], value, coefficient * size))
+        for depth, name, value, stride in sorted(parts, key=lambda part: part[:2]):
+            key = (*key, name, stride)
+            known = self._known_parts(depth)
             if key not in known:
-                known[key] = self._moved(address, value, step)
+                known[key] = self._advance(address, value, stride)
             address = known[key]
         constant = total.constant
         if isinstance(constant, tuple):
@@ -76,59 +76,59 @@ class Memory(Loops):
             constant = constant[0]
         if constant:
             key = (*key, constant)
-            known = self._known(len(self.loops))
+            known = self._known_parts(len(self.loops))
             if key not in known:
                 known[key] = self.emit(f"getelementptr i8, ptr {address}, i64 {constant * size}")
             address = known[key]
         self.values[node] = address
 
-    def _known(self, depth: int) -> dict[object, str]:
-        """What was computed where as many loops were open."""
+    def _known_parts(self, depth: int) -> dict[object, str]:
+        """Return the parts of addresses that were computed at a loop depth."""
         return self.loops[depth - 1].known if depth else self.known
 
-    def _moved(self, address: str, value: UOp, step: int) -> str:
-        """An address, moved by some bytes for each of a value."""
-        lane, depth = _SCALES.get(step), self.depths[value]
+    def _advance(self, address: str, value: UOp, stride: int) -> str:
+        """Return an address plus a value times a stride in bytes."""
+        lane, depth = _SCALED_TYPES.get(stride), self.depths[value]
         if lane is None:
-            multiple = self._multiple(value, step)
-            return self.outside(depth, f"getelementptr i8, ptr {address}, i64 {multiple}")
-        return self.outside(depth, f"getelementptr {lane}, ptr {address}, i64 {self._word(value)}")
+            multiple = self._multiple(value, stride)
+            return self.hoist(depth, f"getelementptr i8, ptr {address}, i64 {multiple}")
+        return self.hoist(depth, f"getelementptr {lane}, ptr {address}, i64 {self._as_i64(value)}")
 
-    def _multiple(self, value: UOp, step: int) -> str:
-        """Some times a value; in an innermost loop, its counter's multiples count themselves."""
+    def _multiple(self, value: UOp, stride: int) -> str:
+        """Return a value times a stride; an induction variable of its own in innermost loops."""
         depth = self.depths[value]
-        known, key = self._known(depth), (value, step)
+        known, key = self._known_parts(depth), (value, stride)
         if key not in known:
-            text = f"mul i64 {self._word(value)}, {step}"
+            text = f"mul i64 {self._as_i64(value)}, {stride}"
             if value.op is ops.RANGE:
-                known[key] = self._counted(self.loops[depth - 1], text, step)
+                known[key] = self._strided_variable(self.loops[depth - 1], text, stride)
             else:
-                known[key] = self.outside(depth, text)
+                known[key] = self.hoist(depth, text)
         return known[key]
 
-    def _counted(self, loop: Loop, text: str, step: int) -> str:
+    def _strided_variable(self, loop: OpenLoop, text: str, stride: int) -> str:
         name = self.fresh()
         if loop.node in self.innermost and loop.start == "0":
-            loop.steps.append((name, step))
+            loop.strides.append((name, stride))
         else:
-            loop.first.append(f"  {name} = {text}")
+            loop.header.append(f"  {name} = {text}")
         return name
 
-    def _word(self, value: UOp) -> str:
-        """A number as wide as an address."""
+    def _as_i64(self, value: UOp) -> str:
+        """Return a value as a 64-bit integer."""
         depth = self.depths[value]
         if value.op is ops.RANGE:
-            return self.loops[depth - 1].counter
+            return self.loops[depth - 1].variable
         if value.dtype.bits == 64:
             return self.value(value)
-        known = self._known(depth)
+        known = self._known_parts(depth)
         if value not in known:
             wider = "zext" if value.dtype.kind is Kind.UNSIGNED else "sext"
-            known[value] = self.outside(depth, f"{wider} {self.typed(value)} to i64")
+            known[value] = self.hoist(depth, f"{wider} {self.typed(value)} to i64")
         return known[value]
 
-    def _places(self, place: UOp, lanes: Sequence[int]) -> str:
-        """The addresses of some lanes."""
+    def _lane_addresses(self, place: UOp, lanes: Sequence[int]) -> str:
+        """Return a vector with the addresses of some lanes."""
         while place.op is not ops.INDEX:
             place = place.src[0]
         offsets = self.offsets.get(place, [0] * place.src[1].dtype.count)
@@ -147,9 +147,9 @@ class Memory(Loops):
 
     def load(self, node: UOp) -> None:
         place, kind = node.src[0], memory_type(node.dtype)
-        register = self.registers.places.get(place)
+        register = self.registers.register_of_index.get(place)
         if register is not None:
-            self.values[node] = self.registers.kept.get(register, "poison")
+            self.values[node] = self.registers.current.get(register, "poison")
             return
         gate, other = _gate(place), node.src[1] if len(node.src) > 1 else None
         scattered = _index(place).dtype.count > 1
@@ -161,68 +161,69 @@ class Memory(Loops):
         elif gate.dtype.count > 1:
             value = self._masked_load(node, place, gate, other)
         else:
-            safe = self.emit(
+            address = self.emit(
                 f"select i1 {self.value(gate)}, ptr {self.value(place)}, ptr {self.dummy(kind)}"
             )
-            value = self.emit(f"load {kind}, ptr {safe}, align {align}")
-        if node in self.fetched and not scattered:
-            self._fetch(place, node.dtype, self.fetched[node])
+            value = self.emit(f"load {kind}, ptr {address}, align {align}")
+        if node in self.prefetched and not scattered:
+            self._prefetch_ahead(place, node.dtype, self.prefetched[node])
         value = self._as_value(value, node.dtype)
         if gate is not None and other is not None and gate.dtype.count == 1 and not scattered:
-            both = type_of(node.dtype)
+            kind = type_of(node.dtype)
             value = self.emit(
-                f"select i1 {self.value(gate)}, {both} {value}, {both} {self.value(other)}"
+                f"select i1 {self.value(gate)}, {kind} {value}, {kind} {self.value(other)}"
             )
         self.values[node] = value
 
-    def _fetch(self, place: UOp, dtype: DType, ahead: int) -> None:
-        """What is some elements ahead, a line of the cache at a time; it need not be in memory."""
+    def _prefetch_ahead(self, place: UOp, dtype: DType, ahead: int) -> None:
+        """Prefetch a vector some elements ahead, by cache lines; the address may be unmapped."""
         lane, size = memory_type(dtype.element), max(dtype.element.bits // 8, 1)
-        for first in range(0, dtype.count, max(LINE // size, 1)):
+        for first in range(0, dtype.count, max(CACHE_LINE // size, 1)):
             there = f"getelementptr {lane}, ptr {self.value(place)}, i64 {ahead + first}"
-            self._fetch_line(self.emit(there))
+            self._prefetch_line(self.emit(there))
 
-    def fetch(self, place: UOp) -> None:
-        """The line of the cache that a pointer points to."""
-        self._fetch_line(self.value(place))
+    def prefetch(self, place: UOp) -> None:
+        """Prefetch the cache line that a pointer points to."""
+        self._prefetch_line(self.value(place))
 
-    def _fetch_line(self, pointer: str) -> None:
-        kinds = ("i32 0", "i32 2", "i32 1")  # to read, into the second cache, data
+    def _prefetch_line(self, pointer: str) -> None:
+        kinds = ("i32 0", "i32 2", "i32 1")  # read, locality 2 (L2), data cache
         self.call("llvm.prefetch.p0", "void", f"ptr {pointer}", *kinds)
 
     def _masked_load(self, node: UOp, place: UOp, gate: UOp, other: UOp | None) -> str:
         kind = memory_type(node.dtype)
         passed = self._in_memory(other) if other is not None else "zeroinitializer"
         return self.call(
-            f"llvm.masked.load.{mangled(kind)}.p0", kind,
-            f"ptr align {alignment(node.dtype)} {self._reached(place, node.dtype)}",
+            f"llvm.masked.load.{mangle(kind)}.p0", kind,
+            f"ptr align {alignment(node.dtype)} {self._safe_address(place, node.dtype)}",
             self.typed(gate), f"{kind} {passed}",
         )  # fmt: skip
 
-    def _reached(self, place: UOp, dtype: DType) -> str:
-        """Where a masked load is; if all lanes are far from the buffer, the beginning of that.
+    def _safe_address(self, place: UOp, dtype: DType) -> str:
+        """Return the address of a masked load; the buffer itself if all lanes are outside of it.
 
-        Not to read where there is no memory takes a processor a thousand cycles.
+        A masked load from an unmapped page takes about a thousand cycles, though it reads nothing.
         """
-        pointer, at, base = self.value(place), _index(place), _base(place)
-        size, room = base.dtype.size, PAGE // max(dtype.element.bits // 8, 1)
-        if size < 0 or (at.vmin >= -room and at.vmax < size + room):
+        pointer, index, base = self.value(place), _index(place), _base(place)
+        size, margin = base.dtype.size, PAGE_BYTES // max(dtype.element.bits // 8, 1)
+        if size < 0 or (index.vmin >= -margin and index.vmax < size + margin):
             return pointer
-        bytes_each, before = max(dtype.element.bits // 8, 1), dtype.count - 1
-        here = self.emit(f"ptrtoint ptr {pointer} to i64")
-        there = self.emit(f"ptrtoint ptr {self.value(base)} to i64")
-        moved = self.emit(f"sub i64 {here}, {there}")
-        last = self.emit(f"add i64 {moved}, {before * bytes_each}")
-        inside = self.emit(f"icmp ult i64 {last}, {(size + before) * bytes_each}")
+        bytes_each, extra_lanes = max(dtype.element.bits // 8, 1), dtype.count - 1
+        address = self.emit(f"ptrtoint ptr {pointer} to i64")
+        base_address = self.emit(f"ptrtoint ptr {self.value(base)} to i64")
+        offset = self.emit(f"sub i64 {address}, {base_address}")
+        last = self.emit(f"add i64 {offset}, {extra_lanes * bytes_each}")
+        inside = self.emit(f"icmp ult i64 {last}, {(size + extra_lanes) * bytes_each}")
         return self.emit(f"select i1 {inside}, ptr {pointer}, ptr {self.value(base)}")
 
     def _gather(self, node: UOp, place: UOp, gate: UOp | None, other: UOp | None) -> str:
         kind, width = memory_type(node.dtype), node.dtype.count
         mask = self._mask(gate, width)
         passed = self._in_memory(other) if other is not None else "zeroinitializer"
+        addresses = self._lane_addresses(place, range(width))
         return self.call(
-            f"llvm.masked.gather.{mangled(kind)}.v{width}p0", kind,
-            f"<{width} x ptr> align {alignment(node.dtype)} {self._places(place, range(width))}",
+            f"llvm.masked.gather.{mangle(kind)}.v{width}p0", kind,
+            f"<{width} x ptr> align {alignment(node.dtype)} {addresses}",
             f"<{width} x i1> {mask}", f"{kind} {passed}",
         )  # fmt: skip
 
@@ -236,9 +237,9 @@ class Memory(Loops):
     def store(self, node: UOp) -> None:
         place, value = node.src
         self.values[node] = ""
-        register = self.registers.places.get(place)
+        register = self.registers.register_of_index.get(place)
         if register is not None:
-            self.registers.kept[register] = self.value(value)
+            self.registers.current[register] = self.value(value)
             return
         gate = _gate(place)
         kind, data = memory_type(value.dtype), self._in_memory(value)
@@ -246,55 +247,56 @@ class Memory(Loops):
         if _index(place).dtype.count > 1:
             self._scatter(node, data, gate)
         elif gate is not None and gate.dtype.count > 1:
-            if node.arg != STREAM or not self._stream_whole(node, data, gate):
+            if node.arg != STREAM or not self._store_nontemporal_if_full(node, data, gate):
                 self._masked_store(node, data, gate)
         else:
-            where = self.value(place)
+            address = self.value(place)
             if gate is not None:
                 dummy = self.dummy(kind)
-                where = self.emit(f"select i1 {self.value(gate)}, ptr {where}, ptr {dummy}")
-            if node.arg != STREAM or gate is not None or not self._stream(node, data):
-                self.do(f"store {kind} {data}, ptr {where}, align {align}")
+                address = self.emit(f"select i1 {self.value(gate)}, ptr {address}, ptr {dummy}")
+            if node.arg != STREAM or gate is not None or not self._store_nontemporal(node, data):
+                self.do(f"store {kind} {data}, ptr {address}, align {align}")
 
     def _masked_store(self, node: UOp, data: str, gate: UOp) -> None:
         place, value = node.src
         kind, align = memory_type(value.dtype), alignment(value.dtype)
         self.call(
-            f"llvm.masked.store.{mangled(kind)}.p0", "void", f"{kind} {data}",
+            f"llvm.masked.store.{mangle(kind)}.p0", "void", f"{kind} {data}",
             f"ptr align {align} {self.value(place)}", self.typed(gate),
         )  # fmt: skip
 
     def _scatter(self, node: UOp, data: str, gate: UOp | None) -> None:
-        """Stores of lanes, not too many at once: some processors are slow at that."""
+        """Write scatters of at most `SCATTER_LANES` lanes."""
         place, value = node.src
         width, lane = value.dtype.count, memory_type(value.dtype.element)
-        part = SCATTERED if width % SCATTERED == 0 else width
+        part = SCATTER_LANES if width % SCATTER_LANES == 0 else width
         mask = "splat (i1 true)" if gate is None else self._mask(gate, width)
         for first in range(0, width, part):
             chosen, kind = range(first, first + part), f"<{part} x {lane}>"
-            stored, kept = data, mask
+            stored, part_mask = data, mask
             if part < width:
                 whole = f"<{width} x {lane}>"
                 stored = self.shuffle(f"{whole} {data}", f"{whole} poison", chosen)
                 if gate is not None:
                     bits = f"<{width} x i1>"
-                    kept = self.shuffle(f"{bits} {mask}", f"{bits} poison", chosen)
+                    part_mask = self.shuffle(f"{bits} {mask}", f"{bits} poison", chosen)
+            addresses = self._lane_addresses(place, chosen)
             self.call(
-                f"llvm.masked.scatter.{mangled(kind)}.v{part}p0", "void", f"{kind} {stored}",
-                f"<{part} x ptr> align {alignment(value.dtype)} {self._places(place, chosen)}",
-                f"<{part} x i1> {kept}",
+                f"llvm.masked.scatter.{mangle(kind)}.v{part}p0", "void", f"{kind} {stored}",
+                f"<{part} x ptr> align {alignment(value.dtype)} {addresses}",
+                f"<{part} x i1> {part_mask}",
             )  # fmt: skip
 
-    def _stream_whole(self, node: UOp, data: str, gate: UOp) -> bool:
-        """A store past the caches where all lanes are stored; where not, as usual."""
-        if not self._streamed_lanes(node):
+    def _store_nontemporal_if_full(self, node: UOp, data: str, gate: UOp) -> bool:
+        """Write a non-temporal store if the whole mask is set, else a masked store."""
+        if not self._nontemporal_lanes(node):
             return False
         mask = self.typed(gate)
         whole = self.call(f"llvm.vector.reduce.and.v{gate.dtype.count}i1", "i1", mask)
         name = self.fresh().removeprefix("%")
         self.do(f"br i1 {whole}, label %{name}.whole, label %{name}.part")
         self.label(f"{name}.whole")
-        self._stream(node, data)
+        self._store_nontemporal(node, data)
         self.do(f"br label %{name}.stored")
         self.label(f"{name}.part")
         self._masked_store(node, data, gate)
@@ -302,33 +304,33 @@ class Memory(Loops):
         self.label(f"{name}.stored")
         return True
 
-    def _streamed_lanes(self, node: UOp) -> int:
-        """How many lanes are stored past the caches at once; 0 if that cannot be."""
+    def _nontemporal_lanes(self, node: UOp) -> int:
+        """Return the lanes of one aligned non-temporal store; 0 if there can be none."""
         place, value = node.src
         if place.src[0].op is not ops.PARAM:
             return 0
         lanes = math.gcd(*place.src[1].residue, value.dtype.count)
-        return lanes if lanes * max(value.dtype.element.bits // 8, 1) >= SHORTEST else 0
+        return lanes if lanes * max(value.dtype.element.bits // 8, 1) >= MIN_BYTES else 0
 
-    def _stream(self, node: UOp, data: str) -> bool:
-        """A store past the caches, in parts where it is not at a multiple of its size."""
+    def _store_nontemporal(self, node: UOp, data: str) -> bool:
+        """Write non-temporal stores, in parts that are aligned; return whether that is possible."""
         place, value = node.src
-        base, lanes = place.src[0], self._streamed_lanes(node)
+        base, lanes = place.src[0], self._nontemporal_lanes(node)
         if not lanes:
             return False
         width, size = value.dtype.count, max(value.dtype.element.bits // 8, 1)
         lane, align = memory_type(value.dtype.element), lanes * size
         pointer = self.value(place)
         for first in range(0, width, lanes):
-            part, there = data, pointer
+            part, address = data, pointer
             if lanes < width:
                 whole = f"{memory_type(value.dtype)} {data}"
                 poison = f"{memory_type(value.dtype)} poison"
                 part = self.shuffle(whole, poison, range(first, first + lanes))
-                there = self.emit(f"getelementptr inbounds {lane}, ptr {pointer}, i64 {first}")
-            text = f"  store <{lanes} x {lane}> {part}, ptr {there}"
+                address = self.emit(f"getelementptr inbounds {lane}, ptr {pointer}, i64 {first}")
+            text = f"  store <{lanes} x {lane}> {part}, ptr {address}"
             line = len(self.body)
-            self.body.append(self.streams.store(line, self.value(base), text, size, align))
+            self.body.append(self.nontemporal.store(line, self.value(base), text, size, align))
         return True
 
     def _as_value(self, loaded: str, dtype: DType) -> str:
@@ -362,8 +364,8 @@ def _base(place: UOp) -> UOp:
     return place.src[0]
 
 
-def _size(element: DType) -> int:
-    """The bytes from one element to the next: those of a vector are a power of two."""
+def _element_stride(element: DType) -> int:
+    """Return the bytes from one element to the next; a vector takes a power of two."""
     lane = element.element if element.count > 1 else element
     size = max(lane.bits // 8, 1) * element.count
     return size if element.count == 1 else 1 << (size - 1).bit_length()

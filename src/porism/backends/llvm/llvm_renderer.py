@@ -1,8 +1,7 @@
-"""Render: a linear kernel as the text of LLVM IR.
+"""LLVM renderer: a linear kernel as LLVM IR.
 
-A kernel becomes a function of its buffers, its variables, and the part of its outermost loop that
-it is to run, if that loop is of the kind THREAD; and one that takes them from an array of 64-bit
-words:
+A kernel becomes two functions. The body takes buffers, variables, and the range of iterations of
+its outermost loop if that is a THREAD loop; the entry takes them from an array of 64-bit words:
 
     void name.body(ptr p0, ptr p1, …, i64 n, …, i64 begin, i64 end)
     void name(ptr arguments, i64 begin, i64 end)
@@ -15,9 +14,9 @@ from typing import Final
 
 from porism.backends.kernel_function import parameters
 from porism.backends.llvm.llvm_arithmetic import ARITHMETIC
-from porism.backends.llvm.llvm_compiler import machine
-from porism.backends.llvm.llvm_memory import Memory
-from porism.backends.llvm.llvm_types import conversion, literal, mangled, type_of
+from porism.backends.llvm.llvm_compiler import target_machine
+from porism.backends.llvm.llvm_memory import MemoryWriter
+from porism.backends.llvm.llvm_types import conversion, literal, mangle, type_of
 from porism.base.dtypes import Kind
 from porism.base.errors import PorismError
 from porism.ir import ops
@@ -26,24 +25,28 @@ from porism.ir.ops import Op
 from porism.ir.text.expression import show
 
 
-class Renderer(Memory):
-    """One kernel being written."""
+class Renderer(MemoryWriter):
+    """Writes one kernel."""
 
-    def __init__(self, name: str, lines: Sequence[UOp], *, alias: bool = False) -> None:
-        super().__init__(lines)
+    def __init__(self, name: str, instructions: Sequence[UOp], *, alias: bool = False) -> None:
+        super().__init__(instructions)
         self.name = name
         self.alias = alias
-        self.joined = {
-            s for n in lines if n.op is not ops.GEP or len(n.arg) < 2 for s in n.src
+        self.concatenated = {
+            s for n in instructions if n.op is not ops.GEP or len(n.arg) < 2 for s in n.src
             if s.op is ops.CAT
         }  # fmt: skip
-        self.exchanged_again = {
-            s for n in lines if _is_exchange(n) for s in n.src[0].src if _is_exchange(s)
+        self.reshuffled = {
+            s
+            for n in instructions
+            if _is_shuffle_of_two(n)
+            for s in n.src[0].src
+            if _is_shuffle_of_two(s)
         }
 
     def text(self) -> str:
-        """The function and the declarations that it needs."""
-        for node in self.lines:
+        """Return the functions of the kernel, with their declarations."""
+        for node in self.instructions:
             handler = _HANDLERS.get(node.op)
             if handler is None:
                 raise PorismError(
@@ -51,38 +54,38 @@ class Renderer(Memory):
                     where=show(node, limit=200),
                     why="it should have been lowered before",
                 )
-            if not self.addresses.is_idle(node):
+            if not self.addresses.is_index_only(node):
                 handler(self, node)
                 self.depths[node] = len(self.loops)
-        if self.streams.plain and machine().triple.startswith("x86_64"):
-            self.call("llvm.x86.sse.sfence", "void")  # such stores are seen in any order
-        buffers, variables = parameters(self.lines)
+        if self.nontemporal.plain and target_machine().triple.startswith("x86_64"):
+            self.call("llvm.x86.sse.sfence", "void")  # non-temporal stores are weakly ordered
+        buffers, variables = parameters(self.instructions)
         arguments = [self._parameter(p) for p in buffers]
         arguments += [f"i64 %v{k}" for k in range(len(variables))]
         arguments += ["i64 %begin", "i64 %end"]
         code = self._function(f"{self.name}.body", arguments, self.body)
-        if self.streams.plain:
-            plain = self.streams.without(self.body)
+        if self.nontemporal.plain:
+            plain = self.nontemporal.fallback_body(self.body)
             code += self._function(f"{self.name}.plain", arguments, plain)
-        return "\n".join([*self.declared, *code, *self._unpacking(buffers, variables)]) + "\n"
+        return "\n".join([*self.declared, *code, *self._entry_function(buffers, variables)]) + "\n"
 
     def _function(self, name: str, arguments: Sequence[str], body: Sequence[str]) -> list[str]:
         head = f"define private void @{name}({', '.join(arguments)}) #0 {{"
         return [head, "entry:", *self.entry, *body, "  ret void", "}"]
 
-    def _unpacking(self, buffers: Sequence[UOp], variables: Sequence[UOp]) -> list[str]:
-        """The function that takes its arguments from an array."""
+    def _entry_function(self, buffers: Sequence[UOp], variables: Sequence[UOp]) -> list[str]:
+        """Return the entry function, which takes its arguments from an array."""
         lines = [f"define void @{self.name}(ptr %arguments, i64 %begin, i64 %end) #0 {{"]
         passed = []
-        for place, node in enumerate([*buffers, *variables]):
+        for position, node in enumerate([*buffers, *variables]):
             kind = "ptr" if node.op is ops.PARAM else "i64"
-            lines.append(f"  %at{place} = getelementptr i64, ptr %arguments, i64 {place}")
-            lines.append(f"  %a{place} = load {kind}, ptr %at{place}")
-            passed.append(f"{kind} %a{place}")
+            lines.append(f"  %at{position} = getelementptr i64, ptr %arguments, i64 {position}")
+            lines.append(f"  %a{position} = load {kind}, ptr %at{position}")
+            passed.append(f"{kind} %a{position}")
         passed += ["i64 %begin", "i64 %end"]
         values = ", ".join(passed)
-        if self.streams.plain:
-            lines += self.streams.choice(buffers, f"call void @{self.name}.plain({values})")
+        if self.nontemporal.plain:
+            lines += self.nontemporal.dispatch(buffers, f"call void @{self.name}.plain({values})")
         return [*lines, f"  call void @{self.name}.body({values})", "  ret void", "}"]
 
     def _parameter(self, node: UOp) -> str:
@@ -98,7 +101,7 @@ class Renderer(Memory):
         self.values[node] = f"%p{node.arg}"
 
     def variable(self, node: UOp) -> None:
-        _, variables = parameters(self.lines)
+        _, variables = parameters(self.instructions)
         name = f"%v{variables.index(node)}"
         if node.dtype.bits < 64:
             name = self.emit(f"trunc i64 {name} to {type_of(node.dtype)}")
@@ -119,7 +122,7 @@ class Renderer(Memory):
             product = self.emit(f"mul {self.typed(node.src[0])}, {self.value(node.src[1])}")
             self.values[node] = self.emit(f"add {kind} {product}, {self.value(node.src[2])}")
             return
-        name = f"llvm.fma.{mangled(kind)}"
+        name = f"llvm.fma.{mangle(kind)}"
         self.values[node] = self.call(name, kind, *map(self.typed, node.src))
 
     def cast(self, node: UOp) -> None:
@@ -136,7 +139,7 @@ class Renderer(Memory):
         elif word == "":
             self.values[node] = self.value(source)
         elif word.endswith("sat"):
-            name = f"llvm.{word}.{mangled(target)}.{mangled(type_of(source.dtype))}"
+            name = f"llvm.{word}.{mangle(target)}.{mangle(type_of(source.dtype))}"
             self.values[node] = self.call(name, target, self.typed(source))
         else:
             self.values[node] = self.emit(f"{word} {self.typed(source)} to {target}")
@@ -175,37 +178,37 @@ class Renderer(Memory):
             self.values[node] = self.shuffle(self.typed(source), poison, node.arg)
 
     def _fenced(self, node: UOp, value: str) -> str:
-        """Lanes that are exchanged again; LLVM is not to look at both exchanges as one.
+        """Return a shuffle behind an arithmetic fence if another shuffle uses it.
 
-        It would look for cheaper ways in whole trees of them, which takes long and finds none.
+        LLVM would search whole trees of shuffles for cheaper ones, which is slow and in vain.
         """
         kind = type_of(node.dtype)
-        if node not in self.exchanged_again or kind.split()[-1] not in ("float>", "double>"):
+        if node not in self.reshuffled or kind.split()[-1] not in ("float>", "double>"):
             return value
-        return self.call(f"llvm.arithmetic.fence.{mangled(kind)}", kind, f"{kind} {value}")
+        return self.call(f"llvm.arithmetic.fence.{mangle(kind)}", kind, f"{kind} {value}")
 
     def in_parts(
         self, lane: str, width: int, part: int, write: Callable[..., str], *values: str
     ) -> str:
-        """What is written for each part of some vectors, joined."""
+        """Apply `write` to each part of some vectors; return the results concatenated."""
         kind = f"<{width} x {lane}>"
-        done = []
+        results = []
         for first in range(0, width, part):
             chosen = range(first, first + part)
-            cut = [self.shuffle(f"{kind} {v}", f"{kind} poison", chosen) for v in values]
-            done.append(write(*cut))
-        return self._joined(done, part, lane)
+            parts = [self.shuffle(f"{kind} {v}", f"{kind} poison", chosen) for v in values]
+            results.append(write(*parts))
+        return self._concatenate(results, part, lane)
 
     def concatenation(self, node: UOp) -> None:
-        """CAT: vectors of one width, two and two, if they are not only shuffled."""
-        if len(node.src) == 2 and node not in self.joined:
+        """Concatenate vectors of one width pairwise, unless only shuffles use them."""
+        if len(node.src) == 2 and node not in self.concatenated:
             return
         parts = [self.value(s) for s in node.src]
-        self.values[node] = self._joined(
+        self.values[node] = self._concatenate(
             parts, node.src[0].dtype.count, type_of(node.dtype.element)
         )
 
-    def _joined(self, parts: list[str], width: int, lane: str) -> str:
+    def _concatenate(self, parts: list[str], width: int, lane: str) -> str:
         while len(parts) > 1:
             kind = f"<{width} x {lane}>"
             width *= 2
@@ -215,18 +218,18 @@ class Renderer(Memory):
 
     # -- order -------------------------------------------------------------------------------------
 
-    def passing(self, node: UOp) -> None:
+    def forward(self, node: UOp) -> None:
         self.values[node] = self.values[node.src[0]]
 
-    def nothing(self, node: UOp) -> None:
+    def no_code(self, node: UOp) -> None:
         if node.op is ops.NOOP:
-            for place in node.src:
-                self.fetch(place)
+            for pointer in node.src:
+                self.prefetch(pointer)
         self.values[node] = ""
 
 
-def _is_exchange(node: UOp) -> bool:
-    """Whether lanes of two vectors become a third."""
+def _is_shuffle_of_two(node: UOp) -> bool:
+    """Return whether a node shuffles lanes of two vectors into one."""
     return node.op is ops.GEP and len(node.arg) > 1 and node.src[0].op is ops.CAT
 
 
@@ -251,9 +254,9 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.VECTORIZE: Renderer.vectorize,
     ops.GEP: Renderer.lanes,
     ops.CAT: Renderer.concatenation,
-    ops.AFTER: Renderer.passing,
-    ops.GROUP: Renderer.nothing,
-    ops.NOOP: Renderer.nothing,
-    ops.SINK: Renderer.nothing,
+    ops.AFTER: Renderer.forward,
+    ops.GROUP: Renderer.no_code,
+    ops.NOOP: Renderer.no_code,
+    ops.SINK: Renderer.no_code,
     **dict.fromkeys(ARITHMETIC, Renderer.arithmetic),
 }

@@ -1,4 +1,4 @@
-"""Types: values and constants as LLVM IR writes them."""
+"""LLVM types: types, constants and conversions in LLVM IR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIXES: Final = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
 
 
 def type_of(dtype: DType) -> str:
-    """The LLVM type of a value."""
+    """Return the LLVM type of a value."""
     if dtype.kind is Kind.POINTER:
         return "ptr"
     lane = dtype.element if dtype.count > 1 else dtype
@@ -21,7 +21,7 @@ def type_of(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of a value in memory: a bool takes a byte."""
+    """Return the LLVM type of a value in memory, where a bool takes a byte."""
     lane = dtype.element if dtype.count > 1 else dtype
     if lane is not boolean:
         return type_of(dtype)
@@ -29,7 +29,7 @@ def memory_type(dtype: DType) -> str:
 
 
 def literal(dtype: DType, value: Any) -> str:
-    """A constant in LLVM IR; the same in every lane, or a tuple with one for each."""
+    """Return a constant in LLVM IR: one value for all lanes, or a tuple with one for each."""
     if isinstance(value, tuple):
         lane = dtype.element
         parts = ", ".join(f"{type_of(lane)} {literal(lane, v)}" for v in value)
@@ -54,21 +54,22 @@ def _float_literal(lane: DType, value: float) -> str:
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
-def mangled(kind: str) -> str:
-    """A type as it stands in the name of an intrinsic."""
+def mangle(kind: str) -> str:
+    """Return a type as it is written in the name of an intrinsic."""
     if kind.startswith("<"):
         width, _, lane = kind[1:-1].partition(" x ")
-        return f"v{width}{mangled(lane)}"
+        return f"v{width}{mangle(lane)}"
     return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(kind, kind)
 
 
 def alignment(dtype: DType) -> int:
+    """Return the alignment in bytes of a value in memory: that of one lane."""
     lane = dtype.element if dtype.count > 1 else dtype
     return max(lane.bits // 8, 1)
 
 
 def conversion(source: DType, target: DType) -> str:
-    """The instruction that converts one type to another."""
+    """Return the instruction that converts one type to another; "" if none is needed."""
     a = source.element if source.count > 1 else source
     b = target.element if target.count > 1 else target
     if a is b:

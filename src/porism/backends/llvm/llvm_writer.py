@@ -1,4 +1,4 @@
-"""Writing: the lines of a function in LLVM IR, and the names in them."""
+"""LLVM writer: the lines of a function in LLVM IR, and the names of its values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from porism.backends.llvm.llvm_types import type_of
 from porism.ir.node import UOp
 
 ALIGNMENT: Final = 64
-"""Of local memory, in bytes."""
+"""Bytes that local buffers are aligned to: a cache line."""
 
 
 class Writer:
-    """A function that is being written."""
+    """Collects the lines of a function: the entry block, and the body."""
 
-    def __init__(self, lines: Sequence[UOp]) -> None:
-        self.lines = lines
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        self.instructions = instructions
         self.values: dict[UOp, str] = {}
         self.entry: list[str] = []
         self.body: list[str] = []
@@ -30,7 +30,7 @@ class Writer:
         return f"%x{self.count}"
 
     def emit(self, text: str) -> str:
-        """A line that defines a value; its name."""
+        """Write an instruction that defines a value; return its name."""
         name = self.fresh()
         self.body.append(f"  {name} = {text}")
         return name
@@ -38,8 +38,8 @@ class Writer:
     def do(self, text: str) -> None:
         self.body.append(f"  {text}")
 
-    def later(self) -> int:
-        """A line that is written later; its number."""
+    def reserve_line(self) -> int:
+        """Reserve a line to be written later; return its number."""
         self.body.append("")
         return len(self.body) - 1
 
@@ -50,7 +50,7 @@ class Writer:
         return f"{type_of(node.dtype)} {self.value(node)}"
 
     def call(self, name: str, result: str, *arguments: str, flags: str = "") -> str:
-        """A call of an intrinsic, declared once; flags say what it need not care for."""
+        """Write a call of an intrinsic with fast-math flags; return the name of its result."""
         types = ", ".join(_split_type(a) for a in arguments)
         self.declared[f"declare {result} @{name}({types})"] = None
         text = f"call {flags}{result} @{name}({', '.join(arguments)})"
@@ -65,7 +65,7 @@ class Writer:
         return name
 
     def dummy(self, memory: str) -> str:
-        """A place that may always be read and written."""
+        """Return the address of stack memory that may always be read and written."""
         if memory not in self.dummies:
             self.dummies[memory] = self.allocate(f"{memory}, align {ALIGNMENT}")
         return self.dummies[memory]
@@ -76,18 +76,18 @@ class Writer:
 
     def splat(self, scalar: str, value: str, width: int) -> str:
         vector = f"<{width} x {scalar}>"
-        one = self.emit(f"insertelement {vector} poison, {scalar} {value}, i32 0")
+        inserted = self.emit(f"insertelement {vector} poison, {scalar} {value}, i32 0")
         zeros = f"<{width} x i32> zeroinitializer"
-        return self.emit(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
+        return self.emit(f"shufflevector {vector} {inserted}, {vector} poison, {zeros}")
 
     def shuffle(self, first: str, second: str, lanes: Sequence[int]) -> str:
-        chosen = ", ".join(f"i32 {lane}" for lane in lanes)
-        mask = f"<{len(lanes)} x i32> <{chosen}>"
+        numbers = ", ".join(f"i32 {lane}" for lane in lanes)
+        mask = f"<{len(lanes)} x i32> <{numbers}>"
         return self.emit(f"shufflevector {first}, {second}, {mask}")
 
 
 def _split_type(argument: str) -> str:
-    """The type of an argument that is written as `type [align n] value`."""
+    """Return the type of an argument that is written as `type [align n] value`."""
     if argument.startswith("<"):
         end = argument.index(">") + 1
         return argument[:end]

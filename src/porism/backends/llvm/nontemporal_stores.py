@@ -1,8 +1,8 @@
-"""Streams: stores past the caches, and what a kernel does where memory is not aligned for them.
+"""Non-temporal stores: stores that bypass the caches, and a fallback for unaligned buffers.
 
-Such a store writes to a multiple of its size. Memory of the pool begins at one; that of a user's
-array may not. So a kernel with such stores is written twice, and the addresses that it is called
-with decide which of the two functions runs.
+A non-temporal store needs an address that is a multiple of its size. Memory of the allocator is
+aligned; a user's array may not be. So a kernel with such stores is rendered twice, with and without
+them, and the alignment of its buffers decides at run time which function is called.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Final
 
 from porism.ir.node import UOp
 
-SHORTEST: Final = 16
-"""Bytes that one store past the caches writes, at least."""
+MIN_BYTES: Final = 16
+"""The least bytes of a non-temporal vector store on x86 (MOVNTPS) and Arm (STNP)."""
 
 
-class Streams:
-    """The stores past the caches of one kernel."""
+class NontemporalStores:
+    """The non-temporal stores of one kernel."""
 
     def __init__(self) -> None:
         self.plain: dict[int, str] = {}
-        """For each line with such a store: one that is always right."""
+        """By line number of the body: an ordinary store with the same effect."""
         self.aligned: dict[str, int] = {}
-        """For each buffer that is written so: what its address is a multiple of."""
+        """By buffer: the alignment in bytes that its non-temporal stores need."""
 
     def store(self, line: int, buffer: str, text: str, size: int, align: int) -> str:
-        """A store of elements of some size, to be written in a line."""
+        """Return the text of a non-temporal store of elements of `size` bytes, for a line."""
         self.plain[line] = f"{text}, align {size}"
         self.aligned[buffer] = max(align, self.aligned.get(buffer, 1))
         return f"{text}, align {align}, !nontemporal !0"
 
-    def without(self, body: Sequence[str]) -> list[str]:
-        """The lines of a kernel with plain stores."""
+    def fallback_body(self, body: Sequence[str]) -> list[str]:
+        """Return the lines of a kernel with ordinary stores."""
         return [self.plain.get(number, line) for number, line in enumerate(body)]
 
-    def choice(self, buffers: Sequence[UOp], otherwise: str) -> list[str]:
-        """The other function called, and no more, where a buffer `%a…` is not aligned."""
-        lines, off = [], "0"
-        for place, node in enumerate(buffers):
+    def dispatch(self, buffers: Sequence[UOp], fallback_call: str) -> list[str]:
+        """Return code that calls the fallback and returns if a buffer `%a…` is not aligned."""
+        lines, misalignment = [], "0"
+        for position, node in enumerate(buffers):
             align = self.aligned.get(f"%p{node.arg}")
             if align is not None:
-                lines.append(f"  %i{place} = ptrtoint ptr %a{place} to i64")
-                lines.append(f"  %o{place} = and i64 %i{place}, {align - 1}")
-                lines.append(f"  %s{place} = or i64 {off}, %o{place}")
-                off = f"%s{place}"
+                lines.append(f"  %i{position} = ptrtoint ptr %a{position} to i64")
+                lines.append(f"  %o{position} = and i64 %i{position}, {align - 1}")
+                lines.append(f"  %s{position} = or i64 {misalignment}, %o{position}")
+                misalignment = f"%s{position}"
         return [
             *lines,
-            f"  %fits = icmp eq i64 {off}, 0",
+            f"  %fits = icmp eq i64 {misalignment}, 0",
             "  br i1 %fits, label %aligned, label %other",
             "other:",
-            f"  {otherwise}",
+            f"  {fallback_call}",
             "  ret void",
             "aligned:",
         ]

@@ -1,4 +1,7 @@
-"""Linking: machine code brought into this process."""
+"""Object linking: object files loaded into this process by LLVM's JIT linker.
+
+The code of the thread pool is cached on disk, keyed by its text, the compiler and the sources.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from porism.backends.llvm.llvm_compiler import machine, object_code, version
+from porism.backends.llvm.llvm_compiler import object_code, target_machine, version
 from porism.base import source_digest
 from porism.base.file_store import name_of, store
 from porism.base.fork_locks import held_while_forking
@@ -18,13 +21,13 @@ from porism.base.interrupts import apart
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """Functions in memory; they stay as long as this object does."""
+class LoadedCode:
+    """Loaded functions; they are unloaded with this object."""
 
     addresses: dict[str, int]
     tracker: Any
     jit: Any
-    """What the tracker's code is in: a call that still runs when Python ends needs it."""
+    """The JIT that owns the code: a call that still runs when Python exits needs it."""
 
 
 _numbers = itertools.count()
@@ -32,29 +35,29 @@ _lock = held_while_forking(threading.Lock())
 _jit: Any = None
 
 
-def link(text: str, names: Sequence[str]) -> Code:
-    """Compile LLVM IR, or find it compiled; the addresses of some of its functions."""
-    kept, code = store(), source_digest.digest()
-    if kept is None or code is None:
+def compile_and_link(text: str, names: Sequence[str]) -> LoadedCode:
+    """Compile LLVM IR, or load it from disk; return the addresses of some functions."""
+    disk, digest = store(), source_digest.digest()
+    if disk is None or digest is None:
         return link_objects([object_code(text)], names)
-    name = name_of(code, version(), text)
-    found = kept.get("objects", name)
-    if found is None:
-        found = object_code(text)
-        kept.put("objects", name, found)
-    return link_objects([found], names)
+    name = name_of(digest, version(), text)
+    object_file = disk.get("objects", name)
+    if object_file is None:
+        object_file = object_code(text)
+        disk.put("objects", name, object_file)
+    return link_objects([object_file], names)
 
 
-def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> Code:
-    """Load object files and give the addresses of some of their functions."""
-    return apart(lambda: _linked(codes, names))
+def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:
+    """Load object files; return the addresses of some of their functions."""
+    return apart(lambda: _link_objects(codes, names))
 
 
-def _linked(codes: Sequence[bytes], names: Sequence[str]) -> Code:
+def _link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:
     global _jit
     with _lock:
         if _jit is None:
-            _jit = llvm.create_lljit_compiler(machine(), use_jit_link=False)
+            _jit = llvm.create_lljit_compiler(target_machine(), use_jit_link=False)
         builder = llvm.JITLibraryBuilder()
         for code in codes:
             builder.add_object_img(code)
@@ -62,4 +65,4 @@ def _linked(codes: Sequence[bytes], names: Sequence[str]) -> Code:
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(_jit, f"porism{next(_numbers)}")
-        return Code({name: int(tracker[name]) for name in names}, tracker, _jit)
+        return LoadedCode({name: int(tracker[name]) for name in names}, tracker, _jit)

@@ -1,7 +1,7 @@
-"""Registers: those that a kernel keeps as values.
+"""Register promotion: scalar DEFINE_REG memory becomes SSA values.
 
-What a loop changes is a value at its head, the one before the loop or that of the last round, so
-that LLVM need not find out.
+A register that a loop changes is a phi at the head of the loop: the value from before the loop, or
+that of the previous iteration. So LLVM need not promote it from memory.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from porism.ir import ops
 from porism.ir.node import UOp
 
 
-class Registers:
-    """The registers of a linear kernel that need no memory."""
+class PromotedRegisters:
+    """The registers of a linear kernel that are SSA values."""
 
-    def __init__(self, lines: Sequence[UOp]) -> None:
-        self.places: dict[UOp, UOp] = {}
-        """For each place that is read or written: its register."""
+    def __init__(self, instructions: Sequence[UOp]) -> None:
+        self.register_of_index: dict[UOp, UOp] = {}
+        """The register that each INDEX accesses."""
         self.values: set[UOp] = set()
-        """The registers that are values."""
+        """The registers that are SSA values."""
         self.changed: dict[UOp, dict[UOp, None]] = {}
-        """For each loop the registers that are set in it."""
-        self.kept: dict[UOp, str] = {}
-        """What is in each at this point."""
-        found = {n for n in lines if n.op is ops.DEFINE_REG and n.dtype.size == 1}
-        if found:
-            self._use(lines, found)
+        """For each loop, the registers that are stored in it."""
+        self.current: dict[UOp, str] = {}
+        """The SSA value of each register at the current point."""
+        promoted = {n for n in instructions if n.op is ops.DEFINE_REG and n.dtype.size == 1}
+        if promoted:
+            self._promote(instructions, promoted)
 
-    def _use(self, lines: Sequence[UOp], found: set[UOp]) -> None:
-        places: dict[UOp, UOp] = {}
-        bases = {register: register for register in found}
-        within: dict[UOp, tuple[UOp, ...]] = {}  # the loops around all that is done with it
+    def _promote(self, instructions: Sequence[UOp], promoted: set[UOp]) -> None:
+        register_of_index: dict[UOp, UOp] = {}
+        bases = {register: register for register in promoted}
+        common_loops: dict[UOp, tuple[UOp, ...]] = {}  # the loops around all accesses of a register
         stores: list[tuple[UOp, tuple[UOp, ...]]] = []
         loops: tuple[UOp, ...] = ()
-        for node in lines:
+        for node in instructions:
             if node.op is ops.RANGE:
                 loops = (*loops, node)
             elif node.op is ops.END:
@@ -44,24 +44,26 @@ class Registers:
                     bases[node] = bases[node.src[0]]
             elif node.op is ops.INDEX:
                 if node.src[0] in bases:
-                    register = places[node] = bases[node.src[0]]
+                    register = register_of_index[node] = bases[node.src[0]]
                     if len(node.src) > 2 or node.src[1].arg != 0:
-                        found.discard(register)
-            elif node.op in (ops.LOAD, ops.STORE) and node.src[0] in places:
-                register = places[node.src[0]]
+                        promoted.discard(register)
+            elif node.op in (ops.LOAD, ops.STORE) and node.src[0] in register_of_index:
+                register = register_of_index[node.src[0]]
                 value = node if node.op is ops.LOAD else node.src[1]
                 if value.dtype is not register.dtype.element:
-                    found.discard(register)
+                    promoted.discard(register)
                 if node.op is ops.STORE:
                     stores.append((register, loops))
-                around = within.get(register, loops)
-                both = zip(around, loops, strict=False)
-                within[register] = tuple(a for a, b in both if a is b)
-            elif node.op is ops.CAST and node.src[0] in places:
-                found.discard(places[node.src[0]])
-        self.values = found
-        self.places = {place: register for place, register in places.items() if register in found}
-        for register, inside in stores:
-            if register in found:
-                for loop in inside[len(within[register]) :]:
+                common = common_loops.get(register, loops)
+                both = zip(common, loops, strict=False)
+                common_loops[register] = tuple(a for a, b in both if a is b)
+            elif node.op is ops.CAST and node.src[0] in register_of_index:
+                promoted.discard(register_of_index[node.src[0]])
+        self.values = promoted
+        self.register_of_index = {
+            index: register for index, register in register_of_index.items() if register in promoted
+        }
+        for register, loops in stores:
+            if register in promoted:
+                for loop in loops[len(common_loops[register]) :]:
                     self.changed.setdefault(loop, {})[register] = None

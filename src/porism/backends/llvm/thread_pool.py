@@ -1,16 +1,14 @@
-"""The pool: native threads that share the iterations of a kernel's outermost loop.
+"""Thread pool: native threads that share the iterations of a kernel's outermost loop.
 
-The pool is code of our own, written in LLVM IR, so that starting a loop on all cores takes a
-microsecond and not a round through Python. Its threads are Python threads that stay inside one
-native call; they look for work for a while, and then sleep until there is some. A thread that comes
-too late for a loop is not waited for.
+The pool is written in LLVM IR, so that a parallel loop starts in about a microsecond, without
+Python. Its threads are Python threads that stay inside one native call: they spin for a while and
+then sleep on a condition variable. A thread that wakes up too late for a loop is not waited for.
 
-Each thread has a part of the iterations that is its own: in the next loop of as many iterations it
-has the same ones, and finds in its caches what it read or wrote there. It takes half of what is
-left of its part, again and again; when nothing is left, it does the same with the parts of the
-others, so that all are done at about the same time.
+Each thread owns a contiguous part of the iterations, the same part in every loop of equal extent,
+so that it finds in its caches what it accessed before. It repeatedly takes half of what is left of
+its part; when its part is empty, it steals from the parts of the others in the same way.
 
-Whoever finds the pool busy, as a second Python thread may, runs its loop alone.
+A caller that finds the pool busy, such as a second Python thread, runs its loop alone.
 """
 
 from __future__ import annotations
@@ -20,27 +18,27 @@ import os
 import threading
 from typing import Any, Final
 
-from porism.backends.llvm.llvm_compiler import attributes, machine
-from porism.backends.llvm.object_linking import link
+from porism.backends.llvm.llvm_compiler import attributes, target_machine
+from porism.backends.llvm.object_linking import compile_and_link
 
-SPINS: Final = 20_000
-"""How often a thread without work looks for some before it sleeps; about 50 microseconds."""
+SPINS_BEFORE_SLEEP: Final = 20_000
+"""Polls of an idle thread before it sleeps: about 50 microseconds."""
 
-SMALLEST: Final = 8
-"""A thread takes no less than its part divided by this."""
+MIN_CHUNK_DIVISOR: Final = 8
+"""A thread takes at least its part divided by this; chosen by hand."""
 
-ORDER: Final = 2
-"""Words before the jobs of an order: the address of the pool, and how many there are."""
+ORDER_WORDS: Final = 2
+"""Words of 8 bytes before the jobs of an order: the address of the pool, and the job count."""
 
 _EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _THREADS = 0, 64, 72, 80, 88, 96
 _INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 192, 256, 320, 384, 392
 _MUTEX, _CONDITION, _NEXT = 448, 576, 704
 
-_APART: Final = 64
-"""Bytes between the numbers that threads count up, each in a line of the cache."""
+_CACHE_LINE: Final = 64
+"""Bytes between the atomic counters of the threads: a cache line each."""
 
 _CLOSED: Final = 1 << 32
-"""Added to the number of threads inside a loop, when no more may enter."""
+"""Added to the number of threads inside a loop when no more may enter."""
 
 
 def _field(name: str, offset: int) -> str:
@@ -77,7 +75,7 @@ part:
   %others = phi i64 [ 0, %entry ], [ %further, %empty ]
   %sum = add i64 %me, %others
   %owner = urem i64 %sum, %threads
-  %line = mul i64 %owner, {_APART}
+  %line = mul i64 %owner, {_CACHE_LINE}
   %next.at = getelementptr i8, ptr %nexts, i64 %line
   %after.owner = add i64 %owner, 1
   %scaled = mul i64 %after.owner, %count
@@ -214,7 +212,7 @@ alone.run:
   ret void
 share.it:
   %threads = add i64 %workers, 1
-  %most = mul i64 %threads, {SMALLEST}
+  %most = mul i64 %threads, {MIN_CHUNK_DIVISOR}
   %few = udiv i64 %count, %most
   %none = icmp eq i64 %few, 0
   %least = select i1 %none, i64 1, i64 %few
@@ -228,7 +226,7 @@ part:
   %owner = phi i64 [ 0, %share.it ], [ %following, %part ]
   %scaled = mul i64 %owner, %count
   %begin = udiv i64 %scaled, %threads
-  %line = mul i64 %owner, {_APART}
+  %line = mul i64 %owner, {_CACHE_LINE}
   %next.at = getelementptr i8, ptr %nexts, i64 %line
   store atomic i64 %begin, ptr %next.at monotonic, align 8
   %following = add i64 %owner, 1
@@ -286,7 +284,7 @@ define void @porism_pool_nothing(ptr %arguments, i64 %begin, i64 %end) #0 {{
 
 define void @porism_pool_go(ptr %order) #0 {{
   %many.at = getelementptr i64, ptr %order, i64 1
-  %jobs = getelementptr i64, ptr %order, i64 {ORDER}
+  %jobs = getelementptr i64, ptr %order, i64 {ORDER_WORDS}
   %pool = load ptr, ptr %order
   %many = load i64, ptr %many.at
   call void @porism_pool_all(ptr %pool, ptr %jobs, i64 %many)
@@ -295,26 +293,26 @@ define void @porism_pool_go(ptr %order) #0 {{
 """
 
 
-class Pool:
-    """Threads that wait for loops to share."""
+class ThreadPool:
+    """Native threads that run parallel loops."""
 
     def __init__(self, threads: int) -> None:
-        self.code = code = _code()
-        self.memory = ctypes.create_string_buffer(_NEXT + _APART * threads + 64)
+        self.code = code = _pool_functions()
+        self.memory = ctypes.create_string_buffer(_NEXT + _CACHE_LINE * threads + 64)
         start = ctypes.addressof(self.memory)
         self.address = start + -start % 64
         self.process = os.getpid()
         self.go = code["porism_pool_go"]
-        """Run an order, which is for this pool: the jobs that `run` takes, after two words."""
+        """Run the order at an address: `ORDER_WORDS` words, then jobs as `run` takes them."""
         self.nothing = code["code"].addresses["porism_pool_nothing"]
-        """The address of a function that does nothing."""
+        """The address of a kernel function that does nothing."""
         code["porism_pool_begin"](self.address)
         ctypes.c_int64.from_address(self.address + _WORKERS).value = threads - 1
         ctypes.c_int64.from_address(self.address + _INSIDE).value = _CLOSED
         self.threads = [
             threading.Thread(
                 target=code["porism_pool_work"],
-                args=(self.address, k, SPINS),
+                args=(self.address, k, SPINS_BEFORE_SLEEP),
                 name=f"porism-{k}",
                 daemon=True,
             )
@@ -323,40 +321,40 @@ class Pool:
         for thread in self.threads:
             thread.start()
 
-    def run(self, jobs: int, many: int) -> None:
+    def run(self, jobs: int, count: int) -> None:
         """Run jobs one after the other, each on all threads.
 
         `jobs` is the address of triples: a function of (arguments, begin, end), its arguments, and
         the number of iterations to share.
         """
-        _code()["porism_pool_all"](self.address, jobs, many)
+        _pool_functions()["porism_pool_all"](self.address, jobs, count)
 
     def stop(self) -> None:
-        """End the threads."""
-        _code()["porism_pool_stop"](self.address)
+        """End the threads, and wait for them."""
+        _pool_functions()["porism_pool_stop"](self.address)
         for thread in self.threads:
             thread.join()
 
 
-_RESTS: Final = {
+_PAUSES: Final = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
-"""How a machine is told that a thread only waits."""
+"""The declaration and call of the spin-wait hint, by architecture."""
 
 
-def _rest() -> str:
-    declaration, call = _RESTS.get(machine().triple.split("-")[0], ("", ""))
+def _pause_function() -> str:
+    declaration, call = _PAUSES.get(target_machine().triple.split("-")[0], ("", ""))
     return f"{declaration}\ndefine private void @rest() #0 {{\n  {call}\n  ret void\n}}\n"
 
 
-_loaded: dict[str, Any] = {}
+_functions: dict[str, Any] = {}
 
 
-def _code() -> dict[str, Any]:
-    """The functions of the pool, compiled when they are first needed."""
-    if not _loaded:
-        kinds: dict[str, list[Any]] = {
+def _pool_functions() -> dict[str, Any]:
+    """Return the functions of the pool by name; compiled at the first call."""
+    if not _functions:
+        argument_types: dict[str, list[Any]] = {
             "porism_pool_begin": [ctypes.c_void_p],
             "porism_pool_work": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64],
             "porism_pool_stop": [ctypes.c_void_p],
@@ -364,8 +362,10 @@ def _code() -> dict[str, Any]:
             "porism_pool_all": [ctypes.c_void_p] * 2 + [ctypes.c_int64],
             "porism_pool_go": [ctypes.c_void_p],
         }
-        found = link(_CODE + _rest() + attributes(), [*kinds, "porism_pool_nothing"])
-        for name, types in kinds.items():
-            _loaded[name] = ctypes.CFUNCTYPE(None, *types)(found.addresses[name])
-        _loaded["code"] = found
-    return _loaded
+        code = compile_and_link(
+            _CODE + _pause_function() + attributes(), [*argument_types, "porism_pool_nothing"]
+        )
+        for name, types in argument_types.items():
+            _functions[name] = ctypes.CFUNCTYPE(None, *types)(code.addresses[name])
+        _functions["code"] = code
+    return _functions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from porism.backends.backend_table import chosen
+from porism.backends.backend_table import selected_backend
 from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, fault_of, location
 from porism.base.settings import settings
@@ -94,7 +94,7 @@ def _hits_and_misses(disk: Store) -> str:
 
 
 def _own_version() -> str:
-    backend = chosen()
+    backend = selected_backend()
     if backend.objects is None:
         return f"the backend {backend.name}, whose code is not kept"
     base = compile_environment(backend.target(), backend)

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from porism.backends.backend_table import Backend, Objects
-from porism.backends.kernel_function import Function, function
+from porism.backends.backend_table import Backend, ObjectCode
+from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base import debug, source_digest
 from porism.base.errors import PorismError
 from porism.base.file_store import Store, name_of, note, store
@@ -67,7 +67,7 @@ counts: Final = Counts()
 class Module:
     """The functions of a linked module, by the names of their entries on disk."""
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, KernelFunction]
 
 
 _modules: dict[str, Module] = {}
@@ -79,7 +79,7 @@ ActionsByKernel = Mapping[UOp, Sequence[Action]]
 
 def load_or_compile(
     kernels: Sequence[UOp], backend: Backend, tuned: ActionsByKernel | None = None
-) -> dict[UOp, Function]:
+) -> dict[UOp, KernelFunction]:
     """Return kernels as machine code: loaded from disk, or compiled together and stored there."""
     tuned = tuned or {}
     assert backend.load is not None, "the evaluator has no machine code"
@@ -109,15 +109,15 @@ def load_or_compile(
 
 
 def _compile(
-    kernels: Sequence[UOp], target: Target, objects: Objects, tuned: ActionsByKernel
-) -> tuple[bytes, dict[str, Function]]:
+    kernels: Sequence[UOp], target: Target, objects: ObjectCode, tuned: ActionsByKernel
+) -> tuple[bytes, dict[str, KernelFunction]]:
     """Compile kernels; return the object code, and the functions by their names in it."""
     named: dict[str, list[UOp]] = {}
 
     def lowered() -> Iterator[tuple[str, list[UOp]]]:
-        for name, lines in _lower(kernels, target, tuned):
-            named[name] = lines
-            yield name, lines
+        for name, instructions in _lower(kernels, target, tuned):
+            named[name] = instructions
+            yield name, instructions
             bar.step()
 
     text = f"kernels lowered and compiled: {len(kernels)},"
@@ -125,7 +125,9 @@ def _compile(
         code = objects.build(lowered(), len(kernels))
     with debug.step(f"{len(code)} bytes of machine code linked"):
         addresses, alive = objects.link(code, list(named))
-    return code, {n: function(lines, addresses[n], alive) for n, lines in named.items()}
+    return code, {
+        n: kernel_function(instructions, addresses[n], alive) for n, instructions in named.items()
+    }
 
 
 def compile_environment(target: Target | None = None, backend: Backend | None = None) -> str | None:
@@ -164,9 +166,9 @@ def _lower(
     for number, kernel in enumerate(kernels):
         counts.compiled += 1
         with debug.step(f"kernel {number} of {len(kernels)} lowered"):
-            lines = _lower_tuned(kernel, target, tuned[kernel]) if kernel in tuned else None
-            lines = lines or lower_kernel(kernel, target)
-        yield f"kernel{number}", lines
+            instructions = _lower_tuned(kernel, target, tuned[kernel]) if kernel in tuned else None
+            instructions = instructions or lower_kernel(kernel, target)
+        yield f"kernel{number}", instructions
 
 
 def _lower_tuned(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
@@ -181,10 +183,12 @@ def _lower_tuned(kernel: UOp, target: Target, actions: Sequence[Action]) -> list
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _load_kernels(names: Mapping[UOp, str], disk: Store, backend: Backend) -> dict[UOp, Function]:
+def _load_kernels(
+    names: Mapping[UOp, str], disk: Store, backend: Backend
+) -> dict[UOp, KernelFunction]:
     """Return the functions of those kernels that are on disk."""
-    loaded: dict[UOp, Function] = {}
-    functions: dict[str, Function] = {}
+    loaded: dict[UOp, KernelFunction] = {}
+    functions: dict[str, KernelFunction] = {}
     for kernel, name in names.items():
         if name not in functions:
             entry = disk.get("kernels", name)
@@ -222,7 +226,7 @@ def _link_module(content: bytes, backend: Backend) -> Module:
     addresses, alive = backend.objects.link(code, [row["name"] for row in table])
     return Module(
         {
-            row["kernel"]: Function(
+            row["kernel"]: KernelFunction(
                 addresses[row["name"]],
                 tuple(row["buffers"]),
                 tuple(row["variables"]),
@@ -249,7 +253,7 @@ def _insert_module(name: str, module: Module) -> None:
 
 
 def _store_module(
-    code: bytes, compiled: Mapping[str, tuple[str, Function]], disk: Store, environment: str
+    code: bytes, compiled: Mapping[str, tuple[str, KernelFunction]], disk: Store, environment: str
 ) -> None:
     """Write a module to disk and then, if that succeeded, the entries of its kernels."""
     table = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from porism.backends.backend_table import Backend, chosen
+from porism.backends.backend_table import Backend, selected_backend
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.run import reference_runner
@@ -66,7 +66,7 @@ class Prepared:
 
 def runner(schedule: Schedule) -> Runner:
     """Return a callable that runs a schedule on the backend that the settings name."""
-    backend = chosen()
+    backend = selected_backend()
     if backend.load is None:
         return functools.partial(_run_reference, schedule)
     return program_of(schedule, backend).call
@@ -76,7 +76,7 @@ def prepare(
     schedule: Schedule, constants: frozenset[int] = frozenset(), *, recompile: bool = False
 ) -> Prepared:
     """Return a schedule with constant inputs, ready to run; `recompile` after tuning."""
-    backend = chosen()
+    backend = selected_backend()
     if backend.load is None:
         run = functools.partial(_run_reference, schedule)
         return Prepared(run, lambda _: [], constants, ())

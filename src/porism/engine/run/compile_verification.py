@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from porism.backends.backend_table import Backend, native
+from porism.backends.backend_table import Backend, native_backend
 from porism.base import debug
 from porism.base.settings import settings
 from porism.engine.run.array_allocator import ALIGNMENT, address_of
@@ -47,7 +47,7 @@ def report_of(graph: UOp, level: int | None = None) -> Report:
     """Return the verification report of a graph, cached; a `VerifyError` if something is wrong."""
     from porism.verification.verify_kernel import verified
 
-    backend = native()
+    backend = native_backend()
     wanted_level = max(settings.verify, 1) if level is None else level
     key = (graph, backend.name, settings.fast_math, wanted_level)
     report = _reports.get(key)
@@ -92,8 +92,8 @@ def kernel_runner_factory(backend: Backend) -> Machine:
         from porism.verification.values.stored_values import Outside, Unwritten
 
         assert backend.load is not None
-        lines = lower_kernel(kernel, backend.target(), actions=actions)
-        function = backend.load({"kernel": lines})["kernel"]
+        instructions = lower_kernel(kernel, backend.target(), actions=actions)
+        function = backend.load({"kernel": instructions})["kernel"]
 
         def run(reference: Reference, over: int | None) -> tuple[Array, Array]:
             results: list[Array] = []

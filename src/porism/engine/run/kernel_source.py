@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from porism.backends.backend_table import BACKENDS, Backend, native
+from porism.backends.backend_table import BACKENDS, Backend, native_backend
 from porism.base.errors import PorismError
 from porism.base.target import Target
 from porism.engine.tune.tuning_cache import tuned_actions
@@ -19,7 +19,7 @@ KINDS: Final = ("llvm", "assembly", "c")
 def kind_of(wanted: str | bool) -> str:
     """Return one of the kinds; for `True` the language that the backend compiles."""
     if wanted is True:
-        return native().name
+        return native_backend().name
     if wanted not in KINDS:
         raise PorismError(
             f"there is no source of the kind {wanted!r}",
@@ -32,12 +32,12 @@ def kind_of(wanted: str | bool) -> str:
 def source_of(kernel: UOp, wanted: str | bool = True, name: str = "kernel") -> str:
     """Return the generated code of a kernel for this machine; the same text in every process."""
     kind = kind_of(wanted)
-    backend = native() if kind == "assembly" else BACKENDS[kind]
+    backend = native_backend() if kind == "assembly" else BACKENDS[kind]
     target, actions = _target_and_actions(kernel, backend)
-    lines = lower_kernel(kernel, target, actions=actions)
+    instructions = lower_kernel(kernel, target, actions=actions)
     write = backend.assembly if kind == "assembly" else backend.source
     assert write is not None, "only the evaluator has no source"
-    return write(lines, name)
+    return write(instructions, name)
 
 
 def _target_and_actions(kernel: UOp, backend: Backend) -> tuple[Target, Actions | None]:

@@ -21,8 +21,8 @@ from typing import Any, Final
 import numpy as np
 
 from porism.backends.backend_table import BACKENDS, Backend
-from porism.backends.kernel_function import Function
-from porism.backends.llvm.thread_pool import ORDER, Pool
+from porism.backends.kernel_function import KernelFunction
+from porism.backends.llvm.thread_pool import ORDER_WORDS, ThreadPool
 from porism.base.interrupts import apart
 from porism.base.settings import loud, plain, settings
 from porism.engine.cache import kernel_cache
@@ -54,16 +54,16 @@ MAX_FUNCTIONS: Final = 4096
 LONG_RUN_NODES: Final = 1e9
 """Node evaluations from which on a run may take a second, at one a cycle of 1 GHz."""
 
-_functions: dict[tuple[str, UOp, Actions | None], Function] = {}
+_functions: dict[tuple[str, UOp, Actions | None], KernelFunction] = {}
 """Compiled kernels by backend, kernel, and tuned actions (None: those of the heuristic)."""
 _lock = threading.RLock()
-_pools: dict[int, Pool] = {}
+_pools: dict[int, ThreadPool] = {}
 _NO_POOL: Final[tuple[Any, Any]] = (object(), None)
 _latest_pool: tuple[Any, Any] = _NO_POOL
 """The settings when a thread pool was last requested, and that pool."""
 
 
-def thread_pool() -> Pool:
+def thread_pool() -> ThreadPool:
     """Return the thread pool of this process for the setting `threads`."""
     global _latest_pool
     values, threads = plain(), settings.threads
@@ -71,7 +71,7 @@ def thread_pool() -> Pool:
     if pool is None:
         with _lock:
             if threads not in _pools:
-                _pools[threads] = Pool(threads or os.cpu_count() or 1)
+                _pools[threads] = ThreadPool(threads or os.cpu_count() or 1)
             pool = _pools[threads]
     if values is not None:
         _latest_pool = values, pool
@@ -111,7 +111,7 @@ class ArgumentBlock:
 
     def __init__(self, program: Program) -> None:
         self.words = (ctypes.c_int64 * max(program.word_count, 1))()
-        self.order = (ctypes.c_int64 * (ORDER + 3 * len(program.functions)))()
+        self.order = (ctypes.c_int64 * (ORDER_WORDS + 3 * len(program.functions)))()
         self.order[1] = len(program.functions)
         self.address = ctypes.addressof(self.order)
         self.pool = 0
@@ -119,8 +119,8 @@ class ArgumentBlock:
         self.arena = 0
         start = ctypes.addressof(self.words)
         for k, function in enumerate(program.functions):
-            self.order[ORDER + 3 * k] = function.address
-            self.order[ORDER + 3 * k + 1] = start + 8 * program.argument_begins[k]
+            self.order[ORDER_WORDS + 3 * k] = function.address
+            self.order[ORDER_WORDS + 3 * k + 1] = start + 8 * program.argument_begins[k]
 
 
 class Program:
@@ -201,7 +201,7 @@ class Program:
         storages = [(array, array_allocator.address_of(array)) for array in inputs]
         return [array for array, _ in self.call(storages, variables)]
 
-    def _compile(self) -> tuple[list[Function], list[Function]]:
+    def _compile(self) -> tuple[list[KernelFunction], list[KernelFunction]]:
         """Return the compiled kernels, and the compiled kernels that pack constants for them."""
         packing = self.prepacking
         kernels = [*packing.kernels, *(copy.kernel for copy in packing.copies)]
@@ -266,7 +266,7 @@ class Program:
         Ctrl-C during a long run ends the waiting only: the kernel that runs goes on, and its memory
         is kept alive, also when Python ends. The kernels after it are not started.
         """
-        threads, jobs = thread_pool(), block.address + 8 * ORDER
+        threads, jobs = thread_pool(), block.address + 8 * ORDER_WORDS
 
         def run(first: int, count: int, _alive: object = (block, alive)) -> None:
             threads.run(jobs + JOB_BYTES * first, count)
@@ -287,7 +287,7 @@ class Program:
                 start(0, self.count)
         except BaseException:  # kernels that were not started do nothing
             for k in range(self.count):
-                block.order[ORDER + 3 * k] = threads.nothing
+                block.order[ORDER_WORDS + 3 * k] = threads.nothing
             raise
 
     def _arena(self, block: ArgumentBlock) -> Any:
@@ -325,7 +325,7 @@ class Program:
             for slot, position in self.variables:
                 block.words[slot] = sizes.variables[position]
             for k, count in enumerate(sizes.shared):
-                block.order[ORDER + 3 * k + 2] = count
+                block.order[ORDER_WORDS + 3 * k + 2] = count
         return sizes
 
 
@@ -356,7 +356,7 @@ def compile_kernels(
     kernels: Sequence[UOp],
     backend: Backend = BACKENDS["llvm"],
     scheduled: Collection[UOp] = frozenset(),
-) -> list[Function]:
+) -> list[KernelFunction]:
     """Return kernels as machine code; new ones are loaded from disk or compiled together.
 
     Kernels in `scheduled` are compiled with the loops they have, without the heuristic.

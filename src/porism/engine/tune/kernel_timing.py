@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from porism.backends.kernel_function import Function
+from porism.backends.kernel_function import KernelFunction
 from porism.engine.run import array_allocator
 from porism.engine.run.bound_sizes import evaluate_size
 from porism.engine.run.program import thread_pool
@@ -59,7 +59,7 @@ are different."""
 class Benchmark:
     """A kernel with random data, a baseline, and the expected result."""
 
-    def __init__(self, kernel: UOp, baseline: Function) -> None:
+    def __init__(self, kernel: UOp, baseline: KernelFunction) -> None:
         self.baseline = baseline
         self.data = _random_buffers(kernel)
         self.variables = largest_variables(kernel)
@@ -67,7 +67,7 @@ class Benchmark:
         self._run(baseline)
         self.expected = self.data[0].copy()
 
-    def mismatch(self, candidate: Function) -> str | None:
+    def mismatch(self, candidate: KernelFunction) -> str | None:
         """Run a candidate; return how its result differs, or None if it is right."""
         self.data[0][...] = self._initial
         self._run(candidate)
@@ -89,7 +89,7 @@ class Benchmark:
                 break
         return statistics.median(samples[1:])
 
-    def ratio(self, candidate: Function, bar: float) -> float:
+    def ratio(self, candidate: KernelFunction, bar: float) -> float:
         """Return the time of a candidate divided by that of the baseline; rough if far above `bar`.
 
         A candidate below `bar` is timed twice, and the larger ratio counts: among many candidates
@@ -98,7 +98,7 @@ class Benchmark:
         ratio = self._ratio(candidate, bar)
         return max(ratio, self._ratio(candidate, bar)) if ratio < bar else ratio
 
-    def _ratio(self, candidate: Function, bar: float) -> float:
+    def _ratio(self, candidate: KernelFunction, bar: float) -> float:
         begin = time.perf_counter()
         once = [self._run(function) for function in (self.baseline, candidate)]
         best = [math.inf, math.inf]
@@ -115,7 +115,7 @@ class Benchmark:
                 break
         return max(best[1] / best[0], statistics.median(pairs))
 
-    def compare(self, candidate: Function) -> tuple[float, float]:
+    def compare(self, candidate: KernelFunction) -> tuple[float, float]:
         """Return the seconds of the baseline and of a candidate, timed alternately."""
         runs = _runs_per_sample(min(self._run(self.baseline) for _ in range(2)))
         pairs = []
@@ -129,12 +129,12 @@ class Benchmark:
         before, after = zip(*pairs, strict=True)
         return statistics.median(before), statistics.median(after)
 
-    def _sample(self, function: Function, runs: int) -> float:
+    def _sample(self, function: KernelFunction, runs: int) -> float:
         """Return the seconds of one run, after a run that warms the caches."""
         self._run(function)
         return self._run(function, runs)
 
-    def _run(self, function: Function, runs: int = 1) -> float:
+    def _run(self, function: KernelFunction, runs: int = 1) -> float:
         """Run a function some times on all threads; return the seconds of one run."""
         words = [array_allocator.address_of(self.data[number]) for number in function.buffers]
         words += [self.variables[name] for name in function.variables]

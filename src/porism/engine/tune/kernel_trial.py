@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from porism.backends.backend_table import Backend
-from porism.backends.kernel_function import Function
+from porism.backends.kernel_function import KernelFunction
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import ActionError
 from porism.engine.run import array_allocator
@@ -59,14 +59,14 @@ class CompiledTrial:
         assert backend.load is not None, "the evaluator has no machine code"
         self.lines: Sequence[UOp] = lower_kernel(kernel, backend.target(), scheduled=True)
         _check_stack_bytes(self.lines[-1])
-        self.function: Function = backend.load({"kernel": self.lines})["kernel"]
+        self.function: KernelFunction = backend.load({"kernel": self.lines})["kernel"]
 
     def run(self, data: Buffers, variables: Mapping[str, int]) -> float:
         """Run once on the arrays, on all threads; return the seconds."""
         return run_function(self.function, data, variables)
 
 
-def run_function(function: Function, data: Buffers, variables: Mapping[str, int]) -> float:
+def run_function(function: KernelFunction, data: Buffers, variables: Mapping[str, int]) -> float:
     """Run a function once on arrays, on all threads; return the seconds."""
     words = [array_allocator.address_of(data[number]) for number in function.buffers]
     words += [variables[name] for name in function.variables]

@@ -260,9 +260,9 @@ def entries() -> list[TunedKernel]:
 
 def own_environment() -> str:
     """Return the environment digest of this process; entries of others are not used."""
-    from porism.backends.backend_table import native
+    from porism.backends.backend_table import native_backend
 
-    base = _tuning_environment(native())
+    base = _tuning_environment(native_backend())
     return "" if base is None else _digest(base)
 
 

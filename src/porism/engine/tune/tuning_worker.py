@@ -22,8 +22,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from porism.backends.backend_table import native
-from porism.backends.kernel_function import Function, function
+from porism.backends.backend_table import native_backend
+from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base.errors import PorismError
 from porism.engine.tune.kernel_timing import Benchmark
 from porism.engine.tune.worker_pool import Answer, Job
@@ -43,13 +43,13 @@ def _parse_kernel(text: str) -> UOp:
 
 def compile_candidate(job: Job) -> Answer:
     """Compile a kernel with some actions, or those of the heuristic."""
-    backend = native()
+    backend = native_backend()
     assert backend.objects is not None
     actions_text = job["actions"]
     actions = None if actions_text is None else read_actions(actions_text)
-    lines = lower_kernel(_parse_kernel(job["kernel"]), backend.target(), actions=actions)
-    code = backend.objects.build([(FUNCTION_NAME, lines)], 1)
-    signature = function(lines, 0, None)
+    instructions = lower_kernel(_parse_kernel(job["kernel"]), backend.target(), actions=actions)
+    code = backend.objects.build([(FUNCTION_NAME, instructions)], 1)
+    signature = kernel_function(instructions, 0, None)
     return {
         "code": base64.b64encode(code).decode(),
         "buffers": signature.buffers,
@@ -58,13 +58,13 @@ def compile_candidate(job: Job) -> Answer:
     }
 
 
-def link_function(binary: Mapping[str, Any]) -> Function:
+def link_function(binary: Mapping[str, Any]) -> KernelFunction:
     """Load machine code that was compiled in another process."""
-    objects = native().objects
+    objects = native_backend().objects
     assert objects is not None
     addresses, alive = objects.link(base64.b64decode(binary["code"]), [FUNCTION_NAME])
     parallel = binary["parallel"]
-    return Function(
+    return KernelFunction(
         addresses[FUNCTION_NAME],
         tuple(binary["buffers"]),
         tuple(binary["variables"]),
@@ -114,7 +114,7 @@ def tune_program(job: Job) -> Answer:
         if os.getppid() != parent:
             raise KeyboardInterrupt
 
-    backend = native()
+    backend = native_backend()
     for number, actions, before, after in job["known"]:
         tuning_cache.record(
             kernels[number], backend, read_actions(actions), before, after, on_disk=False

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any, Final
 
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.engine.profile import work_counts
 from porism.engine.run.buffer_storage import realized_buffer
 from porism.engine.run.kernel_source import kind_of, source_of
@@ -65,7 +65,7 @@ class Kernel:
     @property
     def scheduled(self) -> str:
         """The loops as they are compiled for this machine, as a listing."""
-        backend = native()
+        backend = native_backend()
         actions = tuned_actions(self.node, backend)
         loops = optimize_kernel(self.node, backend.target(), actions=actions)
         return listing(loops, dict(enumerate(self.names)))
@@ -73,10 +73,10 @@ class Kernel:
     @property
     def actions(self) -> tuple[Action, ...]:
         """The loop schedule for this machine: as tuned, or else as the heuristic chooses it."""
-        tuned = tuned_actions(self.node, native())
+        tuned = tuned_actions(self.node, native_backend())
         if tuned is not None:
             return tuned
-        target = native().target()
+        target = native_backend().target()
         return heuristic.choose_actions(unscheduled_kernel(self.node, target), target)
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.base.errors import ActionError, PorismError
 from porism.engine.run import array_allocator
 from porism.engine.tune.kernel_trial import (
@@ -55,7 +55,7 @@ class ScheduledKernel:
 
     @cached_property
     def _trial(self) -> CompiledTrial:
-        return CompiledTrial(self.node, native())
+        return CompiledTrial(self.node, native_backend())
 
     @cached_property
     def _variables(self) -> dict[str, int]:
@@ -90,7 +90,7 @@ class ScheduledKernel:
         """
         from porism.verification.verify_kernel import arranged
 
-        target = native().target()
+        target = native_backend().target()
         before = unscheduled_kernel(self.kernel.node, target)
         names = dict(enumerate(self.kernel.names))
         return arranged(before, self.node, target, names, self.actions, level=level)
@@ -122,7 +122,7 @@ def opt(kernel: Kernel | ScheduledKernel, actions: Sequence[Action]) -> Schedule
             "actions change the loops of a kernel",
             "pass one of porism.kernels(tensor)",
         )
-    target = native().target()
+    target = native_backend().target()
     if isinstance(kernel, Kernel):
         kernel = ScheduledKernel(kernel, (), unscheduled_kernel(kernel.node, target))
     try:

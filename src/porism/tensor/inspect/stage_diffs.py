@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from porism.backends.backend_table import native
+from porism.backends.backend_table import native_backend
 from porism.base.dtypes import void
 from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir import ops
@@ -121,7 +121,7 @@ def _heading(schedule: Schedule, kernel: UOp) -> tuple[str, dict[int, str]]:
 
 def _lowering(kernel: UOp) -> list[Snapshot]:
     """Return the snapshots of the stages that lower a kernel for this machine."""
-    backend = native()
+    backend = native_backend()
     trace = Trace()
     snapshots: list[Snapshot] = []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from porism.backends.backend_table import chosen
+from porism.backends.backend_table import selected_backend
 from porism.base.dtypes import DType, index
 from porism.base.fork_locks import held_while_forking
 from porism.engine.run import array_allocator
@@ -189,7 +189,7 @@ class Replay:
 
     def tune(self, seconds: float) -> BackgroundTuning | None:
         """Tune the kernels in the background for some seconds, then swap in the tuned program."""
-        backend, schedule = chosen(), self.schedule
+        backend, schedule = selected_backend(), self.schedule
         if schedule is None or backend.objects is None:
             return None
         from porism.engine.tune.background_tuning import BackgroundTuning

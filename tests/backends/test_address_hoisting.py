@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm.address_hoisting import Addresses, Sum
-from porism.backends.llvm.host_target import host
-from porism.backends.llvm.llvm_compiler import assembly, machine, object_code
-from porism.backends.llvm.llvm_library import module
+from porism.backends.llvm.address_hoisting import AddressParts, AffineIndex
+from porism.backends.llvm.host_target import host_target
+from porism.backends.llvm.llvm_compiler import assembly, object_code, target_machine
+from porism.backends.llvm.llvm_library import module_text
 from porism.base.dtypes import Space, f32, i32
 from porism.engine.run import realize
 from porism.ir import ops
@@ -43,32 +43,32 @@ def loaded(at: UOp) -> list[UOp]:
 def test_an_index_is_a_sum_of_counters_and_a_constant() -> None:
     a, b = counter(0, 10), counter(1, 20)
     lines = loaded((a * 20 + b) * 3 + 7)
-    addresses = Addresses(lines)
+    addresses = AddressParts(lines)
     (total,) = addresses.sums.values()
-    assert total == Sum({a: 60, b: 3}, 7)
-    assert addresses.counters == {a, b}
-    assert all(addresses.is_idle(n) for n in lines if n.op in (ops.ADD, ops.MUL))
+    assert total == AffineIndex({a: 60, b: 3}, 7)
+    assert addresses.loops == {a, b}
+    assert all(addresses.is_index_only(n) for n in lines if n.op in (ops.ADD, ops.MUL))
 
 
 def test_a_sum_that_may_wrap_is_a_value_of_its_own() -> None:
     a = counter(0, 1 << 20)
     wrapping = a * (1 << 20)
-    addresses = Addresses(loaded(wrapping + 1))
+    addresses = AddressParts(loaded(wrapping + 1))
     (total,) = addresses.sums.values()
     assert wrapping in total.terms or total.terms.keys() == {wrapping + 1}
-    assert not addresses.is_idle(next(iter(total.terms)))
+    assert not addresses.is_index_only(next(iter(total.terms)))
 
 
 def test_what_is_also_a_value_is_still_computed() -> None:
     a = counter(0, 10)
     index = a * 4
     lines = [*loaded(index), index + 1, ops.STORE(index, index)]
-    assert not Addresses(lines).is_idle(index)
+    assert not AddressParts(lines).is_index_only(index)
 
 
 def source(tensor: porism.Tensor) -> str:
     (step,) = realize.schedule_of(realize.request([tensor.node]).graph).steps
-    return module({"kernel": lower_kernel(step.kernel, host())})
+    return module_text({"kernel": lower_kernel(step.kernel, host_target())})
 
 
 def innermost(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def test_sums_of_a_product_are_values_and_no_memory(product: str) -> None:
 
 
 def test_others_who_use_llvm_find_their_settings(product: str) -> None:
-    before = machine().emit_assembly(llvm.parse_assembly(product))
+    before = target_machine().emit_assembly(llvm.parse_assembly(product))
     object_code(product)
     assembly(product)
-    assert machine().emit_assembly(llvm.parse_assembly(product)) == before
+    assert target_machine().emit_assembly(llvm.parse_assembly(product)) == before

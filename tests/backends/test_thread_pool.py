@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.backends.llvm.thread_pool import ORDER, SMALLEST, Pool
+from porism.backends.llvm.thread_pool import MIN_CHUNK_DIVISOR, ORDER_WORDS, ThreadPool
 
 Part = tuple[int, int]
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 5])
-def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    found = Pool(request.param)
+def pool(request: pytest.FixtureRequest) -> Iterator[ThreadPool]:
+    found = ThreadPool(request.param)
     yield found
     found.stop()
 
 
-def parts_of(pool: Pool, count: int, seconds: float = 0.0) -> list[Part]:
+def parts_of(pool: ThreadPool, count: int, seconds: float = 0.0) -> list[Part]:
     """The parts in which a loop is done, each of which takes some time."""
     found: list[Part] = []
 
@@ -37,38 +37,40 @@ def parts_of(pool: Pool, count: int, seconds: float = 0.0) -> list[Part]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 10, 14, 33, 100, 1000, 4097])
-def test_every_iteration_is_done_once(pool: Pool, count: int) -> None:
+def test_every_iteration_is_done_once(pool: ThreadPool, count: int) -> None:
     parts = parts_of(pool, count)
     assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == count
     assert all(begin < end for begin, end in parts)
 
 
-def test_an_order_is_run_job_by_job(pool: Pool) -> None:
+def test_an_order_is_run_job_by_job(pool: ThreadPool) -> None:
     found: list[int] = []
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     bodies = [kind(lambda _arguments, _begin, _end, k=k: found.append(k)) for k in range(3)]
     jobs = [(ctypes.cast(body, ctypes.c_void_p).value or 0, 0, 1) for body in bodies]
-    order = (ctypes.c_int64 * (ORDER + 9))(pool.address, 3, *(word for job in jobs for word in job))
+    order = (ctypes.c_int64 * (ORDER_WORDS + 9))(
+        pool.address, 3, *(word for job in jobs for word in job)
+    )
     pool.go(ctypes.addressof(order))
     assert found == [0, 1, 2]
 
 
 @pytest.mark.parametrize("count", [10, 28, 64, 1000])
-def test_the_last_parts_are_small(pool: Pool, count: int) -> None:
+def test_the_last_parts_are_small(pool: ThreadPool, count: int) -> None:
     threads = len(pool.threads) + 1
     sizes = [end - begin for begin, end in parts_of(pool, count, 0.001)]
     if threads == 1:
         assert sizes == [count]
         return
-    smallest = max(1, count // (SMALLEST * threads))
+    smallest = max(1, count // (MIN_CHUNK_DIVISOR * threads))
     own = -(-count // threads)
     assert max(sizes) <= -(-own // 2)
     assert sizes[-1] <= smallest
-    assert len(sizes) <= (SMALLEST + 1) * threads or smallest == 1
+    assert len(sizes) <= (MIN_CHUNK_DIVISOR + 1) * threads or smallest == 1
 
 
-def test_a_thread_begins_with_the_same_part_in_each_loop(pool: Pool) -> None:
+def test_a_thread_begins_with_the_same_part_in_each_loop(pool: ThreadPool) -> None:
     threads = len(pool.threads) + 1
     starts = {k * 4 for k in range(threads)}
     firsts: dict[int, int] = {}
@@ -89,7 +91,7 @@ def test_a_thread_begins_with_the_same_part_in_each_loop(pool: Pool) -> None:
     assert firsts[threading.get_ident()] == 0
 
 
-def test_a_second_caller_does_its_loop_alone(pool: Pool) -> None:
+def test_a_second_caller_does_its_loop_alone(pool: ThreadPool) -> None:
     others: list[list[Part]] = []
 
     def second() -> None:
