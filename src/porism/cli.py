@@ -171,6 +171,7 @@ def _fired(options: argparse.Namespace) -> int:
 
 
 def prove_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism prove`."""
     parser.add_argument(
         "words",
         nargs="*",

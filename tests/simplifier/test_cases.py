@@ -20,23 +20,23 @@ CASES = [tuple(line.split("  =>  ")) for line in LINES if "  =>  " in line and l
 
 
 def values(text: str) -> list[object]:
-    """The values of a text at every point of the box of its variables; None where it has none."""
+    """Return the values of a text at every point of the box; None where it is undefined."""
     names = sorted(set(re.findall(r"[a-z]\w*", text)) & BOUNDS.keys())
-    code, found = compile(text, "text", "eval"), []
+    code, result = compile(text, "text", "eval"), []
     for point in itertools.product(*(range(BOUNDS[n][0], BOUNDS[n][1] + 1) for n in names)):
         try:
-            found.append(eval(code, dict(zip(names, point, strict=True))))
+            result.append(eval(code, dict(zip(names, point, strict=True))))
         except ZeroDivisionError:
-            found.append(None)
-    return found
+            result.append(None)
+    return result
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_case(text: str, expected: str) -> None:
-    found = simplify(text, BOUNDS).text
-    both = f"({text}, {found})"
+    result = simplify(text, BOUNDS).text
+    both = f"({text}, {result})"
     assert all(pair is None or pair[0] == pair[1] for pair in values(both))  # type: ignore[index]
-    assert found == expected
+    assert result == expected
 
 
 def test_there_are_cases() -> None:

@@ -1,4 +1,4 @@
-"""Sharing: every grouping of an expression becomes the same one, the one that costs least."""
+"""Common subterms: every grouping of an expression becomes the cheapest one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOUNDS = dict.fromkeys(NAMES, (-9, 9))
 
 
 def shared(text: str) -> str:
-    """A text in order and grouped, and nothing else done to it."""
+    """Return a text reordered and with shared subterms, but not simplified."""
     known = box(BOUNDS)
     root = reorder(parse(text, known.variables), known.internal_names())
     return known.named_text(to_python(share_subterms(root)))

@@ -227,8 +227,8 @@ def test_without_the_solver_the_message_says_how_to_get_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     assert main(["prove", "--rule", "x + 0 -> x"]) == 2
-    told = capsys.readouterr().err
-    assert "proving needs the solver z3, which is not installed" in told
-    assert "fix: pip install z3-solver" in told
+    message = capsys.readouterr().err
+    assert "proving needs the solver z3, which is not installed" in message
+    assert "fix: pip install z3-solver" in message
     with pytest.raises(PorismError, match="does not occur"):  # a mistake is found without it
         read("x + 0 -> y")

@@ -18,9 +18,9 @@ from tests.simplifier.test_parser import MALFORMED, PRECEDENCE, VARIABLES
 
 
 def fast(text: str) -> object:
-    """The graph as UOps, or None."""
-    found = fast_parse(text, VARIABLES, LightNodes().make)
-    return None if found is None else to_uops(found)
+    """Return the graph of the fast parser as UOps, or None."""
+    result = fast_parse(text, VARIABLES, LightNodes().make)
+    return None if result is None else to_uops(result)
 
 
 @pytest.mark.parametrize("text", PRECEDENCE)
@@ -36,9 +36,9 @@ def test_leaves_mistakes_to_the_parser(text: str) -> None:
 def test_reads_what_compilers_write() -> None:
     for row in corpus(60, seed=3):
         variables = box(row["vars"]).variables
-        found = fast_parse(row["expr"], variables, LightNodes().make)
-        assert found is not None
-        assert to_uops(found) is parse(row["expr"], variables)
+        result = fast_parse(row["expr"], variables, LightNodes().make)
+        assert result is not None
+        assert to_uops(result) is parse(row["expr"], variables)
 
 
 def test_random_words_are_read_alike_or_not_at_all() -> None:
@@ -48,10 +48,10 @@ def test_random_words_are_read_alike_or_not_at_all() -> None:
     read = 0
     for _ in range(20_000):
         text = " ".join(chance.choices(words, k=chance.randint(1, 9)))
-        found = fast(text)
-        if found is not None:
+        result = fast(text)
+        if result is not None:
             read += 1
-            assert found is parse(text, VARIABLES), text
+            assert result is parse(text, VARIABLES), text
     assert read > 500
 
 

@@ -47,16 +47,16 @@ def test_where_nothing_is_asked_anything_will_do() -> None:
 
 
 def test_all_points_of_a_box_that_is_no_box() -> None:
-    found, exhaustive = index_values.points({"n": [0, 6], "r": ["n % 3", "(n - 3) * (n - 3)"]})
+    result, exhaustive = index_values.points({"n": [0, 6], "r": ["n % 3", "(n - 3) * (n - 3)"]})
     assert exhaustive
     wanted = [(n, r) for n in range(7) for r in range(n % 3, (n - 3) ** 2 + 1)]
-    assert list(zip(found["n"].tolist(), found["r"].tolist(), strict=True)) == wanted
+    assert list(zip(result["n"].tolist(), result["r"].tolist(), strict=True)) == wanted
 
 
 def test_samples_have_all_corners() -> None:
-    found, exhaustive = index_values.points(LARGE)
+    result, exhaustive = index_values.points(LARGE)
     assert not exhaustive
-    points = set(zip(*(found[name].tolist() for name in "abc"), strict=True))
+    points = set(zip(*(result[name].tolist() for name in "abc"), strict=True))
     ends = (0, 10**6)
     assert {(a, b, c) for a in ends for b in ends for c in ends} <= points
     assert len(points) >= 2000
@@ -81,9 +81,9 @@ def test_samples_have_all_corners() -> None:
 def test_the_solver_decides(
     before: str, after: str, bounds: dict[str, Any], verdict: Verdict | None
 ) -> None:
-    found, point = compare(before, after, bounds, milliseconds=5000)
-    assert found is verdict or (verdict is None and found is not Verdict.REFUTED)
-    assert (point is None) == (found is not Verdict.REFUTED)
+    result, point = compare(before, after, bounds, milliseconds=5000)
+    assert result is verdict or (verdict is None and result is not Verdict.REFUTED)
+    assert (point is None) == (result is not Verdict.REFUTED)
 
 
 def test_a_judgement_says_how_it_was_come_by() -> None:
@@ -93,5 +93,7 @@ def test_a_judgement_says_how_it_was_come_by() -> None:
     assert (right["dm"], right["z3"]) == (0, "proved")
     wrong = judgement(row, {"name": "one", "text": "a + b // 7"}, 5.0)
     assert (wrong["wrong"], wrong["z3"], wrong["point"]["b"]) == (True, "refuted", 7)
-    said = checks([right, wrong], 5.0)
-    assert said.startswith("compared at every point of 2 boxes; z3 proved 1, refuted 1, unknown 0")
+    output = checks([right, wrong], 5.0)
+    assert output.startswith(
+        "compared at every point of 2 boxes; z3 proved 1, refuted 1, unknown 0"
+    )

@@ -29,7 +29,7 @@ MANY = 120
 
 @pytest.fixture(params=("fixed", "fresh"))
 def seed(request: pytest.FixtureRequest) -> int:
-    """A seed that is always the same, and one that never was."""
+    """Return a fixed seed and a new random one."""
     chosen = FIXED_SEED if request.param == "fixed" else FRESH_SEED
     print(f"to repeat this: PORISM_TEST_SEED={chosen}")  # shown with a failure
     return chosen
@@ -76,7 +76,7 @@ def test_every_process_finds_the_same(seed: int) -> None:
         f"for row in corpus({FEW}, seed={seed}):\n"
         "    print(simplify(row['expr'], row['vars'], explain=True))\n"
     )
-    found = {
+    actual = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
@@ -86,7 +86,7 @@ def test_every_process_finds_the_same(seed: int) -> None:
         ).stdout
         for hash_seed in ("0", "1", "12345")
     }
-    assert found == {"".join(text + "\n" for text in texts(corpus(FEW, seed)))}
+    assert actual == {"".join(text + "\n" for text in texts(corpus(FEW, seed)))}
 
 
 def test_what_came_before_makes_no_difference(seed: int) -> None:

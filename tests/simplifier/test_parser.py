@@ -23,8 +23,8 @@ POINTS = [dict(zip(NAMES, place, strict=True)) for place in PLACES]
 
 
 def value(text: str, point: dict[str, int]) -> int:
-    (found,) = evaluate(parse(text, VARIABLES), variables=point)
-    return int(found)
+    (result,) = evaluate(parse(text, VARIABLES), variables=point)
+    return int(result)
 
 
 def same_as_python(text: str) -> None:
@@ -217,9 +217,9 @@ def test_only_open_parentheses_count_as_nesting(operand: str) -> None:
 
 def test_numbers_of_any_length() -> None:
     digits = "9" * 4001
-    found = parse(digits, {})
-    assert found.op is ops.CONST
-    assert found.arg == 10**4001 - 1
+    result = parse(digits, {})
+    assert result.op is ops.CONST
+    assert result.arg == 10**4001 - 1
 
 
 def test_depth_costs_no_stack() -> None:
@@ -230,9 +230,9 @@ def test_depth_costs_no_stack() -> None:
 
 def test_the_graph_is_exactly_what_is_written() -> None:
     a = VARIABLES["a"]
-    found = parse("a + 0", VARIABLES)
-    assert found.op is ops.ADD
-    assert found.src == (a, a.lift(0))
+    result = parse("a + 0", VARIABLES)
+    assert result.op is ops.ADD
+    assert result.src == (a, a.lift(0))
     assert parse("-5", VARIABLES) is a.lift(-5)
     assert parse("-(5)", VARIABLES).op is ops.NEG
 

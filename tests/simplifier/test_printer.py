@@ -71,8 +71,8 @@ def test_writes_as_people_do(text: str) -> None:
 @st.composite
 def graphs(draw: st.DrawFn) -> UOp:
     of = draw(st.sampled_from((dtypes.index, dtypes.boolean)))
-    made = expressions(of, of=dtypes.index, leaves=[A, B], limit=1 << 30, casts=False)
-    root = draw(made)
+    created = expressions(of, of=dtypes.index, leaves=[A, B], limit=1 << 30, casts=False)
+    root = draw(created)
     assume(not any(n.op in UNREAD for n in toposort(root)))
     return root
 
@@ -92,10 +92,10 @@ def test_reads_back_as_the_same_graph(root: UOp) -> None:
 @settings(max_examples=50, deadline=None)
 def test_means_the_same_in_python(root: UOp) -> None:
     points, _ = index_values.points({"a": [-5, 9], "b": [0, 9]})
-    found = index_values.value(index_values.tree_of(to_python(root)), points)
+    actual = index_values.value(index_values.tree_of(to_python(root)), points)
     for a, b, wanted in zip((-5, -5, 0, 0, 3, 3, 9, 9), (0, 4) * 4, values(root), strict=True):
         place = (points["a"] == a) & (points["b"] == b)
-        chosen = found[place][0] if hasattr(found, "shape") and found.shape else found
+        chosen = actual[place][0] if hasattr(actual, "shape") and actual.shape else actual
         assert int(chosen) == int(wanted)
 
 
@@ -217,9 +217,9 @@ def test_c_means_the_same(tmp_path_factory: pytest.TempPathFactory, roots: list[
         ["#include <stdio.h>", *definitions, *functions, f"int main(void) {{ {loops} }}"]
     )
     program = run_c(folder, source)
-    found = [int(line) for line in program.split()]
+    actual = [int(line) for line in program.split()]
     wanted = list(zip(*[[int(v) for v in values(root)] for root in roots], strict=True))
-    assert found == [value for row in wanted for value in row]
+    assert actual == [value for row in wanted for value in row]
 
 
 def run_c(folder: Path, source: str) -> str:

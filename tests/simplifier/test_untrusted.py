@@ -22,7 +22,7 @@ HUGE = "1" + "0" * 4000
 
 
 def doubled(text: str, form: str, times: int) -> str:
-    """A text that contains the one before it twice, so many times."""
+    """Return a text that contains itself twice, nested so many times."""
     for number in range(times):
         text = form.format(text, number + 3)
     return text

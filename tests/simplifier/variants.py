@@ -1,6 +1,6 @@
-"""Variants of an expression that must come out the same.
+"""Variants of an expression that must have the same simplified form.
 
-They have other names, other orders of operands, and sums and products that are grouped otherwise.
+They have other names, other orders of operands, and other groupings of sums and products.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 class _Swapping(ast.NodeTransformer):
-    """Operands of commutative operations in a random order and grouping, comparisons turned."""
+    """Reorders and regroups the operands of commutative operations, and swaps comparisons."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -42,7 +42,7 @@ class _Swapping(ast.NodeTransformer):
     def grouped(
         self, operands: list[ast.expr], join: Callable[[ast.expr, ast.expr], ast.expr]
     ) -> ast.expr:
-        """Any two of the operands joined, until one is left."""
+        """Join random pairs of operands until one is left."""
         while len(operands) > 1:
             self.chance.shuffle(operands)
             operands.append(join(operands.pop(), operands.pop()))
@@ -62,7 +62,7 @@ class _Swapping(ast.NodeTransformer):
 
 
 def _operands(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
-    """What a sum adds up, or a product multiplies."""
+    """Return the operands of a chain of sums or products."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, op):
         return _operands(node.left, op) + _operands(node.right, op)
     return [node]
@@ -73,14 +73,14 @@ def swapped(text: str, chance: random.Random) -> str:
 
 
 def renamed(text: Any, names: dict[str, str]) -> Any:
-    """A text, or an end of bounds, with other names."""
+    """Return a text, or an end of bounds, with other names."""
     if not isinstance(text, str):
         return text
     return re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m[0], m[0]), text)
 
 
 def other_names(bounds: dict[str, Any], chance: random.Random) -> dict[str, str]:
-    """A new name for each variable, in no order."""
+    """Return a new name for each variable, in random order."""
     numbers = chance.sample(range(1000), len(bounds))
     return {name: f"{chance.choice('abxyz')}_{n}" for name, n in zip(bounds, numbers, strict=True)}
 
@@ -94,6 +94,6 @@ def unchanged(row: dict[str, Any], chance: random.Random) -> Result:
     assert simplify(other, bounds).text == result.text, f"another order: {text}\n{other}"
     names = other_names(bounds, chance)
     new = {names[n]: [renamed(end, names) for end in ends] for n, ends in bounds.items()}
-    found = simplify(renamed(text, names), new)
-    assert found.text == renamed(result.text, names), f"other names: {text}"
+    actual = simplify(renamed(text, names), new)
+    assert actual.text == renamed(result.text, names), f"other names: {text}"
     return result

@@ -105,10 +105,10 @@ class Assigned(np.ndarray[Any, np.dtype[np.int64]]):
 def model(function: Callable[..., Any], *pairs: Pair) -> Array:
     """A function on the arrays of pairs, which it may assign to."""
     arrays = {id(pair): pair.array.copy().view(Assigned) for pair in pairs}
-    found = np.array(function(*(arrays[id(pair)] for pair in pairs)))
+    result = np.array(function(*(arrays[id(pair)] for pair in pairs)))
     for pair in pairs:
         pair.array = np.array(arrays[id(pair)])
-    return found
+    return result
 
 
 class Programs(RuleBasedStateMachine):
@@ -186,13 +186,13 @@ class Programs(RuleBasedStateMachine):
         jitted, function, w, v = made
         if x is w or x is v:
             x = self.pair(x.tensor + 0, x.array)
-        found = jitted(x.tensor)
-        return self.pair(found, model(function, x, w, v))
+        result = jitted(x.tensor)
+        return self.pair(result, model(function, x, w, v))
 
     @rule(a=pairs, size=st.integers(1, ROWS))
     def symbolic(self, a: Pair, size: int) -> None:
-        found = (a.tensor[: N.bind(size)] * 2).sum(0).numpy()
-        np.testing.assert_array_equal(found, (a.array[:size] * 2).sum(0))
+        result = (a.tensor[: N.bind(size)] * 2).sum(0).numpy()
+        np.testing.assert_array_equal(result, (a.array[:size] * 2).sum(0))
 
     @invariant()
     def arrays_that_were_given_stay(self) -> None:

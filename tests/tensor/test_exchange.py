@@ -256,9 +256,9 @@ def test_operators_of_an_array_and_a_tensor_give_tensors() -> None:
         a, b = np.array([[5, 2], [4, 3]], dtype), np.array([[3, 2], [1, 4]], dtype)
         for symbol in symbols.split():
             function = getattr(operator, symbol)
-            for found in (function(a, porism.asarray(b)), function(porism.asarray(a), b)):
-                assert isinstance(found, porism.Tensor)
-                agree(found, function(a, b))
+            for result in (function(a, porism.asarray(b)), function(porism.asarray(a), b)):
+                assert isinstance(result, porism.Tensor)
+                agree(result, function(a, b))
     assert isinstance(np.exp(porism.ones(2)), np.ndarray)
 
 

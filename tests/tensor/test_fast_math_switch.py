@@ -31,8 +31,8 @@ RULES = (*FAST_MATH, *FAST_REDUCTIONS)
 
 
 def values(*dims: int, seed: int = 0) -> Tensor:
-    found: Tensor = porism.asarray(np.random.default_rng(seed).uniform(0.5, 2, dims).astype("f"))
-    return found
+    actual: Tensor = porism.asarray(np.random.default_rng(seed).uniform(0.5, 2, dims).astype("f"))
+    return actual
 
 
 X, Y, Z, M = values(6), values(6, seed=1), values(6, seed=2), values(4, 6)
@@ -63,8 +63,8 @@ PROGRAMS: dict[str, Callable[[], Tensor]] = {
 
 
 def one_hot() -> Tensor:
-    found: Tensor = porism.one_hot(PLACES, 4).astype("float32")
-    return found
+    actual: Tensor = porism.one_hot(PLACES, 4).astype("float32")
+    return actual
 
 
 def fired(program: Callable[[], Tensor]) -> set[str]:
@@ -109,10 +109,10 @@ def test_without_it_results_are_those_of_ieee_754() -> None:
     for program, expected in programs:
         with porism.fast_math():
             program().numpy()  # what is computed here is not taken below
-        found = program().numpy()
-        np.testing.assert_array_equal(found, expected)
+        actual = program().numpy()
+        np.testing.assert_array_equal(actual, expected)
         signs = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(found)[signs], np.signbit(expected)[signs])
+        np.testing.assert_array_equal(np.signbit(actual)[signs], np.signbit(expected)[signs])
 
 
 def test_the_same_graph_has_a_value_for_each_way() -> None:
@@ -174,10 +174,10 @@ def test_the_setting() -> None:
     code = "import porism; x = porism.asarray([porism.inf]); print((x * 0.0).tolist())"
     for value, expected in (("1", "[0.0]"), ("0", "[nan]")):
         environment = {**os.environ, "PORISM_FAST_MATH": value}
-        found = subprocess.run(
+        actual = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
         )
-        assert found.stdout.strip() == expected, found.stderr
+        assert actual.stdout.strip() == expected, actual.stderr
 
 
 def test_it_is_a_switch() -> None:
@@ -220,8 +220,8 @@ def test_functions_are_as_accurate_as_without(name: str) -> None:
     x = porism.asarray(np.array([1e-7, -1e-7, 1e-3, 0.3, -0.7, 0.99], "f")).realize()
     exact = getattr(porism, name)(x).numpy()
     with porism.fast_math():
-        found = getattr(porism, name)(x).numpy()
-    np.testing.assert_allclose(found, exact, rtol=1e-6)
+        actual = getattr(porism, name)(x).numpy()
+    np.testing.assert_allclose(actual, exact, rtol=1e-6)
 
 
 def test_the_page_runs() -> None:

@@ -174,8 +174,8 @@ def test_a_new_trace_says_why(capsys: pytest.CaptureFixture[str]) -> None:
         apply(ones(2), {"by": 3})
         assert "apply again: options['by'] was 2 and is 3" in capsys.readouterr().err
         apply(ones(1, 2), {"by": 3})
-        told = capsys.readouterr().err
-        assert "x was a tensor of float32 (2,) and is a tensor of float32 (1, 2)" in told
+        message = capsys.readouterr().err
+        assert "x was a tensor of float32 (2,) and is a tensor of float32 (1, 2)" in message
         weight.node = ones(1).node
         apply(ones(2), {"by": 2})
         assert "a tensor that it uses was float32 (2,) and is float32 (1,)" in (
@@ -235,10 +235,10 @@ def test_results_of_no_computation() -> None:
         return {"none": None, "text": "a", "number": 3, "ones": porism.ones(2), "x": x}
 
     for k in range(3):
-        found = constants(porism.asarray([k]))
-        assert (found["none"], found["text"], found["number"]) == (None, "a", 3)
-        assert found["ones"].tolist() == [1, 1]
-        assert found["x"].tolist() == [k]
+        actual = constants(porism.asarray([k]))
+        assert (actual["none"], actual["text"], actual["number"]) == (None, "a", 3)
+        assert actual["ones"].tolist() == [1, 1]
+        assert actual["x"].tolist() == [k]
 
 
 def test_arrays_and_lists_inside_are_constants() -> None:
@@ -604,9 +604,9 @@ def test_a_result_that_is_a_number_and_a_part_of_others(
     v = porism.asarray(np.full(shape, 3, dtype))
     jitted = porism.jit(function)
     for _ in range(2):
-        for found, expected in zip(jitted(v), function(v), strict=True):
-            assert found.dtype is expected.dtype
-            np.testing.assert_array_equal(found.numpy(), expected.numpy())
+        for actual, expected in zip(jitted(v), function(v), strict=True):
+            assert actual.dtype is expected.dtype
+            np.testing.assert_array_equal(actual.numpy(), expected.numpy())
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -646,19 +646,19 @@ def test_what_a_function_uses_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = [ones(rows, 7) for rows in (3, 4)]
     for x in eager:
         (x * 3).numpy()
-    made: list[Any] = []
+    created: list[Any] = []
     build = program.Program.__init__
 
     def counted(self: Any, *arguments: Any) -> None:
-        made.append(self)
+        created.append(self)
         build(self, *arguments)
 
     monkeypatch.setattr(program.Program, "__init__", counted)
     for _ in range(3):
         gc.collect()
         for rows in range(2, 5):
-            found = jitted(np.ones((rows, 5), np.float32))
-            assert found.tolist() == [15.0] * rows
+            actual = jitted(np.ones((rows, 5), np.float32))
+            assert actual.tolist() == [15.0] * rows
         for x in eager:
             (x * 3).numpy()
-    assert not made
+    assert not created

@@ -337,9 +337,9 @@ def test_many_threads_while_weights_change() -> None:
     def call() -> None:
         for _ in range(50):
             least = latest[0]
-            found = layer(x).numpy()
-            if (found != found[0, 0]).any() or found[0, 0] < 192 * least:
-                wrong.append(float(found[0, 0]))
+            result = layer(x).numpy()
+            if (result != result[0, 0]).any() or result[0, 0] < 192 * least:
+                wrong.append(float(result[0, 0]))
 
     threads = [threading.Thread(target=call) for _ in range(3)]
     for thread in threads:
@@ -372,9 +372,9 @@ def test_explain_says_what_is_done_once(capsys: pytest.CaptureFixture[str]) -> N
     assert "was not called yet" in capsys.readouterr().out
     layer(array(128, 512))
     porism.explain(layer)
-    said = capsys.readouterr().out
-    assert "computed once from constants, 2.0 KiB, until one of them is assigned to:" in said
-    assert "pre-packed once, 1.0 MiB: input1, as kernels read it along" in said
+    output = capsys.readouterr().out
+    assert "computed once from constants, 2.0 KiB, until one of them is assigned to:" in output
+    assert "pre-packed once, 1.0 MiB: input1, as kernels read it along" in output
 
 
 # -- indices ---------------------------------------------------------------------------------------

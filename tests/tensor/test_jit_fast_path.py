@@ -48,8 +48,8 @@ def test_arguments_by_name(slow_calls: list[int]) -> None:
     minus = porism.jit(lambda x, *, y, z: {"y": x - y, "z": x - z})
     x, y, z = vector(9), vector(1), vector(2)
     for _ in range(2):
-        found = minus(x, y=y, z=z)
-        assert (found["y"].tolist(), found["z"].tolist()) == ([8], [7])
+        result = minus(x, y=y, z=z)
+        assert (result["y"].tolist(), result["z"].tolist()) == ([8], [7])
     assert len(slow_calls) == 1
     assert minus(x, z=z, y=y)["y"].tolist() == [8]
     assert len(slow_calls) == 2

@@ -560,21 +560,21 @@ def test_no_update_is_lost() -> None:
         count.assign(count + x)
         return count
 
-    seen: list[float] = []
+    observed: list[float] = []
     x = ones(1)
 
     def work(_: int) -> None:
-        seen.extend(step(x).item() for _ in range(50))
+        observed.extend(step(x).item() for _ in range(50))
 
     in_threads(4, work)
     assert count.item() == 200
-    assert sorted(seen) == list(range(1, 201))
+    assert sorted(observed) == list(range(1, 201))
 
 
 def test_a_trace_is_not_seen_by_other_threads() -> None:
     weight = porism.ones(1)
     inside, looked = threading.Event(), threading.Event()
-    found: list[Any] = []
+    result: list[Any] = []
 
     @porism.jit
     def f(x: Any) -> Any:
@@ -585,14 +585,14 @@ def test_a_trace_is_not_seen_by_other_threads() -> None:
 
     def look() -> None:
         assert inside.wait(PATIENCE)
-        found.append((weight.item(), (weight + 1).tolist()))
+        result.append((weight.item(), (weight + 1).tolist()))
         looked.set()
 
     thread = threading.Thread(target=look)
     thread.start()
     assert f(ones(1)).item() == 2
     thread.join()
-    assert found == [(1, [2])]
+    assert result == [(1, [2])]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -608,8 +608,8 @@ def test_a_child_process_goes_on() -> None:
     assert step(x).item() == 1000
     child = os.fork()
     if child == 0:
-        found = [step(x).item(), (x + 1).sum().item()]
-        os._exit(0 if found == [2000, 2000] else 1)
+        result = [step(x).item(), (x + 1).sum().item()]
+        os._exit(0 if result == [2000, 2000] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert step(x).item() == 2000
 
@@ -645,8 +645,8 @@ def test_a_child_does_not_wait_for_threads_that_it_lacks() -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # rather than hang
-        found = [step(ones(2)).item(), step(ones(5)).item()]
-        os._exit(0 if found == [4, 9] else 1)
+        result = [step(ones(2)).item(), step(ones(5)).item()]
+        os._exit(0 if result == [4, 9] else 1)
     ended = os.waitpid(child, 0)[1]
     go_on.set()
     tracing.join()

@@ -218,14 +218,14 @@ print("done")
 
 def relatives(mark: str) -> list[str]:
     """Processes that were started with a mark in their environment."""
-    found = []
+    actual = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if f"TEST_MARK={mark}".encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
+                actual.append((folder / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return actual
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")

@@ -1,1 +1,1 @@
-"""The simplifier for people: index expressions as text in, shorter ones with the same value out."""
+"""Simplifier: simplify index expressions that are given as text, and check typed conjectures."""

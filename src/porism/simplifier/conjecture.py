@@ -211,7 +211,7 @@ class _Leaves:
         self.hole_of: dict[UOp, UOp] = {}
 
     def leaf(self, name: str) -> UOp:
-        """Return the leaf of a name: a condition if it is call_result p, q, p0 …, else a number."""
+        """Return the leaf of a name: a condition if it is p, q, p0 …, else a number."""
         if name not in self.holes:
             number = terms.is_constant_hole(terms.hole(name)) or not self.only_conditions
             is_condition = not number or _CONDITION.fullmatch(name) is not None
