@@ -303,13 +303,13 @@ def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[st
 def verify_actions(kernel: UOp, changed: UOp, target: Target, actions: Sequence[Action]) -> None:
     """Check a kernel with its actions in verify mode: a fault, or a false alarm, is an error."""
     before = unscheduled_kernel(kernel, target)
-    verification.arranged(before, changed, target, {}, actions)
+    verification.verify_actions(before, changed, target, {}, actions)
 
 
 def verify_graph(graph: UOp, data: st.DataObject) -> None:
     """The same for all kernels of a graph and all stages, seldom."""
     if seldom(data, VERIFIED):
-        verification.verified(graph, LLVM.target())
+        verification.verify_graph(graph, LLVM.target())
 
 
 def order_is_all(kernel: UOp, tame: bool) -> bool:

@@ -395,7 +395,7 @@ def order_reversed(node: UOp, element: Element, found: SourceElement) -> SourceE
 
 
 def wrong_fold(right: Any) -> Any:
-    """Sums whose terms are taken away."""
+    """LinearDomain whose terms are taken away."""
 
     def folded(op: Any, total: UOp, value: UOp, *, fused: bool) -> Any:
         if op is ops.ADD and value.dtype.element.is_float:
@@ -461,7 +461,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("a sum with the other sign", "sign of an accumulator", 2, "product",
         after("shrink ranges", negated_sum)),
     Bug("terms taken away", "sign of an accumulator", 2, "product",
-        replacing(linearize, "_folded", wrong_fold)),
+        replacing(linearize, "_combine", wrong_fold)),
     Bug("a sum that begins with 1", "start of an accumulator", 2, "sum",
         replacing(linearize, "identity", wrong_identity)),
     Bug("a largest value from 0 on", "start of an accumulator", 2, "largest",

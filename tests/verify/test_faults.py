@@ -22,7 +22,7 @@ from porism.optimize.actions import loop_substitution
 from porism.tensor.tensor import Tensor
 from porism.verification.accesses import bounds_and_races
 from porism.verification.verification_report import How
-from porism.verification.verify_kernel import arranged, lowered
+from porism.verification.verify_kernel import verify_actions, verify_lowering
 from tests.block_kernels import SMALL
 from tests.verify.breaking import Change, accesses_changed, break_stage, masked_otherwise, moved
 
@@ -133,10 +133,10 @@ def test_a_loop_in_three_parts_that_count_differently_for_reads_and_writes() -> 
     for to, of in itertools.product(orders, repeat=2):
         after = ops.SINK(y.index(to).store(x.index(of)).end(a, b, c))
         if to is of:
-            assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+            assert verify_actions(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
         else:
             with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel"):
-                arranged(before, after, GENERIC_CPU, {})
+                verify_actions(before, after, GENERIC_CPU, {})
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4])
@@ -153,9 +153,9 @@ def test_a_kept_sum_that_is_read_elsewhere(shift: int) -> None:
     after = ops.SINK(y.index(at).store(again * z.index(at)).end(a, b))
     if shift:
         with pytest.raises(VerifyError):
-            arranged(before, after, GENERIC_CPU, {})
+            verify_actions(before, after, GENERIC_CPU, {})
     else:
-        assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+        assert verify_actions(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
 
 
 def test_a_wrong_copy_into_local_memory() -> None:
@@ -170,10 +170,10 @@ def test_a_wrong_copy_into_local_memory() -> None:
         read = memory.after(fill).index(j, dtype=f32)
         return ops.SINK(y.index(i * 4 + j).store(read).end(i, j))
 
-    report = arranged(before, staged(0), GENERIC_CPU, {})
+    report = verify_actions(before, staged(0), GENERIC_CPU, {})
     assert report.counts[How.OPEN] == 0
     with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel reads"):
-        arranged(before, staged(1), GENERIC_CPU, {})
+        verify_actions(before, staged(1), GENERIC_CPU, {})
 
 
 @pytest.mark.parametrize("start", [7, 8, 9])
@@ -191,13 +191,13 @@ def test_a_reduction_in_two_pieces(start: int) -> None:
     sums = [part.reduce(ops.ADD, r) for part, r in zip(parts, (most, rest), strict=True)]
     after = kernel(sums[0] + sums[1])
     if start == 8:
-        assert arranged(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
+        assert verify_actions(before, after, GENERIC_CPU, {}).counts[How.OPEN] == 0
         missing = kernel(sums[0] + UOp.const(f32, 0))
         with pytest.raises(VerifyError):
-            arranged(before, missing, GENERIC_CPU, {})
+            verify_actions(before, missing, GENERIC_CPU, {})
     else:
         with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel reads"):
-            arranged(before, after, GENERIC_CPU, {})
+            verify_actions(before, after, GENERIC_CPU, {})
 
 
 def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +237,10 @@ def place_changed(change: Callable[[UOp, UOp], UOp]) -> Change:
 
 
 def half(condition: UOp, at: UOp, place: int) -> UOp:
-    return ops.WHERE(condition.src[place], at, NOWHERE)
+    return ops.WHERE(condition.src[place], at, NOT_EXECUTED)
 
 
-NOWHERE = ops.INVALID(dtype=index)
+NOT_EXECUTED = ops.INVALID(dtype=index)
 WRONG_PLACES: dict[str, Callable[[UOp, UOp], UOp]] = {
     "a neighbour": lambda condition, at: ops.WHERE(
         condition, (at + 1) % 40, ops.INVALID(dtype=index)
@@ -252,7 +252,7 @@ WRONG_PLACES: dict[str, Callable[[UOp, UOp], UOp]] = {
     "half a guard": lambda condition, at: half(condition, at, 0),
     "the other half": lambda condition, at: half(condition, at, 1),
     "a guard that is too strong": lambda condition, at: ops.WHERE(
-        condition & (at < 39), at, NOWHERE
+        condition & (at < 39), at, NOT_EXECUTED
     ),
 }
 
@@ -323,10 +323,10 @@ def test_stores_at_indices_are_not_made_lanes() -> None:
         there = out.index(at(j, named.index(j).cast(index) % 8) * 4 + k)
         return ops.SINK(there.store(there + 1).end(j, k))
 
-    assert list(bounds_and_races.writes(kernel(Axis.ORDERED, lambda j, i: i))) == []
-    (found,) = bounds_and_races.writes(kernel(Axis.UPCAST, lambda j, i: i))
+    assert list(bounds_and_races.check_races(kernel(Axis.ORDERED, lambda j, i: i))) == []
+    (found,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: i))
     assert not found.answer.holds
-    (found,) = bounds_and_races.writes(kernel(Axis.UPCAST, lambda j, i: j))
+    (found,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: j))
     assert found.answer.holds
 
 
@@ -349,7 +349,7 @@ def shared(kind: Axis, at: Callable[[UOp, UOp], UOp], size: int = 64) -> UOp:
 )
 def test_threads_that_write_the_same_element(at: Callable[[UOp, UOp], UOp]) -> None:
     with pytest.raises(VerifyError) as caught:
-        lowered(shared(Axis.THREAD, at), GENERIC_CPU, arranged=True)
+        verify_lowering(shared(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
     text = str(caught.value)
     assert "parallel iterations write the same element" in text
     assert "# thread" in text
@@ -361,14 +361,14 @@ def test_threads_that_write_the_same_element(at: Callable[[UOp, UOp], UOp]) -> N
     "at", [lambda r, k: r * 8 + k, lambda r, k: k * 8 + r, lambda r, k: (r * 8 + k) % 64]
 )
 def test_threads_that_do_not(at: Callable[[UOp, UOp], UOp]) -> None:
-    rows = lowered(shared(Axis.THREAD, at), GENERIC_CPU, arranged=True)
+    rows = verify_lowering(shared(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
     assert {row.how for row in rows} <= {How.PROVED, How.ALL}
 
 
 def test_threads_of_a_block_that_write_the_same_element() -> None:
-    assert lowered(shared(Axis.LOCAL, lambda r, k: r * 8 + k), SMALL, arranged=True)
+    assert verify_lowering(shared(Axis.LOCAL, lambda r, k: r * 8 + k), SMALL, scheduled=True)
     with pytest.raises(VerifyError, match="parallel iterations write the same element"):
-        lowered(shared(Axis.LOCAL, lambda r, k: r // 2 * 8 + k), SMALL, arranged=True)
+        verify_lowering(shared(Axis.LOCAL, lambda r, k: r // 2 * 8 + k), SMALL, scheduled=True)
 
 
 def test_a_gate_keeps_threads_apart() -> None:
@@ -379,14 +379,14 @@ def test_a_gate_keeps_threads_apart() -> None:
         at = (r < limit).where(r * 0, UOp(ops.INVALID, r.dtype))
         return ops.SINK(out.index(at).store(UOp.const(i32, 1)).end(r))
 
-    assert lowered(kernel(1), GENERIC_CPU, arranged=True)
+    assert verify_lowering(kernel(1), GENERIC_CPU, scheduled=True)
     with pytest.raises(VerifyError, match="same element"):
-        lowered(kernel(2), GENERIC_CPU, arranged=True)
+        verify_lowering(kernel(2), GENERIC_CPU, scheduled=True)
 
 
 @pytest.mark.parametrize("kind", [Axis.LOOP, Axis.ORDERED])
 def test_a_loop_is_not_parallel(kind: Axis) -> None:
-    assert lowered(shared(kind, lambda r, k: k), GENERIC_CPU, arranged=True)
+    assert verify_lowering(shared(kind, lambda r, k: k), GENERIC_CPU, scheduled=True)
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_an_index_from_data_without_a_gate_is_an_assumption() -> None:
     y = UOp(ops.PARAM, i32.pointer(size=8), (), 0)
     at = w.index(i).cast(index)
     kernel = ops.SINK(y.index(i).store(x.index(at)).end(i))
-    rows = lowered(kernel, GENERIC_CPU, arranged=True)
+    rows = verify_lowering(kernel, GENERIC_CPU, scheduled=True)
     (row,) = [row for row in rows if row.how is How.ASSUMED]
     assert "what the kernel reads as an index is one" in row.detail
     gated = ops.SINK(
@@ -406,7 +406,9 @@ def test_an_index_from_data_without_a_gate_is_an_assumption() -> None:
         .store(x.index(ops.WHERE((at >= 0) & (at < 8), at, ops.INVALID(dtype=index))))
         .end(i)
     )
-    assert all(r.how is not How.ASSUMED for r in lowered(gated, GENERIC_CPU, arranged=True))
+    assert all(
+        r.how is not How.ASSUMED for r in verify_lowering(gated, GENERIC_CPU, scheduled=True)
+    )
 
 
 def test_rebuilding_changes_nothing() -> None:

@@ -30,7 +30,7 @@ from porism.pipeline import (
 )
 from porism.verification.accesses import stage_equivalence
 from porism.verification.verification_report import How
-from porism.verification.verify_kernel import arranged
+from porism.verification.verify_kernel import verify_actions
 
 Graph = tuple[str, Level, UOp]
 
@@ -104,7 +104,7 @@ def alternatives(graph: UOp) -> Iterator[tuple[UOp, UOp]]:
 
 
 def is_found(before: UOp, after: UOp, level: Level) -> bool:
-    found = stage_equivalence.compared(before, after, needs=level in (KERNEL, THREADS))
+    found = stage_equivalence.compare(before, after, needs=level in (KERNEL, THREADS))
     return any(not compared.answer.holds for compared in found)
 
 
@@ -138,7 +138,7 @@ def test_the_error_says_which_element_is_made_of_what() -> None:
     graph = {name: kernel for name, _, kernel in graphs(product(), PROGRAMS["product"][1])}
     read, other = next(alternatives(graph["expand"]))
     changed = substitute(graph["expand"], {read: other})
-    found = list(stage_equivalence.compared(graph["masks on loads"], changed, needs=False))
+    found = list(stage_equivalence.compare(graph["masks on loads"], changed, needs=False))
     why = [compared.why for compared in found if compared.why]
     assert any("is not computed any more from p1[" in text for text in why)
     assert any("is computed, and was not, from p1[" in text for text in why)
@@ -150,5 +150,5 @@ def test_what_no_choice_takes_may_be_left_out() -> None:
     x, y = (UOp(ops.PARAM, f32.pointer(size=4), (), n) for n in (1, 0))
     taken = ops.WHERE(k <= i, x.index(k), UOp.const(f32, 0))
     kernel = ops.SINK(y.index(i).store(taken.reduce(ops.ADD, k)).end(i))
-    report = arranged(kernel, kernel, GENERIC_CPU, {})
+    report = verify_actions(kernel, kernel, GENERIC_CPU, {})
     assert report.counts[How.OPEN] == 0

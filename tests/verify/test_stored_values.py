@@ -20,7 +20,7 @@ from porism.ir.traversal import toposort
 from porism.pipeline import lower_kernel, schedule_graph
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.verification.values import partial_runs, rounding_bounds, synthetic_inputs
-from porism.verification.values.element_values import Elements
+from porism.verification.values.element_values import ElementEvaluator
 from porism.verification.verification_report import Check, How
 
 
@@ -51,7 +51,7 @@ def test_elements_are_those_of_the_evaluator(name: str) -> None:
     """At any places, in tensors and in ranges; bounds contain what the evaluator rounds to."""
     graph = request([GRAPHS[name]().node]).graph
     params = {n for n in toposort(graph) if n.op is ops.PARAM}
-    sizes = Elements({}, {})
+    sizes = ElementEvaluator({}, {})
     data = {
         n: synthetic_inputs.numbers(n.dtype, int(np.prod(sizes.dims(n))), 0, str(n.arg))
         for n in params
@@ -63,7 +63,7 @@ def test_elements_are_those_of_the_evaluator(name: str) -> None:
     some = np.random.default_rng(3).integers(0, wanted.size, 20)
     for node in (root, rangeify(graph).sink.src[0]):
         own = sizes.dims(node)
-        found = Elements(data, {}).value(node, tuple(np.unravel_index(some, own)))
+        found = ElementEvaluator(data, {}).value(node, tuple(np.unravel_index(some, own)))
         good = rounding_bounds.agree(root.dtype, found.data, found.bound, wanted.reshape(-1)[some])
         assert good.all()
     assert wanted.shape == dims
@@ -111,7 +111,7 @@ def independent_of(tensor: Any) -> set[tuple[int, ...]]:
     (step,) = schedule_graph(request([tensor.node]).graph).steps
     lines = lower_kernel(step.kernel, GENERIC_CPU)
     scope = partial_runs._scopes_of_list(lines)
-    return {r.arg[0] for r in partial_runs.independent(lines, scope)}
+    return {r.arg[0] for r in partial_runs.independent_loops(lines, scope)}
 
 
 def test_loops_that_carry_something_are_done_whole() -> None:

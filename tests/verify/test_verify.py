@@ -128,13 +128,13 @@ def test_threads_are_compared() -> None:
 
 def test_the_setting_checks_each_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Report] = []
-    real = verify_kernel.verified
+    real = verify_kernel.verify_graph
 
     def watched(*arguments: Any) -> Report:
         seen.append(real(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(verify_kernel, "verified", watched)
+    monkeypatch.setattr(verify_kernel, "verify_graph", watched)
     x = some(5, 7)
     with settings.override(verify=1):
         np.testing.assert_array_equal((x * 3 + 0.5).numpy(), x.numpy() * 3 + 0.5)
@@ -214,7 +214,7 @@ def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
     case = product_case(32, 8, 16, f16, f32)
     actions = [TC("r0", "r1", "r2"), porism.Local("r0_0", 2)]
     changed = apply_all(case.kernel, actions, H200)
-    report = verify_kernel.arranged(case.kernel, changed, H200, {})
+    report = verify_kernel.verify_actions(case.kernel, changed, H200, {})
     unseen = [row for row in report.rows if row.detail == stage_equivalence.FRAGMENTS]
     assert {row.stage for row in unseen} == {"tensor cores"}
     assert all(row.text.startswith(("p1[", "p2[")) for row in unseen)
@@ -236,7 +236,7 @@ def test_tiles_of_tensor_cores_count_in_an_order_of_their_own(
 ) -> None:
     case = product_case(*sizes, f16, f32)
     changed = apply_all(case.kernel, [TC("r0", "r1", "r2"), *more], H200)
-    report = verify_kernel.arranged(case.kernel, changed, H200, {})
+    report = verify_kernel.verify_actions(case.kernel, changed, H200, {})
     at_once = [row for row in report.rows if row.stage == "actions" and row.check is Check.INDEX]
     assert {row.text.split("[")[0] for row in at_once} == {"p0", "p1", "p2"}
     assert all(row.how is not How.OPEN for row in at_once), str(report)

@@ -26,9 +26,9 @@ def kernel() -> UOp:
 
 
 def holds(before: UOp, after: UOp) -> bool:
-    found = verify_scans.compared(before, after)
+    found = verify_scans.compare(before, after)
     if found is None:
-        found = list(stage_equivalence.compared(before, after, needs=True))
+        found = list(stage_equivalence.compare(before, after, needs=True))
     return all(each.answer.holds and each.answer.how is not How.OPEN for each in found)
 
 
@@ -36,7 +36,7 @@ def holds(before: UOp, after: UOp) -> bool:
 def test_what_is_right_is_accepted(amount: int) -> None:
     before = kernel()
     after = Scan("r1", amount).apply(before, GENERIC_CPU)
-    assert verify_scans.compared(before, after) is not None
+    assert verify_scans.compare(before, after) is not None
     assert holds(before, after)
 
 

@@ -1,11 +1,12 @@
-"""Verify mode: each compile checked, by proof where there is one.
+"""Verify mode: every compilation is checked, by proof where there is one.
 
-Of every kernel, from how it is made to how it is lowered:
+For every kernel, from its split to its lowering:
 
-- each index and mask stands for the same elements after a stage as before it;
-- each access is inside of its buffer, wherever its mask lets it happen;
+- each index and mask addresses the same elements after a stage as before it;
+- each access is in bounds, wherever its mask lets it execute;
 - no two parallel iterations write one element.
 
-A question is decided by sums (`sums`), by the solver (`porism.prove.arithmetic.kernel_formulas`,
-where z3 is installed), or by trying all values or many of them (`points`). The report says which.
+A check is decided by linear sums (`linear_constraints`), by the solver
+(`porism.prove.arithmetic.kernel_formulas`, where z3 is installed), or by evaluating all points or
+many of them (`sample_points`). The report says which.
 """

@@ -1,4 +1,4 @@
-"""The report of a verification: what was asked, and how each answer was found."""
+"""Verification report: what was checked, and how each check was decided."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Check(Enum):
-    """What is asked of a kernel."""
+    """What is checked of a kernel."""
 
     INDEX = "index"  # the same elements before and after a stage
     BOUNDS = "bounds"  # inside of the buffer
@@ -19,7 +19,7 @@ class Check(Enum):
 
 
 class How(Enum):
-    """How an answer was found."""
+    """How a check was decided."""
 
     PROVED = "proved"
     ALL = "checked for all points"
@@ -30,7 +30,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question and its answer; all answers in a report are yes."""
+    """One check and how it was decided; all checks in a report have passed."""
 
     kernel: int
     stage: str
@@ -39,7 +39,7 @@ class Row:
     """The access, or what is compared."""
     how: How
     detail: str
-    """The answer in words."""
+    """How it was decided, as text."""
     seconds: float
 
     def __str__(self) -> str:
@@ -48,11 +48,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """All rows of a computation."""
+    """All checks of a computation."""
 
     rows: tuple[Row, ...]
     note: str = ""
-    """What the reader should know: that the solver is missing, say."""
+    """A remark for the reader, such as that the solver is missing."""
     kernels: int = 0
     seconds: float = 0.0
     counts: Counter[How] = field(init=False)
@@ -61,12 +61,12 @@ class Report:
         object.__setattr__(self, "counts", Counter(row.how for row in self.rows))
 
     def share(self, how: How = How.PROVED) -> float:
-        """The part of the rows that were answered in a way, from 0 to 1."""
+        """Return the share of the checks that were decided in a way, from 0 to 1."""
         return self.counts[how] / len(self.rows) if self.rows else 1.0
 
     @property
     def summary(self) -> str:
-        """One line: how many kernels and questions, and how they were answered."""
+        """One line: how many kernels and checks there are, and how these were decided."""
         parts = [f"{self.counts[how]} {how.value}" for how in How if self.counts[how]]
         many = f"{self.kernels} kernel{'s' * (self.kernels != 1)}"
         line = f"verified {many}: {len(self.rows)} questions, {', '.join(parts) or 'none open'}"

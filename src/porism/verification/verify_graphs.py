@@ -1,4 +1,4 @@
-"""Graphs: that a stage on tensor graphs leaves the values of all tensors.
+"""Graph verification: a stage on tensor graphs keeps the values of all tensors.
 
 Both graphs are walked together from their outputs on. Where they differ, the two tensors are
 compared element by element, over the same data for what both are computed from.
@@ -18,22 +18,22 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.verification.values import rounding_bounds, synthetic_inputs
-from porism.verification.values.element_values import Elements
-from porism.verification.values.stored_values import chosen
-from porism.verification.values.synthetic_inputs import MOST_ELEMENTS, TooLarge
+from porism.verification.values.element_values import ElementEvaluator
+from porism.verification.values.stored_values import sample_addresses
+from porism.verification.values.synthetic_inputs import MAX_ELEMENTS, TooLarge
 
 Pair = tuple[UOp, UOp]
 
 
-def difference(before: UOp, after: UOp) -> tuple[int, str | None]:
-    """How many tensors of two graphs were compared, and what differs, in words."""
+def find_difference(before: UOp, after: UOp) -> tuple[int, str | None]:
+    """Return how many tensors of two graphs were compared, and what differs, or None."""
     if len(before.src) != len(after.src):
         return 0, f"{len(before.src)} outputs before, {len(after.src)} after"
     count = 0
-    for pair, given in _changed(before, after):
+    for pair, given in _changed_tensors(before, after):
         for turn in range(synthetic_inputs.ROUNDS):
             try:
-                wrong = _compared(pair, given, turn)
+                wrong = _compare(pair, given, turn)
             except TooLarge:
                 continue
             if wrong is not None:
@@ -42,8 +42,8 @@ def difference(before: UOp, after: UOp) -> tuple[int, str | None]:
     return count, None
 
 
-def _changed(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]]]:
-    """Tensors that differ, each with pairs of tensors below them that stand for each other."""
+def _changed_tensors(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]]]:
+    """Yield tensors that differ, each with pairs of corresponding tensors below them."""
     stack = list(zip(before.src, after.src, strict=True))
     seen: set[Pair] = set()
     while stack:
@@ -55,13 +55,17 @@ def _changed(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]]]:
         if a.op is b.op and a.arg == b.arg and a.dtype is b.dtype and len(a.src) == len(b.src):
             stack += zip(a.src, b.src, strict=True)
             continue
-        given = [(s, other) for s in a.src if s.shaped and (other := _below(b, s)) is not None]
+        given = [
+            (s, other)
+            for s in a.src
+            if s.shaped and (other := _corresponding_source(b, s)) is not None
+        ]
         stack += given
         yield pair, given
 
 
-def _below(root: UOp, wanted: UOp) -> UOp | None:
-    """The nearest node below another one that is, or may have been, a given one."""
+def _corresponding_source(root: UOp, wanted: UOp) -> UOp | None:
+    """Return the nearest node below a root that equals, or may correspond to, a given one."""
     level, seen = list(root.src), set(root.src)
     while level:
         for node in level:
@@ -75,10 +79,10 @@ def _below(root: UOp, wanted: UOp) -> UOp | None:
     return None
 
 
-def _compared(pair: Pair, given: list[Pair], turn: int) -> str | None:
+def _compare(pair: Pair, given: list[Pair], turn: int) -> str | None:
     before, after = pair
     variables = synthetic_inputs.variables(pair, turn)
-    sizes = Elements({}, variables)
+    sizes = ElementEvaluator({}, variables)
     memory: dict[UOp, Array] = {}
     for node in toposort(*pair):
         if node.op is ops.PARAM:
@@ -94,11 +98,11 @@ def _compared(pair: Pair, given: list[Pair], turn: int) -> str | None:
     dims = sizes.dims(before)
     if before.dtype is not after.dtype or sizes.dims(after) != dims:
         return f"{show(before, limit=200)}\nis {show(after, limit=200)}"
-    if math.prod(dims) > MOST_ELEMENTS:
+    if math.prod(dims) > MAX_ELEMENTS:
         raise TooLarge
-    flat = chosen(np.arange(math.prod(dims)))
+    flat = sample_addresses(np.arange(math.prod(dims)))
     places = np.unravel_index(flat, dims) if dims else ()
-    old, new = (Elements(memory, variables).value(node, tuple(places)) for node in pair)
+    old, new = (ElementEvaluator(memory, variables).value(node, tuple(places)) for node in pair)
     bounds = [x for x in (old.bound, new.bound) if x is not None]
     bound = None if not bounds else sum(bounds[1:], bounds[0])
     good = rounding_bounds.agree(before.dtype.element, old.data, bound, new.data)

@@ -1,8 +1,8 @@
-"""Verifying kernels: the pipeline run under the eyes of all checks.
+"""Kernel verification: the pipeline runs with all checks after every stage.
 
-After each stage its accesses are compared with those before it. Of the last graph that has loops
-and no lanes yet, the writes of parallel iterations are compared; of the last graph of all, every
-access with its buffer. The first fault is an error that names the stage.
+After each stage its accesses are compared with those before it. In the last graph that has loops
+and no vector lanes yet, parallel iterations are checked for races; in the last graph of all, every
+access for its bounds. The first fault is an error that names the stage.
 """
 
 from __future__ import annotations
@@ -34,44 +34,48 @@ from porism.verification.accesses import (
     verify_scans,
     verify_scatters,
 )
-from porism.verification.accesses.index_evaluation import Reading, Unknown
+from porism.verification.accesses.index_evaluation import Evaluation, Unknown
 from porism.verification.accesses.iteration_conjectures import Answer
 from porism.verification.accesses.kernel_accesses import Access
-from porism.verification.accesses.linear_constraints import Sum, Sums
-from porism.verification.accesses.sample_points import named
-from porism.verification.accesses.stage_equivalence import NOWHERE, Compared, effective
+from porism.verification.accesses.linear_constraints import LinearSum, LinearDomain
+from porism.verification.accesses.sample_points import point_text
+from porism.verification.accesses.stage_equivalence import (
+    NOT_EXECUTED,
+    Comparison,
+    effective_address,
+)
 from porism.verification.values import value_comparison
 from porism.verification.verification_report import Check, How, Report, Row
 
-MADE: Final = "kernels"
-"""The stage that makes kernels."""
+SPLIT_STAGE: Final = "kernels"
+"""The stage that splits the graph into kernels."""
 
-ARRANGING: Final = "schedule loops"
-"""The stage that is a row of actions, each of which is compared for itself."""
+SCHEDULING_STAGE: Final = "schedule loops"
+"""The stage that applies a list of actions, each of which is compared by itself."""
 
 _FIX: Final = verify_memory_plan.FIX
 
 Names = Mapping[int, str]
 
 
-def verified(
+def verify_graph(
     graph: UOp, target: Target, level: int = 1, machine: value_comparison.Machine | None = None
 ) -> Report:
-    """Everything that is compiled for a graph of tensors, checked; an error at the first fault.
+    """Verify everything that is compiled for a tensor graph; raise an error at the first fault.
 
-    At level 2 values are compared as well, at level 3 also those of machine code: `machine` makes
-    something to run of a kernel.
+    At level 2 values are compared as well, at level 3 also those of machine code, which `machine`
+    compiles.
     """
     begin = time.perf_counter()
-    made: dict[UOp, _Checking] = {}
-    checking = _Checking()
+    made: dict[UOp, _StageChecker] = {}
+    checking = _StageChecker()
 
     def see(name: str, leaves: Level, kernel: UOp) -> None:
         nonlocal checking
         if leaves is not KERNEL:
             return
-        if name == MADE:
-            checking = _Checking()
+        if name == SPLIT_STAGE:
+            checking = _StageChecker()
             checking.begin(kernel)
         else:
             checking.stage(name, leaves, kernel)
@@ -79,7 +83,7 @@ def verified(
 
     with watched(see):
         schedule = schedule_graph(graph, cached=False)
-    planned = _planned(schedule)
+    planned = _check_memory(schedule)
     found: list[Row] = []
     program = value_comparison.Program(graph, schedule) if level > 1 else None
     if program is not None:
@@ -95,18 +99,18 @@ def verified(
         }
         names = {k: b.name for k, b in enumerate(buffers)}
         earlier = made.get(step.kernel)
-        later = _lowered(step.kernel, target, names, before=earlier)
-        both = [later] if earlier is None else [earlier, later]
+        later = _check_lowering(step.kernel, target, names, before=earlier)
+        checkers = [later] if earlier is None else [earlier, later]
 
         subject = functools.partial(
-            _subject, graph, schedule, program, number, target, _forms(both), names
+            _kernel_comparison, graph, schedule, program, number, target, _forms(checkers), names
         )
-        own = _settled(both, subject, sizes, level, machine)
+        own = _collect_rows(checkers, subject, sizes, level, machine)
         found += [dataclasses.replace(row, kernel=number) for row in own]
     return Report((*found, planned), _note(), len(done), time.perf_counter() - begin)
 
 
-def _subject(
+def _kernel_comparison(
     graph: UOp,
     schedule: Schedule,
     program: value_comparison.Program | None,
@@ -114,106 +118,105 @@ def _subject(
     target: Target,
     forms: Sequence[tuple[str, value_comparison.Form]],
     names: Names,
-) -> value_comparison.Subject:
-    """A step of a schedule, beside the part of the graph that it computes."""
+) -> value_comparison.KernelComparison:
+    """Return the comparison of a step with the part of the graph that it computes."""
     references = (program or value_comparison.Program(graph, schedule)).references(number)
-    over = verify_memory_plan.shared_input(schedule, number)
-    return value_comparison.Subject(
+    over = verify_memory_plan.overwritten_parameter(schedule, number)
+    return value_comparison.KernelComparison(
         references, forms, schedule.steps[number].kernel, target, over, names
     )
 
 
-def _planned(schedule: Schedule) -> Row:
+def _check_memory(schedule: Schedule) -> Row:
     begin = time.perf_counter()
-    count = verify_memory_plan.check(schedule)
+    count = verify_memory_plan.check_memory_plan(schedule)
     seconds = time.perf_counter() - begin
     return Row(0, "memory", Check.PLAN, f"{count} temporaries", How.PROVED, "proved", seconds)
 
 
-def lowered(
+def verify_lowering(
     kernel: UOp,
     target: Target,
     sizes: bounds_and_races.Sizes | None = None,
     names: Names | None = None,
     *,
-    arranged: bool = False,
+    scheduled: bool = False,
     actions: Sequence[Action] | None = None,
     level: int = 1,
     machine: value_comparison.Machine | None = None,
 ) -> list[Row]:
-    """The rows of a kernel from its loops to what a machine does.
+    """Verify a kernel from its loops to its instructions; return the rows.
 
-    Actions that are given take the place of the heuristic's.
+    Given actions replace those of the heuristic.
     """
-    checking = _lowered(kernel, target, names, arranged=arranged, actions=actions)
+    checking = _check_lowering(kernel, target, names, scheduled=scheduled, actions=actions)
     made = value_comparison.references_of(kernel)
-    anew = None if arranged else kernel
+    anew = None if scheduled else kernel
 
-    def subject() -> value_comparison.Subject:
-        return value_comparison.Subject(
+    def subject() -> value_comparison.KernelComparison:
+        return value_comparison.KernelComparison(
             made, checking.forms, anew, target, None, names or {}, actions
         )
 
-    return _settled([checking], subject, sizes or {}, level, machine)
+    return _collect_rows([checking], subject, sizes or {}, level, machine)
 
 
-def _settled(
-    both: Sequence[_Checking],
-    subject: Callable[[], value_comparison.Subject],
+def _collect_rows(
+    checkers: Sequence[_StageChecker],
+    subject: Callable[[], value_comparison.KernelComparison],
     sizes: bounds_and_races.Sizes,
     level: int,
     machine: value_comparison.Machine | None,
 ) -> list[Row]:
-    """All rows of a kernel: doubts first, then bounds and writes, then values and machine code if
-    they are wanted.
+    """Return all rows of a kernel: suspicions, bounds and races, then values and machine code.
 
-    The last of the two halves that a kernel is checked in has the loops that are run.
+    The last of the checkers has the loops that are run.
     """
-    doubts = [each.doubt for each in both if each.doubt is not None]
+    suspicions = [each.suspicion for each in checkers if each.suspicion is not None]
     rest = machine is not None
-    rows = subject().check_doubts(doubts, rest=rest) if doubts else []
+    rows = subject().check_suspicions(suspicions, rest=rest) if suspicions else []
     try:
-        both[-1].ending(sizes)
-        if level > 1 and not doubts:
+        checkers[-1].finish(sizes)
+        if level > 1 and not suspicions:
             rows = [subject().values()]
-        if machine is not None and (level > 2 or doubts):  # what leaves no buffer can be run
+        if machine is not None and (level > 2 or suspicions):  # what leaves no buffer can be run
             rows.append(subject().machine(machine))
-            if doubts and rows[-1].how is How.OPEN:
-                raise doubts[0]
+            if suspicions and rows[-1].how is How.OPEN:
+                raise suspicions[0]
     except VerifyError as fault:
-        raise doubts[0] if doubts else fault from None
-    return [*(row for each in both for row in each.rows), *rows]
+        raise suspicions[0] if suspicions else fault from None
+    return [*(row for each in checkers for row in each.rows), *rows]
 
 
-def _forms(both: Sequence[_Checking]) -> list[tuple[str, value_comparison.Form]]:
-    return [form for each in both for form in each.forms]
+def _forms(checkers: Sequence[_StageChecker]) -> list[tuple[str, value_comparison.Form]]:
+    return [form for each in checkers for form in each.forms]
 
 
-def _lowered(
+def _check_lowering(
     kernel: UOp,
     target: Target,
     names: Names | None = None,
     *,
-    arranged: bool = False,
+    scheduled: bool = False,
     actions: Sequence[Action] | None = None,
-    before: _Checking | None = None,
-) -> _Checking:
-    checking = _Checking(names, target, actions)
+    before: _StageChecker | None = None,
+) -> _StageChecker:
+    checking = _StageChecker(names, target, actions)
     checking.begin(kernel)
-    earlier = None if before is None else before.doubt
+    earlier = None if before is None else before.suspicion
     try:
         with watched(checking.stage):
-            lines = lower_kernel(kernel, target, scheduled=arranged, actions=actions)
+            lines = lower_kernel(kernel, target, scheduled=scheduled, actions=actions)
     except PorismError:  # what a wrong stage leaves may make no sense to those after it
-        doubt = earlier or checking.doubt
-        if doubt is None:
+        suspicion = earlier or checking.suspicion
+        if suspicion is None:
             raise
-        raise doubt from None
+        raise suspicion from None
     checking.forms.append(("linearize", lines))
     return checking
 
 
-def arranged(
+def verify_actions(
     before: UOp,
     after: UOp,
     target: Target,
@@ -222,28 +225,28 @@ def arranged(
     *,
     level: int = 1,
 ) -> Report:
-    """The loops of a kernel before and after some actions, and what is compiled from there."""
+    """Verify that actions keep what a kernel computes, and what is compiled from it."""
     begin = time.perf_counter()
-    checking = _Checking(names, target)
+    checking = _StageChecker(names, target)
     checking.begin(before)
     checking.actions("actions", after, actions)
-    later = _lowered(after, target, names, arranged=True, before=checking)
-    both = [checking, later]
+    later = _check_lowering(after, target, names, scheduled=True, before=checking)
+    checkers = [checking, later]
     made = value_comparison.references_of(before)
 
-    def subject() -> value_comparison.Subject:
-        return value_comparison.Subject(made, _forms(both), None, target, None, names)
+    def subject() -> value_comparison.KernelComparison:
+        return value_comparison.KernelComparison(made, _forms(checkers), None, target, None, names)
 
-    rows = _settled(both, subject, {}, level, None)
+    rows = _collect_rows(checkers, subject, {}, level, None)
     return Report(tuple(rows), _note(), 1, time.perf_counter() - begin)
 
 
 def _note() -> str:
-    return iteration_conjectures.MISSING if iteration_conjectures.solver() is None else ""
+    return iteration_conjectures.NO_SOLVER if iteration_conjectures.solver() is None else ""
 
 
-class _Checking:
-    """One kernel on its way through the stages."""
+class _StageChecker:
+    """Checks one kernel, stage after stage."""
 
     def __init__(
         self,
@@ -257,20 +260,20 @@ class _Checking:
         self.rows: list[Row] = []
         self.forms: list[tuple[str, value_comparison.Form]] = []
         """The kernel after each stage that has changed it."""
-        self.doubt: VerifyError | None = None
-        """The first access that no guess explains; whether it is a fault, values tell."""
+        self.suspicion: VerifyError | None = None
+        """The first access that no loop map explains; values decide whether it is a fault."""
 
     def begin(self, kernel: UOp) -> None:
-        self.forms = [(MADE, kernel)]
+        self.forms = [(SPLIT_STAGE, kernel)]
         self.made = self.last = self.loops = kernel
         self.level = KERNEL
-        self.name = MADE
-        self.loops_name = MADE
+        self.name = SPLIT_STAGE
+        self.loops_name = SPLIT_STAGE
         self.rows = []
 
     def stage(self, name: str, level: Level, kernel: UOp) -> None:
-        """Compare a graph with the one before; to be given to `porism.pipeline.watched`."""
-        if name == ARRANGING and self.target is not None and kernel is not self.last:
+        """Compare a graph with the one before; a watcher for `porism.pipeline.watched`."""
+        if name == SCHEDULING_STAGE and self.target is not None and kernel is not self.last:
             given = self.given
             chosen = heuristic.choose_actions(self.last, self.target) if given is None else given
             self.actions(name, kernel, chosen)
@@ -280,7 +283,7 @@ class _Checking:
     def actions(self, name: str, kernel: UOp, actions: Sequence[Action]) -> None:
         """Compare a graph with the one before, action by action.
 
-        What each does to loops can be guessed; what all of them do together, seldom.
+        What one action does to loops can be guessed; what all of them do together, seldom.
         """
         assert self.target is not None
         steps = [self.last]
@@ -298,17 +301,17 @@ class _Checking:
             try:
                 found = self._compared(level, kernel)
                 self._note(name, Check.INDEX, (self._index(name, c) for c in found))
-            except VerifyError as doubt:
-                self.doubt = self.doubt or doubt
+            except VerifyError as suspicion:
+                self.suspicion = self.suspicion or suspicion
         self.last, self.level, self.name = kernel, level, name
         if level in (KERNEL, THREADS):
             self.loops, self.loops_name = kernel, name
 
     def _check_order(self, stage: str, level: Level, kernel: UOp) -> None:
-        found = verify_scatters.unordered(kernel) if level is KERNEL else None
+        found = verify_scatters.find_unordered_update(kernel) if level is KERNEL else None
         if found is not None:
             store, r = found
-            raise self.doubt or VerifyError(
+            raise self.suspicion or VerifyError(
                 f"the stage '{stage}' changed what a kernel writes",
                 where=self._kernel(self.made),
                 why=f"{show(store, limit=200)} changes elements that indices name, and "
@@ -316,24 +319,26 @@ class _Checking:
                 fix=_FIX,
             )
 
-    def _compared(self, level: Level, kernel: UOp) -> Iterator[Compared]:
+    def _compared(self, level: Level, kernel: UOp) -> Iterator[Comparison]:
         for known in (verify_scatters, verify_scans, verify_epilogues):
-            found = known.compared(self.last, kernel)
+            found = known.compare(self.last, kernel)
             if found is not None:
                 return iter(found)
-        return stage_equivalence.compared(self.last, kernel, needs=level in (KERNEL, THREADS))
+        return stage_equivalence.compare(self.last, kernel, needs=level in (KERNEL, THREADS))
 
-    def ending(self, sizes: bounds_and_races.Sizes) -> None:
-        """Check the places of the last graphs."""
+    def finish(self, sizes: bounds_and_races.Sizes) -> None:
+        """Check the accesses of the last graphs for bounds and races."""
         assert self.level is WORDS, "all stages were seen"
-        inside = (self._bounds(p, sizes) for p in bounds_and_races.bounds(self.last, sizes))
+        inside = (self._bounds(p, sizes) for p in bounds_and_races.check_bounds(self.last, sizes))
         self._note(self.name, Check.BOUNDS, inside)
         self._note(
-            self.loops_name, Check.WRITES, map(self._writes, bounds_and_races.writes(self.loops))
+            self.loops_name,
+            Check.WRITES,
+            map(self._writes, bounds_and_races.check_races(self.loops)),
         )
 
     def _note(self, stage: str, check: Check, answers: Iterator[tuple[Access, Answer]]) -> None:
-        """A row for each access; of its lanes, the one that is known least."""
+        """Add a row for each access; of its lanes, the least certain one."""
         begin = time.perf_counter()
         for _, group in itertools.groupby(answers, key=lambda answer: answer[0].node):
             access, worst = max(group, key=lambda answer: _RANK[_how(answer[1])])
@@ -344,7 +349,7 @@ class _Checking:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def _index(self, stage: str, found: Compared) -> tuple[Access, Answer]:
+    def _index(self, stage: str, found: Comparison) -> tuple[Access, Answer]:
         if found.answer.holds:
             return found.after, found.answer
         point = found.answer.point or {}
@@ -372,7 +377,7 @@ class _Checking:
         )
 
     def _bounds(
-        self, found: bounds_and_races.Placed, sizes: bounds_and_races.Sizes
+        self, found: bounds_and_races.AccessCheck, sizes: bounds_and_races.Sizes
     ) -> tuple[Access, Answer]:
         if found.answer.holds:
             return found.access, found.answer
@@ -385,7 +390,7 @@ class _Checking:
             fix=_FIX,
         )
 
-    def _writes(self, found: bounds_and_races.Placed) -> tuple[Access, Answer]:
+    def _writes(self, found: bounds_and_races.AccessCheck) -> tuple[Access, Answer]:
         if found.answer.holds:
             return found.access, found.answer
         point = found.answer.point or {}
@@ -406,26 +411,26 @@ class _Checking:
 
     def _named(self, point: Mapping[tuple[UOp, int], int]) -> str:
         nodes = {node: show(node) for node, _ in point}
-        return named(point, nodes)
+        return point_text(point, nodes)
 
     def _at(
-        self, access: Access, point: Mapping[tuple[UOp, int], int], found: Compared | None
+        self, access: Access, point: Mapping[tuple[UOp, int], int], found: Comparison | None
     ) -> str:
-        """The element of an access at a point, in words."""
-        world = _Fixed(point)
+        """Return the element of an access at a point, as text."""
+        domain = _PointValues(point)
         try:
-            now = Reading(world)
+            now = Evaluation(domain)
             if found is None:
-                value = effective(access, now)
+                value = effective_address(access, now)
             else:
                 inside = [now.value(condition) for condition in found.inside]
-                value = effective(access, Reading(world, found.meaning), inside)
+                value = effective_address(access, Evaluation(domain, found.substitution), inside)
         except Unknown:
             return "an element that depends on data"
-        number = value.constant if isinstance(value, Sum) and not value.factors else None
+        number = value.constant if isinstance(value, LinearSum) and not value.coefficients else None
         if number is None:
             return "an element that depends on data"
-        return "nothing" if number == NOWHERE else f"element {number}"
+        return "nothing" if number == NOT_EXECUTED else f"element {number}"
 
 
 _RANK: Final = {how: rank for rank, how in enumerate(How)}
@@ -436,17 +441,17 @@ def _how(answer: Answer) -> How:
     return answer.how
 
 
-class _Fixed(Sums):
-    """Sums in which every symbol has a value."""
+class _PointValues(LinearDomain):
+    """Linear sums in which every symbol has a value."""
 
     def __init__(self, point: Mapping[tuple[UOp, int], int]) -> None:
         self.point = point
 
-    def symbol(self, node: UOp, copy: int, low: int, end: Sum) -> Sum:
+    def symbol(self, node: UOp, copy: int, low: int, end: LinearSum) -> LinearSum:
         found = self.point.get((node, copy), self.point.get((node, 0)))
         if found is None:
             raise Unknown("a symbol without a value")
-        return Sum(found)
+        return LinearSum(found)
 
 
 def _count(access: Access, sizes: bounds_and_races.Sizes) -> str:

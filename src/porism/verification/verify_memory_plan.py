@@ -1,10 +1,9 @@
-"""The memory plan: that values which live at the same time never share bytes.
+"""Memory plan verification: temporaries that are live at the same time never share bytes.
 
-A value lives from the kernel that writes it to the last one that reads it. Two that share bytes of
-the arena must live one after the other, and the kernel that writes the second must wait for all
-that use the first: kernels that do not wait for each other may run in any order. Only where a
-kernel reads an element of the first for the same element of the second, and nowhere else, may it
-write over what it reads.
+A temporary is live from the kernel that writes it to the last one that reads it. Two that share
+bytes of the arena must be live one after the other, and the kernel that writes the second must wait
+for all that use the first: kernels that do not wait for each other may run in any order. A kernel
+may only overwrite what it reads if it reads each element only for the same element of its result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ FIX = "this is a fault of Porism: report it with this message"
 
 
 @dataclass(frozen=True, slots=True)
-class _Value:
+class _Temporary:
     """A temporary: its bytes in the arena, and the steps that use it."""
 
     name: str
@@ -33,15 +32,12 @@ class _Value:
     readers: tuple[int, ...]
 
 
-def check(schedule: Schedule) -> int:
-    """Raise a `VerifyError` if the memory of a schedule is planned wrong.
-
-    Returns how many values there are in it.
-    """
+def check_memory_plan(schedule: Schedule) -> int:
+    """Raise a VerifyError if the memory plan of a schedule is wrong; return its temporaries."""
     values = [
-        _value(schedule, k) for k, b in enumerate(schedule.buffers) if b.role is Role.TEMPORARY
+        _temporary(schedule, k) for k, b in enumerate(schedule.buffers) if b.role is Role.TEMPORARY
     ]
-    before = _order(schedule)
+    before = _predecessors(schedule)
     for value in values:
         if not 0 <= value.begin <= value.end <= schedule.arena.peak:
             raise _fault(f"{value.name} leaves the arena", f"its bytes are {value.begin} … "
@@ -65,18 +61,18 @@ def check(schedule: Schedule) -> int:
     return len(values)
 
 
-def _value(schedule: Schedule, place: int) -> _Value:
+def _temporary(schedule: Schedule, place: int) -> _Temporary:
     buffer = schedule.buffers[place]
     begin = schedule.arena.offsets[buffer.number]
     users = [(k, s.buffers.index(place)) for k, s in enumerate(schedule.steps)
              if place in s.buffers]  # fmt: skip
     writer = next(k for k, where in users if where == 0)
     readers = tuple(k for k, _ in users if k != writer)
-    return _Value(buffer.name, place, begin, begin + buffer.bytes, writer, readers)
+    return _Temporary(buffer.name, place, begin, begin + buffer.bytes, writer, readers)
 
 
-def _order(schedule: Schedule) -> list[int]:
-    """For each step the bits of those that are over when it begins."""
+def _predecessors(schedule: Schedule) -> list[int]:
+    """Return for each step a bit set of the steps that are finished when it begins."""
     found: list[int] = []
     for number, step in enumerate(schedule.steps):
         bits = 0
@@ -88,8 +84,10 @@ def _order(schedule: Schedule) -> list[int]:
     return found
 
 
-def _check_pair(schedule: Schedule, old: _Value, new: _Value, before: Sequence[int]) -> None:
-    """Check that the first of two values in the same bytes is not needed once the second comes."""
+def _check_pair(
+    schedule: Schedule, old: _Temporary, new: _Temporary, before: Sequence[int]
+) -> None:
+    """Check that a temporary is dead before another one in the same bytes is written."""
     for user in (old.writer, *old.readers):
         if user == new.writer:
             if not _is_in_place(schedule, old, new):
@@ -106,18 +104,18 @@ def _check_pair(schedule: Schedule, old: _Value, new: _Value, before: Sequence[i
             )
 
 
-def _is_in_place(schedule: Schedule, old: _Value, new: _Value) -> bool:
-    """Whether the kernel of a value reads another one only at the element that it stores."""
+def _is_in_place(schedule: Schedule, old: _Temporary, new: _Temporary) -> bool:
+    """Return whether the kernel of a temporary reads another one only at the stored element."""
     if (old.begin, old.end) != (new.begin, new.end):
         return False
     step = schedule.steps[new.writer]
     if step.buffers.count(old.place) != 1:
         return False
-    return reads_only_where_it_stores(step.kernel, step.buffers.index(old.place))
+    return reads_only_stored_element(step.kernel, step.buffers.index(old.place))
 
 
-def reads_only_where_it_stores(kernel: UOp, number: int) -> bool:
-    """Whether each element of a parameter is read only for the element stored at its address."""
+def reads_only_stored_element(kernel: UOp, number: int) -> bool:
+    """Return whether each element of a parameter is read only for the element stored there."""
     nodes = toposort(kernel)
     stores = [n for n in nodes if n.op is ops.STORE]
     if len(stores) != 1 or any(n.op is ops.REDUCE or n.op is ops.BUFFERIZE for n in nodes
@@ -139,8 +137,8 @@ def _fault(what: str, why: str) -> VerifyError:
     return VerifyError(f"the plan of memory is wrong: {what}", where="schedule", why=why, fix=FIX)
 
 
-def shared_input(schedule: Schedule, number: int) -> int | None:
-    """The parameter of a step whose memory its result takes, if there is one."""
+def overwritten_parameter(schedule: Schedule, number: int) -> int | None:
+    """Return the parameter of a step that its result overwrites; None if there is none."""
     step = schedule.steps[number]
     result = schedule.buffers[step.buffers[0]]
     if result.role is not Role.TEMPORARY:

@@ -45,14 +45,14 @@ _verified_tuned: set[tuple[UOp, str, Actions, int]] = set()
 
 def report_of(graph: UOp, level: int | None = None) -> Report:
     """Return the verification report of a graph, cached; a `VerifyError` if something is wrong."""
-    from porism.verification.verify_kernel import verified
+    from porism.verification.verify_kernel import verify_graph
 
     backend = native_backend()
     wanted_level = max(settings.verify, 1) if level is None else level
     key = (graph, backend.name, settings.fast_math, wanted_level)
     report = _reports.get(key)
     if report is None:
-        report = verified(graph, backend.target(), wanted_level, kernel_runner_factory(backend))
+        report = verify_graph(graph, backend.target(), wanted_level, kernel_runner_factory(backend))
         if len(_reports) >= MAX_REPORTS:
             del _reports[next(iter(_reports))]
         _reports[key] = report
@@ -63,7 +63,7 @@ def report_of(graph: UOp, level: int | None = None) -> Report:
 
 def verify_tuned_kernels(schedule: Schedule, backend: Backend) -> None:
     """Verify the tuned kernels of a schedule; a `VerifyError` if something is wrong."""
-    from porism.verification.verify_kernel import lowered
+    from porism.verification.verify_kernel import verify_lowering
 
     level = settings.verify
     for step in schedule.steps:
@@ -75,7 +75,7 @@ def verify_tuned_kernels(schedule: Schedule, backend: Backend) -> None:
             k: b.dims for k, b in enumerate(buffers) if any(d.op is not ops.CONST for d in b.dims)
         }
         names = {k: b.name for k, b in enumerate(buffers)}
-        rows = lowered(
+        rows = verify_lowering(
             step.kernel, backend.target(), sizes, names,
             actions=actions, level=level, machine=kernel_runner_factory(backend),
         )  # fmt: skip
@@ -89,7 +89,7 @@ def kernel_runner_factory(backend: Backend) -> Machine:
 
     def compile_runner(kernel: UOp, actions: Sequence[Action] | None) -> Runner:
         from porism.engine.tune.kernel_trial import run_function
-        from porism.verification.values.stored_values import Outside, Unwritten
+        from porism.verification.values.stored_values import OutOfBoundsWrite, Unwritten
 
         assert backend.load is not None
         instructions = lower_kernel(kernel, backend.target(), actions=actions)
@@ -105,7 +105,7 @@ def kernel_runner_factory(backend: Backend) -> Machine:
                 run_function(function, data, reference.variables)
                 for number, array in data.items():
                     if not _are_guards_intact(array, fill):
-                        raise Outside(number)
+                        raise OutOfBoundsWrite(number)
                 results.append(data[0])
             stored = reference.stored()
             first, second = (r.view(np.uint8).reshape(-1, r.itemsize)[stored] for r in results)

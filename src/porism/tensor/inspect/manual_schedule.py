@@ -88,12 +88,12 @@ class ScheduledKernel:
         Raise an error where an index, a bound or a write of parallel iterations is wrong; at level
         2 also where a value is.
         """
-        from porism.verification.verify_kernel import arranged
+        from porism.verification.verify_kernel import verify_actions
 
         target = native_backend().target()
         before = unscheduled_kernel(self.kernel.node, target)
         names = dict(enumerate(self.kernel.names))
-        return arranged(before, self.node, target, names, self.actions, level=level)
+        return verify_actions(before, self.node, target, names, self.actions, level=level)
 
     def time(self, runs: int = RUNS) -> float:
         """Return the median time of one run as machine code on random data, in seconds."""

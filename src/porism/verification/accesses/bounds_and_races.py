@@ -1,4 +1,4 @@
-"""Places: that every access is inside of its buffer, and no element is written by two at once."""
+"""Bounds and races: every access is in bounds, and no two threads write one element."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from porism.ir.axis import BLOCK_AXES, THREAD_AXES, Axis
 from porism.ir.facts.effect_scopes import enclosing_nests, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort, users
-from porism.verification.accesses.index_evaluation import Buffer, Reading, Value, World
-from porism.verification.accesses.iteration_conjectures import Answer, Claim, decide, symbols_of
+from porism.verification.accesses.index_evaluation import Buffer, Evaluation, Value, Domain
+from porism.verification.accesses.iteration_conjectures import (
+    Answer,
+    Conjecture,
+    decide,
+    symbols_in,
+)
 from porism.verification.accesses.kernel_accesses import Access, accesses
-from porism.verification.accesses.linear_constraints import Sums, counts_apart
+from porism.verification.accesses.linear_constraints import LinearDomain, is_injective
 from porism.verification.verification_report import How
 
-LANES: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
-"""Iterations side by side: one that changes an element must not read it before another has."""
+LANE_AXES: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
+"""Axes of vectorized iterations: two of them must not update one element."""
 
 Sizes = Mapping[int, Sequence[UOp]]
-"""The dims of a kernel's buffers, by number, where they are not numbers."""
+"""The symbolic dims of a kernel's buffers, by the number of the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One access and how it was found to be right, or a counterexample."""
+class AccessCheck:
+    """One access, and how it was proved, or a counterexample."""
 
     access: Access
     answer: Answer
@@ -38,18 +43,18 @@ class Placed:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def bounds(kernel: UOp, sizes: Sizes) -> Iterator[Placed]:
-    """Every access, and whether it is inside of its buffer; neighbouring lanes at once."""
-    for access, width in _wide(accesses(kernel)):
-        answer = decide(within(access, width, sizes))
+def check_bounds(kernel: UOp, sizes: Sizes) -> Iterator[AccessCheck]:
+    """Yield every access, and whether it is in bounds; adjacent lanes as one."""
+    for access, width in _grouped_lanes(accesses(kernel)):
+        answer = decide(in_bounds(access, width, sizes))
         if not answer.holds and answer.data:
             why = "assumed: what the kernel reads as an index is one"
             answer = Answer(How.ASSUMED, why, answer.point, data=True)
-        yield Placed(access, answer)
+        yield AccessCheck(access, answer)
 
 
-def _wide(found: Sequence[Access]) -> Iterator[tuple[Access, int]]:
-    """Accesses, those of lanes side by side under one gate as one, with how many they are."""
+def _grouped_lanes(found: Sequence[Access]) -> Iterator[tuple[Access, int]]:
+    """Yield accesses with their number of lanes; adjacent lanes under one gate are one access."""
     for _, group in itertools.groupby(found, key=lambda a: a.node):
         lanes = list(group)
         same = all(a.at is lanes[0].at and a.lane == 0 for a in lanes)
@@ -59,32 +64,32 @@ def _wide(found: Sequence[Access]) -> Iterator[tuple[Access, int]]:
             yield from ((a, 1) for a in lanes)
 
 
-def within(access: Access, width: int, sizes: Sizes) -> Claim:
-    """That an access is inside, wherever it happens."""
+def in_bounds(access: Access, width: int, sizes: Sizes) -> Conjecture:
+    """Return the conjecture that an access is in bounds, wherever it is executed."""
     name, number = access.buffer
     dims = sizes.get(number, ()) if name == ops.PARAM.name else ()
 
-    def make(world: World) -> Value:
-        reading = Reading(world)
-        address, happens = access.address(reading), access.happens(reading)
-        size = world.constant(index, access.size if not dims else 1)
+    def make(domain: Domain) -> Value:
+        evaluation = Evaluation(domain)
+        address, happens = access.address(evaluation), access.is_executed(evaluation)
+        size = domain.constant(index, access.size if not dims else 1)
         for dim in dims:
-            size = world.apply(ops.MUL, index, size, reading.value(dim))
-        low = world.apply(ops.GE, index, address, world.constant(index, 0))
-        high = world.apply(ops.LE, index, reading.plus(address, width), size)
-        inside = reading.all(low, high)
+            size = domain.apply(ops.MUL, index, size, evaluation.value(dim))
+        low = domain.apply(ops.GE, index, address, domain.constant(index, 0))
+        high = domain.apply(ops.LE, index, evaluation.add_constant(address, width), size)
+        inside = evaluation.conjunction(low, high)
         if happens is None:
             return inside
-        return reading.any(world.apply(ops.NOT, boolean, happens), inside)
+        return evaluation.disjunction(domain.apply(ops.NOT, boolean, happens), inside)
 
-    return Claim(make, tuple(symbols_of([*access.roots(), *dims])), access.size)
+    return Conjecture(make, tuple(symbols_in([*access.roots(), *dims])), access.size)
 
 
 # -- writes ----------------------------------------------------------------------------------------
 
 
-def writes(kernel: UOp) -> Iterator[Placed]:
-    """Every pair of stores to one buffer, and whether two parallel iterations can collide."""
+def check_races(kernel: UOp) -> Iterator[AccessCheck]:
+    """Yield every pair of stores to one buffer, and whether parallel iterations race."""
     order = toposort(kernel)
     specials = [n for n in order if n.op is ops.SPECIAL]
     around = scopes(order)
@@ -105,7 +110,7 @@ def writes(kernel: UOp) -> Iterator[Placed]:
             if kind == ops.PARAM.name:
                 parallel, shared = [*loops, *specials], frozenset[UOp]()
                 if all(s.src[0] in toposort(s.src[1]) for s in stores):
-                    parallel += [r for r in both if r.op is ops.RANGE and r.arg[1] in LANES]
+                    parallel += [r for r in both if r.op is ops.RANGE and r.arg[1] in LANE_AXES]
             else:
                 parallel = [r for r in loops if r.arg[1] in THREAD_AXES]
                 parallel += [s for s in specials if s.arg.startswith("thread")]
@@ -113,12 +118,12 @@ def writes(kernel: UOp) -> Iterator[Placed]:
                 shared = frozenset((kept | set(specials)) - set(parallel))
             parallel = [p for p in parallel if p.vmax > 0]
             if parallel:
-                claim = apart(a, b, parallel, shared)
-                yield Placed(a, decide(claim), b)
+                conjecture = no_race(a, b, parallel, shared)
+                yield AccessCheck(a, decide(conjecture), b)
 
 
 def _until_barrier(kernel: UOp, store: UOp) -> set[UOp]:
-    """The loops around a store that are over when its threads wait for each other."""
+    """Return the loops around a store that end before the next barrier."""
     by = users(kernel)
     found: set[UOp] = set()
     node = store
@@ -130,23 +135,23 @@ def _until_barrier(kernel: UOp, store: UOp) -> set[UOp]:
         found.update(node.src[1:] if node.op is ops.END else ())
 
 
-def apart(a: Access, b: Access, parallel: Sequence[UOp], shared: frozenset[UOp]) -> Claim:
-    """That two stores in different parallel iterations write different elements."""
+def no_race(a: Access, b: Access, parallel: Sequence[UOp], shared: frozenset[UOp]) -> Conjecture:
+    """Return the conjecture that different parallel iterations store to different elements."""
 
-    def make(world: World) -> Value:
-        one, two = Reading(world, shared=shared), Reading(world, copy=1, shared=shared)
-        same = world.apply(ops.EQ, index, a.address(one), b.address(two))
-        other = [world.apply(ops.NE, p.dtype, one.value(p), two.value(p)) for p in parallel]
-        hit = one.all(same, one.any(*other), a.happens(one), b.happens(two))
-        return world.apply(ops.NOT, boolean, hit)
+    def make(domain: Domain) -> Value:
+        one, two = Evaluation(domain, shared=shared), Evaluation(domain, copy=1, shared=shared)
+        same = domain.apply(ops.EQ, index, a.address(one), b.address(two))
+        other = [domain.apply(ops.NE, p.dtype, one.value(p), two.value(p)) for p in parallel]
+        hit = one.conjunction(same, one.disjunction(*other), a.is_executed(one), b.is_executed(two))
+        return domain.apply(ops.NOT, boolean, hit)
 
-    def at_sight(sums: Sums) -> bool:
-        reading = Reading(sums)
-        alone = a.node is b.node and a.beyond == b.beyond and not shared
-        return alone and counts_apart(a.address(reading), map(reading.value, parallel))
+    def linear_proof(sums: LinearDomain) -> bool:
+        evaluation = Evaluation(sums)
+        alone = a.node is b.node and a.lane_offset == b.lane_offset and not shared
+        return alone and is_injective(a.address(evaluation), map(evaluation.value, parallel))
 
     symbols = [
-        *symbols_of([*a.roots(), *parallel], shared=shared),
-        *symbols_of([*b.roots(), *parallel], copy=1, shared=shared),
+        *symbols_in([*a.roots(), *parallel], shared=shared),
+        *symbols_in([*b.roots(), *parallel], copy=1, shared=shared),
     ]
-    return Claim(make, tuple(dict.fromkeys(symbols)), a.size, at_sight)
+    return Conjecture(make, tuple(dict.fromkeys(symbols)), a.size, linear_proof)

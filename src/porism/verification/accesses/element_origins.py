@@ -1,11 +1,11 @@
-"""Origins: from which elements each stored element is computed.
+"""Element origins: from which elements each stored element is computed.
 
-That the same elements are read as before does not say that each stands where it belongs. So of
-every lane that is stored, the lanes of reads are told that its value is made of:
+That the same elements are read as before does not show that each is used where it belongs. So the
+lanes of reads are tracked that each stored lane is computed from:
 
-    y[i] = x[i] + x[i + 1]      y[i] is of x[i] and x[i + 1]
+    y[i] = x[i] + x[i + 1]      y[i] is computed from x[i] and x[i + 1]
 
-How they are put together is not asked. What a choice takes may be left out where it is not taken.
+How they are combined is not tracked. What a WHERE selects may be absent where it is not selected.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from porism.base.dtypes import Kind
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.accesses.index_evaluation import Buffer, Lane, buffer_of, lane_of
+from porism.verification.accesses.index_evaluation import Buffer, Lane, buffer_of, source_lane
 from porism.verification.accesses.kernel_accesses import Access
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The reads that a value is made of."""
+    """The reads that a value is computed from."""
 
     reads: frozenset[Lane]
     always: frozenset[Lane]
-    """Those of them that no choice can leave out."""
+    """Those of them that no WHERE can leave out."""
 
 
 Origins = dict[Lane, Origin | None]
-"""The place of a stored lane, and what it is made of; None where that is not known."""
+"""For each stored lane its origin; None where that is unknown."""
 
 
 def origins(kernel: UOp) -> Origins:
-    """The origins of all that a kernel stores."""
+    """Return the origins of everything that a kernel stores."""
     stores = [n for n in toposort(kernel) if n.op is ops.STORE]
     numbers: dict[Lane, int] = {}
     masks: dict[Lane, _Mask] = {}
@@ -56,14 +56,14 @@ def origins(kernel: UOp) -> Origins:
 
 
 _Mask = tuple[int, int]
-"""Reads as bits: all of them, and those that are always taken."""
+"""Reads as bit sets: all of them, and those that are always used."""
 
 _UNKNOWN: Final = 1
-"""The bit of a value whose origins are not known; the others are those of reads."""
+"""The bit of unknown origins; the other bits are those of reads."""
 
 
 def _mask(root: Lane, masks: dict[Lane, _Mask], numbers: dict[Lane, int]) -> _Mask:
-    """The reads below a lane of a value, without recursion."""
+    """Return the reads below a lane of a value, without recursion."""
     stack = [root]
     while stack:
         at = stack[-1]
@@ -94,14 +94,14 @@ def _is_read(node: UOp) -> bool:
 
 
 def _below(node: UOp, lane: int) -> Sequence[Lane] | None:
-    """What a lane of a value is made of; None if that is not known."""
+    """Return the lanes that a lane is computed from; None if unknown."""
     if node.op in (ops.RANGE, ops.SPECIAL, ops.VARIABLE) or not node.src:
         return ()
     if node.op is ops.INDEX:
         return [_same(s, lane) for s in node.src[1:]] if _is_read(node) else None
     if node.op is ops.LOAD:
         return [_same(s, lane) for s in node.src]
-    one = lane_of(node, lane)
+    one = source_lane(node, lane)
     if one is not None:
         return (one,)
     if node.op is ops.WHERE:
@@ -129,31 +129,31 @@ def _same(node: UOp, lane: int) -> Lane:
 # -- elements --------------------------------------------------------------------------------------
 
 Taken = tuple[Mapping[UOp, int], bytes]
-"""The values of ranges that have become lanes, and the addresses of an access at all points."""
+"""The values of loops that have become lanes, and the addresses of an access at all points."""
 
 Place = tuple[Buffer, bytes]
-"""An element at all points."""
+"""A buffer, and the addresses of an element of it at all points."""
 
 Read = tuple[Access, Access, bool]
-"""A store, a read of what it stores, and whether the read is always taken."""
+"""A store, a read that it is computed from, and whether the read is always used."""
 
 
-def made_of(
+def element_sources(
     own: Sequence[Access],
     found: Origins,
     copies: Mapping[Access, Sequence[Taken]],
     both: Collection[Buffer],
 ) -> dict[Place, dict[Place, Read] | None]:
-    """For each stored element the elements that it is made of, with the accesses; None if unknown.
+    """Return for each stored element those that it is computed from; None if unknown.
 
-    What is read from memory that is not there before and after is taken for what was copied there.
+    A read of memory that does not exist both before and after is taken for what was copied there.
     """
     reads: dict[Lane, list[Access]] = {}
     for access in (a for a in own if not a.store):
-        if access.copied is None and access.buffer in both:
+        if access.local_copy is None and access.buffer in both:
             reads.setdefault(access.number, []).append(access)
-        elif access.copied is not None and access.copied.read.buffer not in both:
-            reads.setdefault(access.copied.read.number, []).append(access)
+        elif access.local_copy is not None and access.local_copy.read.buffer not in both:
+            reads.setdefault(access.local_copy.read.number, []).append(access)
     made: dict[Place, dict[Place, Read] | None] = {}
     for store in (a for a in own if a.store and a.buffer in both):
         origin = found.get(store.number)
@@ -181,7 +181,7 @@ def made_of(
 def _by_lanes(
     store: Access, read: Access, copies: Mapping[Access, Sequence[Taken]]
 ) -> tuple[list[UOp], dict[tuple[int, ...], set[bytes]]]:
-    """The lanes that a store and a read share, and what is read for each of their values."""
+    """Return the lane loops that a store and a read share, and what is read for their values."""
     lanes = [r for r in copies[read][0][0] if store in copies and r in copies[store][0][0]]
     found: dict[tuple[int, ...], set[bytes]] = {}
     for fixed, taken in copies[read]:

@@ -1,7 +1,7 @@
-"""Claims: statements about all iterations of a kernel, and whether they hold.
+"""Iteration conjectures: statements about all iterations of a kernel, and whether they hold.
 
-A claim is asked of three worlds in turn: of sums, of the solver, and of points. The first two prove
-it. Points refute it, or hold for all of them, or for as many as were tried.
+A conjecture is evaluated in three domains in turn: linear sums, the solver, and sample points. The
+first two prove it. Points refute it, or confirm it for all points, or for as many as are sampled.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.accesses.index_evaluation import SYMBOLS, Unknown, World
-from porism.verification.accesses.linear_constraints import Sums
-from porism.verification.accesses.sample_points import Points, Symbol
+from porism.verification.accesses.index_evaluation import SYMBOLS, Unknown, Domain
+from porism.verification.accesses.linear_constraints import LinearDomain
+from porism.verification.accesses.sample_points import PointDomain, Symbol
 from porism.verification.verification_report import How
 
-FIRST: Final = 128
-"""Points that are tried before the solver is asked: what is wrong is mostly wrong there."""
+QUICK_POINTS: Final = 128
+"""Points that are sampled before the solver is asked: most faults show there; chosen by hand."""
 
-MISSING: Final = "without a solver: pip install z3-solver for more proofs"
+NO_SOLVER: Final = "without a solver: pip install z3-solver for more proofs"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Something that holds for all values of some symbols."""
+class Conjecture:
+    """A statement about all values of some symbols."""
 
-    make: Callable[[World], Any]
+    make: Callable[[Domain], Any]
     symbols: tuple[Symbol, ...]
     width: int = 0
-    """How far from 0 indices go, for what is read from buffers."""
-    at_sight: Callable[[Sums], bool] | None = None
-    """Another way to see it in the world of sums."""
+    """Bound of the absolute values of elements that are read as indices."""
+    linear_proof: Callable[[LinearDomain], bool] | None = None
+    """Another proof in the domain of linear sums."""
     any_data: bool = False
-    """Whether it holds whatever buffers hold, so that the solver may choose that."""
+    """Whether it must hold for any contents of buffers, so that the solver may choose them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a claim was decided; if it is false, for which values."""
+    """How a conjecture was decided, with a counterexample if it is false."""
 
     how: How | None
     detail: str
     point: Mapping[Symbol, int] | None = None
     data: bool = False
-    """Whether it depends on what buffers hold."""
+    """Whether the counterexample depends on the contents of buffers."""
 
     @property
     def holds(self) -> bool:
         return self.how is not None
 
 
-def symbols_of(
-    roots: Sequence[UOp], meaning: Mapping[UOp, UOp] | None = None, copy: int = 0,
+def symbols_in(
+    roots: Sequence[UOp], substitution: Mapping[UOp, UOp] | None = None, copy: int = 0,
     shared: frozenset[UOp] = frozenset(),
 ) -> list[Symbol]:  # fmt: skip
-    """The symbols that some expressions are about, sources first."""
-    meaning = meaning or {}
+    """Return the symbols that expressions depend on, sources first."""
+    substitution = substitution or {}
     found: dict[Symbol, None] = {}
     seen: set[UOp] = set()
     todo = list(roots)
@@ -70,38 +70,38 @@ def symbols_of(
         within = list(toposort(todo.pop(), within=lambda n: n not in seen))
         seen.update(within)
         for node in within:
-            if node in meaning:
-                todo.append(meaning[node])
+            if node in substitution:
+                todo.append(substitution[node])
             elif node.op in SYMBOLS:
                 same = node.op is ops.VARIABLE or node in shared
                 found[node, 0 if same else copy] = None
     return list(found)
 
 
-def decide(claim: Claim) -> Answer:
-    """Whether a claim holds; by proof if there is one in time."""
-    for see in (claim.make, claim.at_sight):
+def decide(conjecture: Conjecture) -> Answer:
+    """Return whether a conjecture holds, by proof if one is found in time."""
+    for prove in (conjecture.make, conjecture.linear_proof):
         try:
-            if see is not None and see(Sums()) is True:
+            if prove is not None and prove(LinearDomain()) is True:
                 return Answer(How.PROVED, "proved")
         except Unknown:
             pass
-    tried = _tried(claim, sample=FIRST, most=FIRST)
-    if tried is not None and not tried.holds:
-        return tried
-    if tried is not None and tried.how is How.ALL:
-        return tried
-    solved = _solved(claim)
+    sampled = _check_points(conjecture, sample=QUICK_POINTS, max_exhaustive=QUICK_POINTS)
+    if sampled is not None and not sampled.holds:
+        return sampled
+    if sampled is not None and sampled.how is How.ALL:
+        return sampled
+    solved = _ask_solver(conjecture)
     if solved is not None:
         return solved
-    tried = _tried(claim)
-    if tried is not None:
-        return tried
+    sampled = _check_points(conjecture)
+    if sampled is not None:
+        return sampled
     return Answer(How.ASSUMED, "assumed: it depends on floats, or on what a loop computes")
 
 
 def solver() -> Any:
-    """How the solver decides a claim, or None where it is not installed."""
+    """Return the decision function of the solver, or None where z3 is not installed."""
     try:
         from porism.prove.arithmetic.kernel_formulas import decide as by_solver
     except PorismError:
@@ -109,12 +109,14 @@ def solver() -> Any:
     return by_solver
 
 
-def _solved(claim: Claim) -> Answer | None:
+def _ask_solver(conjecture: Conjecture) -> Answer | None:
     by_solver = solver()
     if by_solver is None:
         return None
     try:
-        truth, point, data = by_solver(claim.make, settings.verify_ms, any_data=claim.any_data)
+        truth, point, data = by_solver(
+            conjecture.make, settings.verify_ms, any_data=conjecture.any_data
+        )
     except Unknown:
         return None
     if truth:
@@ -122,16 +124,16 @@ def _solved(claim: Claim) -> Answer | None:
     return None if truth is None else Answer(None, "refuted", point, data)
 
 
-def _tried(claim: Claim, **limits: int) -> Answer | None:
+def _check_points(conjecture: Conjecture, **limits: int) -> Answer | None:
     try:
-        points = Points(claim.symbols, width=claim.width, **limits)
-        truths = points.truth(claim.make(points))
+        points = PointDomain(conjecture.symbols, width=conjecture.width, **limits)
+        truths = points.truth(conjecture.make(points))
     except Unknown:
         return None
     if not truths.all():
-        return Answer(None, "refuted", points.at(int(np.argmin(truths))), points.data)
-    if points.every and not points.data:
+        return Answer(None, "refuted", points.at(int(np.argmin(truths))), points.reads_data)
+    if points.is_exhaustive and not points.reads_data:
         return Answer(How.ALL, f"checked for all {points.total} points")
-    if points.every:
+    if points.is_exhaustive:
         return Answer(How.SAMPLED, f"sampled: all {points.total} points, with data by chance")
     return Answer(How.SAMPLED, f"sampled {points.count} of {points.total:.3g} points")

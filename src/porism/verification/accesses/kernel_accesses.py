@@ -1,8 +1,9 @@
-"""Accesses: where a kernel reads and writes, lane by lane, and under which conditions.
+"""Kernel accesses: where a kernel reads and writes, lane by lane, and under which conditions.
 
-An access happens where its index is valid and its gate is open. What it read matters only where a
-choice takes it: that is its *need*. A mask may move between the two, so both together are what a
-stage must keep: `WHERE(c, x[i], 0)` and `x[WHERE(c, i, INVALID)]` read the same.
+An access is executed where its index is valid and its gate is open. The value that it reads has an
+effect only where a WHERE selects it: these are its *use conditions*. A mask may move between the
+two, so a stage must keep both together: `WHERE(c, x[i], 0)` and `x[WHERE(c, i, INVALID)]` read the
+same elements.
 """
 
 from __future__ import annotations
@@ -18,18 +19,24 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
 from porism.rules.addresses.strides import stride
-from porism.verification.accesses.index_evaluation import SYMBOLS, Buffer, Reading, Value, buffer_of
+from porism.verification.accesses.index_evaluation import (
+    SYMBOLS,
+    Buffer,
+    Evaluation,
+    Value,
+    buffer_of,
+)
 
-MOST_NEEDS: Final = 6
-"""Ways of being needed that are told apart; a value that is needed in more is always needed."""
+MAX_USE_CONDITIONS: Final = 6
+"""Most alternative conditions that are tracked; a value with more is taken to be always used."""
 
-Need = frozenset[tuple[UOp, bool]]
-"""Conditions, each with whether it holds or not, under which a value is needed."""
+UseCondition = frozenset[tuple[UOp, bool]]
+"""A conjunction under which a value is used: conditions, each with whether it must hold."""
 
-Needs = frozenset[Need]
-"""Several of them, any of which will do."""
+UseConditions = frozenset[UseCondition]
+"""A disjunction of such conjunctions."""
 
-ALWAYS: Final[Needs] = frozenset({frozenset()})
+ALWAYS: Final[UseConditions] = frozenset({frozenset()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,106 +46,114 @@ class Access:
     node: UOp
     buffer: Buffer
     size: int
-    """The elements of the buffer, at most."""
+    """The number of elements of the buffer."""
     at: UOp
     lane: int
-    """Of the index; 0 if all lanes share one."""
-    beyond: int
-    """How far behind the index the element of this lane is."""
+    """The lane of the index; 0 if all lanes share one index."""
+    lane_offset: int
+    """The distance of the element of this lane from the index, in elements."""
     gates: tuple[tuple[UOp, int], ...]
     store: bool
-    needs: Needs = ALWAYS
-    copied: Copied | None = None
-    """For what is read from local memory: how it got there."""
+    needs: UseConditions = ALWAYS
+    local_copy: LocalCopy | None = None
+    """For a read through a local buffer: the copy that filled the buffer."""
 
     @property
     def text(self) -> str:
+        """The access as text, for messages."""
         name, number = self.buffer
         shown = f"p{number}" if name == ops.PARAM.name else f"local{number[0]}"
         conditions = [show(gate, limit=120) for gate, _ in self.gates]
         where = f" if {' & '.join(conditions)}" if conditions else ""
-        lane = self.lane or self.beyond
-        by = f" through {self.copied.read.text}" if self.copied else ""
+        lane = self.lane or self.lane_offset
+        by = f" through {self.local_copy.read.text}" if self.local_copy else ""
         return f"{shown}[{show(self.at, limit=200)}{where}]{f' in lane {lane}' * bool(lane)}{by}"
 
     @property
     def number(self) -> tuple[UOp, int]:
-        """Which lane of which access it is."""
-        return self.node, self.lane + self.beyond
+        """The INDEX, and which of its lanes this is."""
+        return self.node, self.lane + self.lane_offset
 
     def ranges(self) -> set[UOp]:
-        """The ranges that its place depends on."""
-        if self.copied is not None:
+        """Return the loops that its index and gates depend on."""
+        if self.local_copy is not None:
             own = {r for root in [self.at, *(g for g, _ in self.gates)] for r in root.ranges}
-            return (own - self.copied.meaning.keys()) | self.copied.read.ranges()
+            return (own - self.local_copy.substitution.keys()) | self.local_copy.read.ranges()
         return {r for root in [self.at, *(g for g, _ in self.gates)] for r in root.ranges}
 
     def roots(self) -> list[UOp]:
-        """What it is computed from; of a copy, all but the loops that made it."""
+        """Return its index, gates and use conditions; of a copy, without the loops of the copy."""
         needed = [condition for need in self.needs for condition, _ in need]
         own = [self.at, *(gate for gate, _ in self.gates)]
-        if self.copied is not None:
-            loops = self.copied.meaning.keys()
-            leaves = [n for n in toposort(*own, self.copied.into) if n.op in SYMBOLS]
-            return [*(n for n in leaves if n not in loops), *self.copied.read.roots(), *needed]
+        if self.local_copy is not None:
+            loops = self.local_copy.substitution.keys()
+            leaves = [n for n in toposort(*own, self.local_copy.into) if n.op in SYMBOLS]
+            return [*(n for n in leaves if n not in loops), *self.local_copy.read.roots(), *needed]
         return [*own, *needed]
 
-    def address(self, reading: Reading) -> Value:
-        here = reading if self.copied is None else self.copied.inside(reading)
-        return here.plus(here.value(self.at, self.lane), self.beyond)
+    def address(self, evaluation: Evaluation) -> Value:
+        """Return the element that is accessed, by its offset in the buffer."""
+        here = evaluation if self.local_copy is None else self.local_copy.inside(evaluation)
+        return here.add_constant(here.value(self.at, self.lane), self.lane_offset)
 
-    def happens(self, reading: Reading) -> Value:
-        """Whether memory is touched; None for always."""
-        here = reading if self.copied is None else self.copied.inside(reading)
+    def is_executed(self, evaluation: Evaluation) -> Value:
+        """Return whether memory is accessed; None for always."""
+        here = evaluation if self.local_copy is None else self.local_copy.inside(evaluation)
         gates = [here.value(gate, lane) for gate, lane in self.gates]
-        own = here.all(here.valid(self.at, self.lane), *gates)
-        return own if self.copied is None else reading.all(own, self.copied.happens(reading))
+        own = here.conjunction(here.valid(self.at, self.lane), *gates)
+        return (
+            own
+            if self.local_copy is None
+            else evaluation.conjunction(own, self.local_copy.is_executed(evaluation))
+        )
 
-    def matters(self, reading: Reading) -> Value:
-        """Whether what is read or written there has an effect; None for always."""
+    def has_effect(self, evaluation: Evaluation) -> Value:
+        """Return whether the value read or written has an effect; None for always."""
         if self.needs == ALWAYS:
-            return self.happens(reading)
+            return self.is_executed(evaluation)
         ways = []
         for need in self.needs:
             parts = [
-                reading.value(c)
+                evaluation.value(c)
                 if holds
-                else reading.world.apply(ops.NOT, c.dtype, reading.value(c))
+                else evaluation.domain.apply(ops.NOT, c.dtype, evaluation.value(c))
                 for c, holds in sorted(need, key=lambda part: part[0].key)
             ]
-            ways.append(reading.all(*parts))
-        return reading.all(self.happens(reading), reading.any(*ways))
+            ways.append(evaluation.conjunction(*parts))
+        return evaluation.conjunction(self.is_executed(evaluation), evaluation.disjunction(*ways))
 
 
 @dataclass(frozen=True)
-class Copied:
-    """A copy into local memory, and an access that reads it.
+class LocalCopy:
+    """A copy into a local buffer, and an access that reads it.
 
-    The loops that make the copy are said by the place that is read: that they lead to this place,
-    and not to another, is a part of whether the access happens.
+    The iteration of the copy is computed from the index that is read; that this iteration stores at
+    that index is a part of whether the access is executed.
     """
 
     read: Access
     into: UOp
     """The index at which the copy is stored."""
-    meaning: Mapping[UOp, UOp]
-    """The loops of the copy, by the index that is read."""
+    substitution: Mapping[UOp, UOp]
+    """The loops of the copy, as functions of the index that is read."""
 
     def __hash__(self) -> int:
         return hash((self.read, self.into))
 
-    def inside(self, reading: Reading) -> Reading:
-        """The iteration that made the copy."""
-        return reading.under(self.meaning)
+    def inside(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation in the iteration of the copy."""
+        return evaluation.with_substitution(self.substitution)
 
-    def happens(self, reading: Reading) -> Value:
-        here, world = self.inside(reading), reading.world
-        place = world.apply(ops.EQ, index, here.value(self.into), self.read.address(reading))
-        return reading.all(here.valid(self.into), place, self.read.happens(reading))
+    def is_executed(self, evaluation: Evaluation) -> Value:
+        here, domain = self.inside(evaluation), evaluation.domain
+        place = domain.apply(ops.EQ, index, here.value(self.into), self.read.address(evaluation))
+        return evaluation.conjunction(
+            here.valid(self.into), place, self.read.is_executed(evaluation)
+        )
 
 
 def accesses(kernel: UOp, *, needs: bool = False) -> list[Access]:
-    """The accesses to memory with an address, in the order of the graph."""
+    """Return the accesses of a kernel in topological order; with use conditions if `needs`."""
     order = toposort(kernel)
     places = {n.src[0] for n in order if n.op is ops.STORE}
     needed = _needs(order) if needs else {}
@@ -147,16 +162,16 @@ def accesses(kernel: UOp, *, needs: bool = False) -> list[Access]:
         if node.op is not ops.INDEX or node.src[0].op is ops.INDEX or len(node.src) < 2:
             continue
         buffer = buffer_of(node)
-        if buffer is not None and _one_index(node):
+        if buffer is not None and _has_one_index(node):
             found += _lanes(node, buffer, node in places, needed.get(node, ALWAYS))
     return [*found, *_copies(found, order)] if needs else found
 
 
-def _one_index(node: UOp) -> bool:
+def _has_one_index(node: UOp) -> bool:
     return len([s for s in node.src[1:] if s.dtype.element.kind is not Kind.BOOL]) == 1
 
 
-def _lanes(node: UOp, buffer: Buffer, store: bool, needs: Needs) -> list[Access]:
+def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list[Access]:
     at, *gates = node.src[1:]
     count = _count(node)
     size = base_of(node).dtype.size
@@ -176,7 +191,7 @@ def _lanes(node: UOp, buffer: Buffer, store: bool, needs: Needs) -> list[Access]
 
 
 def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
-    """What is read through local memory that was filled from a buffer by one store."""
+    """Yield the reads through local buffers that one store fills from a parameter."""
     stores: dict[UOp, list[UOp]] = {}
     for node in order:
         if node.op is ops.STORE:
@@ -195,22 +210,22 @@ def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
         around = set(read.node.src[0].ranges)
         loops = [r for r in toposort(place.src[1], element) if r.op is ops.RANGE]
         loops = [r for r in loops if r not in around]
-        meaning = taken_apart(place.src[1], loops, read.at)
+        substitution = invert_linear_index(place.src[1], loops, read.at)
         buffer = buffer_of(element)
-        if meaning is None or buffer is None or not _one_index(element):
+        if substitution is None or buffer is None or not _has_one_index(element):
             continue
-        if not _each_elsewhere(place.src[1], loops):
+        if not _is_injective(place.src[1], loops):
             continue
-        copied = Copied(read, place.src[1], meaning)
+        local_copy = LocalCopy(read, place.src[1], substitution)
         at, *own = element.src[1:]
         yield Access(
             element, buffer, base_of(element).dtype.size, at, 0, 0,
-            tuple((gate, 0) for gate in (*own, *gates)), False, read.needs, copied,
+            tuple((gate, 0) for gate in (*own, *gates)), False, read.needs, local_copy,
         )  # fmt: skip
 
 
-def _each_elsewhere(total: UOp, loops: Sequence[UOp]) -> bool:
-    """Whether no iteration overwrites what another has written; masks are taken to see to it."""
+def _is_injective(total: UOp, loops: Sequence[UOp]) -> bool:
+    """Return whether no iteration overwrites the element of another; masks are trusted."""
     if total.op is ops.WHERE and total.src[2].op is ops.INVALID:
         return True
     reach = 0
@@ -221,8 +236,8 @@ def _each_elsewhere(total: UOp, loops: Sequence[UOp]) -> bool:
     return True
 
 
-def taken_apart(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, UOp] | None:
-    """The values of loops for which an index is `at`, if it counts them like digits."""
+def invert_linear_index(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, UOp] | None:
+    """Return the iteration in which a linear index has the value `at`; None if not invertible."""
     if at.op is ops.WHERE and at.src[2].op is ops.INVALID:
         at = at.src[1]
     if total.op is ops.WHERE and total.src[2].op is ops.INVALID:
@@ -243,11 +258,11 @@ def taken_apart(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, UOp] | N
 # -- lanes -----------------------------------------------------------------------------------------
 
 
-def idle_lanes(kernel: UOp) -> set[tuple[UOp, int]]:
-    """The lanes of wide reads that nobody takes: elements between those that are wanted.
+def unused_lanes(kernel: UOp) -> set[tuple[UOp, int]]:
+    """Return the lanes of vector loads that nothing uses.
 
-    Every second element comes out of wide loads. What lies between is read, so that it has to be
-    inside of its buffer, but it is no access of the program.
+    A strided access may load all elements in between: these must be in bounds, but they are no
+    accesses of the program.
     """
     order = toposort(kernel)
     if not any(n.op is ops.GEP and n.src[0].dtype.count > 1 for n in order):
@@ -264,14 +279,14 @@ def idle_lanes(kernel: UOp) -> set[tuple[UOp, int]]:
             elif node.op is ops.CAT:
                 lanes = [k - before for k in own if before <= k < before + count]
                 before += count
-            elif _lane_by_lane(node) and count == _count(node):
+            elif _is_lanewise(node) and count == _count(node):
                 lanes = own
             taken.setdefault(s, set()).update(lanes)
     reads = (n for n in order if n.op is ops.INDEX and _count(n) > 1)
     return {(n, k) for n in reads for k in range(_count(n)) if k not in taken[n]}
 
 
-def _lane_by_lane(node: UOp) -> bool:
+def _is_lanewise(node: UOp) -> bool:
     return node.op.elementwise or node.op in (ops.LOAD, ops.CAST, ops.BITCAST)
 
 
@@ -282,27 +297,27 @@ def _count(node: UOp) -> int:
 # -- needs -----------------------------------------------------------------------------------------
 
 
-def _needs(order: Sequence[UOp]) -> dict[UOp, Needs]:
-    """When the value of each node matters."""
-    pure = _pure(order)
-    found: dict[UOp, Needs] = {}
+def _needs(order: Sequence[UOp]) -> dict[UOp, UseConditions]:
+    """Return the conditions under which each node is used."""
+    pure = _loop_expressions(order)
+    found: dict[UOp, UseConditions] = {}
     for node in reversed(order):
         own = found.get(node, ALWAYS)
         for place, s in enumerate(node.src):
             need = own
             if node.op is ops.WHERE and place and node.src[0] in pure:
-                need = _under(own, node.src[0], place == 1)
+                need = _add_condition(own, node.src[0], place == 1)
             elif node.op is ops.STORE:
-                need = _written(node, pure) if place else ALWAYS
+                need = _store_condition(node, pure) if place else ALWAYS
             elif node.op in (ops.END, ops.SINK, ops.GROUP, ops.AFTER, ops.BARRIER):
                 need = own if node.op is ops.AFTER and not place else ALWAYS
-            need = _about(need, s)
-            found[s] = need if s not in found else _either(found[s], need)
+            need = _restrict_to_loops(need, s)
+            found[s] = need if s not in found else _union(found[s], need)
     return found
 
 
-def _about(needs: Needs, node: UOp) -> Needs:
-    """The conditions that are about the iterations of a node itself: it is made once for others."""
+def _restrict_to_loops(needs: UseConditions, node: UOp) -> UseConditions:
+    """Keep the conditions on loops of the node itself: it is computed once for all others."""
     if needs == ALWAYS:
         return needs
     own = set(node.ranges)
@@ -310,8 +325,8 @@ def _about(needs: Needs, node: UOp) -> Needs:
     return ALWAYS if frozenset() in kept else frozenset(kept)
 
 
-def _pure(order: Sequence[UOp]) -> set[UOp]:
-    """Conditions and indices that loops and sizes alone decide."""
+def _loop_expressions(order: Sequence[UOp]) -> set[UOp]:
+    """Return the conditions and indices that depend on loops and sizes alone."""
     found: set[UOp] = set()
     for node in order:
         leaf = node.op in (ops.RANGE, ops.SPECIAL, ops.VARIABLE, ops.CONST)
@@ -321,33 +336,33 @@ def _pure(order: Sequence[UOp]) -> set[UOp]:
     return found
 
 
-def _written(store: UOp, pure: set[UOp]) -> Needs:
-    """What is written matters where the place is one."""
+def _store_condition(store: UOp, pure: set[UOp]) -> UseConditions:
+    """Return the conditions under which a store is executed."""
     need = ALWAYS
     for s in store.src[0].src[1:]:
         if s.dtype.kind is Kind.BOOL and s in pure:
-            need = _under(need, s, True)
+            need = _add_condition(need, s, True)
         elif s.op is ops.WHERE and s.src[2].op is ops.INVALID and s.src[0] in pure:
-            need = _under(need, s.src[0], True)
+            need = _add_condition(need, s.src[0], True)
     return need
 
 
-def _under(needs: Needs, condition: UOp, holds: bool) -> Needs:
-    parts = list(_parts(condition, holds))
+def _add_condition(needs: UseConditions, condition: UOp, holds: bool) -> UseConditions:
+    parts = list(_clauses(condition, holds))
     return frozenset(need.union(parts) for need in needs)
 
 
-def _parts(condition: UOp, holds: bool) -> Iterator[tuple[UOp, bool]]:
-    """Conditions that hold together where one does, each about as few loops as can be."""
+def _clauses(condition: UOp, holds: bool) -> Iterator[tuple[UOp, bool]]:
+    """Yield the clauses of a conjunction, so that each depends on as few loops as possible."""
     if condition.op is (ops.AND if holds else ops.OR):
         for s in condition.src:
-            yield from _parts(s, holds)
+            yield from _clauses(s, holds)
     else:
         yield condition, holds
 
 
-def _either(a: Needs, b: Needs) -> Needs:
+def _union(a: UseConditions, b: UseConditions) -> UseConditions:
     both = a | b
-    if frozenset() in both or len(both) > MOST_NEEDS:
+    if frozenset() in both or len(both) > MAX_USE_CONDITIONS:
         return ALWAYS
     return both

@@ -1,13 +1,13 @@
-"""Sums: indices as linear combinations of symbols, and truths as inequalities between them.
+"""Linear constraints: indices as linear combinations of symbols, conditions as inequalities.
 
-What is equal as sums is equal, and what holds at the ends of all intervals holds. That decides
-most questions at once, without a solver. A quotient or remainder by a number is a term like a
-symbol, once what is known of it has been taken out:
+Equal sums are equal, and what holds at the ends of all intervals holds. That decides most
+conjectures without a solver. A quotient or remainder by a constant is a term like a symbol, once
+its known part has been taken out:
 
     (8*a + b) // 4      2*a + b // 4
     (8*a + b) % 4       b % 4
 
-A truth is `True`, `False`, or a text-like form that is equal for equal conditions.
+A condition is `True`, `False`, or a hashable form that is equal for equal conditions.
 """
 
 from __future__ import annotations
@@ -24,65 +24,67 @@ from porism.ir.ops import Op
 from porism.verification.accesses.index_evaluation import Buffer, Unknown
 
 Term = tuple[Any, ...]
-"""What a sum is made of: a symbol, a quotient, a choice …; with its least and largest value last,
-so that equal terms are equal tuples."""
+"""A term of a sum: a symbol, a quotient, a choice …; its last two items are its least and largest
+value, so that equal terms are equal tuples."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """A constant and terms with their factors."""
+class LinearSum:
+    """A constant and terms with their coefficients."""
 
     constant: int
-    factors: frozenset[tuple[Term, int]] = frozenset()
-    """No factor is 0."""
+    coefficients: frozenset[tuple[Term, int]] = frozenset()
+    """No coefficient is 0."""
 
     @property
     def low(self) -> float | int:
         total: float | int = self.constant
-        for term, factor in self.factors:
-            total += factor * (term[-2] if factor > 0 else term[-1])
+        for term, coefficient in self.coefficients:
+            total += coefficient * (term[-2] if coefficient > 0 else term[-1])
         return total
 
     @property
     def high(self) -> float | int:
         total: float | int = self.constant
-        for term, factor in self.factors:
-            total += factor * (term[-1] if factor > 0 else term[-2])
+        for term, coefficient in self.coefficients:
+            total += coefficient * (term[-1] if coefficient > 0 else term[-2])
         return total
 
-    def plus(self, other: Sum, times: int = 1) -> Sum:
-        found = dict(self.factors)
-        for term, factor in other.factors:
-            found[term] = found.get(term, 0) + factor * times
-        return _sum(self.constant + other.constant * times, found.items())
+    def plus(self, other: LinearSum, times: int = 1) -> LinearSum:
+        found = dict(self.coefficients)
+        for term, coefficient in other.coefficients:
+            found[term] = found.get(term, 0) + coefficient * times
+        return _linear_sum(self.constant + other.constant * times, found.items())
 
-    def times(self, number: int) -> Sum:
+    def times(self, number: int) -> LinearSum:
         if not number:
-            return Sum(0)
-        return Sum(self.constant * number, frozenset((t, f * number) for t, f in self.factors))
+            return LinearSum(0)
+        return LinearSum(
+            self.constant * number, frozenset((t, f * number) for t, f in self.coefficients)
+        )
 
 
-def _sum(constant: int, factors: Iterable[tuple[Term, int]]) -> Sum:
-    return Sum(constant, frozenset(row for row in factors if row[1]))
+def _linear_sum(constant: int, coefficients: Iterable[tuple[Term, int]]) -> LinearSum:
+    return LinearSum(constant, frozenset(row for row in coefficients if row[1]))
 
 
-class Sums:
-    """The world of sums."""
+class LinearDomain:
+    """The domain of linear sums."""
 
     def constant(self, dtype: DType, value: bool | int | float) -> Any:
         if dtype.kind is Kind.BOOL:
             return bool(value)
         if dtype.is_float:
             raise Unknown("a float in an index")
-        return Sum(int(value))
+        return LinearSum(int(value))
 
-    def symbol(self, node: UOp, copy: int, low: int, end: Sum) -> Sum:
+    def symbol(self, node: UOp, copy: int, low: int, end: LinearSum) -> LinearSum:
         if end.high == math.inf:
             raise Unknown("a loop without a bound")
         name = node.key.hex()
         return _term("symbol", name, copy, corners=(low, end.high - 1))
 
-    def element(self, buffer: Buffer, dtype: DType, address: Sum) -> Any:
+    def element(self, buffer: Buffer, dtype: DType, address: LinearSum) -> Any:
         if dtype.kind is Kind.BOOL:
             return ("holds", buffer, address)
         return _term("element", buffer, address, corners=(int(dtype.min), int(dtype.max)))
@@ -91,12 +93,12 @@ class Sums:
         if source.kind is Kind.BOOL:
             if isinstance(value, bool):
                 return self.constant(target, value)
-            return value if target.kind is Kind.BOOL else _choice(value, Sum(1), Sum(0))
+            return value if target.kind is Kind.BOOL else _choice(value, LinearSum(1), LinearSum(0))
         if target.kind is Kind.BOOL:
-            return _not(self._equal(value, Sum(0)))
+            return _not(self._equal(value, LinearSum(0)))
         if target.is_float or source.is_float:
             raise Unknown("a float in an index")
-        return _fits(value, target)
+        return _require_no_overflow(value, target)
 
     def apply(self, op: Op, dtype: DType, *operands: Any) -> Any:
         if op is ops.WHERE:
@@ -104,12 +106,12 @@ class Sums:
         if dtype.kind is Kind.BOOL:
             return self._logic(op, *operands)
         if op.group is ops.COMPARISON:
-            return self._compared(op, *operands)
-        return _fits(self._number(op, *operands), dtype)
+            return self._comparison(op, *operands)
+        return _require_no_overflow(self._number(op, *operands), dtype)
 
     # -- numbers -----------------------------------------------------------------------------------
 
-    def _number(self, op: Op, *operands: Sum) -> Sum:
+    def _number(self, op: Op, *operands: LinearSum) -> LinearSum:
         a, b = operands[0], operands[-1]
         match op:
             case ops.NEG:
@@ -118,31 +120,31 @@ class Sums:
                 return a.plus(b)
             case ops.SUB:
                 return a.plus(b, -1)
-            case ops.MUL if not b.factors:
+            case ops.MUL if not b.coefficients:
                 return a.times(b.constant)
-            case ops.MUL if not a.factors:
+            case ops.MUL if not a.coefficients:
                 return b.times(a.constant)
             case ops.MUL:
-                return _term("product", frozenset((a, b)), corners=_products(a, b))
+                return _term("product", frozenset((a, b)), corners=_corner_products(a, b))
             case ops.MULACC:
                 return self._number(ops.MUL, a, operands[1]).plus(b)
-            case ops.SHL if not b.factors and 0 <= b.constant < 64:
+            case ops.SHL if not b.coefficients and 0 <= b.constant < 64:
                 return a.times(1 << b.constant)
-            case ops.SHR if not b.factors and 0 <= b.constant < 64:
+            case ops.SHR if not b.coefficients and 0 <= b.constant < 64:
                 return _quotient(a, 1 << b.constant)
-            case ops.IDIV if not b.factors and b.constant > 0:
+            case ops.IDIV if not b.coefficients and b.constant > 0:
                 return _quotient(a, b.constant)
-            case ops.MOD if not b.factors and b.constant > 0:
+            case ops.MOD if not b.coefficients and b.constant > 0:
                 return _remainder(a, b.constant)
-            case ops.CDIV if not b.factors and b.constant > 0 and a.low >= 0:
+            case ops.CDIV if not b.coefficients and b.constant > 0 and a.low >= 0:
                 return _quotient(a, b.constant)
-            case ops.CMOD if not b.factors and b.constant > 0 and a.low >= 0:
+            case ops.CMOD if not b.coefficients and b.constant > 0 and a.low >= 0:
                 return _remainder(a, b.constant)
             case ops.MAX | ops.MIN:
-                return self._extreme(op, a, b)
+                return self._minmax(op, a, b)
         raise Unknown(f"{op.name} in an index")
 
-    def _extreme(self, op: Op, a: Sum, b: Sum) -> Sum:
+    def _minmax(self, op: Op, a: LinearSum, b: LinearSum) -> LinearSum:
         distance = a.plus(b, -1)
         if distance.low >= 0:
             return a if op is ops.MAX else b
@@ -152,16 +154,16 @@ class Sums:
         ends = (pick(a.low, b.low), pick(a.high, b.high))
         return _term(op.name, frozenset((a, b)), corners=ends)
 
-    # -- truths ------------------------------------------------------------------------------------
+    # -- conditions -------------------------------------------------------------------------------
 
-    def _compared(self, op: Op, a: Sum, b: Sum) -> Any:
+    def _comparison(self, op: Op, a: LinearSum, b: LinearSum) -> Any:
         match op:
             case ops.LT:
-                return _at_least_zero(b.plus(a, -1).plus(Sum(-1)))
+                return _at_least_zero(b.plus(a, -1).plus(LinearSum(-1)))
             case ops.LE:
                 return _at_least_zero(b.plus(a, -1))
             case ops.GT:
-                return _at_least_zero(a.plus(b, -1).plus(Sum(-1)))
+                return _at_least_zero(a.plus(b, -1).plus(LinearSum(-1)))
             case ops.GE:
                 return _at_least_zero(a.plus(b, -1))
             case ops.EQ:
@@ -170,11 +172,11 @@ class Sums:
                 return _not(self._equal(a, b))
         raise Unknown(f"{op.name} in a condition")
 
-    def _equal(self, a: Sum, b: Sum) -> Any:
+    def _equal(self, a: LinearSum, b: LinearSum) -> Any:
         difference = a.plus(b, -1)
         if difference.low > 0 or difference.high < 0:
             return False
-        if not difference.factors:
+        if not difference.coefficients:
             return difference.constant == 0
         return ("zero", frozenset((difference, difference.times(-1))))
 
@@ -193,41 +195,41 @@ class Sums:
         raise Unknown(f"{op.name} in a condition")
 
 
-def _fits(value: Sum, dtype: DType) -> Sum:
-    """A value that does not wrap in its type."""
+def _require_no_overflow(value: LinearSum, dtype: DType) -> LinearSum:
+    """Return a value, or raise Unknown if it may wrap in its type."""
     if dtype.kind is not Kind.INDEX and not (dtype.min <= value.low and value.high <= dtype.max):
         raise Unknown(f"what may wrap in {dtype}")
     return value
 
 
-def _term(name: str, *parts: Any, corners: Iterable[float | int]) -> Sum:
+def _term(name: str, *parts: Any, corners: Iterable[float | int]) -> LinearSum:
     ends = list(corners)
-    return Sum(0, frozenset({((name, *parts, min(ends), max(ends)), 1)}))
+    return LinearSum(0, frozenset({((name, *parts, min(ends), max(ends)), 1)}))
 
 
-def _products(a: Sum, b: Sum) -> list[float | int]:
+def _corner_products(a: LinearSum, b: LinearSum) -> list[float | int]:
     return [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
 
 
-def _parts(a: Sum, number: int) -> tuple[Sum, Sum]:
-    """A sum as a multiple of a number and the rest, whose constant is below the number."""
-    whole = [(t, f // number) for t, f in a.factors]
-    rest = [(t, f % number) for t, f in a.factors]
-    return _sum(a.constant // number, whole), _sum(a.constant % number, rest)
+def _divide(a: LinearSum, number: int) -> tuple[LinearSum, LinearSum]:
+    """Split a sum into a multiple of a number and a rest with smaller coefficients."""
+    whole = [(t, f // number) for t, f in a.coefficients]
+    rest = [(t, f % number) for t, f in a.coefficients]
+    return _linear_sum(a.constant // number, whole), _linear_sum(a.constant % number, rest)
 
 
-def _quotient(a: Sum, number: int) -> Sum:
-    whole, rest = _parts(a, number)
+def _quotient(a: LinearSum, number: int) -> LinearSum:
+    whole, rest = _divide(a, number)
     if rest.low == -math.inf or rest.high == math.inf:
         raise Unknown("a quotient without bounds")
     ends = (int(rest.low) // number, int(rest.high) // number)
     if ends[0] == ends[1]:
-        return whole.plus(Sum(ends[0]))
+        return whole.plus(LinearSum(ends[0]))
     return whole.plus(_term("quotient", rest, number, corners=ends))
 
 
-def _remainder(a: Sum, number: int) -> Sum:
-    _, rest = _parts(a, number)
+def _remainder(a: LinearSum, number: int) -> LinearSum:
+    _, rest = _divide(a, number)
     return rest.plus(_quotient(rest, number), -number)
 
 
@@ -236,20 +238,20 @@ def _choice(condition: Any, yes: Any, no: Any) -> Any:
         return yes
     if condition is False:
         return no
-    if not isinstance(yes, Sum):
+    if not isinstance(yes, LinearSum):
         return _both(_not(_both(condition, _not(yes))), _not(_both(_not(condition), _not(no))))
     ends = (yes.low, no.low, yes.high, no.high)
     return _term("choice", condition, yes, no, corners=ends)
 
 
-def _at_least_zero(a: Sum) -> Any:
+def _at_least_zero(a: LinearSum) -> Any:
     if a.low >= 0:
         return True
     if a.high < 0:
         return False
-    factor = math.gcd(*(f for _, f in a.factors))
-    scaled = frozenset((t, f // factor) for t, f in a.factors)
-    return ("at least 0", Sum(a.constant // factor, scaled))
+    coefficient = math.gcd(*(f for _, f in a.coefficients))
+    scaled = frozenset((t, f // coefficient) for t, f in a.coefficients)
+    return ("at least 0", LinearSum(a.constant // coefficient, scaled))
 
 
 def _not(a: Any) -> Any:
@@ -258,7 +260,7 @@ def _not(a: Any) -> Any:
     if a[0] == "not":
         return a[1]
     if a[0] == "at least 0":
-        return _at_least_zero(a[1].times(-1).plus(Sum(-1)))
+        return _at_least_zero(a[1].times(-1).plus(LinearSum(-1)))
     return ("not", a)
 
 
@@ -275,13 +277,13 @@ def _both(a: Any, b: Any) -> Any:
     return ("all", frozenset(parts)) if len(parts) > 1 else parts.pop()
 
 
-def counts_apart(total: Sum, apart: Iterable[Sum]) -> bool:
-    """Whether a sum is different wherever one of some symbols is, as a number is for its digits."""
-    terms = sorted(total.factors, key=lambda row: abs(row[1]))
+def is_injective(total: LinearSum, apart: Iterable[LinearSum]) -> bool:
+    """Return whether a sum differs whenever one of some symbols does, like a positional number."""
+    terms = sorted(total.coefficients, key=lambda row: abs(row[1]))
     reach: float | int = 0
-    for term, factor in terms:
-        if term[0] != "symbol" or abs(factor) <= reach:
+    for term, coefficient in terms:
+        if term[0] != "symbol" or abs(coefficient) <= reach:
             return False
-        reach += abs(factor) * (term[-1] - term[-2])
+        reach += abs(coefficient) * (term[-1] - term[-2])
     own = {term for term, _ in terms}
-    return all({t for t, _ in symbol.factors} <= own for symbol in apart)
+    return all({t for t, _ in symbol.coefficients} <= own for symbol in apart)

@@ -1,10 +1,10 @@
-"""Points: values of the symbols, all of them or some, tried at once as arrays.
+"""Sample points: values of the symbols, all of them or a sample, evaluated as arrays.
 
-A point is a value for each symbol. If there are few enough, all are tried. Otherwise some are, by
-chance but always the same ones: the ends of all ranges are among them.
+A point has a value for each symbol. If there are few enough, all points are evaluated; otherwise a
+pseudo-random sample, the same in every run, which includes the ends of all loops.
 
-What a buffer holds is not known: an element is a number that depends on its address alone, spread
-over values that indices take.
+The contents of buffers are unknown: an element is a hash of its address, within the range of values
+that indices have.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.verification.accesses.index_evaluation import Buffer, Unknown
 
-ALL: Final = 1 << 16
-"""Points of which all are tried."""
+MAX_EXHAUSTIVE: Final = 1 << 16
+"""Up to so many points, all are evaluated; chosen by hand."""
 
-SAMPLE: Final = 10_000
-"""Points that are tried where there are more."""
+SAMPLE_POINTS: Final = 10_000
+"""How many points are sampled where there are more; chosen by hand."""
 
 Symbol = tuple[UOp, int]
 """A node and its copy."""
@@ -37,38 +37,43 @@ Symbol = tuple[UOp, int]
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
 
 
-def span(node: UOp) -> tuple[int, int]:
-    """The least value of a symbol, and how many there are at most."""
+def value_range(node: UOp) -> tuple[int, int]:
+    """Return the least value of a symbol, and how many values it has at most."""
     if node.vmin == -math.inf or node.vmax == math.inf:
         raise Unknown("a symbol without bounds")
     return int(node.vmin), max(int(node.vmax) - int(node.vmin) + 1, 0)
 
 
-class Points:
-    """The world of arrays: one element a point."""
+class PointDomain:
+    """The domain of arrays with one element per point."""
 
     def __init__(
-        self, symbols: Sequence[Symbol], *, most: int = ALL, sample: int = SAMPLE, width: int = 0
+        self,
+        symbols: Sequence[Symbol],
+        *,
+        max_exhaustive: int = MAX_EXHAUSTIVE,
+        sample: int = SAMPLE_POINTS,
+        width: int = 0,
     ) -> None:
         self.symbols = list(symbols)
-        spans = [span(node) for node, _ in self.symbols]
+        spans = [value_range(node) for node, _ in self.symbols]
         self.total = math.prod(count for _, count in spans)
-        self.every = self.total <= most
-        """Whether all points are tried."""
-        self.count = self.total if self.every else sample
+        self.is_exhaustive = self.total <= max_exhaustive
+        """Whether all points are evaluated."""
+        self.count = self.total if self.is_exhaustive else sample
         self.width = width
-        """How far from 0 elements are."""
+        """Bound of the absolute values of elements."""
         self.values: dict[Symbol, Array] = {}
         self.active = np.ones(self.count, np.bool_)
-        """Which points are inside of all ranges."""
-        self.data = False
-        """Whether elements of buffers were asked for."""
+        """Which points are within the extents of all loops."""
+        self.reads_data = False
+        """Whether elements of buffers were read."""
         self._bounded: set[Symbol] = set()
         generator = np.random.default_rng(2024)
         numbers = np.arange(self.count)
         step = 1
         for place, (symbol, (low, count)) in enumerate(zip(self.symbols, spans, strict=True)):
-            if self.every:
+            if self.is_exhaustive:
                 own = numbers // step % max(count, 1)
                 step *= max(count, 1)
             else:
@@ -77,10 +82,10 @@ class Points:
             self.values[symbol] = own + low
 
     def at(self, point: int) -> dict[Symbol, int]:
-        """The values of the symbols at a point."""
+        """Return the values of the symbols at a point."""
         return {symbol: int(self.values[symbol][point]) for symbol in self.symbols}
 
-    # -- the world ---------------------------------------------------------------------------------
+    # -- the domain --------------------------------------------------------------------------------
 
     def constant(self, dtype: DType, value: bool | int | float) -> Array:
         if dtype.is_float:
@@ -97,7 +102,7 @@ class Points:
         return semantics.cast(index, node.dtype.element, found) if _is_word(node.dtype) else found
 
     def element(self, buffer: Buffer, dtype: DType, address: Array) -> Array:
-        self.data = True
+        self.reads_data = True
         seed = zlib.crc32(repr(buffer).encode())
         mixed = (np.asarray(address).astype(np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B1)
         mixed ^= mixed >> np.uint64(15)
@@ -122,7 +127,7 @@ class Points:
         return meaning(op, dtype, *operands)
 
     def truth(self, value: Any) -> Array:
-        """A truth for each point; where there is no such point, it is true."""
+        """Return a condition at each point; true outside of the loops."""
         return np.asarray(np.broadcast_to(value, self.count) | ~self.active, np.bool_)
 
 
@@ -131,7 +136,7 @@ def _is_word(dtype: DType) -> bool:
 
 
 def _set_ends(values: Array, place: int, count: int) -> None:
-    """The first points: all at their start, all at their end, each alone at its end, all but it."""
+    """Set the first points: all symbols first or last, then each alone last, and alone first."""
     last = max(count - 1, 0)
     values[0], values[1] = 0, last
     if 3 + 2 * place < len(values):
@@ -140,8 +145,8 @@ def _set_ends(values: Array, place: int, count: int) -> None:
         values[2 + 2 * place], values[3 + 2 * place] = last, 0
 
 
-def named(point: Mapping[Symbol, int], names: Mapping[UOp, str]) -> str:
-    """A point as text: `r0 = 3, r1 = 5`; the second copy of a symbol has a prime."""
+def point_text(point: Mapping[Symbol, int], names: Mapping[UOp, str]) -> str:
+    """Return a point as text: `r0 = 3, r1 = 5`; the second copy of a symbol has a prime."""
     shown = [
         f"{names.get(node, node.op.name.lower())}{chr(39) * copy} = {value}"
         for (node, copy), value in point.items()

@@ -1,11 +1,11 @@
-"""Finished tiles: that what follows the sums of a tile reads them where they were written.
+"""Epilogues: what follows a register tile reads its sums at the index at which they were written.
 
     tile of y[i, j] = f(s, b[j])          tile of t[i, j] = s
                                           for a: for b: y[a, b] = f(t[a, b], b[b])
 
-The loops behind the tile count its elements once more. Which element of the tile an iteration of
-theirs is, the index says at which the kept sum is read; under this meaning their accesses are those
-of before. Sums that are kept and not used are computed all the same: that is no fault.
+The loops of the epilogue enumerate the elements of the tile once more. The index at which a sum is
+read tells which element of the tile an iteration handles; under this substitution the accesses are
+those before the stage. Sums that are stored and not used are computed all the same: no fault.
 """
 
 from __future__ import annotations
@@ -22,58 +22,69 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.rules.addresses.strides import stride
-from porism.verification.accesses.index_evaluation import Reading, Value, World
-from porism.verification.accesses.iteration_conjectures import Answer, Claim, decide, symbols_of
-from porism.verification.accesses.kernel_accesses import accesses, taken_apart
-from porism.verification.accesses.loop_correspondence import Guess, ranges_in
-from porism.verification.accesses.stage_equivalence import Compared, paired
+from porism.verification.accesses.index_evaluation import Evaluation, Value, Domain
+from porism.verification.accesses.iteration_conjectures import (
+    Answer,
+    Conjecture,
+    decide,
+    symbols_in,
+)
+from porism.verification.accesses.kernel_accesses import accesses, invert_linear_index
+from porism.verification.accesses.loop_correspondence import LoopMap, loops_in
+from porism.verification.accesses.stage_equivalence import Comparison, compare_under
 from porism.verification.verification_report import How
 
-UNSURE: Final = "not compared: whether each sum of a tile is read once"
+UNDETERMINED: Final = "not compared: whether each sum of a tile is read once"
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """Sums in new memory: where they are written, and where they are read again."""
+class _TileBuffer:
+    """A new local buffer for the sums of a tile: where it is written, and where it is read."""
 
     memory: UOp
     written: UOp
     read: UOp
-    meaning: Mapping[UOp, UOp]
-    """What the loops of the tile are, in the loops behind it."""
-    each_once: bool
-    """Whether every sum is known to be read in one iteration."""
+    substitution: Mapping[UOp, UOp]
+    """The loops of the tile, as functions of the loops of the epilogue."""
+    reads_each_once: bool
+    """Whether every sum is read in exactly one iteration."""
 
 
-def compared(before: UOp, after: UOp) -> list[Compared] | None:
-    """All accesses, compared; None if the stage did something else."""
-    kept = _kept(before, after)
-    return None if kept is None else list(_compared(before, after, kept))
+def compare(before: UOp, after: UOp) -> list[Comparison] | None:
+    """Return all accesses, compared; None if the stage made no epilogue."""
+    tile_buffer = _match_epilogue(before, after)
+    return None if tile_buffer is None else list(_compare(before, after, tile_buffer))
 
 
-def _compared(before: UOp, after: UOp, kept: _Kept) -> Iterator[Compared]:
-    come = set(ranges_in(after)) - set(ranges_in(before))
+def _compare(before: UOp, after: UOp, tile_buffer: _TileBuffer) -> Iterator[Comparison]:
+    come = set(loops_in(after)) - set(loops_in(before))
     old = accesses(before)
     known = set(old)
-    new = [a for a in accesses(after) if a not in known and base_of(a.node) is not kept.memory]
+    new = [
+        a for a in accesses(after) if a not in known and base_of(a.node) is not tile_buffer.memory
+    ]
     behind = [a for a in new if a.ranges() & come]
-    (again,) = [a for a in accesses(after) if a.node is kept.read]
-    answer = decide(_leads_there(kept)) if kept.each_once else Answer(How.OPEN, UNSURE)
-    yield Compared(again, None, answer)
+    (again,) = [a for a in accesses(after) if a.node is tile_buffer.read]
+    answer = (
+        decide(_reads_what_was_written(tile_buffer))
+        if tile_buffer.reads_each_once
+        else Answer(How.OPEN, UNDETERMINED)
+    )
+    yield Comparison(again, None, answer)
     still = set(toposort(after))
     done = {a for a in old if a.node in still}
-    tile = paired(old, [a for a in new if a not in behind], Guess({}), before, after)
-    rest = paired(old, behind, Guess(dict(kept.meaning)), before, after)
+    tile = compare_under(old, [a for a in new if a not in behind], LoopMap({}), before, after)
+    rest = compare_under(old, behind, LoopMap(dict(tile_buffer.substitution)), before, after)
     for found in itertools.chain(tile, rest):
         done |= {found.before} if found.before is not None else set()
         yield found
     for access in (a for a in old if a not in done):
-        yield Compared(access, access, Answer(None, "the access is gone"))
+        yield Comparison(access, access, Answer(None, "the access is gone"))
 
 
-def _kept(before: UOp, after: UOp) -> _Kept | None:
-    fresh = _memories(after) - _memories(before)
-    if len(fresh) != 1 or set(ranges_in(before)) - set(ranges_in(after)):
+def _match_epilogue(before: UOp, after: UOp) -> _TileBuffer | None:
+    fresh = _local_buffers(after) - _local_buffers(before)
+    if len(fresh) != 1 or set(loops_in(before)) - set(loops_in(after)):
         return None
     (memory,) = fresh
     places = [n for n in toposort(after) if n.op is ops.INDEX and base_of(n) is memory]
@@ -85,19 +96,21 @@ def _kept(before: UOp, after: UOp) -> _Kept | None:
     around = set(reads[0].src[0].ranges)
     tile = [r for r in written.ranges if r not in around]
     behind = [r for r in read.ranges if r not in around]
-    meaning = taken_apart(written, tile, read)
+    substitution = invert_linear_index(written, tile, read)
     size = memory.dtype.size
-    if meaning is None or _counts(written, tile) != size:
+    if substitution is None or _enumerated_count(written, tile) != size:
         return None
-    return _Kept(memory, written, reads[0], meaning, _counts(read, behind) == size)
+    return _TileBuffer(
+        memory, written, reads[0], substitution, _enumerated_count(read, behind) == size
+    )
 
 
-def _memories(kernel: UOp) -> set[UOp]:
+def _local_buffers(kernel: UOp) -> set[UOp]:
     return {n for n in toposort(kernel) if n.op is ops.DEFINE_LOCAL}
 
 
-def _counts(at: UOp, loops: Sequence[UOp]) -> int | None:
-    """The numbers from 0 on that an index counts, each once, if it does so."""
+def _enumerated_count(at: UOp, loops: Sequence[UOp]) -> int | None:
+    """Return n if an index has each value from 0 to n - 1 exactly once; else None."""
     rest = substitute(at, {r: UOp.const(r.dtype, 0) for r in loops})
     if not all(r.src[0].op is ops.CONST for r in loops) or rest.op is not ops.CONST or rest.arg:
         return None
@@ -111,14 +124,19 @@ def _counts(at: UOp, loops: Sequence[UOp]) -> int | None:
     return math.prod(sizes.values())
 
 
-def _leads_there(kept: _Kept) -> Claim:
-    """That what is read is what the iteration wrote that it is taken for."""
+def _reads_what_was_written(tile_buffer: _TileBuffer) -> Conjecture:
+    """Return the conjecture that each sum is read at the index at which it was written."""
 
-    def make(world: World) -> Value:
-        then, now = Reading(world, kept.meaning), Reading(world)
-        return world.apply(ops.EQ, index, then.value(kept.written), now.value(kept.read.src[1]))
+    def make(domain: Domain) -> Value:
+        then, now = Evaluation(domain, tile_buffer.substitution), Evaluation(domain)
+        return domain.apply(
+            ops.EQ, index, then.value(tile_buffer.written), now.value(tile_buffer.read.src[1])
+        )
 
     symbols = dict.fromkeys(
-        [*symbols_of([kept.written], kept.meaning), *symbols_of([kept.read.src[1]])]
+        [
+            *symbols_in([tile_buffer.written], tile_buffer.substitution),
+            *symbols_in([tile_buffer.read.src[1]]),
+        ]
     )
-    return Claim(make, tuple(symbols), kept.memory.dtype.size)
+    return Conjecture(make, tuple(symbols), tile_buffer.memory.dtype.size)

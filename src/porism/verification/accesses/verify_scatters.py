@@ -1,18 +1,18 @@
-"""Scattering: that stores at the elements which indices name are a reduction over these indices.
+"""Scatters: stores at the elements that an index tensor addresses are a reduction over its indices.
 
     before   for e, f:  p[at(e, f)] = sum of (v(f, j) where c(e, f, j), else 0) for j
     after    for e, f:  p[at(e, f)] = 0
              for j in order, f:  p[there(f, j)] += v(f, j)  where g(f, j)
 
-Which of the loops of before are still around the stores (`f`) is found by trying. Then it is asked
+Which of the loops before are still around the stores (`f`) is found by trying. Then it is checked
 
-- that the first stores are those of before, of what an element is that no index names;
-- that nothing is lost: where c holds, so does g, and the store is at the element of e and f;
-- that nothing is new: where g holds, so does c for an iteration e, and the store is at its element.
-  The element that is stored to says which e that is, so that none has to be looked for;
-- that all else that is read is what was read.
+- that the first stores are those before, of the initial value;
+- that nothing is missing: where c holds, so does g, and the store is at the element of e and f;
+- that nothing is added: where g holds, so does c for an iteration e, and the store is at its
+  element. That element determines e, so that none has to be searched for;
+- that all other reads are those before.
 
-What is not of this form is compared like the result of any other stage.
+A kernel of another form is compared like the result of any other stage.
 """
 
 from __future__ import annotations
@@ -30,23 +30,28 @@ from porism.ir.facts.effect_scopes import base_of, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import substitute, toposort
-from porism.verification.accesses.index_evaluation import Reading, Value, World
-from porism.verification.accesses.iteration_conjectures import Answer, Claim, decide, symbols_of
-from porism.verification.accesses.kernel_accesses import Access, accesses, taken_apart
-from porism.verification.accesses.loop_correspondence import Guess, ranges_in
-from porism.verification.accesses.stage_equivalence import Compared, paired
-from porism.verification.values.partial_runs import counted
+from porism.verification.accesses.index_evaluation import Evaluation, Value, Domain
+from porism.verification.accesses.iteration_conjectures import (
+    Answer,
+    Conjecture,
+    decide,
+    symbols_in,
+)
+from porism.verification.accesses.kernel_accesses import Access, accesses, invert_linear_index
+from porism.verification.accesses.loop_correspondence import LoopMap, loops_in
+from porism.verification.accesses.stage_equivalence import Comparison, compare_under
+from porism.verification.values.partial_runs import loops_in_address
 from porism.verification.verification_report import How
 
-UNSURE: Final = "not compared: the element does not say which iteration stored it"
+UNDETERMINED: Final = "not compared: the element does not say which iteration stored it"
 
 Meaning = Mapping[UOp, UOp]
-"""Loops of before, by those of after."""
+"""The loops before, as functions of those after."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduced:
-    """A store of a reduction of values that are chosen by a condition."""
+class _Reduction:
+    """A store of a reduction of values that a condition selects."""
 
     place: UOp
     loops: tuple[UOp, ...]
@@ -57,8 +62,8 @@ class _Reduced:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scattered:
-    """Stores of a number, and then stores that each change an element, in order."""
+class _Scatter:
+    """Stores of an initial value, then ordered stores that each update an element."""
 
     first: UOp
     starts: tuple[UOp, ...]
@@ -69,35 +74,35 @@ class _Scattered:
     free: tuple[UOp, ...]
 
 
-def compared(before: UOp, after: UOp) -> list[Compared] | None:
-    """The accesses of a kernel whose reduction was scattered; None if it was not."""
-    new = _scattered(after)
+def compare(before: UOp, after: UOp) -> list[Comparison] | None:
+    """Return all accesses, compared; None if the stage made no scatter."""
+    new = _match_scatter(after)
     if new is None:
         return None
-    before = _with_other_loops(before, after)
-    old = _reduced(before)
-    if old is None or not _alike(old, new):
+    before = _with_fresh_loops(before, after)
+    old = _match_reduction(before)
+    if old is None or not _is_same_reduction(old, new):
         return None
-    best: list[Compared] | None = None
+    best: list[Comparison] | None = None
     for free in itertools.combinations(old.loops, len(new.free)):
-        if not _same_sizes(free, new.free):
+        if not _same_extents(free, new.free):
             continue
-        found = list(_Comparing(before, after, old, new, free).all())
+        found = list(_ScatterComparison(before, after, old, new, free).all())
         if all(each.answer.holds for each in found):
             return found
         best = best or found
     return best
 
 
-def _with_other_loops(before: UOp, after: UOp) -> UOp:
-    """The kernel with loops that the other does not have: equal ones would count as the same."""
-    loops = ranges_in(before)
-    beyond = max((r.arg[0][0] for r in (*loops, *ranges_in(after))), default=0) + 1
+def _with_fresh_loops(before: UOp, after: UOp) -> UOp:
+    """Return the kernel with fresh loops, so that none is mistaken for one of the other kernel."""
+    loops = loops_in(before)
+    beyond = max((r.arg[0][0] for r in (*loops, *loops_in(after))), default=0) + 1
     other = {r: UOp.range(r.src[0], beyond + k, r.arg[1]) for k, r in enumerate(loops)}
     return substitute(before, other, exactly=True)
 
 
-def _reduced(kernel: UOp) -> _Reduced | None:
+def _match_reduction(kernel: UOp) -> _Reduction | None:
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
@@ -105,10 +110,10 @@ def _reduced(kernel: UOp) -> _Reduced | None:
     if value.op is not ops.REDUCE or value.src[0].op is not ops.WHERE:
         return None
     condition, _, other = value.src[0].src
-    return _Reduced(place, end.src[1:], value.arg, condition, other, value.src[1:])
+    return _Reduction(place, end.src[1:], value.arg, condition, other, value.src[1:])
 
 
-def _scattered(kernel: UOp) -> _Scattered | None:
+def _match_scatter(kernel: UOp) -> _Scatter | None:
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
@@ -124,11 +129,11 @@ def _scattered(kernel: UOp) -> _Scattered | None:
     first, start = started.src[0].src
     ordered = tuple(r for r in end.src[1:] if r.arg[1] is Axis.ORDERED)
     free = tuple(r for r in end.src[1:] if r not in ordered)
-    return _Scattered(first, started.src[1:], start, place, value.op, ordered, free)
+    return _Scatter(first, started.src[1:], start, place, value.op, ordered, free)
 
 
-def _alike(old: _Reduced, new: _Scattered) -> bool:
-    """Whether values are combined in the same way, in as many steps, from the same start on."""
+def _is_same_reduction(old: _Reduction, new: _Scatter) -> bool:
+    """Return whether both combine as many values in the same way, from the same initial value."""
     numbers = (old.other, new.start)
     return (
         new.op is old.op
@@ -136,107 +141,111 @@ def _alike(old: _Reduced, new: _Scattered) -> bool:
         and old.other.arg == new.start.arg
         and all(base_of(p) is base_of(old.place) for p in (new.first, new.place))
         and all(r.arg[1] is Axis.LOOP for r in (*new.starts, *new.free))
-        and _same_sizes(old.loops, new.starts)
-        and _same_sizes(old.indices, new.ordered)
+        and _same_extents(old.loops, new.starts)
+        and _same_extents(old.indices, new.ordered)
     )
 
 
-def _same_sizes(old: Sequence[UOp], new: Sequence[UOp]) -> bool:
+def _same_extents(old: Sequence[UOp], new: Sequence[UOp]) -> bool:
     sizes = [[r.src[0] for r in loops] for loops in (old, new)]
     return len(old) == len(new) and all(a is b for a, b in zip(*sizes, strict=True))
 
 
-class _Comparing:
-    """A kernel before and after it was scattered, with a guess which loops are still there."""
+class _ScatterComparison:
+    """A kernel before and after it was scattered, with an assumption which loops are left."""
 
     def __init__(
-        self, before: UOp, after: UOp, old: _Reduced, new: _Scattered, free: Sequence[UOp]
+        self, before: UOp, after: UOp, old: _Reduction, new: _Scatter, free: Sequence[UOp]
     ) -> None:
         self.before, self.after, self.old, self.new = before, after, old, new
         self.kept: Meaning = {
             **dict(zip(old.indices, new.ordered, strict=True)),
             **dict(zip(free, new.free, strict=True)),
         }
-        self.named = [r for r in old.loops if r not in free]
-        """The loops of which indices name an iteration."""
+        self.indexed_loops = [r for r in old.loops if r not in free]
+        """The loops whose iteration the index tensor determines."""
         was, now = accesses(before), accesses(after)
         (self.stored,) = [a for a in was if a.node is old.place]
-        self.chosen = dataclasses.replace(
+        self.selected = dataclasses.replace(
             self.stored, gates=(*self.stored.gates, (old.condition, 0))
         )
-        """The store of before, in the iterations that add something to it."""
+        """The store before, in the iterations that contribute to it."""
         (self.first,) = [a for a in now if a.node is new.first]
-        (self.changed,) = [a for a in now if a.node is new.place]
+        (self.update,) = [a for a in now if a.node is new.place]
         self.reads = [a for a in was if not a.store], [a for a in now if not a.store]
 
-    def all(self) -> Iterator[Compared]:
-        starts = Guess(dict(zip(self.old.loops, self.new.starts, strict=True)))
-        yield from paired([self.stored], [self.first], starts, self.before, self.after)
-        yield self._nothing_lost()
-        yield self._nothing_new()
-        yield from paired(*self.reads, Guess(self.kept), self.before, self.after)
+    def all(self) -> Iterator[Comparison]:
+        starts = LoopMap(dict(zip(self.old.loops, self.new.starts, strict=True)))
+        yield from compare_under([self.stored], [self.first], starts, self.before, self.after)
+        yield self._check_complete()
+        yield self._check_sound()
+        yield from compare_under(*self.reads, LoopMap(self.kept), self.before, self.after)
 
-    def _nothing_lost(self) -> Compared:
-        def make(world: World) -> Value:
-            then, now = Reading(world, self.kept), Reading(world)
-            same = _same(self.chosen, then, self.changed, now)
-            return _implied(now, self.chosen.happens(then), self.changed.happens(now), same)
+    def _check_complete(self) -> Comparison:
+        def make(domain: Domain) -> Value:
+            then, now = Evaluation(domain, self.kept), Evaluation(domain)
+            same = _same_address(self.selected, then, self.update, now)
+            return _implies(
+                now, self.selected.is_executed(then), self.update.is_executed(now), same
+            )
 
-        return self._decided(make, self.kept)
+        return self._decide(make, self.kept)
 
-    def _nothing_new(self) -> Compared:
-        said = self._said_by_the_element()
-        if said is None:
-            return Compared(self.changed, self.chosen, Answer(How.OPEN, UNSURE))
-        meaning = {**self.kept, **said}
+    def _check_sound(self) -> Comparison:
+        iterations = self._iterations_by_element()
+        if iterations is None:
+            return Comparison(self.update, self.selected, Answer(How.OPEN, UNDETERMINED))
+        substitution = {**self.kept, **iterations}
 
-        def make(world: World) -> Value:
-            then, now = Reading(world, meaning), Reading(world)
-            inside = [_within(now, said[r], r.src[0]) for r in self.named]
-            same = _same(self.chosen, then, self.changed, now)
-            there = self.chosen.happens(then)
-            return _implied(now, self.changed.happens(now), there, same, *inside)
+        def make(domain: Domain) -> Value:
+            then, now = Evaluation(domain, substitution), Evaluation(domain)
+            inside = [_within(now, iterations[r], r.src[0]) for r in self.indexed_loops]
+            same = _same_address(self.selected, then, self.update, now)
+            there = self.selected.is_executed(then)
+            return _implies(now, self.update.is_executed(now), there, same, *inside)
 
-        return self._decided(make, meaning)
+        return self._decide(make, substitution)
 
-    def _said_by_the_element(self) -> Meaning | None:
-        """The iterations of before that the element stored to belongs to."""
+    def _iterations_by_element(self) -> Meaning | None:
+        """Return the iterations before that store to the element; None if not determined."""
         at = substitute(self.stored.at, self.kept, exactly=True)
-        single = {r: UOp.const(index, 0) for r in self.named if r.vmax == 0}
-        found = taken_apart(at, [r for r in self.named if r not in single], self.changed.at)
+        single = {r: UOp.const(index, 0) for r in self.indexed_loops if r.vmax == 0}
+        found = invert_linear_index(
+            at, [r for r in self.indexed_loops if r not in single], self.update.at
+        )
         return None if found is None else {**found, **single}
 
-    def _decided(self, make: Callable[[World], Value], meaning: Meaning) -> Compared:
+    def _decide(self, make: Callable[[Domain], Value], substitution: Meaning) -> Comparison:
         symbols = dict.fromkeys(
-            [*symbols_of(self.chosen.roots(), meaning), *symbols_of(self.changed.roots())]
+            [*symbols_in(self.selected.roots(), substitution), *symbols_in(self.update.roots())]
         )
-        answer = decide(Claim(make, tuple(symbols), self.stored.size, any_data=True))
-        return Compared(self.changed, self.chosen, answer, meaning)
+        answer = decide(Conjecture(make, tuple(symbols), self.stored.size, any_data=True))
+        return Comparison(self.update, self.selected, answer, substitution)
 
 
-def _same(a: Access, then: Reading, b: Access, now: Reading) -> Value:
-    return now.world.apply(ops.EQ, index, a.address(then), b.address(now))
+def _same_address(a: Access, then: Evaluation, b: Access, now: Evaluation) -> Value:
+    return now.domain.apply(ops.EQ, index, a.address(then), b.address(now))
 
 
-def _within(reading: Reading, value: UOp, size: UOp) -> Value:
-    world, at = reading.world, reading.value(value)
-    low = world.apply(ops.GE, index, at, world.constant(index, 0))
-    return reading.all(low, world.apply(ops.LT, index, at, reading.value(size)))
+def _within(evaluation: Evaluation, value: UOp, size: UOp) -> Value:
+    domain, at = evaluation.domain, evaluation.value(value)
+    low = domain.apply(ops.GE, index, at, domain.constant(index, 0))
+    return evaluation.conjunction(low, domain.apply(ops.LT, index, at, evaluation.value(size)))
 
 
-def _implied(reading: Reading, condition: Value, *parts: Value) -> Value:
-    """That all parts hold where a condition does; None stands for what always holds."""
-    whole = reading.all(*parts)
+def _implies(evaluation: Evaluation, condition: Value, *parts: Value) -> Value:
+    """Return whether all parts hold where a condition does; None is always true."""
+    whole = evaluation.conjunction(*parts)
     if condition is None:
         return whole
-    return reading.any(reading.world.apply(ops.NOT, boolean, condition), whole)
+    return evaluation.disjunction(evaluation.domain.apply(ops.NOT, boolean, condition), whole)
 
 
-def unordered(kernel: UOp) -> tuple[UOp, UOp] | None:
-    """A store that changes elements of a parameter, and a loop around it that has no order.
+def find_unordered_update(kernel: UOp) -> tuple[UOp, UOp] | None:
+    """Return a store that updates elements of a parameter, and an unordered loop around it.
 
-    An index that is read may name an element twice. So loops that the address does not count with
-    are ORDERED: no action makes lanes or threads of these.
+    An index tensor may address an element twice. So loops that do not occur in the address
+    themselves must be ORDERED: no action vectorizes or parallelizes these.
     """
     nodes = own_nodes(kernel)
     scope = scopes(nodes)
@@ -244,7 +253,7 @@ def unordered(kernel: UOp) -> tuple[UOp, UOp] | None:
         place, value = store.src
         if base_of(place).op is not ops.PARAM or place not in toposort(value):
             continue
-        for r in scope[store] - counted(place):
+        for r in scope[store] - loops_in_address(place):
             if r.op is ops.RANGE and r.arg[1] is Axis.LOOP:
                 return store, r
     return None

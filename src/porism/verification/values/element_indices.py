@@ -10,13 +10,13 @@ import numpy as np
 from porism.ir.facts.semantics import Array
 from porism.verification.values.rounding_bounds import Bound
 
-Places = tuple[Array, ...]
+Indices = tuple[Array, ...]
 """For each axis of a tensor the indices of elements; arrays that NumPy broadcasts together."""
 
 ZERO: Final = np.asarray(0)
 
 
-def renumbered(places: Places, new: Sequence[int], old: Sequence[int]) -> list[Array]:
+def renumbered(places: Indices, new: Sequence[int], old: Sequence[int]) -> list[Array]:
     """The places of elements of a tensor under other sizes of its axes."""
     if len(new) == 1 == len(old):
         return list(places)

@@ -1,4 +1,4 @@
-"""Elements: the values that a graph says some elements have, whatever the extents are.
+"""Element values: the values of some elements of a graph, at its real sizes.
 
 A tensor graph, a graph in ranges and the kernel that is cut out of it are all functions from the
 place of an element to its value. Here the value is found from that definition, for some elements at
@@ -6,7 +6,7 @@ once and without computing the others: a movement op changes the place, a reduct
 So stages can be compared at the sizes that a program has. Where most of a tensor is asked for, all
 of it is computed, once.
 
-    Elements(memory, variables).value(node, places)
+    ElementEvaluator(memory, variables).value(node, places)
 
 Nothing here is shared with `schedule`, which it checks.
 """
@@ -32,7 +32,7 @@ from porism.ir.node import UOp
 from porism.verification.values import rounding_bounds
 from porism.verification.values.element_indices import (
     ZERO,
-    Places,
+    Indices,
     addressable,
     any_of,
     renumbered,
@@ -42,19 +42,19 @@ from porism.verification.values.rounding_bounds import Bound
 from porism.verification.values.synthetic_inputs import TooLarge
 
 PIECE: Final = 1 << 20
-"""Elements that a reduction takes at a time."""
+"""Elements that a reduction processes at a time; chosen by hand."""
 
 MOST: Final = 1 << 27
-"""Elements that are computed in all before it is given up: some seconds."""
+"""Elements that are computed in all before it gives up: some seconds."""
 
 WHOLE: Final = 4
-"""A tensor is computed as a whole if it has at most so many times the elements asked for."""
+"""A tensor is computed as a whole if it has at most so many times the requested elements."""
 
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Bounded:
     """Values, each with a bound for its rounding, and where there is none (an INVALID index)."""
 
     data: Array
@@ -62,11 +62,11 @@ class Known:
     missing: Array | None = None
 
 
-_Key = tuple[UOp, Places, Mapping[UOp, Array]]
-_Steps = Generator[_Key, Known, Known]
+_Key = tuple[UOp, Indices, Mapping[UOp, Array]]
+_Steps = Generator[_Key, Bounded, Bounded]
 
 
-class Elements:
+class ElementEvaluator:
     """Values of elements of graphs over some memory."""
 
     def __init__(self, memory: Mapping[UOp, Array], variables: Mapping[str, int]) -> None:
@@ -74,12 +74,12 @@ class Elements:
         """For a PARAM, or any other value that is taken as given, its elements in order."""
         self.variables = variables
         self.left = MOST
-        self._known: dict[Any, tuple[Known, _Key]] = {}
-        self._grids: dict[tuple[int, ...], Places] = {}
+        self._known: dict[Any, tuple[Bounded, _Key]] = {}
+        self._grids: dict[tuple[int, ...], Indices] = {}
 
     def value(
-        self, node: UOp, places: Places = (), ranges: Mapping[UOp, Array] | None = None
-    ) -> Known:
+        self, node: UOp, places: Indices = (), ranges: Mapping[UOp, Array] | None = None
+    ) -> Bounded:
         """The elements of a node at some places, at some values of the ranges that are open.
 
         The node itself is computed, also if its memory is given.
@@ -97,10 +97,10 @@ class Elements:
 
     # -- going through a graph ---------------------------------------------------------------------
 
-    def _run(self, first: _Key) -> Known:
+    def _run(self, first: _Key) -> Bounded:
         """Follow what is asked for; no recursion, since graphs are deep."""
         stack: list[tuple[Any, _Steps, _Key]] = [(None, self._steps(first, root=True), first)]
-        answer: Known | None = None
+        answer: Bounded | None = None
         while stack:
             key, steps, asked = stack[-1]
             try:
@@ -153,7 +153,7 @@ class Elements:
             return self._elementwise(node, places, ranges)
         return self._HANDLERS[op](self, node, places, ranges)
 
-    def _whole(self, node: UOp, dims: tuple[int, ...], places: Places) -> _Steps:
+    def _whole(self, node: UOp, dims: tuple[int, ...], places: Indices) -> _Steps:
         grid = self._grids.get(dims)
         if grid is None:
             grid = tuple(np.ogrid[tuple(slice(n) for n in dims)])
@@ -164,36 +164,36 @@ class Elements:
             return np.asarray(np.broadcast_to(array, dims)[places])
 
         bound = None if found.bound is None else chosen(found.bound)
-        return Known(chosen(found.data), bound)
+        return Bounded(chosen(found.data), bound)
 
     # -- leaves and memory -------------------------------------------------------------------------
 
-    def _constant(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        return Known(np.asarray(semantics.array_of(node.dtype, node.arg)))
+    def _constant(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        return Bounded(np.asarray(semantics.array_of(node.dtype, node.arg)))
         yield
 
-    def _variable(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        return Known(np.asarray(self.variables[node.arg[0]], np.int64))
+    def _variable(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        return Bounded(np.asarray(self.variables[node.arg[0]], np.int64))
         yield
 
-    def _range(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        return Known(ranges[node])
+    def _range(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        return Bounded(ranges[node])
         yield
 
-    def _position(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        return Known(places[node.arg])
+    def _position(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        return Bounded(places[node.arg])
         yield
 
-    def _nowhere(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        return Known(np.asarray(0), None, np.asarray(True))
+    def _nowhere(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        return Bounded(np.asarray(0), None, np.asarray(True))
         yield
 
-    def _memory(self, node: UOp, places: Places) -> _Steps:
+    def _memory(self, node: UOp, places: Indices) -> _Steps:
         """The elements of a tensor that is given."""
         flat: Array = np.asarray(0)
         for place, size in zip(places, self.dims(node), strict=True):
             flat = flat * size + place
-        return Known(self._at(node, flat))
+        return Bounded(self._at(node, flat))
         yield
 
     def _at(self, buffer: UOp, flat: Array) -> Array:
@@ -202,13 +202,13 @@ class Elements:
             return np.zeros(flat.shape, data.dtype)
         return np.asarray(data[np.clip(flat, 0, data.size - 1)])
 
-    def _index(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _index(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         """An element of a buffer, or of a value that is kept for the iterations of its ranges."""
         base, *at = node.src
-        gate: Known | None = None
+        gate: Bounded | None = None
         if at and at[-1].dtype.kind is Kind.BOOL:
             gate = yield at.pop(), (), ranges
-        indices: list[Known] = []
+        indices: list[Bounded] = []
         for index in at:
             indices.append((yield index, (), ranges))
         absent = [i.missing for i in indices if i.missing is not None]
@@ -217,19 +217,19 @@ class Elements:
         missing = None if not absent else any_of(absent)
         numbers = tuple(addressable(i.data, missing) for i in indices)
         if base.dtype.kind is Kind.POINTER:
-            found = Known(self._at(base, numbers[0]))
+            found = Bounded(self._at(base, numbers[0]))
         else:
             found = yield base, numbers, ranges
         bound = with_unknown(found.bound, [i.bound for i in indices])
         if missing is None:
-            return Known(found.data, bound)
+            return Bounded(found.data, bound)
         bound = None if bound is None else np.where(missing, 0.0, bound)
-        return Known(np.where(missing, np.zeros_like(found.data), found.data), bound)
+        return Bounded(np.where(missing, np.zeros_like(found.data), found.data), bound)
 
     # -- arithmetic --------------------------------------------------------------------------------
 
-    def _elementwise(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        values: list[Known] = []
+    def _elementwise(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        values: list[Bounded] = []
         for source in node.src:
             values.append((yield source, places if places and shape(source) else (), ranges))
         data = [v.data for v in values]
@@ -246,9 +246,9 @@ class Elements:
             bound = rounding_bounds.of_op(node.op, lane, data, bounds, result, made)
         else:
             bound = None
-        return Known(result, bound, any_of(absent) if absent else None)
+        return Bounded(result, bound, any_of(absent) if absent else None)
 
-    def _choice(self, node: UOp, values: Sequence[Known]) -> Known:
+    def _choice(self, node: UOp, values: Sequence[Bounded]) -> Bounded:
         condition, yes, no = values
         lane = node.dtype.element
         result = meaning(ops.WHERE, lane, condition.data, yes.data, no.data)
@@ -259,37 +259,37 @@ class Elements:
                 ops.WHERE, lane, data, [v.bound for v in values], result, lane
             )
         if yes.missing is None and no.missing is None:
-            return Known(result, bound)
+            return Bounded(result, bound)
         true, false = (np.asarray(False) if v.missing is None else v.missing for v in (yes, no))
-        return Known(result, bound, np.where(condition.data, true, false))
+        return Bounded(result, bound, np.where(condition.data, true, false))
 
-    def _cast(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _cast(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         value = yield node.src[0], places, ranges
         source, target = node.src[0].dtype.element, node.dtype.element
         if node.op is ops.BITCAST:
             data = np.asarray(semantics.bitcast(source, target, value.data))
             bound = value.bound
-            return Known(data, None if bound is None else np.where(bound > 0, np.inf, 0.0))
+            return Bounded(data, None if bound is None else np.where(bound > 0, np.inf, 0.0))
         data = np.asarray(semantics.cast(source, target, value.data))
         if target.kind is Kind.INDEX:
             data = narrow_integers(data)
         bound = rounding_bounds.of_cast(source, target, value.data, value.bound, data)
-        return Known(data, bound, value.missing)
+        return Bounded(data, bound, value.missing)
 
-    def _kept(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _kept(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         """A value that is kept for the iterations of ranges."""
         own = {r: at for r, at in zip(node.src[1:], places, strict=True) if r.op is ops.RANGE}
         return (yield node.src[0], (), {**ranges, **own})
 
-    def _same(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _same(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         return (yield node.src[0], places, ranges)
 
-    def _second(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _second(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         return (yield node.src[1], places, ranges)
 
     # -- movement ----------------------------------------------------------------------------------
 
-    def _reshape(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _reshape(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         """Axes are numbered anew in blocks of equal size: an axis that stays keeps its array."""
         new, old = self.dims(node), self.dims(node.src[0])
         at: list[Array] = []
@@ -311,18 +311,18 @@ class Elements:
             at += renumbered(places[begin:i], new[begin:i], old[first:j])
         return (yield node.src[0], tuple(at), ranges)
 
-    def _permute(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _permute(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         at = [np.asarray(0)] * len(places)
         for place, axis in zip(places, node.arg, strict=True):
             at[axis] = place
         return (yield node.src[0], tuple(at), ranges)
 
-    def _expand(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _expand(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         sizes = self.dims(node.src[0])
         at = [ZERO if n == 1 else p for p, n in zip(places, sizes, strict=True)]
         return (yield node.src[0], tuple(at), ranges)
 
-    def _pad(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _pad(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         outside: list[Array] = []
         at: list[Array] = []
         befores = node.src[1::2]
@@ -334,27 +334,27 @@ class Elements:
                 inner = np.clip(inner, 0, max(size - 1, 0))
             at.append(inner)
         if 0 in self.dims(node.src[0]):
-            return Known(np.zeros(np.broadcast_shapes(*(p.shape for p in places)),
+            return Bounded(np.zeros(np.broadcast_shapes(*(p.shape for p in places)),
                                   node.dtype.numpy))  # fmt: skip
         found = yield node.src[0], tuple(at), ranges
         if not outside:
             return found
         away = any_of(outside)
         bound = None if found.bound is None else np.where(away, 0.0, found.bound)
-        return Known(np.where(away, np.zeros_like(found.data), found.data), bound)
+        return Bounded(np.where(away, np.zeros_like(found.data), found.data), bound)
 
-    def _shrink(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _shrink(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         begins = [self.number(begin) for begin in node.src[1::2]]
         at = [p + b if b else p for p, b in zip(places, begins, strict=True)]
         return (yield node.src[0], tuple(at), ranges)
 
-    def _flip(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _flip(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         sizes = self.dims(node)
         at = [sizes[k] - 1 - p if k in node.arg else p for k, p in enumerate(places)]
         return (yield node.src[0], tuple(at), ranges)
 
-    def _gather(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
-        at: list[Known] = []
+    def _gather(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
+        at: list[Bounded] = []
         for source in node.src[1:]:
             at.append((yield source, places, ranges))
         sizes = self.dims(node.src[0])
@@ -363,15 +363,15 @@ class Elements:
             + [i.missing for i in at if i.missing is not None]
         )
         if 0 in sizes:
-            return Known(np.zeros(outside.shape, node.dtype.numpy))
+            return Bounded(np.zeros(outside.shape, node.dtype.numpy))
         inner = tuple(addressable(i.data, outside) for i in at)
         found = yield node.src[0], inner, ranges
         bound = with_unknown(found.bound, [i.bound for i in at])
-        return Known(np.where(outside, np.zeros_like(found.data), found.data), bound)
+        return Bounded(np.where(outside, np.zeros_like(found.data), found.data), bound)
 
     # -- reductions --------------------------------------------------------------------------------
 
-    def _reduce_axes(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _reduce_axes(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         op, axes = node.arg
         sizes = self.dims(node.src[0])
 
@@ -383,7 +383,7 @@ class Elements:
 
         return (yield from self._reduced(node, op, [sizes[a] for a in axes], places, ranges, ask))
 
-    def _reduce(self, node: UOp, places: Places, ranges: Mapping[UOp, Array]) -> _Steps:
+    def _reduce(self, node: UOp, places: Indices, ranges: Mapping[UOp, Array]) -> _Steps:
         own = [s for s in node.src[1:] if s.op is ops.RANGE]
         sizes: list[int] = []
         for r in own:
@@ -402,7 +402,7 @@ class Elements:
         node: UOp,
         op: Any,
         sizes: Sequence[int],
-        places: Places,
+        places: Indices,
         ranges: Mapping[UOp, Array],
         ask: Any,
     ) -> _Steps:
@@ -413,7 +413,7 @@ class Elements:
         piece = max(PIECE // max(math.prod(outer), 1), 1)
         lane = node.dtype.element
         start = identity(op, lane)
-        total: Known | None = None
+        total: Bounded | None = None
         for begin in range(0, count, piece):
             flat = np.arange(begin, min(begin + piece, count)).reshape(-1, *([1] * len(outer)))
             numbers: list[Array] = []
@@ -436,13 +436,13 @@ class Elements:
                      for b in (total.bound, bound)]
                 )  # fmt: skip
                 data, bound = rounding_bounds.reduce(op, lane, np.asarray(both[0]), joined)
-            total = Known(data, bound)
+            total = Bounded(data, bound)
         if total is None:
             assert start is not None, "a reduction of nothing has a value"
             empty = semantics.array_of(lane, lane.canonical(start))
-            return Known(np.broadcast_to(empty, outer).astype(node.dtype.numpy))
+            return Bounded(np.broadcast_to(empty, outer).astype(node.dtype.numpy))
         if op is ops.ADD and lane.is_float:
-            return Known(total.data + np.zeros((), total.data.dtype), total.bound)
+            return Bounded(total.data + np.zeros((), total.data.dtype), total.bound)
         return total
 
     _HANDLERS: Final = {

@@ -1,8 +1,8 @@
-"""References: what a kernel should store, found from the graph that it was made of.
+"""Kernel references: what a kernel should store, computed from the graph that it was made from.
 
-A reference has data for the buffers that a kernel reads, and tells for any element of the buffer
-that it writes which value that has. What a kernel reads from other kernels is data as well, so that
-each kernel is compared for itself, and errors do not pile up along a program.
+A reference has data for the buffers that a kernel reads, and the value of any element of the buffer
+that it writes. What a kernel reads from other kernels is synthetic data as well, so that each
+kernel is compared alone, and errors do not accumulate along a program.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from porism.schedule import assignments
 from porism.schedule.kernel_split import Call
 from porism.schedule.rangeify.rangeify import Ranged
 from porism.verification.values import partial_runs, synthetic_inputs
-from porism.verification.values.element_indices import Places
-from porism.verification.values.element_values import Elements, Known
-from porism.verification.values.synthetic_inputs import MOST_ELEMENTS, TooLarge
+from porism.verification.values.element_indices import Indices
+from porism.verification.values.element_values import ElementEvaluator, Bounded
+from porism.verification.values.synthetic_inputs import MAX_ELEMENTS, TooLarge
 
-MOST_ITERATIONS: Final = 1 << 22
+MAX_ITERATIONS: Final = 1 << 22
 """Iterations of a kernel that are enumerated to find which of them store some elements."""
 
 
@@ -55,7 +55,7 @@ class Reference(Protocol):
 
     @property
     def size(self) -> int:
-        """Elements of the buffer that is written."""
+        """The number of elements of the buffer that is written."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class Reference(Protocol):
         """The buffers that are read, by the numbers of their parameters."""
         ...
 
-    def expected(self, addresses: Array) -> Known:
+    def expected(self, addresses: Array) -> Bounded:
         """The values at some addresses of the buffer that is written."""
         ...
 
@@ -72,25 +72,25 @@ class Reference(Protocol):
         ...
 
 
-class OfTensors:
+class TensorReference:
     """A kernel beside the part of the tensor graph that it computes."""
 
     complete = True
 
     def __init__(self, graph: UOp, ranged: Ranged, call: Call, turn: int, *, alone: bool) -> None:
-        """If it is not `alone`, what other kernels compute is computed, and not invented."""
+        """Unless `alone`, the results of other kernels are computed instead of synthetic."""
         self.variables = synthetic_inputs.variables((graph, ranged.sink), turn)
         self.turn = turn
         self.tensors = ranged.tensors
         self.root = call.values[0]
         self.stages: Sequence[tuple[str, Ranged]] = ()
-        """The graph in ranges after each stage on it."""
+        """The ranged graph after each stage on it."""
         given = {n: self._parameter(n) for n in toposort(graph) if n.op is ops.PARAM}
         self.memory: dict[UOp, Array] = dict(given)
-        self.sizes = Elements({}, self.variables)
+        self.sizes = ElementEvaluator({}, self.variables)
         self.dtype = self.root.dtype.element
         self.size = math.prod(self.sizes.dims(self.root))
-        if self.size > MOST_ELEMENTS:
+        if self.size > MAX_ELEMENTS:
             raise TooLarge
         for value in call.values[1:]:
             if alone and value in self.tensors:
@@ -98,11 +98,11 @@ class OfTensors:
         self.inputs = {k: self._known(v) for k, v in enumerate(call.values) if k}
 
     def _parameter(self, node: UOp) -> Array:
-        size = math.prod(Elements({}, self.variables).dims(node))
+        size = math.prod(ElementEvaluator({}, self.variables).dims(node))
         return synthetic_inputs.numbers(node.dtype.element, size, self.turn, f"input {node.arg}")
 
     def _invent(self, value: UOp) -> None:
-        """Have data for a value that another kernel stores."""
+        """Make synthetic data for a value that another kernel stores."""
         tensor = self.tensors[value]
         size = math.prod(self.sizes.dims(value))
         label = f"value {list(self.tensors).index(value)}"
@@ -111,50 +111,52 @@ class OfTensors:
         self.memory[value] = self.memory[tensor] = data
 
     def _known(self, value: UOp) -> Array:
-        """Data for a value that the kernel reads; computed if it was not invented."""
+        """Return data for a value that the kernel reads; computed if it is not synthetic."""
         if value not in self.memory:
             dims = self.sizes.dims(value)
-            found = Elements(dict(self.memory), self.variables).value(value, _grid(dims)).data
+            found = (
+                ElementEvaluator(dict(self.memory), self.variables).value(value, _grid(dims)).data
+            )
             data = np.ascontiguousarray(np.broadcast_to(found, dims)).reshape(-1)
             self.memory[value] = data.astype(value.dtype.numpy)
         return self.memory[value]
 
-    def expected(self, addresses: Array) -> Known:
+    def expected(self, addresses: Array) -> Bounded:
         tensor = self.tensors.get(self.root)
         node = self.root if tensor is None else tensor
         places = _places(addresses, self.sizes.dims(node))
-        return Elements(self.memory, self.variables).value(node, places)
+        return ElementEvaluator(self.memory, self.variables).value(node, places)
 
     def stored(self) -> Array:
         return np.ones(self.size, np.bool_)
 
-    def in_ranges(self, ranged: Ranged, addresses: Array) -> Known | None:
-        """The same, as another stage of the graph in ranges has it."""
+    def in_ranges(self, ranged: Ranged, addresses: Array) -> Bounded | None:
+        """Return the same elements, as the ranged graph after another stage has them."""
         tensor = self.tensors.get(self.root)
         found = [b for b, t in ranged.tensors.items() if t is tensor]
         if tensor is None or not found:
             return None
         cuts = {b: self.memory[t] for b, t in ranged.tensors.items() if t in self.memory}
         places = _places(addresses, self.sizes.dims(found[0]))
-        return Elements({**self.memory, **cuts}, self.variables).value(found[0], places)
+        return ElementEvaluator({**self.memory, **cuts}, self.variables).value(found[0], places)
 
 
-class OfAssignment:
-    """The kernel that copies a value over memory, beside the view that is assigned to."""
+class AssignmentReference:
+    """The kernel that copies a value to its target, compared with the view that is assigned."""
 
     complete = False
 
     def __init__(self, assign: UOp, turn: int) -> None:
         self.turn = turn
         self.variables = synthetic_inputs.variables((assign,), turn)
-        elements = Elements({}, self.variables)
+        elements = ElementEvaluator({}, self.variables)
         base = assignments.overwritten_buffer(assign)
         self.dtype = base.dtype.element
         self.size = math.prod(elements.dims(base))
         dims = elements.dims(assign.src[0])
         count = math.prod(dims)
         self.inputs = {1: synthetic_inputs.numbers(self.dtype, count, turn, "assigned")}
-        here = Elements({base: np.arange(self.size)}, self.variables)
+        here = ElementEvaluator({base: np.arange(self.size)}, self.variables)
         view = assign.src[0]
         at = np.arange(count) if view is base else here.value(view, _grid(dims)).data
         self.sources = np.full(self.size, -1)
@@ -162,14 +164,14 @@ class OfAssignment:
             count
         )
 
-    def expected(self, addresses: Array) -> Known:
-        return Known(self.inputs[1][self.sources[addresses]])
+    def expected(self, addresses: Array) -> Bounded:
+        return Bounded(self.inputs[1][self.sources[addresses]])
 
     def stored(self) -> Array:
         return self.sources >= 0
 
 
-class OfKernel:
+class KernelReference:
     """A kernel as it was before its loops were scheduled."""
 
     complete = True
@@ -181,7 +183,7 @@ class OfKernel:
         sizes: Mapping[int, int] | None = None,
         like: Reference | None = None,
     ) -> None:
-        """With the data of another reference, if one is given."""
+        """Use the data of another reference, if one is given."""
         self.kernel = kernel
         self.turn = turn
         self.variables = (
@@ -203,13 +205,13 @@ class OfKernel:
         self._stored: tuple[dict[UOp, Array], Array] | None = None
         self._whole: Array | None = None
 
-    def expected(self, addresses: Array) -> Known:
+    def expected(self, addresses: Array) -> Bounded:
         nodes = toposort(self.kernel)
         stores = [n for n in nodes if n.op is ops.STORE]
         if len(stores) != 1 or needs_steps(nodes):
-            return Known(self._run()[addresses])
+            return Bounded(self._run()[addresses])
         memory = {p: self.inputs[k] for k, p in self.pointers.items() if k}
-        elements = Elements(memory, self.variables)
+        elements = ElementEvaluator(memory, self.variables)
         if self._stored is None:
             self._stored = self._iterations(elements, stores[0])
         ranges, order = self._stored
@@ -220,14 +222,14 @@ class OfKernel:
     def stored(self) -> Array:
         return np.ones(self.size, np.bool_)
 
-    def _iterations(self, elements: Elements, store: UOp) -> tuple[dict[UOp, Array], Array]:
-        """The values of the loops in every iteration, and for each address the iteration of it."""
+    def _iterations(self, elements: ElementEvaluator, store: UOp) -> tuple[dict[UOp, Array], Array]:
+        """Return the values of the loops in all iterations, and the iteration of each address."""
         ranges = [r for n in toposort(self.kernel) if n.op is ops.END for r in n.src[1:]]
         if any(r.src[0].ranges for r in ranges):
             raise TooLarge
         extents = [elements.number(r.src[0]) for r in ranges]
         count = math.prod(extents)
-        if count > MOST_ITERATIONS:
+        if count > MAX_ITERATIONS:
             raise TooLarge
         flat = np.arange(count)
         values: dict[UOp, Array] = {}
@@ -242,7 +244,7 @@ class OfKernel:
         return values, order
 
     def _run(self) -> Array:
-        """All that the kernel stores, step by step."""
+        """Return everything that the kernel stores, interpreted."""
         if self._whole is None:
             written = Memory(np.zeros(self.size, self.dtype.numpy))
             if not partial_runs.run(self.kernel, self.buffers(written), self.variables):
@@ -251,12 +253,12 @@ class OfKernel:
         return self._whole
 
     def buffers(self, written: Memory) -> list[Memory]:
-        """The buffers by number."""
+        """Return the buffers by number."""
         return buffers_of(self, written)
 
 
 def buffers_of(reference: Reference, written: Memory) -> list[Memory]:
-    """The memory of a kernel by the numbers of its parameters."""
+    """Return the memory of a kernel by the numbers of its parameters."""
     count = max(reference.inputs, default=0) + 1
     nothing = np.zeros(0, np.float32)
     return [
@@ -264,11 +266,11 @@ def buffers_of(reference: Reference, written: Memory) -> list[Memory]:
     ]  # fmt: skip
 
 
-def _grid(dims: Sequence[int]) -> Places:
+def _grid(dims: Sequence[int]) -> Indices:
     return tuple(np.ogrid[tuple(slice(n) for n in dims)])
 
 
-def _places(addresses: Array, dims: Sequence[int]) -> Places:
+def _places(addresses: Array, dims: Sequence[int]) -> Indices:
     places: list[Array] = []
     for size in reversed(dims):
         places.append(addresses % max(size, 1))

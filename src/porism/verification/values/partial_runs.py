@@ -1,8 +1,7 @@
-"""Runs: a kernel run by the evaluator, whole, or at some iterations of its outer loops.
+"""Partial runs: a kernel run by the evaluator, whole, or at some iterations of its outer loops.
 
-Step by step, a large kernel takes hours. Its outer loops are independent of each other: an element
-that is stored in one iteration does not depend on the others. So of these loops some iterations are
-done, the first and the last among them, with everything inside of them as it is.
+Step by step, a large kernel takes hours. Iterations of its outer loops do not depend on each other,
+so some of them are run, the first and the last among them, with all loops inside.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from porism.ir.axis import THREAD_AXES
 from porism.ir.facts.effect_scopes import base_of, closed_ranges, loaded_indices, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.values.element_values import Elements
+from porism.verification.values.element_values import ElementEvaluator
 from porism.verification.values.synthetic_inputs import TooLarge
 
-STEPS: Final = 10_000
-"""Nodes that are executed in one run, about: half a second."""
+MAX_SAMPLED_STEPS: Final = 10_000
+"""Nodes that are executed in a sampled run, about: half a second."""
 
-MOST_STEPS: Final = 4 * STEPS
-"""With more for a single iteration of the outer loops, a kernel is not run."""
+MAX_ITERATION_STEPS: Final = 4 * MAX_SAMPLED_STEPS
+"""A kernel with more nodes in one iteration of its outer loops is not run."""
 
-WHOLE_STEPS: Final = 20 * STEPS
-"""With more in all, a kernel is not run as a whole."""
+MAX_WHOLE_STEPS: Final = 20 * MAX_SAMPLED_STEPS
+"""A kernel with more nodes in all is not run as a whole."""
 
-POSITIONS: Final = 12
-"""Iterations of the outer loops that are done, at most."""
+MAX_ITERATIONS: Final = 12
+"""Most iterations of the outer loops in a sampled run; chosen by hand."""
 
 Kernel = UOp | Sequence[UOp]
 """A SINK, or a list of nodes in order."""
@@ -46,14 +45,14 @@ def run(
     *,
     whole: bool = False,
 ) -> bool:
-    """Run a kernel on buffers, which it modifies; whether all of its iterations were done.
+    """Run a kernel on buffers, which it modifies; return whether all iterations were run.
 
-    Which of them are done, if not all, depends on the round. A `whole` run is all or nothing.
+    Which iterations are sampled depends on the round. A `whole` run is all or nothing.
     """
     nodes = own_nodes(kernel) if isinstance(kernel, UOp) else list(kernel)
     scope = scopes(nodes) if isinstance(kernel, UOp) else _scopes_of_list(nodes)
     with np.errstate(all="ignore"):
-        for pinned in _positions(nodes, scope, variables, turn, whole=whole):
+        for pinned in _sampled_iterations(nodes, scope, variables, turn, whole=whole):
             if isinstance(kernel, UOp):
                 run_kernel(kernel, buffers, variables, pinned=pinned, garbage=True)
             else:
@@ -61,7 +60,7 @@ def run(
     return not pinned
 
 
-def _positions(
+def _sampled_iterations(
     nodes: Sequence[UOp],
     scope: Mapping[UOp, frozenset[UOp]],
     variables: Mapping[str, int],
@@ -69,40 +68,40 @@ def _positions(
     *,
     whole: bool,
 ) -> list[dict[UOp, int]]:
-    """Iterations to be done: everything, as one entry without a value, or some of the loops."""
+    """Return the iterations to run, as values of loops; one without values is everything."""
     extents: dict[UOp, int] = {}
     for node in nodes:
         if node.op is ops.RANGE or node.op is ops.SPECIAL:
             extents[node] = _extent(node, variables)
-    if _steps(nodes, scope, extents) <= (WHOLE_STEPS if whole else STEPS):
+    if _executed_nodes(nodes, scope, extents) <= (MAX_WHOLE_STEPS if whole else MAX_SAMPLED_STEPS):
         return [{}]
     if whole:
         raise TooLarge
-    free = [r for r in independent(nodes, scope) if extents[r] > 1]
-    each = _steps(nodes, scope, {**extents, **dict.fromkeys(free, 1)})
-    if each > MOST_STEPS:
+    free = [r for r in independent_loops(nodes, scope) if extents[r] > 1]
+    each = _executed_nodes(nodes, scope, {**extents, **dict.fromkeys(free, 1)})
+    if each > MAX_ITERATION_STEPS:
         raise TooLarge
-    count = min(max(STEPS // max(each, 1), 1), POSITIONS)
-    return list(_sampled({r: extents[r] for r in free}, count, turn)) if free else [{}]
+    count = min(max(MAX_SAMPLED_STEPS // max(each, 1), 1), MAX_ITERATIONS)
+    return list(_sample({r: extents[r] for r in free}, count, turn)) if free else [{}]
 
 
 def _extent(node: UOp, variables: Mapping[str, int]) -> int:
-    """The trip count of a loop, or the largest that it can have."""
+    """Return the extent of a loop, or the largest that it can have."""
     size = node.src[0]
     if size.op is not ops.CONST and not size.ranges:
-        return Elements({}, variables).number(size)
+        return ElementEvaluator({}, variables).number(size)
     return int(size.vmax)
 
 
-def _steps(
+def _executed_nodes(
     nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]], extents: Mapping[UOp, int]
 ) -> int:
-    """How many nodes are executed."""
+    """Return how many nodes are executed."""
     return sum(math.prod(extents[r] for r in scope[n] if r in extents) for n in nodes)
 
 
-def _sampled(extents: Mapping[UOp, int], count: int, turn: int) -> Iterator[dict[UOp, int]]:
-    """Some iterations: the last, the first, then any; in each round another one is the first."""
+def _sample(extents: Mapping[UOp, int], count: int, turn: int) -> Iterator[dict[UOp, int]]:
+    """Yield some iterations: the last, the first, then random ones, by the round."""
     generator = np.random.default_rng([turn, *extents.values()])
     seen: set[tuple[int, ...]] = set()
     for number in range(turn, turn + count):
@@ -116,12 +115,12 @@ def _sampled(extents: Mapping[UOp, int], count: int, turn: int) -> Iterator[dict
             yield dict(zip(extents, at, strict=True))
 
 
-def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
-    """The loops of which each iteration can be done alone.
+def independent_loops(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
+    """Return the loops whose iterations can be run alone.
 
-    That is so if nothing is kept from one to the next: local memory and registers are used inside
-    of the loop only, so that each iteration fills them itself, or are filled before it; and what is
-    stored is not read, or is at an index that the loop changes.
+    No value may pass between them: local memory and registers are used inside of the loop only, so
+    that each iteration fills them itself, or are filled before it; and what is stored is not read,
+    or is at an index that depends on the loop.
     """
     ended = {r for n in nodes if n.op is ops.END for r in closed_ranges(n)}
     reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_ranges(n)}
@@ -140,29 +139,29 @@ def independent(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> li
             continue
         if any(r in n.src[0].ranges for n in nodes if n.op is ops.RANGE):
             continue  # the extent of another loop depends on it
-        if any(r not in counted(n.src[0]) for n in updated):
+        if any(r not in loops_in_address(n.src[0]) for n in updated):
             continue
-        if all(_is_inside(r, scope, stored[b], read.get(b, ())) for b in private):
+        if all(_is_private_to(r, scope, stored[b], read.get(b, ())) for b in private):
             found.append(r)
     return found
 
 
-def counted(address: UOp) -> set[UOp]:
-    """The loops that an address counts with, and not only by what is loaded in them."""
+def loops_in_address(address: UOp) -> set[UOp]:
+    """Return the loops that an address depends on, other than through loaded values."""
     others = (ops.LOAD, ops.INDEX, ops.AFTER)
     inner = toposort(address, within=lambda n: n is address or n.op not in others)
     return {n for n in inner if n.op is ops.RANGE}
 
 
-def _is_inside(
+def _is_private_to(
     r: UOp, scope: Mapping[UOp, frozenset[UOp]], stores: Sequence[UOp], reads: Sequence[UOp]
 ) -> bool:
-    """Whether memory is used inside of a loop only, or filled outside of it only."""
+    """Return whether memory is used inside of a loop only, or filled outside of it only."""
     return all(r in scope[n] for n in (*stores, *reads)) or all(r not in scope[n] for n in stores)
 
 
 def _scopes_of_list(nodes: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node of a list the loops that it stands in."""
+    """Return for each node of a list the loops around it."""
     around: list[UOp] = []
     found: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Rounding: how far a computed number may be from what another order of evaluation gives.
+"""Rounding bounds: how far a computed number may be from what another order of evaluation gives.
 
 A bound goes with every float. It is zero (None for a whole array) as long as only whole numbers are
 met that the type represents exactly: then every order gives the same bits, and a term that is left
@@ -21,7 +21,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.ops import Op
 
 Bound = Array | None
-"""For each element the largest difference; None if there is none anywhere."""
+"""For each element the largest rounding difference; None if all are exact."""
 
 UNITS: Final = {
     **dict.fromkeys((ops.ADD, ops.SUB, ops.MUL, ops.MULACC, ops.FDIV, ops.SQRT, ops.LDEXP), 2.0),
@@ -44,17 +44,17 @@ REDUCED_UNITS: Final = 8.0
 
 
 def wide(lane: DType, data: Array) -> Array:
-    """Numbers of a type as f64."""
+    """Return numbers of a type as f64."""
     return np.asarray(semantics.cast(lane, f64, data))
 
 
 def unit(lane: DType) -> float:
-    """The distance of 1 to the next larger number of a float type."""
+    """Return the distance from 1 to the next larger number of a float type."""
     return 2.0 ** (1 - lane.precision)
 
 
 def rounded(lane: DType, data: Array, units: float) -> Bound:
-    """The bound of freshly rounded numbers: none where they are whole and represented exactly."""
+    """Return the bound of newly rounded numbers: none where they are exact integers."""
     numbers = np.abs(wide(lane, data))
     with np.errstate(all="ignore"):
         whole = (numbers == np.trunc(numbers)) & (numbers <= 2.0**lane.precision)
@@ -64,7 +64,7 @@ def rounded(lane: DType, data: Array, units: float) -> Bound:
 
 def of_op(op: Op, lane: DType, data: Sequence[Array], bounds: Sequence[Bound],
           result: Array, made: DType) -> Bound:  # fmt: skip
-    """The bound of what an op makes of operands with bounds.
+    """Return the bound of the result of an op on operands with bounds.
 
     `lane` is the type of the last operand, `made` that of the result.
     """
@@ -120,7 +120,7 @@ def _joined(a: Bound, b: Bound) -> Bound:
 
 
 def of_cast(source: DType, target: DType, data: Array, bound: Bound, result: Array) -> Bound:
-    """The bound of a conversion."""
+    """Return the bound of a cast."""
     total: Bound = None
     if target.is_float and target.precision < _precision(source):
         back = np.asarray(semantics.cast(target, source, result))
@@ -160,7 +160,7 @@ _FOLDS: Final = {
 
 
 def reduce(op: Op, lane: DType, data: Array, bound: Bound) -> tuple[Array, Bound]:
-    """The first axis reduced, which is not empty, and the bound of the result."""
+    """Return the first axis reduced, which is not empty, and the bound of the result."""
     fold = _FOLDS[op]
     if not lane.is_float:
         result = np.asarray(fold.reduce(data, axis=0, dtype=data.dtype))
@@ -212,7 +212,7 @@ def _largest(lane: DType) -> float:
 
 
 def agree(lane: DType, wanted: Array, bound: Bound, found: Array) -> Array:
-    """Where a number that was found is the one that is wanted, as far as that is known."""
+    """Return where computed numbers are the expected ones, within their bounds."""
     if not lane.is_float:
         same = np.asarray(wanted == found)
         return same if bound is None else np.asarray(same | (bound > 0))

@@ -1,7 +1,7 @@
-"""Values: that a kernel stores what its reference says, in every form that it goes through.
+"""Stored values: a kernel stores what its reference says, after every stage.
 
 The last form is run first. If its values are right, so was every stage before it, as far as these
-values show; if one is wrong, the forms are compared from the first on, to name the stage.
+values show; if one is wrong, all forms are compared in order, to name the stage.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.values import partial_runs, rounding_bounds
-from porism.verification.values.element_values import Known
+from porism.verification.values.element_values import Bounded
 from porism.verification.values.kernel_references import Reference, buffers_of
 from porism.verification.values.synthetic_inputs import TooLarge
 
-ELEMENTS: Final = 1024
-"""Elements whose values are compared in a run, at most; of fewer, all are."""
+MAX_COMPARED: Final = 1024
+"""Most elements whose values are compared in a run; chosen by hand."""
 
 Runner = Callable[[Reference, int | None], tuple[Array, Array]]
-"""Runs a kernel on the data of a reference, with its result in the memory of one of the inputs or
-not: what is in its buffer then, and which elements were stored."""
+"""Runs a kernel on the data of a reference, its result perhaps over one of the inputs; returns the
+contents of its buffer, and which elements were stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A wrong element."""
+    """An element with a wrong value."""
 
     address: int
     wanted: str
@@ -52,8 +52,8 @@ class Agreement:
     size: int
 
 
-def interpreted(kernel: partial_runs.Kernel, *, whole: bool = False) -> Runner:
-    """Run a kernel by the evaluator, all of it or some of its iterations."""
+def interpreter(kernel: partial_runs.Kernel, *, whole: bool = False) -> Runner:
+    """Return a runner that interprets a kernel, all of it or some of its iterations."""
 
     nodes = toposort(kernel) if isinstance(kernel, UOp) else kernel
     types = {int(n.arg): n.dtype.element.numpy for n in nodes if n.op is ops.PARAM}
@@ -86,48 +86,52 @@ class Unwritten(Exception):  # noqa: N818 - caught where it is told
         self.address = address
 
 
-class Outside(Exception):  # noqa: N818 - caught where it is told
-    """A kernel in machine code that writes around one of its buffers."""
+class OutOfBoundsWrite(Exception):  # noqa: N818 - caught where it is told
+    """Machine code that writes outside of one of its buffers."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
 
-def compared(reference: Reference, run: Runner, over: int | None = None) -> Agreement | Difference:
+def compare_stored(
+    reference: Reference, run: Runner, over: int | None = None
+) -> Agreement | Difference:
     """Run a kernel, and compare what it stores with its reference.
 
-    `TooLarge` where that would take too long.
+    Raises TooLarge where that would take too long.
     """
     try:
         data, stored = run(reference, over)
     except Unwritten as fault:
         return Difference(fault.address, _text(_expected(reference, np.array([fault.address]))),
                           "nothing")  # fmt: skip
-    except Outside as fault:
+    except OutOfBoundsWrite as fault:
         return Difference(-1, "nothing", f"bytes around buffer {fault.number} are overwritten")
     except EvaluationError as fault:
         return Difference(-1, "a value", str(fault))
-    addresses = chosen(np.flatnonzero(stored))
+    addresses = sample_addresses(np.flatnonzero(stored))
     while True:
         try:
-            return _compared(reference, data, addresses)
+            return _compare_elements(reference, data, addresses)
         except TooLarge:
             if len(addresses) <= 1:
                 raise
             addresses = addresses[:: max(len(addresses) // max(len(addresses) // 8, 1), 2)]
 
 
-def chosen(addresses: Array) -> Array:
-    """Some addresses, the first and the last among them."""
-    if len(addresses) <= ELEMENTS:
+def sample_addresses(addresses: Array) -> Array:
+    """Return at most MAX_COMPARED of some addresses, the first and the last among them."""
+    if len(addresses) <= MAX_COMPARED:
         return addresses
     generator = np.random.default_rng(len(addresses))
-    some = generator.choice(len(addresses), ELEMENTS - 2, replace=False)
+    some = generator.choice(len(addresses), MAX_COMPARED - 2, replace=False)
     return np.asarray(addresses[np.unique([0, len(addresses) - 1, *some])])
 
 
-def _compared(reference: Reference, data: Array, addresses: Array) -> Agreement | Difference:
+def _compare_elements(
+    reference: Reference, data: Array, addresses: Array
+) -> Agreement | Difference:
     wanted = _expected(reference, addresses)
     found = data[addresses]
     good = rounding_bounds.agree(reference.dtype, wanted.data, wanted.bound, found)
@@ -139,28 +143,28 @@ def _compared(reference: Reference, data: Array, addresses: Array) -> Agreement 
     return Difference(int(addresses[worst]), str(wanted.data[worst]), str(found[worst]))
 
 
-def _expected(reference: Reference, addresses: Array) -> Known:
+def _expected(reference: Reference, addresses: Array) -> Bounded:
     known = reference.expected(addresses)
     bound = known.bound
-    return Known(
+    return Bounded(
         np.broadcast_to(known.data, addresses.shape),
         None if bound is None else np.broadcast_to(bound, addresses.shape),
     )
 
 
-def _text(known: Known) -> str:
+def _text(known: Bounded) -> str:
     return str(known.data.reshape(-1)[0])
 
 
-def first_wrong(
+def first_wrong_form(
     forms: Sequence[tuple[str, UOp | Sequence[UOp]]], references: Sequence[Reference],
     over: int | None,
 ) -> Iterator[tuple[str, Difference]]:  # fmt: skip
-    """The first form whose values are wrong, with its stage; nothing if none shows it."""
+    """Yield the first form whose values are wrong, with its stage; nothing if none is."""
     for name, form in forms:
         for reference in references:
             try:
-                result = compared(reference, interpreted(form), over)
+                result = compare_stored(reference, interpreter(form), over)
             except TooLarge:
                 continue
             if isinstance(result, Difference):

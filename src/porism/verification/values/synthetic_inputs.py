@@ -1,8 +1,8 @@
-"""Invented data: whole numbers for the inputs of a program, the same ones in every process.
+"""Synthetic inputs: integers for the inputs of a program, the same in every process.
 
-Sums and products of small whole numbers are exact in every order, so that values can be compared
-without a tolerance. One set of numbers does not show everything: the largest of numbers of both
-signs is not negative, and small integers do not overflow. So there are several rounds.
+Sums and products of small integers are exact in every order, so that values can be compared without
+a tolerance. One set of numbers does not show every fault: the maximum of numbers of both signs is
+not negative, and small integers do not overflow. So there are several rounds.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ FEW_BITS: Final = 16
 """Bits of a float type whose sums are soon rounded."""
 
 
-MOST_ELEMENTS: Final = 1 << 27
-"""Elements of one input, at most: a gigabyte of the widest type."""
+MAX_ELEMENTS: Final = 1 << 27
+"""Most elements of one input: a gigabyte of the widest type."""
 
 
 class TooLarge(Exception):  # noqa: N818 - not an error of anybody
-    """More elements than can be computed here."""
+    """There are more elements than can be computed in reasonable time."""
 
 
 def numbers(
     dtype: DType, size: int, turn: int, label: str, low: float = -np.inf, high: float = np.inf
 ) -> Array:
-    """So many elements of a type for a round, between bounds that are known of them."""
-    if size > MOST_ELEMENTS:
+    """Return `size` elements of a type for a round, between bounds."""
+    if size > MAX_ELEMENTS:
         raise TooLarge
     generator = np.random.default_rng(zlib.crc32(f"{turn} {label}".encode()))
     if dtype.kind is Kind.BOOL:
@@ -67,7 +67,7 @@ def numbers(
 
 
 def variables(roots: tuple[UOp, ...], turn: int) -> dict[str, int]:
-    """Values for the variables of graphs: the largest, the least, and one in between."""
+    """Return values for the variables of graphs: the largest, the least, or one in between."""
     found: dict[str, int] = {}
     for node in toposort(*roots):
         if node.op is ops.VARIABLE:

@@ -1,8 +1,8 @@
-"""Settling by values: a kernel run on data, where its accesses leave doubts, or where asked for.
+"""Value comparison: a kernel is run on data, to settle suspicious accesses, or on request.
 
-What is too large to be run step by step at the sizes that it has is compared in two halves: the
-kernel as it is before its loops are scheduled, element by element at these sizes; and what the same
-actions and the stages after them make of the same kernel with shorter loops.
+A kernel that is too large to be interpreted is compared in two halves: as it is before its loops
+are scheduled, element by element at its real sizes; and with shorter loops after the same actions
+and the stages that follow them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from porism.schedule.schedule import Schedule
 from porism.verification import verify_graphs
 from porism.verification.values import rounding_bounds, synthetic_inputs
 from porism.verification.values.kernel_references import (
-    OfAssignment,
-    OfKernel,
-    OfTensors,
+    AssignmentReference,
+    KernelReference,
+    TensorReference,
     Reference,
 )
 from porism.verification.values.partial_runs import Kernel
@@ -40,10 +40,10 @@ from porism.verification.values.stored_values import (
     Agreement,
     Difference,
     Runner,
-    chosen,
-    compared,
-    first_wrong,
-    interpreted,
+    sample_addresses,
+    compare_stored,
+    first_wrong_form,
+    interpreter,
 )
 from porism.verification.values.synthetic_inputs import TooLarge
 from porism.verification.verification_report import Check, How, Row
@@ -51,22 +51,22 @@ from porism.verification.verify_memory_plan import FIX
 
 Form = Kernel
 Machine = Callable[[UOp, Sequence[Action] | None], Runner]
-"""A kernel, perhaps with actions of its own, in machine code."""
+"""Compiles a kernel, perhaps with given actions, to something that runs it."""
 
 References = Callable[[int, bool], Reference]
-"""The reference of a kernel for a round; alone, or with the kernels that it reads from."""
+"""Returns the reference of a kernel for a round; alone, or with the kernels that it reads from."""
 
-SHORT: Final = (4, 8, 16, 32, 48, 64, 96, 128, 256)
-"""Iterations that a long loop is shortened to; what is beyond a multiple of them is added."""
+SHORT_EXTENTS: Final = (4, 8, 16, 32, 48, 64, 96, 128, 256)
+"""Extents that a long loop is shortened to, plus its remainder by them; chosen by hand."""
 
-FEWEST: Final = 8
-"""Elements that are compared, at least; where more take too long, every eighth of them is."""
+MIN_ELEMENTS: Final = 8
+"""Fewest elements that are compared; while more take too long, every eighth is taken."""
 
 TOO_LARGE: Final = "not compared: it takes too long"
 
 
 class Program:
-    """A graph of tensors on its way to kernels."""
+    """A tensor graph, after each stage until it is split into kernels."""
 
     def __init__(self, graph: UOp, schedule: Schedule) -> None:
         self.graphs = [("build", graph)]
@@ -90,7 +90,7 @@ class Program:
             if before is after:
                 continue
             begin = time.perf_counter()
-            count, wrong = verify_graphs.difference(before, after)
+            count, wrong = verify_graphs.find_difference(before, after)
             if wrong is not None:
                 raise VerifyError(
                     f"the stage '{name}' changed what a program computes",
@@ -103,14 +103,14 @@ class Program:
         return rows
 
     def references(self, number: int) -> References:
-        """The references of a step of the schedule."""
+        """Return the references of a step of the schedule."""
         if number >= len(self.calls):
             assign = self.assigned[number - len(self.calls)]
-            return lambda turn, alone: OfAssignment(assign, turn)
+            return lambda turn, alone: AssignmentReference(assign, turn)
         call, (_, ranged) = self.calls[number], self.ranged[-1]
 
         def made(turn: int, alone: bool) -> Reference:
-            found = OfTensors(self.graph, ranged, call, turn, alone=alone)
+            found = TensorReference(self.graph, ranged, call, turn, alone=alone)
             found.stages = self.ranged
             return found
 
@@ -118,16 +118,16 @@ class Program:
 
 
 def references_of(kernel: UOp) -> References:
-    """The references of a kernel whose graph is not known."""
-    return lambda turn, alone: OfKernel(kernel, turn)
+    """Return the references of a kernel whose tensor graph is not known."""
+    return lambda turn, alone: KernelReference(kernel, turn)
 
 
-class Subject:
-    """A kernel, in all the forms that it goes through."""
+class KernelComparison:
+    """A kernel after each of its stages, compared with its reference."""
 
     def __init__(
         self,
-        made: References,
+        references: References,
         forms: Sequence[tuple[str, Form]],
         kernel: UOp | None,
         target: Target,
@@ -135,47 +135,47 @@ class Subject:
         names: Mapping[int, str],
         actions: Sequence[Action] | None = None,
     ) -> None:
-        self.made = made
+        self.references = references
         self.forms = forms
         self.kernel = kernel
-        """Before its loops are scheduled; None if it cannot be made anew."""
+        """The kernel before its loops are scheduled; None if it is not known."""
         self.target = target
         self.over = over
-        """The parameter whose memory the result takes."""
+        """The parameter that the result overwrites."""
         self.names = names
         self.actions = actions
 
-    def check_doubts(self, doubts: Sequence[VerifyError], *, rest: bool) -> list[Row]:
-        """Raise the first doubt if values differ, or if not all elements could be compared.
+    def check_suspicions(self, suspicions: Sequence[VerifyError], *, rest: bool) -> list[Row]:
+        """Raise the first suspicion if values differ, or if not all elements could be compared.
 
-        Where the `rest` is seen by machine code, some elements do.
+        Where machine code is compared as well (`rest`), some elements are enough.
         """
         try:
             row = self.values(whole=not rest)
         except VerifyError:
-            raise doubts[0] from None
+            raise suspicions[0] from None
         if row.how is How.OPEN and not rest:
-            raise doubts[0]
+            raise suspicions[0]
         return [row]
 
     def values(self, *, whole: bool = False) -> Row:
-        """Compare the values of the last form of a kernel; an error if they differ."""
+        """Compare the values of the kernel after all stages; raise a VerifyError if they differ."""
         begin = time.perf_counter()
         done: list[Agreement] = []
         text, form = "", self.forms[-1][1]
         for turn in range(synthetic_inputs.ROUNDS):
             try:
-                run = interpreted(form, whole=whole)
+                run = interpreter(form, whole=whole)
                 done.append(self._agreement(turn, run, self._fault))
             except TooLarge:
                 if turn == 0 and not whole:
-                    done = self._halves()
+                    done = self._compare_in_halves()
                     text = "with shorter loops"
                 break
         return _row("linearize", Check.VALUES, done, text, begin)
 
     def machine(self, machine: Machine) -> Row:
-        """Compare the values that machine code computes; an error if they differ."""
+        """Compare the values that machine code computes; raise a VerifyError if they differ."""
         begin = time.perf_counter()
         assert self.kernel is not None
         run = machine(self.kernel, self.actions)
@@ -193,14 +193,14 @@ class Subject:
         run: Runner,
         fault: Callable[[Sequence[Reference], Difference], VerifyError],
     ) -> Agreement:
-        """Compare one round; what other kernels compute is invented, if that does not mislead."""
-        reference = self.made(turn, True)
-        result = compared(reference, run, self.over)
+        """Compare one round; the inputs from other kernels are synthetic, unless that misleads."""
+        reference = self.references(turn, True)
+        result = compare_stored(reference, run, self.over)
         if isinstance(result, Agreement):
             return result
         try:
-            together = self.made(turn, False)
-            again = compared(together, run, self.over)
+            together = self.references(turn, False)
+            again = compare_stored(together, run, self.over)
         except TooLarge:
             raise fault([reference], result) from None
         if isinstance(again, Agreement):
@@ -212,13 +212,13 @@ class Subject:
         stage = self._wrong_stage(reference, difference)
         if stage is None:
             stage, difference = next(
-                first_wrong(self.forms, references, self.over), ("linearize", difference)
+                first_wrong_form(self.forms, references, self.over), ("linearize", difference)
             )
-        return self._error(f"the stage '{stage}' changed what a kernel computes", difference)
+        return self._verify_error(f"the stage '{stage}' changed what a kernel computes", difference)
 
     def _wrong_stage(self, reference: Reference, difference: Difference) -> str | None:
-        """The stage of the graph in ranges that is wrong, if one is."""
-        if not isinstance(reference, OfTensors) or difference.address < 0:
+        """Return the stage on the ranged graph that is wrong; None if none is."""
+        if not isinstance(reference, TensorReference) or difference.address < 0:
             return None
         at = np.array([difference.address])
         wanted = reference.expected(at)
@@ -235,9 +235,9 @@ class Subject:
 
     def _machine_fault(self, _: Sequence[Reference], difference: Difference) -> VerifyError:
         what = "the machine code of a kernel computes something else than its list of operations"
-        return self._error(what, difference)
+        return self._verify_error(what, difference)
 
-    def _error(self, what: str, difference: Difference) -> VerifyError:
+    def _verify_error(self, what: str, difference: Difference) -> VerifyError:
         shown = self.forms[0][1]
         assert isinstance(shown, UOp)
         try:
@@ -248,7 +248,7 @@ class Subject:
 
     # -- what is too large -------------------------------------------------------------------------
 
-    def _halves(self) -> list[Agreement]:
+    def _compare_in_halves(self) -> list[Agreement]:
         """Compare a large kernel before its loops are scheduled, then with shorter loops."""
         if self.kernel is None:
             return []
@@ -256,23 +256,23 @@ class Subject:
         try:
             for turn in range(synthetic_inputs.ROUNDS):
                 done.append(self._agreement(turn, self._elementwise, self._fault))
-            short = self._shortened()
+            short = self._shorten()
             for turn in range(synthetic_inputs.ROUNDS):
-                reference = OfKernel(short[0], turn)
+                reference = KernelReference(short[0], turn)
                 reference.complete = False
-                result = compared(reference, interpreted(short[1]))
+                result = compare_stored(reference, interpreter(short[1]))
                 if isinstance(result, Difference):
                     what = "the stages after 'schedule loops' changed what a kernel computes"
-                    raise self._error(what, result)
+                    raise self._verify_error(what, result)
         except TooLarge:  # with shorter loops, too
             return []
         return done
 
     def _elementwise(self, reference: Reference, over: int | None) -> tuple[Array, Array]:
-        """The kernel before its loops are scheduled, at some elements."""
+        """Run the kernel before its loops are scheduled, at some elements."""
         assert self.kernel is not None
-        kernel = OfKernel(self.kernel, 0, {0: reference.size}, reference)
-        addresses = chosen(np.arange(reference.size))
+        kernel = KernelReference(self.kernel, 0, {0: reference.size}, reference)
+        addresses = sample_addresses(np.arange(reference.size))
         data = np.zeros(reference.size, reference.dtype.numpy)
         stored = np.zeros(reference.size, np.bool_)
         while True:
@@ -280,24 +280,24 @@ class Subject:
                 data[addresses] = kernel.expected(addresses).data
                 break
             except TooLarge:
-                if len(addresses) < FEWEST:
+                if len(addresses) < MIN_ELEMENTS:
                     raise
-                addresses = addresses[::FEWEST]
+                addresses = addresses[::MIN_ELEMENTS]
         stored[addresses] = True
         return data, stored
 
-    def _shortened(self) -> tuple[UOp, Sequence[UOp]]:
-        """The kernel with shorter loops, and what the actions of the long one make of it."""
+    def _shorten(self) -> tuple[UOp, Sequence[UOp]]:
+        """Return the kernel with shorter loops, and its instructions after the same actions."""
         assert self.kernel is not None
         actions = self.actions
         if actions is None:
             loops = pipeline.unscheduled_kernel(self.kernel, self.target)
             actions = heuristic.choose_actions(loops, self.target)
-        kernel = shortened(self.kernel, lambda k: self._takes(k, actions))
+        kernel = shorten_loops(self.kernel, lambda k: self._is_schedulable(k, actions))
         return kernel, pipeline.lower_kernel(kernel, self.target, actions=actions)
 
-    def _takes(self, kernel: UOp, actions: Sequence[Action]) -> bool:
-        """Whether actions can be done with the loops of a kernel."""
+    def _is_schedulable(self, kernel: UOp, actions: Sequence[Action]) -> bool:
+        """Return whether actions apply to the loops of a kernel."""
         try:
             loops = pipeline.unscheduled_kernel(kernel, self.target)
             apply_all(loops, actions, self.target)
@@ -306,16 +306,16 @@ class Subject:
         return True
 
 
-def shortened(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
-    """A kernel with each of its long loops as short as fits.
+def shorten_loops(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
+    """Return a kernel with each long loop as short as `fits` allows.
 
-    It computes a part of the elements, each from a part of what it was reduced from.
+    It computes a part of the elements, each from a part of its reduction.
     """
     long = [n for n in toposort(kernel) if n.op is ops.RANGE and n.src[0].op is ops.CONST]
     for axis in [n.arg for n in sorted(long, key=lambda n: -int(n.src[0].arg))]:
         node = next(n for n in toposort(kernel) if n.op is ops.RANGE and n.arg == axis)
         extent = int(node.src[0].arg)
-        for length in SHORT:
+        for length in SHORT_EXTENTS:
             shorter = length + extent % length
             if shorter >= extent:
                 break
