@@ -37,7 +37,7 @@ from porism.verification.accesses import (
 from porism.verification.accesses.index_evaluation import Evaluation, Unknown
 from porism.verification.accesses.iteration_conjectures import Answer
 from porism.verification.accesses.kernel_accesses import Access
-from porism.verification.accesses.linear_constraints import LinearSum, LinearDomain
+from porism.verification.accesses.linear_constraints import LinearDomain, LinearSum
 from porism.verification.accesses.sample_points import point_text
 from porism.verification.accesses.stage_equivalence import (
     NOT_EXECUTED,

@@ -13,7 +13,7 @@ from porism.ir.axis import BLOCK_AXES, THREAD_AXES, Axis
 from porism.ir.facts.effect_scopes import enclosing_nests, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort, users
-from porism.verification.accesses.index_evaluation import Buffer, Evaluation, Value, Domain
+from porism.verification.accesses.index_evaluation import Buffer, Domain, Evaluation, Value
 from porism.verification.accesses.iteration_conjectures import (
     Answer,
     Conjecture,

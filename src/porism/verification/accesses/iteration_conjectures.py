@@ -17,7 +17,7 @@ from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.accesses.index_evaluation import SYMBOLS, Unknown, Domain
+from porism.verification.accesses.index_evaluation import SYMBOLS, Domain, Unknown
 from porism.verification.accesses.linear_constraints import LinearDomain
 from porism.verification.accesses.sample_points import PointDomain, Symbol
 from porism.verification.verification_report import How

@@ -22,7 +22,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.accesses.element_origins import Origins, Taken, element_sources, origins
-from porism.verification.accesses.index_evaluation import Buffer, Evaluation, Unknown, Value, Domain
+from porism.verification.accesses.index_evaluation import Buffer, Domain, Evaluation, Unknown, Value
 from porism.verification.accesses.iteration_conjectures import (
     Answer,
     Conjecture,
@@ -33,8 +33,8 @@ from porism.verification.accesses.kernel_accesses import Access, accesses, unuse
 from porism.verification.accesses.loop_correspondence import (
     LoopMap,
     candidate_loop_maps,
-    peeled_loop_maps,
     loops_in,
+    peeled_loop_maps,
 )
 from porism.verification.accesses.sample_points import PointDomain
 from porism.verification.verification_report import How

@@ -22,7 +22,7 @@ from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.rules.addresses.strides import stride
-from porism.verification.accesses.index_evaluation import Evaluation, Value, Domain
+from porism.verification.accesses.index_evaluation import Domain, Evaluation, Value
 from porism.verification.accesses.iteration_conjectures import (
     Answer,
     Conjecture,

@@ -30,7 +30,7 @@ from porism.ir.facts.effect_scopes import base_of, own_nodes, scopes
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import substitute, toposort
-from porism.verification.accesses.index_evaluation import Evaluation, Value, Domain
+from porism.verification.accesses.index_evaluation import Domain, Evaluation, Value
 from porism.verification.accesses.iteration_conjectures import (
     Answer,
     Conjecture,

@@ -25,7 +25,7 @@ from porism.schedule.kernel_split import Call
 from porism.schedule.rangeify.rangeify import Ranged
 from porism.verification.values import partial_runs, synthetic_inputs
 from porism.verification.values.element_indices import Indices
-from porism.verification.values.element_values import ElementEvaluator, Bounded
+from porism.verification.values.element_values import Bounded, ElementEvaluator
 from porism.verification.values.synthetic_inputs import MAX_ELEMENTS, TooLarge
 
 MAX_ITERATIONS: Final = 1 << 22

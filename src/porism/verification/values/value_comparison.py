@@ -32,18 +32,18 @@ from porism.verification.values import rounding_bounds, synthetic_inputs
 from porism.verification.values.kernel_references import (
     AssignmentReference,
     KernelReference,
-    TensorReference,
     Reference,
+    TensorReference,
 )
 from porism.verification.values.partial_runs import Kernel
 from porism.verification.values.stored_values import (
     Agreement,
     Difference,
     Runner,
-    sample_addresses,
     compare_stored,
     first_wrong_form,
     interpreter,
+    sample_addresses,
 )
 from porism.verification.values.synthetic_inputs import TooLarge
 from porism.verification.verification_report import Check, How, Row
