@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.c.c_compiler import Compiler, compiled, compiler, load
+from porism.backends.c.c_compiler import Compiler, compile_library, compiler, load
 from porism.backends.c.c_dialect import Dialect
 from porism.backends.c.c_renderer import module, text
 from porism.base import dtypes
@@ -243,13 +243,13 @@ def test_cc_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(other, Compiler)
     assert other.command[-1] == "-DNOTHING=1"
     assert "NOTHING" in other.macros
-    compiled(module({"kernel": scaled()}))
+    compile_library(module({"kernel": scaled()}))
 
 
 @needs_compiler
 def test_a_text_that_is_refused_is_an_error_with_the_first_words() -> None:
     with pytest.raises(PorismError, match="refused the text") as caught:
-        compiled("int broken( {")
+        compile_library("int broken( {")
     assert "error" in str(caught.value)
 
 

@@ -1,26 +1,26 @@
-"""Arithmetic: elementwise ops, conversions, and the lanes of vectors."""
+"""C arithmetic: elementwise ops, conversions, and the lanes of vectors."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from porism.backends.c.c_dialect import is_bits
-from porism.backends.c.c_scalars import fits, is_defined, sign
-from porism.backends.c.c_writer import Writer, word
+from porism.backends.c.c_dialect import is_held_as_bits
+from porism.backends.c.c_scalars import cannot_overflow, is_defined_in_c, operator_of
+from porism.backends.c.c_writer import Writer, integer_type
 from porism.base.dtypes import Kind, boolean
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 
-_BETWEEN: Final = frozenset(
+_VECTOR_OPERATORS: Final = frozenset(
     {ops.ADD, ops.SUB, ops.MUL, ops.FDIV, ops.AND, ops.OR, ops.XOR, ops.SHR}
 )
-"""Ops that vectors have a sign for, beside the comparisons."""
+"""Ops that have a C operator on vectors, beside the comparisons."""
 
 
 class Arithmetic(Writer):
-    """What C has a sign for is written with it; of vectors, the rest goes lane by lane."""
+    """Writes ops by C operators where they exist on vectors, else lane by lane."""
 
     def arithmetic(self, node: UOp) -> None:
         if node.dtype.count == 1:
@@ -29,16 +29,20 @@ class Arithmetic(Writer):
         vectors = [s for s in node.src if s.dtype.count > 1 and s not in self.splats]
         if node.dtype.element is boolean:
             self.masks[node] = self._mask_bits(node)
-        between = self._between(node) if vectors and self.dialect.vector_arithmetic else None
-        if between is not None:
-            self.define(node, between)
+        expression = (
+            self._vector_expression(node) if vectors and self.dialect.vector_arithmetic else None
+        )
+        if expression is not None:
+            self.define(node, expression)
         else:
             self.by_lane(node, self.scalars.expression(node, *map(self.lane, node.src)))
 
     def _scalar(self, node: UOp) -> None:
         sums = node.op in (ops.ADD, ops.SUB)
         texts = [
-            self.values[s] if sums and s in self.products and fits(node) else self.atom(s)
+            self.values[s]
+            if sums and s in self.products and cannot_overflow(node)
+            else self.atom(s)
             for s in node.src
         ]
         texts = [self._short(node, s, t) for s, t in zip(node.src, texts, strict=True)]
@@ -48,7 +52,7 @@ class Arithmetic(Writer):
             self.products.add(node)
 
     def _short(self, node: UOp, source: UOp, text: str) -> str:
-        """A constant without its type, where the other operand gives it."""
+        """Return a constant without its type macro if the other operand determines the type."""
         long = re.fullmatch(r"U?INT64_C\((-?\d+)\)", text)
         plain = node.op in (ops.ADD, ops.SUB, ops.MUL, ops.LT, ops.LE, ops.GT, ops.GE, ops.EQ)
         others = all(s is source or s.op is not ops.CONST for s in node.src)
@@ -58,52 +62,56 @@ class Arithmetic(Writer):
         return text
 
     def _mask_bits(self, node: UOp) -> int:
-        """How wide conditions are: as what is compared, or as the widest of conditions."""
+        """Return the bits of a mask lane: those of the compared type, or the widest mask."""
         lane = node.src[-1].dtype.element
         if lane is not boolean:
-            return 32 if is_bits(lane) else lane.bits
+            return 32 if is_held_as_bits(lane) else lane.bits
         return max([8, *(self.masks.get(s, 8) for s in node.src if s.dtype.count > 1)])
 
-    def _between(self, node: UOp) -> str | None:
-        """An op that vectors have a sign for."""
+    def _vector_expression(self, node: UOp) -> str | None:
+        """Return an op as a vector expression; None if C has no operator for it."""
         op, lane = node.op, node.src[-1].dtype.element
         kind = self.kind(node)
-        if is_bits(lane) or op is ops.WHERE:
+        if is_held_as_bits(lane) or op is ops.WHERE:
             return None
         if lane is boolean:
-            return self._between_masks(node)
+            return self._mask_expression(node)
         if op is ops.NOT:
             return f"~{self.values[node.src[0]]}"
         if op is ops.NEG and lane.is_float:
             return f"-{self.values[node.src[0]]}"
         compares = op.group is Group.COMPARISON
-        if not compares and op not in _BETWEEN:
+        if not compares and op not in _VECTOR_OPERATORS:
             return None
-        if op is ops.SHR and not is_defined(node):
+        if op is ops.SHR and not is_defined_in_c(node):
             return None
         a, b = (self.exact_lane(s) if s in self.splats else self.values[s] for s in node.src)
         if compares:
-            return f"({kind})({a} {sign(op)} {b})"
-        wraps = op in (ops.ADD, ops.SUB, ops.MUL) and lane.kind is Kind.SIGNED and not fits(node)
+            return f"({kind})({a} {operator_of(op)} {b})"
+        wraps = (
+            op in (ops.ADD, ops.SUB, ops.MUL)
+            and lane.kind is Kind.SIGNED
+            and not cannot_overflow(node)
+        )
         if not wraps:
-            return f"{a} {sign(op)} {b}"
-        unsigned = word(lane.bits, "u")
+            return f"{a} {operator_of(op)} {b}"
+        unsigned = integer_type(lane.bits, "u")
         scalar, vector = self.dialect.scalar(unsigned), self.unit.vector(unsigned, node.dtype.count)
         a, b = (
             f"({scalar if s in self.splats else vector}){t}"
             for s, t in zip(node.src, (a, b), strict=True)
         )
-        return f"({kind})({a} {sign(op)} {b})"
+        return f"({kind})({a} {operator_of(op)} {b})"
 
-    def _between_masks(self, node: UOp) -> str | None:
-        between = {ops.AND: "&", ops.OR: "|", ops.XOR: "^", ops.MAX: "|", ops.MIN: "&"}
+    def _mask_expression(self, node: UOp) -> str | None:
+        operators = {ops.AND: "&", ops.OR: "|", ops.XOR: "^", ops.MAX: "|", ops.MIN: "&"}
         if node.op is ops.NOT:
             return f"~{self.values[node.src[0]]}"
         same = all(s not in self.splats and self.masks[s] == self.masks[node] for s in node.src)
-        if node.op not in between or not same:
+        if node.op not in operators or not same:
             return None
         a, b = node.src
-        return f"{self.values[a]} {between[node.op]} {self.values[b]}"
+        return f"{self.values[a]} {operators[node.op]} {self.values[b]}"
 
     def cast(self, node: UOp) -> None:
         source = node.src[0]
@@ -113,7 +121,7 @@ class Arithmetic(Writer):
         convert = self.scalars.converted
         if node.dtype.element is boolean and node.dtype.count > 1:
             lane = source.dtype.element
-            self.masks[node] = 8 if lane is boolean else 32 if is_bits(lane) else lane.bits
+            self.masks[node] = 8 if lane is boolean else 32 if is_held_as_bits(lane) else lane.bits
         if node.dtype.count == 1:
             self.define(node, convert(source.dtype, node.dtype, self.atom(source)))
         elif node.dtype is source.dtype and source not in self.splats:
@@ -134,11 +142,11 @@ class Arithmetic(Writer):
             else:
                 self.define(node, f"({self.kind(node)}){self.values[source]}")
             return
-        held = self.names.fresh()
-        self.do(f"{self.kind(source)} {held} = {self.whole(source)};")
+        source_name = self.names.fresh()
+        self.do(f"{self.kind(source)} {source_name} = {self.whole(source)};")
         name = self.names.fresh()
         self.do(f"{self.kind(node)} {name};")
-        self.do(f"memcpy(&{name}, &{held}, {b.count * b.bits // 8});")
+        self.do(f"memcpy(&{name}, &{source_name}, {b.count * b.bits // 8});")
         self.values[node] = name
 
     # -- lanes -------------------------------------------------------------------------------------

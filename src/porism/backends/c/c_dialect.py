@@ -1,8 +1,7 @@
-"""Dialect: what differs between C and its relatives.
+"""C dialect: what differs between C and related languages.
 
-The renderer asks a dialect for the names of types, for qualifiers, and for all that a plain C
-program does not have: thread indices, memory of a block, barriers. Another dialect overrides what
-it has otherwise.
+The renderer asks a dialect for the names of types, for qualifiers, and for what plain C does not
+have: thread indices, shared memory, barriers. Another dialect overrides what differs.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ class Dialect:
 
     name: str = "C"
     scalars: Mapping[str, str] = field(default_factory=lambda: dict(_SCALARS))
-    """The type of a scalar; small floats are held as their bits."""
+    """The C type of each scalar type; small floats are held as their bits."""
     headers: tuple[str, ...] = ("math.h", "stdbool.h", "stdint.h", "string.h")
     entry: str = "void"
-    """What stands before the name of a kernel."""
+    """The return type and qualifiers of a kernel."""
     helper: str = "static inline"
-    """What stands before a small function that kernels call."""
+    """The qualifiers of a helper function that kernels call."""
     restrict: str = "restrict"
     local: str = ""
-    """What stands before memory that the threads of a block share."""
+    """The qualifier of memory that the threads of a block share."""
     vector_arithmetic: bool = True
-    """Whether + and its like are there for vectors; else they are written lane by lane."""
+    """Whether operators such as + apply to vectors; else they are written lane by lane."""
     independent: str = "INDEPENDENT"
-    """What is said of a loop whose iterations do not depend on each other."""
+    """The line before a loop whose iterations are independent."""
     prelude: str = (
         "#if defined(__GNUC__) && !defined(__clang__)\n"
         '#define INDEPENDENT _Pragma("GCC ivdep")\n'
@@ -56,37 +55,38 @@ class Dialect:
     )
 
     def scalar(self, dtype: DType) -> str:
-        """The type of a lane, as a value."""
+        """Return the type of a lane as a value."""
         return self.scalars[dtype.scalar.name]
 
-    def kept(self, dtype: DType) -> str:
-        """The type of a lane in memory, where a bool takes a byte."""
+    def memory_type(self, dtype: DType) -> str:
+        """Return the type of a lane in memory, where a bool takes a byte."""
         return self.scalars["u8"] if dtype.scalar is boolean else self.scalar(dtype)
 
     def vector(self, name: str, lane: str, size: int, count: int) -> str:
-        """The definition of a vector type; it may lie anywhere that an element may."""
+        """Return the definition of a vector type that is aligned like one element."""
         return (
             f"typedef {lane} {name} "
             f"__attribute__((vector_size({size * count}), aligned({size}), may_alias));"
         )
 
     def view(self, name: str, lane: str) -> str:
-        """The definition of a scalar type through which memory of another type is read."""
+        """Return the definition of a scalar type that may alias memory of another type."""
         return f"typedef {lane} {name} __attribute__((may_alias));"
 
     def aligned(self, size: int) -> str:
-        """What stands after the name of an array, to place it in memory."""
+        """Return the alignment attribute of an array, for `size` bytes."""
         return f" __attribute__((aligned({size})))"
 
     def special(self, node: UOp) -> str:
-        """The index of a block or a thread."""
+        """Return the expression of the index of a block or a thread."""
         raise self.missing(node)
 
     def barrier(self, node: UOp) -> str:
-        """A statement at which the threads of a block wait for each other."""
+        """Return the barrier statement of the threads of a block."""
         raise self.missing(node)
 
     def missing(self, node: UOp) -> PorismError:
+        """Return the error for a node that the dialect cannot express."""
         return PorismError(
             f"{node.op.name} of {node.dtype} has no form in {self.name}",
             where=show(node, limit=200),
@@ -98,10 +98,10 @@ C99: Final = Dialect()
 
 
 def vector_lanes(count: int) -> int:
-    """The lanes of the vector type that holds so many values: a power of two."""
+    """Return the lanes of the vector type that holds `count` values: a power of two."""
     return 1 << (count - 1).bit_length()
 
 
-def is_bits(dtype: DType) -> bool:
-    """A float that is held as its bits."""
+def is_held_as_bits(dtype: DType) -> bool:
+    """Return whether a type is a small float, held as an integer with its bits."""
     return dtype.kind is Kind.FLOAT and dtype.bits < 32

@@ -1,4 +1,4 @@
-"""Names: what the buffers, loops, registers and values of a kernel are called in C."""
+"""C names: the names of buffers, loops, registers and values of a kernel in C."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from porism.backends.c.c_access import memory_of
+from porism.backends.c.c_access import base_of
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 
-_TAKEN: Final = re.compile(
+_RESERVED: Final = re.compile(
     "auto|bool|break|case|char|const|continue|default|do|double|else|enum|extern|false|float|for|"
     "goto|if|inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|"
     "true|typedef|union|unsigned|void|volatile|while|lane|begin|end|arguments|main|"
     "(sqrt|trunc|floor|ceil|rint|exp2|log2|sin|fma|fabs)f?|memcpy|NAN|INFINITY|INDEPENDENT|U?INT.*"
 )
-_OURS: Final = re.compile(
+_GENERATED: Final = re.compile(
     r"(x|in|out|data|acc|shared|i|k|any_|[a-z]+\d+x)\d.*|odd_.*|.*_of_.*|_.*|.*_t"
     r"|(max|min|shl|shr|[a-z]div|[a-z]?mod)_.*"
 )
 
 
 class Names:
-    """Every name once. A buffer is called for its number and its use: out0, in1, data2."""
+    """Unique names. A buffer is named by its use and its number: out0, in1, data2."""
 
-    def __init__(self, lines: Sequence[UOp]) -> None:
+    def __init__(self, instructions: Sequence[UOp]) -> None:
         self.known: dict[UOp, str] = {}
         self.count = 0
-        stored = {memory_of(n.src[0]) for n in lines if n.op is ops.STORE}
-        read = {memory_of(n.src[0]) for n in lines if n.op is ops.LOAD}
+        stored = {base_of(n.src[0]) for n in instructions if n.op is ops.STORE}
+        read = {base_of(n.src[0]) for n in instructions if n.op is ops.LOAD}
         self.written = stored
         taken: set[str] = set()
         self.roles: dict[UOp, str] = {}
-        for node in lines:
+        for node in instructions:
             if node.op is ops.PARAM:
                 both = node in stored and node in read
                 word = "data" if both else "out" if node in stored else "in"
@@ -62,7 +62,7 @@ class Names:
         return self.known[node]
 
     def fresh(self) -> str:
-        """A name for a value."""
+        """Return a new name for a value."""
         self.count += 1
         return f"x{self.count}"
 
@@ -70,13 +70,13 @@ class Names:
         return node in self.written
 
     def role(self, node: UOp) -> str:
-        """What happens to a buffer, in words."""
+        """Return whether a buffer is read, written, both or not used, in words."""
         return self.roles[node]
 
 
 def _identifier(name: str) -> str:
-    """A variable's name, where C allows it."""
+    """Return a variable's name as a C identifier that collides with no other."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if not plain or plain[0].isdigit() or _TAKEN.fullmatch(plain) or _OURS.fullmatch(plain):
+    if not plain or plain[0].isdigit() or _RESERVED.fullmatch(plain) or _GENERATED.fullmatch(plain):
         return f"n_{plain}"
     return plain

@@ -1,7 +1,7 @@
-"""Render: a linear kernel as C to be read, or to be compiled.
+"""C renderer: a linear kernel as C, to be read or compiled.
 
-A kernel becomes a function of its buffers, its variables and, if its outermost loop is of the kind
-THREAD, the part of that loop that it is to run.
+A kernel becomes a function of its buffers, its variables and, if its outermost loop is a THREAD
+loop, the range of iterations to run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 from porism.backends.c.c_arithmetic import Arithmetic
 from porism.backends.c.c_dialect import C99, Dialect
-from porism.backends.c.c_memory import Memory
+from porism.backends.c.c_memory import MemoryWriter
 from porism.backends.c.c_scalars import literal
-from porism.backends.c.c_writer import Unit
+from porism.backends.c.c_writer import TranslationUnit
 from porism.base.dtypes import boolean, i8
 from porism.ir import ops
 from porism.ir.axis import Axis
@@ -21,33 +21,33 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 
 ALIGNMENT: Final = 64
-"""Of local memory, in bytes."""
+"""Bytes that local buffers are aligned to: a cache line."""
 
 
-def text(lines: Sequence[UOp], name: str, dialect: Dialect = C99) -> str:
-    """A kernel for people: a file of its own."""
-    unit = Unit(dialect)
-    function = Renderer(unit, name, lines).function()
+def text(instructions: Sequence[UOp], name: str, dialect: Dialect = C99) -> str:
+    """Return a kernel as a complete C file, for display."""
+    unit = TranslationUnit(dialect)
+    function = Renderer(unit, name, instructions).function()
     return unit.head() + "\n" + function
 
 
 def module(named: Mapping[str, Sequence[UOp]], dialect: Dialect = C99) -> str:
-    """Kernels in one file, each with a function `name_run` of (arguments, begin, end)."""
-    unit = Unit(dialect)
+    """Return kernels as one C file, each with an entry `name_run(arguments, begin, end)`."""
+    unit = TranslationUnit(dialect)
     parts = []
-    for name, lines in named.items():
-        renderer = Renderer(unit, name, lines, hidden=True)
-        parts += [renderer.function(), renderer.unpacking()]
+    for name, instructions in named.items():
+        renderer = Renderer(unit, name, instructions, hidden=True)
+        parts += [renderer.function(), renderer.entry_function()]
     return "\n".join([unit.head(), *parts])
 
 
-class Renderer(Memory, Arithmetic):
-    """One kernel being written."""
+class Renderer(MemoryWriter, Arithmetic):
+    """Writes one kernel."""
 
     # -- the function ------------------------------------------------------------------------------
 
     def function(self) -> str:
-        for node in self.lines:
+        for node in self.instructions:
             if node not in self.live:
                 continue
             handler = _HANDLERS.get(node.op)
@@ -74,14 +74,14 @@ class Renderer(Memory, Arithmetic):
 
     def _arguments(self) -> Iterator[tuple[str, str]]:
         for node in self.buffers:
-            kind = self.dialect.kept(node.dtype.element)
+            kind = self.dialect.memory_type(node.dtype.element)
             restrict = "" if self.alias else f"{self.dialect.restrict} "
             constant = "" if self.names.is_written(node) else "const "
             size = node.dtype.size
-            many = "elements" if size < 0 else f"{size} element{'s' * (size != 1)}"
+            count_text = "elements" if size < 0 else f"{size} element{'s' * (size != 1)}"
             yield (
                 f"{constant}{kind} *{restrict}{self.names[node]}",
-                f"{many} of {node.dtype.element.element.name}, {self.names.role(node)}",
+                f"{count_text} of {node.dtype.element.element.name}, {self.names.role(node)}",
             )
         for node in self.variables:
             _, low, high = node.arg
@@ -90,16 +90,16 @@ class Renderer(Memory, Arithmetic):
             yield "int64_t begin", "the first iteration of the outermost loop"
             yield "int64_t end", "the one after the last"
 
-    def unpacking(self) -> str:
-        """The function that takes its arguments from an array."""
+    def entry_function(self) -> str:
+        """Return the entry function, which takes its arguments from an array."""
         passed = []
-        for place, node in enumerate([*self.buffers, *self.variables]):
+        for position, node in enumerate([*self.buffers, *self.variables]):
             if node.op is ops.PARAM:
                 constant = "" if self.names.is_written(node) else "const "
-                kind = f"{constant}{self.dialect.kept(node.dtype.element)} *"
-                passed.append(f"({kind})(intptr_t)arguments[{place}]")
+                kind = f"{constant}{self.dialect.memory_type(node.dtype.element)} *"
+                passed.append(f"({kind})(intptr_t)arguments[{position}]")
             else:
-                passed.append(f"arguments[{place}]")
+                passed.append(f"arguments[{position}]")
         lines = [f"void {self.name}_run(const int64_t *arguments, int64_t begin, int64_t end)", "{"]
         if self.threaded:
             passed += ["begin", "end"]
@@ -136,16 +136,20 @@ class Renderer(Memory, Arithmetic):
         self.values[node] = f"({self.dialect.scalar(node.dtype)}){name}" if short else name
 
     def memory(self, node: UOp) -> None:
-        name, kept, size = self.names[node], node.dtype.element, node.dtype.size
-        kind = self.dialect.kept(kept)
-        if kept.count > 1:
-            kind = self.unit.vector(i8 if kept.element is boolean else kept.element, kept.count)
-        many = f"[{max(size, 1)}]" if size != 1 else ""
+        name, element, size = self.names[node], node.dtype.element, node.dtype.size
+        kind = self.dialect.memory_type(element)
+        if element.count > 1:
+            kind = self.unit.vector(
+                i8 if element.element is boolean else element.element, element.count
+            )
+        array_size = f"[{max(size, 1)}]" if size != 1 else ""
         if node.op is ops.DEFINE_LOCAL:
             local = f"{self.dialect.local} " if self.dialect.local else ""
-            self.top.append(f"    {local}{kind} {name}{many}{self.dialect.aligned(ALIGNMENT)};")
+            self.top.append(
+                f"    {local}{kind} {name}{array_size}{self.dialect.aligned(ALIGNMENT)};"
+            )
         else:
-            self.do(f"{kind} {name}{many};")
+            self.do(f"{kind} {name}{array_size};")
         self.values[node] = name
 
     def special(self, node: UOp) -> None:
@@ -176,7 +180,7 @@ class Renderer(Memory, Arithmetic):
 
     # -- order -------------------------------------------------------------------------------------
 
-    def passing(self, node: UOp) -> None:
+    def forward(self, node: UOp) -> None:
         source = node.src[0]
         if source in self.values:
             self.values[node] = self.values[source]
@@ -185,10 +189,10 @@ class Renderer(Memory, Arithmetic):
         if source in self.masks:
             self.masks[node] = self.masks[source]
 
-    def nothing(self, node: UOp) -> None:
+    def no_code(self, node: UOp) -> None:
         if node.op is ops.NOOP:
-            for place in node.src:
-                self.fetch(place)
+            for pointer in node.src:
+                self.prefetch(pointer)
 
 
 Handler = Callable[[Renderer, UOp], None]
@@ -206,7 +210,7 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.IF: Renderer.condition,
     ops.ENDIF: Renderer.end,
     ops.BARRIER: Renderer.barrier,
-    ops.INDEX: Renderer.nothing,
+    ops.INDEX: Renderer.no_code,
     ops.LOAD: Renderer.load,
     ops.STORE: Renderer.store,
     ops.CAST: Renderer.cast,
@@ -214,9 +218,9 @@ _HANDLERS: Final[dict[Op, Handler]] = {
     ops.VECTORIZE: Renderer.vectorize,
     ops.GEP: Renderer.lanes,
     ops.CAT: Renderer.concatenation,
-    ops.AFTER: Renderer.passing,
-    ops.GROUP: Renderer.nothing,
-    ops.NOOP: Renderer.nothing,
-    ops.SINK: Renderer.nothing,
+    ops.AFTER: Renderer.forward,
+    ops.GROUP: Renderer.no_code,
+    ops.NOOP: Renderer.no_code,
+    ops.SINK: Renderer.no_code,
     **{op: Renderer.arithmetic for op in ops.table() if op.elementwise},
 }

@@ -1,4 +1,4 @@
-"""Scalars: what each op computes of single values, as expressions of C.
+"""C scalars: each op on scalar values as a C expression.
 
 Where C leaves a result open - an integer that does not fit, a shift by too much, a division by
 zero, a float out of range - the expression says what happens, unless the bounds of the operands
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.backends.c.c_dialect import Dialect, is_bits
+from porism.backends.c.c_dialect import Dialect, is_held_as_bits
 from porism.base.dtypes import DType, Kind, boolean, f32, f64, i32, round_float
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -25,36 +25,36 @@ _SIGNS: Final = {
     ops.AND: "&", ops.OR: "|", ops.XOR: "^", ops.SHL: "<<", ops.SHR: ">>",
     ops.LT: "<", ops.LE: "<=", ops.GT: ">", ops.GE: ">=", ops.EQ: "==", ops.NE: "!=",
 }  # fmt: skip
-"""The ops that C writes between their operands."""
+"""The C operators of binary ops."""
 
 _FUNCTIONS: Final = {
     ops.SQRT: "sqrt", ops.TRUNC: "trunc", ops.FLOOR: "floor", ops.CEIL: "ceil", ops.ROUND: "rint",
     ops.EXP: "exp", ops.EXP2: "exp2", ops.EXPM1: "expm1", ops.TANH: "tanh", ops.LOG2: "log2",
     ops.SIN: "sin",
 }  # fmt: skip
-"""The ops that are functions of C's library; for f32 with an f at the end."""
+"""The functions of C's math library, by op; for f32 with the suffix f."""
 
 _TRUTHS: Final = {
     ops.MAX: "{} | {}", ops.MIN: "{} & {}",
     ops.LT: "(!{}) & {}", ops.LE: "(!{}) | {}", ops.GT: "{} & (!{})", ops.GE: "{} | (!{})",
 }  # fmt: skip
-"""Ops on bools that are said with others."""
+"""Ops on bools, and the ops that they are equal to."""
 
 _ROUNDING: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 _WRAPPING: Final = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.MULACC})
 _TOTAL: Final = frozenset({ops.CDIV, ops.CMOD, ops.IDIV, ops.MOD, ops.SHL, ops.SHR})
 
 
-def sign(op: Op) -> str | None:
-    """How C writes an op of two operands."""
+def operator_of(op: Op) -> str | None:
+    """Return the C operator of a binary op, or None."""
     return _SIGNS.get(op)
 
 
 def literal(lane: DType, value: Any, dialect: Dialect) -> str:
-    """A constant of a scalar type."""
+    """Return a constant of a scalar type as a C literal."""
     if lane is boolean:
         return "true" if value else "false"
-    if is_bits(lane):
+    if is_held_as_bits(lane):
         bits = np.asarray(value, np.float64).astype(lane.numpy).view(f"u{lane.bits // 8}")
         return f"0x{int(bits):0{lane.bits // 4}x}"
     if lane.is_float:
@@ -88,8 +88,8 @@ def _float_literal(lane: DType, value: float) -> str:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def fits(node: UOp) -> bool:
-    """Whether integer arithmetic on these operands cannot leave the type."""
+def cannot_overflow(node: UOp) -> bool:
+    """Return whether the bounds of the operands exclude an overflow."""
     lane = node.dtype.element
     low, high = _exact(node.op, [(s.vmin, s.vmax) for s in node.src])
     return bool(lane.min <= low and high <= lane.max)
@@ -113,8 +113,8 @@ def _exact(op: Op, src: list[Bounds]) -> Bounds:
     return min(product[0], total[0]), max(product[1], total[1])
 
 
-def is_defined(node: UOp) -> bool:
-    """Whether C says what a division or shift gives for all values of its operands."""
+def is_defined_in_c(node: UOp) -> bool:
+    """Return whether C defines a division or shift for all values of its operands."""
     a, b = node.src
     lane = node.dtype.element
     if node.op in (ops.SHL, ops.SHR):
@@ -130,19 +130,19 @@ def is_defined(node: UOp) -> bool:
 
 
 class Scalars:
-    """Expressions in a dialect, and the functions that they call."""
+    """Writes expressions in a dialect, and collects the helper functions they call."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.functions: dict[str, str] = {}
 
     def expression(self, node: UOp, *texts: str) -> str:
-        """An elementwise op of one lane; the operands are given as atoms."""
+        """Return an elementwise op on one lane; the operands are atoms."""
         op = node.op
         lane = node.src[-1].dtype.element
         if op is ops.WHERE:
             return f"{texts[0]} ? {texts[1]} : {texts[2]}"
-        if is_bits(lane):
+        if is_held_as_bits(lane):
             return self._in_float(node, lane, texts)
         if lane is boolean:
             return self._truth(node, texts)
@@ -162,7 +162,7 @@ class Scalars:
         return f"{texts[0]} {between} {texts[1]}"
 
     def _in_float(self, node: UOp, lane: DType, texts: tuple[str, ...]) -> str:
-        """A small float: in f32, rounded at the end."""
+        """Return an op on small floats: computed in f32, then rounded."""
         if node.op is ops.MULACC:
             self._need("odd_sum", _ODD_SUM)
             a, b, c = (f"(double){self.converted(lane, f32, t)}" for t in texts)
@@ -209,7 +209,7 @@ class Scalars:
         if op in _WRAPPING:
             return self._wrapping(node, lane, texts)
         if op in _TOTAL:
-            if is_defined(node):
+            if is_defined_in_c(node):
                 plain = {ops.IDIV: ops.CDIV, ops.MOD: ops.CMOD}.get(op, op)
                 return self._narrow(lane, f"{texts[0]} {_SIGNS[plain]} {texts[1]}", op is ops.SHL)
             name = f"{op.name.lower()}_{lane.name}"
@@ -221,12 +221,12 @@ class Scalars:
         raise self.dialect.missing(node)
 
     def _narrow(self, lane: DType, text: str, needed: bool) -> str:
-        """C computes in `int` what is shorter."""
+        """Cast back to a type shorter than `int`, which C computes in `int`."""
         cut = needed and lane.bits < 32
         return f"({self.dialect.scalar(lane)})({text})" if cut else text
 
     def _wrapping(self, node: UOp, lane: DType, texts: tuple[str, ...]) -> str:
-        if fits(node):
+        if cannot_overflow(node):
             return _written(node.op, texts)
         kind = self.dialect.scalar(lane)
         wide = self.dialect.scalars["u64" if lane.bits == 64 else "u32"]
@@ -237,17 +237,17 @@ class Scalars:
     # -- conversions -------------------------------------------------------------------------------
 
     def converted(self, source: DType, target: DType, text: str) -> str:
-        """CAST of one lane."""
+        """Return the CAST of one lane."""
         a, b = source.element, target.element
         if a is b:
             return text
         if b is boolean:
-            if is_bits(a):
+            if is_held_as_bits(a):
                 return f"{self.converted(a, f32, text)} != 0"
             return f"{text} != 0"
-        if is_bits(b):
+        if is_held_as_bits(b):
             return self._to_bits(a, b, text)
-        if is_bits(a):
+        if is_held_as_bits(a):
             wide = self._call(f"f32_of_{a.name}", f32, a, _decoding(a), (text,), count=1)
             return wide if b is f32 else self.converted(f32, b, wide)
         if a.is_float and b.is_integer:
@@ -256,8 +256,8 @@ class Scalars:
         return f"({self.dialect.scalar(b)}){text}"
 
     def _to_bits(self, a: DType, b: DType, text: str) -> str:
-        """A small float, rounded once."""
-        if is_bits(a):
+        """Return a conversion to a small float that rounds only once."""
+        if is_held_as_bits(a):
             text, a = self.converted(a, f32, text), f32
         if a is not f32:
             if a.is_integer and a.bits == 64:
@@ -271,11 +271,13 @@ class Scalars:
         return self._call(f"{b.name}_of_f32", b, f32, _encoding(b), (text,), count=1)
 
     def reinterpreted(self, source: DType, target: DType, text: str) -> str:
-        """BITCAST of one lane to a type of the same width."""
+        """Return the BITCAST of one lane to a type of the same width."""
         a, b = source.element, target.element
         if self.dialect.scalar(a) == self.dialect.scalar(b):
             return text
-        if not (a.is_float and not is_bits(a)) and not (b.is_float and not is_bits(b)):
+        if not (a.is_float and not is_held_as_bits(a)) and not (
+            b.is_float and not is_held_as_bits(b)
+        ):
             return f"({self.dialect.scalar(b)}){text}"
         kind = self.dialect.scalar(b)
         body = f"{kind} b;\n    memcpy(&b, &a, sizeof b);\n    return b;"
@@ -305,7 +307,7 @@ def _written(op: Op, texts: tuple[str, ...]) -> str:
 
 
 def _total(op: Op, lane: DType, dialect: Dialect) -> str:
-    """The body of a division or shift that gives something for all operands."""
+    """Return the body of a division or shift that is defined for all operands."""
     signed = lane.kind is Kind.SIGNED
     kind = dialect.scalar(lane)
     wide = dialect.scalars["u64" if lane.bits == 64 else "u32"]
@@ -333,7 +335,7 @@ def _total(op: Op, lane: DType, dialect: Dialect) -> str:
 
 
 def _saturating(a: DType, b: DType, dialect: Dialect) -> str:
-    """Towards zero, to the nearest limit where that is outside, and NaN to 0."""
+    """Return the body of a float to integer conversion: truncating, saturating, NaN to 0."""
     kind = dialect.scalar(b)
     high = literal(a, float(2 ** (b.bits - (b.kind is Kind.SIGNED))), dialect)
     word = "UINT" if b.kind is Kind.UNSIGNED else "INT"
@@ -347,7 +349,7 @@ def _saturating(a: DType, b: DType, dialect: Dialect) -> str:
 
 
 def _decoding(lane: DType) -> str:
-    """The body of the function from the bits of a small float to f32."""
+    """Return the body of the function from the bits of a small float to f32."""
     if lane.name == "bf16":
         return (
             "uint32_t bits = (uint32_t)a << 16;\n    float b;\n"
@@ -370,7 +372,7 @@ def _decoding(lane: DType) -> str:
 
 
 def _encoding(lane: DType) -> str:
-    """The body of the function from f32 to the bits of a small float, ties to even."""
+    """Return the body of the function from f32 to the bits of a small float, ties to even."""
     kind = f"uint{lane.bits}_t"
     if lane.name == "bf16":
         return (

@@ -1,8 +1,8 @@
-"""Writing: the pieces that the text of a kernel is made of.
+"""C writer: the statements of a kernel, and the expression of each value.
 
-A value has a text: a name, or an expression that is written where it is used. Of a vector that is
-the same in all lanes, the text is that of one lane. A vector of conditions is one of integers, -1
-where the condition holds and 0 elsewhere, as comparisons give it.
+The text of a value is a name, or an expression that is inlined where it is used. For a splat, a
+vector whose lanes are equal, it is the text of one lane. A vector of conditions is a mask of
+integers, -1 where the condition holds and 0 elsewhere, as vector comparisons return it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from porism.backends.c.c_access import place_of
-from porism.backends.c.c_dialect import Dialect, is_bits, vector_lanes
+from porism.backends.c.c_access import access_of
+from porism.backends.c.c_dialect import Dialect, is_held_as_bits, vector_lanes
 from porism.backends.c.c_names import Names
 from porism.backends.c.c_scalars import Scalars
 from porism.backends.c.value_uses import blocks, live_nodes, users
@@ -25,12 +25,12 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 
-LONGEST: Final = 60
-"""Characters of an expression that is written where it is used."""
+MAX_INLINE_CHARACTERS: Final = 60
+"""The most characters of an expression that is inlined where it is used; chosen by hand."""
 
 
-class Unit:
-    """One file: the types and functions that its kernels need."""
+class TranslationUnit:
+    """One C file: the types and helper functions that its kernels need."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -44,7 +44,7 @@ class Unit:
         return "\n".join(part for part in parts if part)
 
     def vector(self, lane: DType, count: int) -> str:
-        """The name of a vector type."""
+        """Return the name of a vector type, and define it once."""
         name = f"{lane.name}x{count}"
         if name not in self.types:
             size = lane.bits // 8
@@ -54,27 +54,32 @@ class Unit:
 
     def view(self, lane: DType) -> str:
         name = f"any_{lane.name}"
-        self.types.setdefault(name, self.dialect.view(name, self.dialect.kept(lane)))
+        self.types.setdefault(name, self.dialect.view(name, self.dialect.memory_type(lane)))
         return name
 
 
 class Writer:
-    """The body of a function as it grows, and the text of each value."""
+    """Collects the body of a function, and the text of each value."""
 
     def __init__(
-        self, unit: Unit, name: str, lines: Sequence[UOp], *, hidden: bool = False,
+        self,
+        unit: TranslationUnit,
+        name: str,
+        instructions: Sequence[UOp],
+        *,
+        hidden: bool = False,
         alias: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.unit = unit
         self.dialect = unit.dialect
         self.scalars = unit.scalars
         self.name = name
-        self.lines = lines
+        self.instructions = instructions
         self.hidden = hidden
         self.alias = alias
-        self.buffers, self.variables = parameters(lines)
-        self.fetched = prefetch_distances(lines)
-        self.names = Names(lines)
+        self.buffers, self.variables = parameters(instructions)
+        self.prefetched = prefetch_distances(instructions)
+        self.names = Names(instructions)
         self.values: dict[UOp, str] = {}
         self.splats: set[UOp] = set()  # vectors whose text is that of one lane
         self.products: set[UOp] = set()
@@ -83,33 +88,33 @@ class Writer:
         self.top: list[str] = []
         self.body: list[str] = []
         self.depth = 1
-        self.live = live_nodes(lines)
-        self.used = users(lines, self.live)
-        self.blocks = blocks(lines)
-        self.at = {node: number for number, node in enumerate(lines)}
+        self.live = live_nodes(instructions)
+        self.used = users(instructions, self.live)
+        self.blocks = blocks(instructions)
+        self.position = {node: number for number, node in enumerate(instructions)}
         self.stores: dict[UOp, list[int]] = {}
-        for number, node in enumerate(lines):
+        for number, node in enumerate(instructions):
             if node.op is ops.STORE:
-                self.stores.setdefault(place_of(node.src[0]).base, []).append(number)
-        self.threaded = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in lines)
+                self.stores.setdefault(access_of(node.src[0]).base, []).append(number)
+        self.threaded = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in instructions)
 
     def do(self, line: str) -> None:
         self.body.append("    " * self.depth + line)
 
     def kind(self, node: UOp) -> str:
-        """The type of a value."""
+        """Return the C type of a value."""
         count = node.dtype.count
         if count == 1:
             return self.dialect.scalar(node.dtype)
         if node.dtype.element is boolean:
-            return self.unit.vector(word(self.masks[node]), count)
+            return self.unit.vector(integer_type(self.masks[node]), count)
         return self.unit.vector(node.dtype.element, count)
 
     def atom(self, node: UOp) -> str:
         return atom(self.values[node])
 
     def lane(self, node: UOp) -> str:
-        """A lane of a vector in a loop over lanes; a scalar is the same in all."""
+        """Return a lane of a vector inside a loop over `lane`; a scalar is the same in all."""
         if node.dtype.count == 1 or node in self.splats:
             return self.atom(node)
         if node.dtype.element is boolean:
@@ -118,7 +123,7 @@ class Writer:
         return f"{self.values[node]}[lane]"
 
     def whole(self, node: UOp) -> str:
-        """All lanes of a vector."""
+        """Return a vector with all its lanes."""
         if node not in self.splats:
             return self.values[node]
         kind = self.kind(node)
@@ -129,13 +134,13 @@ class Writer:
         return f"{self.exact_lane(node)} - ({kind}){{0}}"
 
     def exact_lane(self, node: UOp) -> str:
-        """A lane in its own type, which C makes an `int` where that is shorter."""
+        """Return a lane cast to its own type, which C may have promoted to `int`."""
         lane = node.dtype.element
-        short = (not lane.is_float and lane.bits < 32) or is_bits(lane)
+        short = (not lane.is_float and lane.bits < 32) or is_held_as_bits(lane)
         return f"({self.dialect.scalar(lane)}){self.atom(node)}" if short else self.atom(node)
 
     def define(self, node: UOp, expression: str) -> None:
-        """A value by name; a short one that is used once is written where it is used."""
+        """Define a value by a new name, or inline a short one that is used once."""
         if node.dtype.count == 1 and self._is_inlined(node, expression):
             self.values[node] = expression
             return
@@ -145,7 +150,7 @@ class Writer:
 
     def _is_inlined(self, node: UOp, expression: str) -> bool:
         users = self.used[node]
-        if len(users) != 1 or len(expression) > LONGEST or node.op is ops.LOAD:
+        if len(users) != 1 or len(expression) > MAX_INLINE_CHARACTERS or node.op is ops.LOAD:
             return False
         user = users[0]
         read = [s for s in node.src if s in self.registers]
@@ -156,14 +161,14 @@ class Writer:
         )
 
     def is_kept(self, node: UOp, user: UOp) -> bool:
-        """Whether memory still has the value of a load when a user of it is written."""
-        stores = self.stores.get(place_of(node.src[0]).base, [])
-        following = bisect.bisect_right(stores, self.at[node])
-        limit = stores[following] if following < len(stores) else len(self.lines)
-        return self.at[user] <= limit and self.blocks[user] == self.blocks[node]
+        """Return whether memory still has the value of a load where a user is written."""
+        stores = self.stores.get(access_of(node.src[0]).base, [])
+        following = bisect.bisect_right(stores, self.position[node])
+        limit = stores[following] if following < len(stores) else len(self.instructions)
+        return self.position[user] <= limit and self.blocks[user] == self.blocks[node]
 
     def by_lane(self, node: UOp, expression: str) -> None:
-        """A vector, lane by lane."""
+        """Define a vector lane by lane."""
         name = self.names.fresh()
         if node.dtype.element is boolean:
             self.masks.setdefault(node, 8)
@@ -178,31 +183,31 @@ class Writer:
             self.do("    " * depth + statement)
 
 
-def word(bits: int, kind: str = "i") -> DType:
-    """The integers of a width."""
+def integer_type(bits: int, kind: str = "i") -> DType:
+    """Return the integer type of a width in bits."""
     return dtypes.dtype(f"{kind}{bits}")
 
 
 def atom(expression: str) -> str:
-    """An expression that can stand as an operand anywhere."""
+    """Return an expression with parentheses if it needs them as an operand."""
     return expression if _is_atom(expression) else f"({expression})"
 
 
 def _is_atom(expression: str) -> bool:
     if re.fullmatch(r"[\w.]+", expression):
         return True
-    found = re.match(r"\w*[(\[]", expression)
-    if found is None or expression[-1] not in ")]":
+    prefix = re.match(r"\w*[(\[]", expression)
+    if prefix is None or expression[-1] not in ")]":
         return False
     depth = 0
-    for at, letter in enumerate(expression):
+    for position, letter in enumerate(expression):
         depth += (letter in "([") - (letter in ")]")
-        if depth == 0 and at >= found.end():
-            return at == len(expression) - 1
+        if depth == 0 and position >= prefix.end():
+            return position == len(expression) - 1
     return False
 
 
-def bare(expression: str) -> str:
-    """Without the parentheses around all of it."""
+def without_parentheses(expression: str) -> str:
+    """Return an expression without enclosing parentheses."""
     whole = expression.startswith("(") and _is_atom(expression)
     return expression[1:-1] if whole else expression
