@@ -62,6 +62,7 @@ class Value:
 
     @property
     def lanes(self) -> int:
+        """The number of lanes."""
         return int(self.data.shape[-1])
 
     @property
@@ -151,6 +152,7 @@ class Aligned:
         return align_axes(array, value.axes, value.rank, self.axes, self.rank)
 
     def value(self, data: Array, state: Array | None) -> Value:
+        """Return a value with these axes and rank."""
         return Value(data, self.axes, self.rank, state)
 
 

@@ -1,1 +1,1 @@
-"""Lowering: from a kernel with loops to what a machine has."""
+"""Lowering: from a kernel with scheduled loops to a list of instructions for a target."""

@@ -83,6 +83,7 @@ def prefix_reduce(op: Op, vectors: Sequence[UOp]) -> list[UOp]:
 
 
 def last_lane(vector: UOp) -> UOp:
+    """Return the last lane of a vector."""
     return vector.gep(vector.dtype.count - 1)
 
 

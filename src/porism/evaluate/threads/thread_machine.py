@@ -127,12 +127,13 @@ class ThreadMachine(Evaluator):
         self.env[node] = op_evaluation.number(node.dtype, number)
 
     def entry(self, node: UOp) -> Entry:
-        # lists need not name leaves such as constants
+        """Return the entry of a node; a list need not contain constants and other leaves."""
         if node not in self.env and not node.src:
             self.env[node] = self.execute(node)
         return self.env[node]
 
     def thread(self) -> str:
+        """Return the indices of this thread and its loops as text."""
         where = {**self.at, **self.counts}
         return iteration_text(tuple(where), tuple(where.values()))
 
@@ -216,10 +217,12 @@ class ThreadMachine(Evaluator):
         return memory
 
     def read(self, node: UOp, pointer: Pointer, alternative: Value | None = None) -> Value:
+        """Return the elements at a pointer; accesses to registers are not recorded."""
         touch = None if pointer.memory.space is Space.REGISTER else self.touch
         return read(node, pointer, node.dtype, alternative, self.faults, touch)
 
     def store(self, node: UOp) -> None:
+        """Evaluate a STORE, in the first thread of each range that is not around it."""
         pointer, value = self.pointer(node.src[0]), self.value(node.src[1])
         touch: Touch | None = None
         if pointer.memory.space is not Space.REGISTER:

@@ -46,6 +46,7 @@ class Layout:
 
     @property
     def bias(self) -> int:
+        """The bias of the exponent."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
