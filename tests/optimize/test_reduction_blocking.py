@@ -1,4 +1,4 @@
-"""Blocking: reductions in blocks of terms, by hand and where the heuristic uses them."""
+"""Reduction blocking: blocks of k, by hand and by the heuristic."""
 
 from __future__ import annotations
 

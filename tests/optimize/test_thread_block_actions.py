@@ -1,4 +1,4 @@
-"""Actions on blocks: legal or refused with a reason, and the lowered kernel computes the same.
+"""Thread block actions: legal or refused with a reason, and the lowered kernel computes the same.
 
 Kernels are run by the evaluator in all their threads, in order and in reverse; it refuses races,
 barriers that not all threads reach, and reads of what was never written.
@@ -47,7 +47,7 @@ EXPECTED = {name: run_graph(case, case.kernel) for name, case in CASES.items()}
 
 
 def legal(kernel: UOp, target: Target) -> list[Action]:
-    """Every action on threads with small amounts that is legal, and a few others."""
+    """Return every legal thread block action with a small amount, and a few others."""
     names = [show(r) for r in ranges_of(kernel)]
     found: list[Action] = []
     for name in names:
@@ -134,21 +134,21 @@ PRODUCT = CASES["product"].kernel
 
 
 def counted(n: int) -> UOp:
-    """A reduction of indices."""
+    """Return a kernel that reduces indices."""
     i, r = UOp.range(n, 0), UOp.range(4, 1, Axis.REDUCE)
     at = (i + r).reduce(ops.MAX, r)
     return ops.SINK(pointer(0, n).index(i).store(pointer(1, n + 3).index(at)).end(i))
 
 
 def running(n: int) -> UOp:
-    """Each element is written from the one before."""
+    """Return a kernel that writes each element from the one before."""
     i = UOp.range(n, 0)
     at = (i >= 1).where(i - 1, UOp(ops.INVALID, i.dtype))
     return ops.SINK(pointer(0, n).index(i).store(pointer(0, n).index(at) + 1).end(i))
 
 
 def triangle(n: int) -> UOp:
-    """A loop as long as another says."""
+    """Return a kernel with a loop whose extent depends on another loop."""
     i = UOp.range(n, 0)
     r = UOp.range(i + 1, 1, Axis.REDUCE)
     total = pointer(1, n).index(r).reduce(ops.ADD, r)
@@ -185,7 +185,7 @@ REFUSED = [
     REFUSED,
     ids=lambda case: str(case) if isinstance(case, Action) else "",
 )
-def test_what_is_not_legal_is_refused_with_a_reason(
+def test_an_illegal_action_is_refused_with_a_reason(
     action: Action, kernel: UOp, target: Target, what: str, more: str
 ) -> None:
     with pytest.raises(ActionError) as caught:
@@ -256,7 +256,7 @@ def test_tensor_cores_multiply(name: str) -> None:
     check(case, kernel, H200, expected, name)
 
 
-def test_sums_of_tensor_cores_go_into_the_register() -> None:
+def test_accumulators_of_tensor_cores_are_in_registers() -> None:
     case = product_case(16, 8, 64, f16, f32)
     lines = lines_of(apply_all(case.kernel, [MULTIPLY, Unroll("r2_0", 2)], H200), H200)
     products = [n for n in lines if n.op is ops.WMMA]
@@ -266,7 +266,7 @@ def test_sums_of_tensor_cores_go_into_the_register() -> None:
     assert not any(n.op is ops.ADD and n.dtype.is_float for n in lines)
 
 
-def test_a_product_that_no_tensor_core_does_after_all_is_a_loop() -> None:
+def test_a_product_that_no_tensor_core_supports_is_a_loop() -> None:
     case = product_case(16, 8, 16, f16, f32)
     kernel = MULTIPLY.apply(case.kernel, H200)
     other = Target(**{**_fields(H200), "name": "none", "tensor_cores": ()})
@@ -274,13 +274,13 @@ def test_a_product_that_no_tensor_core_does_after_all_is_a_loop() -> None:
     check(case, kernel, other, run_graph(case, case.kernel), "without tensor cores")
 
 
-def test_tensor_cores_want_whole_tiles() -> None:
+def test_tensor_cores_need_extents_that_are_multiples() -> None:
     with pytest.raises(ActionError, match="no multiple of 16") as caught:
         MULTIPLY.apply(product_case(14, 8, 16, f16, f32).kernel, H200)
     assert "PadTo('r0', 16) first" in str(caught.value)
 
 
-def test_a_product_that_is_rounded_before_it_is_summed_is_no_matter_of_tensor_cores() -> None:
+def test_tensor_cores_do_not_round_products() -> None:
     i, j, r = UOp.range(16, 0), UOp.range(8, 1), UOp.range(16, 2, Axis.REDUCE)
     left, right = pointer(1, 256, f16).index(i * 16 + r), pointer(2, 128, f16).index(r * 8 + j)
     total = (left * right).cast(f32).reduce(ops.ADD, r)
@@ -289,7 +289,7 @@ def test_a_product_that_is_rounded_before_it_is_summed_is_no_matter_of_tensor_co
         MULTIPLY.apply(kernel, H200)
 
 
-def test_the_sum_of_a_tensor_core_is_not_grouped() -> None:
+def test_the_reduction_of_a_tensor_core_is_not_grouped() -> None:
     case = product_case(16, 8, 64, f16, f32)
     with pytest.raises(ActionError, match="the reduction of a tensor core"):
         Group("r2_0", 2).apply(MULTIPLY.apply(case.kernel, H200), H200)
@@ -297,14 +297,14 @@ def test_the_sum_of_a_tensor_core_is_not_grouped() -> None:
         TC("r0", "r1", "r2_0").apply(Group("r2", 4).apply(case.kernel, H200), H200)
 
 
-def test_a_warp_is_too_much_for_a_tiny_block() -> None:
+def test_a_warp_does_not_fit_in_a_tiny_block() -> None:
     case = product_case(16, 8, 16, f16, f32)
     tiny = Target(**{**_fields(TINY), "tensor_cores": H200.tensor_cores})
     with pytest.raises(ActionError, match="32 threads"):
         MULTIPLY.apply(case.kernel, tiny)
 
 
-def test_the_rows_and_columns_of_a_warp_stay() -> None:
+def test_the_loops_of_a_warp_are_not_split() -> None:
     kernel = MULTIPLY.apply(product_case(16, 8, 16, f16, f32).kernel, H200)
     kinds = {show(n): n.arg[1] for n in toposort(kernel) if n.op is ops.RANGE}
     assert kinds["r0_2"] is kinds["r1_3"] is kinds["r2_1"] is Axis.WARP
