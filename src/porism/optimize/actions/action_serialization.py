@@ -58,6 +58,7 @@ def read_actions(data: Any) -> Actions:
 
 
 def _read_action(row: Any) -> Action:
+    """Return the action of a name and its fields."""
     if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], dict):
         raise _unreadable("an action is its name and its fields")
     name, values = row
@@ -72,6 +73,7 @@ def _read_action(row: Any) -> Action:
 
 
 def _read_field(value: Any, kind: Any) -> Any:
+    """Return the value of a field, if it is of the type that the action declares."""
     if kind is bool and isinstance(value, bool):
         return value
     if kind is int and type(value) is int and abs(value) < MAX_INTEGER:
@@ -84,6 +86,7 @@ def _read_field(value: Any, kind: Any) -> Any:
 
 
 def _are_axes(value: Any) -> bool:
+    """Return whether data are names of loops or sums of them."""
     if not isinstance(value, list) or len(value) > MAX_AXES:
         return False
     return all(isinstance(axis, str) and _SUM.fullmatch(axis) for axis in value)

@@ -205,10 +205,12 @@ _BY_CONSTANT: Final = (ops.MUL, ops.IDIV, ops.CDIV, ops.MOD, ops.CMOD)
 
 
 def _multiply(strides: Strides, by: int) -> Strides:
+    """Return the strides of a product with a constant."""
     return [(far * by, count) for far, count in strides]
 
 
 def _divide(strides: Strides, by: int) -> Strides:
+    """Return the strides of the quotients by a constant."""
     quotients = [
         (max(far // by, 1), count if far >= by else far * count // by) for far, count in strides
     ]
@@ -216,6 +218,7 @@ def _divide(strides: Strides, by: int) -> Strides:
 
 
 def _modulo(strides: Strides, by: int) -> Strides:
+    """Return the strides of the remainders modulo a constant."""
     return [(far, min(count, -(-by // far))) for far, count in strides if far < by]
 
 

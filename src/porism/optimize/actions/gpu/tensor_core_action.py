@@ -87,6 +87,7 @@ class TC(ThreadBlockAction):
 
 
 def _split_to_fragments(kernel: UOp, rows: UOp, columns: UOp, k: UOp, core: TensorCore) -> UOp:
+    """Split the loops of a product into the parts of one instruction, by threads of a warp."""
     copies = core.m // fragments.ROWS
     kernel = _split_in_parts(
         kernel,

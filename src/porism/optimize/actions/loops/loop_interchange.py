@@ -70,6 +70,7 @@ def _is_loop_carried(closer: UOp) -> bool:
 
 
 def _are_adjacent(closer: UOp, first: UOp, second: UOp) -> bool:
+    """Return whether two loops that a node closes are directly nested."""
     return abs(closer.src.index(first, 1) - closer.src.index(second, 1)) == 1
 
 

@@ -44,6 +44,7 @@ class Merge(Action):
 
 
 def _is_directly_inside(closer: UOp, outer: UOp, inner: UOp) -> bool:
+    """Return whether a node closes both loops, the inner one directly inside of the outer."""
     loops = closer.src[1:]
     if outer not in loops or inner not in loops:
         return False

@@ -102,6 +102,7 @@ class Block(Action):
             )
 
     def _check_memory(self, kernel: UOp, reductions: Sequence[UOp], kept: Sequence[UOp]) -> None:
+        """Refuse partial results that exceed the limit of local buffers."""
         partial_bytes = sum(n.dtype.numpy.itemsize for n in reductions) * _trip_count(kept)
         packed_bytes = local_bytes(kernel)
         if partial_bytes + packed_bytes > MAX_LOCAL_BYTES:
@@ -193,4 +194,5 @@ def _reduce_part(whole: UOp, k: UOp, position: UOp) -> UOp:
 
 
 def _trip_count(loops: Sequence[UOp]) -> int:
+    """Return the largest product of the extents of some loops."""
     return math.prod(int(r.vmax) + 1 for r in loops)

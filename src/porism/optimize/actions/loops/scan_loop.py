@@ -37,6 +37,7 @@ from porism.optimize.actions.local_buffers import (
     next_buffer_number,
     row_major,
 )
+from porism.optimize.analysis.loop_strides import nodes_inside
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Scan(Action):
                 "a value is carried along one such loop",
                 "name a loop of the output",
             )
-        scans = [n for n in _nodes_inside(end) if _scan_loop(n) is loop]
+        scans = [n for n in nodes_inside(end) if _scan_loop(n) is loop]
         if not scans:
             raise self.refuse(
                 f"nothing is a prefix reduction along {self.axis}",
@@ -118,13 +119,9 @@ def scan_axis(kernel: UOp) -> UOp | None:
     (end, *others) = kernel.src
     if others or end.op is not ops.END:
         return None
-    axes = {_scan_loop(n) for n in _nodes_inside(end) if n.op is ops.REDUCE}
+    axes = {_scan_loop(n) for n in nodes_inside(end) if n.op is ops.REDUCE}
     (axis, *more) = axes or {None}
     return None if more or axis not in end.src[1:] else axis
-
-
-def _nodes_inside(end: UOp) -> list[UOp]:
-    return toposort(end.src[0], within=lambda n: n.op is not ops.END)
 
 
 def _scan_loop(node: UOp) -> UOp | None:

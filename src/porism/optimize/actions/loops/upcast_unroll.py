@@ -101,10 +101,12 @@ def _unroll_factor(scopes: Iterable[tuple[UOp, ...]], loop: UOp) -> int:
 
 
 def _scopes(kernel: UOp) -> set[tuple[UOp, ...]]:
+    """Return the sets of loops that the nodes of a kernel depend on."""
     return {n.ranges for n in toposort(kernel)}
 
 
 def _check_amount(action: Upcast | Unroll, scopes: Iterable[tuple[UOp, ...]], loop: UOp) -> None:
+    """Refuse an amount that does not divide the extent, or unrolls too much."""
     action.divisible_extent(loop, action.amount)
     copies = _unroll_factor(scopes, loop) * action.amount
     if copies > MAX_UNROLLED:
@@ -118,6 +120,7 @@ def _check_amount(action: Upcast | Unroll, scopes: Iterable[tuple[UOp, ...]], lo
 def _unroll_loop(
     action: Upcast | Unroll, kernel: UOp, target: Target, loop: UOp, kind: Axis
 ) -> UOp:
+    """Return a kernel with some iterations of a loop of the kind UPCAST or UNROLL."""
     _check_amount(action, _scopes(kernel), loop)
     changed = split_loop(kernel, loop, action.amount, kind, top=action.top)[0]
     misfit = block_limit_problem(changed, target) if target.block else None
