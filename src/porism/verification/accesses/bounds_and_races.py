@@ -57,7 +57,7 @@ def _grouped_lanes(found: Sequence[Access]) -> Iterator[tuple[Access, int]]:
     """Yield accesses with their number of lanes; adjacent lanes under one gate are one access."""
     for _, group in itertools.groupby(found, key=lambda a: a.node):
         lanes = list(group)
-        same = all(a.at is lanes[0].at and a.lane == 0 for a in lanes)
+        same = all(a.index is lanes[0].index and a.lane == 0 for a in lanes)
         if same and all(lane == 0 for a in lanes for _, lane in a.gates):
             yield lanes[0], len(lanes)
         else:

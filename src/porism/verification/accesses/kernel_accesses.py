@@ -47,7 +47,8 @@ class Access:
     buffer: Buffer
     size: int
     """The number of elements of the buffer."""
-    at: UOp
+    index: UOp
+    """The index expression."""
     lane: int
     """The lane of the index; 0 if all lanes share one index."""
     lane_offset: int
@@ -67,7 +68,7 @@ class Access:
         where = f" if {' & '.join(conditions)}" if conditions else ""
         lane = self.lane or self.lane_offset
         by = f" through {self.local_copy.read.text}" if self.local_copy else ""
-        return f"{shown}[{show(self.at, limit=200)}{where}]{f' in lane {lane}' * bool(lane)}{by}"
+        return f"{shown}[{show(self.index, limit=200)}{where}]{f' in lane {lane}' * bool(lane)}{by}"
 
     @property
     def number(self) -> tuple[UOp, int]:
@@ -77,14 +78,14 @@ class Access:
     def ranges(self) -> set[UOp]:
         """Return the loops that its index and gates depend on."""
         if self.local_copy is not None:
-            own = {r for root in [self.at, *(g for g, _ in self.gates)] for r in root.ranges}
+            own = {r for root in [self.index, *(g for g, _ in self.gates)] for r in root.ranges}
             return (own - self.local_copy.substitution.keys()) | self.local_copy.read.ranges()
-        return {r for root in [self.at, *(g for g, _ in self.gates)] for r in root.ranges}
+        return {r for root in [self.index, *(g for g, _ in self.gates)] for r in root.ranges}
 
     def roots(self) -> list[UOp]:
         """Return its index, gates and use conditions; of a copy, without the loops of the copy."""
         needed = [condition for need in self.needs for condition, _ in need]
-        own = [self.at, *(gate for gate, _ in self.gates)]
+        own = [self.index, *(gate for gate, _ in self.gates)]
         if self.local_copy is not None:
             loops = self.local_copy.substitution.keys()
             leaves = [n for n in toposort(*own, self.local_copy.into) if n.op in SYMBOLS]
@@ -94,13 +95,13 @@ class Access:
     def address(self, evaluation: Evaluation) -> Value:
         """Return the element that is accessed, by its offset in the buffer."""
         here = evaluation if self.local_copy is None else self.local_copy.inside(evaluation)
-        return here.add_constant(here.value(self.at, self.lane), self.lane_offset)
+        return here.add_constant(here.value(self.index, self.lane), self.lane_offset)
 
     def is_executed(self, evaluation: Evaluation) -> Value:
         """Return whether memory is accessed; None for always."""
         here = evaluation if self.local_copy is None else self.local_copy.inside(evaluation)
         gates = [here.value(gate, lane) for gate, lane in self.gates]
-        own = here.conjunction(here.valid(self.at, self.lane), *gates)
+        own = here.conjunction(here.valid(self.index, self.lane), *gates)
         return (
             own
             if self.local_copy is None
@@ -210,7 +211,7 @@ def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
         around = set(read.node.src[0].ranges)
         loops = [r for r in toposort(place.src[1], element) if r.op is ops.RANGE]
         loops = [r for r in loops if r not in around]
-        substitution = invert_linear_index(place.src[1], loops, read.at)
+        substitution = invert_linear_index(place.src[1], loops, read.index)
         buffer = buffer_of(element)
         if substitution is None or buffer is None or not _has_one_index(element):
             continue

@@ -208,10 +208,10 @@ class _ScatterComparison:
 
     def _iterations_by_element(self) -> Meaning | None:
         """Return the iterations before that store to the element; None if not determined."""
-        at = substitute(self.stored.at, self.kept, exactly=True)
+        at = substitute(self.stored.index, self.kept, exactly=True)
         single = {r: UOp.const(index, 0) for r in self.indexed_loops if r.vmax == 0}
         found = invert_linear_index(
-            at, [r for r in self.indexed_loops if r not in single], self.update.at
+            at, [r for r in self.indexed_loops if r not in single], self.update.index
         )
         return None if found is None else {**found, **single}
 
