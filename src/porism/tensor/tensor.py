@@ -55,6 +55,7 @@ class Tensor:
 
     @node.setter
     def node(self, node: UOp) -> None:
+        """Give the tensor another node; while a function is traced, inside the trace only."""
         trace = current.get()
         if trace is None:
             self._node = node

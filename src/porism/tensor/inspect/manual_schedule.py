@@ -55,6 +55,7 @@ class ScheduledKernel:
 
     @cached_property
     def _trial(self) -> CompiledTrial:
+        """The compiled kernel, to be run on data."""
         return CompiledTrial(self.node, native_backend())
 
     @cached_property
