@@ -15,7 +15,7 @@ from porism.ir.levels import KERNEL, check
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rewrite.graph_rewrite import rewrite
-from porism.rules.index.normalize import divisions
+from porism.rules.index.normalize import division_count
 from porism.rules.rule_sets import SYMBOLIC
 from porism.schedule.buffer_removal import remove_buffers
 from porism.schedule.kernel_split import split_kernels
@@ -65,7 +65,7 @@ def test_no_loop_divides(name: str) -> None:
     for call in split_kernels(sink, {}):
         after = finished(call.kernel)
         check(after, KERNEL)
-        assert divisions(after) == 0, show(after)
+        assert division_count(after) == 0, show(after)
         assert equal(call.kernel, after, buffers_for(call.kernel, 0))
 
 

@@ -18,7 +18,7 @@ from porism.ir.levels import KERNEL, check
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import find, toposort
-from porism.rules.index.normalize import divisions
+from porism.rules.index.normalize import division_count
 from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loops.initial_symbolic import simplify_indices, simplify_symbolically
 from porism.schedule.loops.loop_guards import shrink_ranges
@@ -145,7 +145,7 @@ def test_all_passes_preserve_the_kernels_of_random_tensors(graph: UOp, seed: int
             check(after, KERNEL, stage.__name__)
             assert equal(current, after, inputs), f"{stage.__name__}: {show(current)}"
             current = after
-        assert divisions(current) <= divisions(kernel)
+        assert division_count(current) <= division_count(kernel)
         assert finished(current) is current
 
 
@@ -181,7 +181,7 @@ def test_views_of_whole_axes_need_no_division(view: UOp) -> None:
     (kernel,) = kernels_of(view)
     after = finished(kernel)
     assert on_numbers(kernel, after)
-    assert divisions(after) == 0, show(after)
+    assert division_count(after) == 0, show(after)
 
 
 # -- no division is left ---------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def sum_of_columns() -> UOp:
 def test_no_division_is_left(program: Callable[[], UOp]) -> None:
     for kernel in kernels_of(program()):
         after = finished(kernel)
-        assert divisions(after) == 0, show(after)
+        assert division_count(after) == 0, show(after)
         assert on_numbers(kernel, after)
 
 
@@ -288,7 +288,7 @@ def test_several_divisors_make_several_parts() -> None:
     kernel = copied(r, r % 4 * 6 + r // 4 % 3 * 2 + r // 12, r)
     after = split_ranges(kernel)
     assert sizes(after) == [2, 3, 4]
-    assert divisions(simplify_symbolically(after)) == 0
+    assert division_count(simplify_symbolically(after)) == 0
     assert on_numbers(kernel, after)
 
 
@@ -350,7 +350,7 @@ def test_a_merge_may_take_a_division_along() -> None:
     kernel = copied(i * 6 + j, (i * 6 + j) // 5, i, j)
     after = merge_ranges(kernel)
     assert sizes(after) == [24]
-    assert divisions(after) == 1
+    assert division_count(after) == 1
     assert on_numbers(kernel, after)
 
 
@@ -557,8 +557,8 @@ def test_all_stores_count() -> None:
 def test_an_index_is_simplified_under_its_own_mask() -> None:
     r = loop(24, 0)
     small, whole = copied(r, guarded(r < 6, r % 6), r), copied(r, r % 6, r)
-    assert divisions(simplify_indices(small)) == 0
-    assert divisions(simplify_indices(whole)) == 1
+    assert division_count(simplify_indices(small)) == 0
+    assert division_count(simplify_indices(whole)) == 1
     assert on_numbers(small, simplify_indices(small))
 
 

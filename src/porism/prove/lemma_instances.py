@@ -28,7 +28,7 @@ from porism.rewrite.rule import Rule
 from porism.rules.index.index_lemmas import LEMMAS
 from porism.rules.index.lemma_steps import Quotient, Step, Term, Within
 from porism.rules.index.linear_form import Form, Monomial
-from porism.rules.index.normalize import Worked, worked
+from porism.rules.index.normalize import Derivation, derive
 from porism.rules.rule_sets import EVERYTHING
 
 POINTS: Final = 96
@@ -54,10 +54,10 @@ def lemma(name: str) -> Rule:
 
 def check_expression(root: UOp, facts: Sequence[UOp] = ()) -> list[str]:
     """Simplify an expression, and return the faults of the steps that were taken."""
-    return list(step_faults(worked(root, facts)))
+    return list(step_faults(derive(root, facts)))
 
 
-def step_faults(done: Worked) -> Iterator[str]:
+def step_faults(done: Derivation) -> Iterator[str]:
     """Yield the faults of the steps of an expression, and of the result."""
     table = Evaluation(done)
     for step in done.steps:
@@ -79,7 +79,7 @@ def step_faults(done: Worked) -> Iterator[str]:
 class Evaluation:
     """The values of forms and nodes at all points of an expression."""
 
-    def __init__(self, done: Worked) -> None:
+    def __init__(self, done: Derivation) -> None:
         random = Random(0)
         self.leaves = [n for n in toposort(done.before, *done.facts) if _is_free(n)]
         self._nodes: dict[UOp, Column] = {}

@@ -17,7 +17,7 @@ from porism.rules.index import quotients
 from porism.rules.index.form_arena import Arena
 from porism.rules.index.lemma_steps import Quotient, bind
 from porism.rules.index.linear_form import Form, Monomial
-from porism.rules.index.normalize import simplify, worked
+from porism.rules.index.normalize import derive, simplify
 from porism.rules.rule_sets import ALGEBRA
 from porism.simplifier.parser import parse
 from porism.simplifier.variable_bounds import box
@@ -52,7 +52,7 @@ USED = frozenset(
 def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
     count: Counter[str] = Counter()
     for root, facts in random_expressions(EXPRESSIONS):
-        done = worked(root, facts)
+        done = derive(root, facts)
         count.update(step.lemma for step in done.steps)
         found = next(step_faults(done), None)
         assert found is None, f"{root!r} where {facts}: {found}"
@@ -63,7 +63,7 @@ def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
 def test_steps_on_layouts_are_instances_of_their_lemmas() -> None:
     for row in corpus(30, seed=11):
         root = parse(row["expr"], box(row["vars"]).variables)
-        found = next(step_faults(worked(root)), None)
+        found = next(step_faults(derive(root)), None)
         assert found is None, f"{row['expr']}: {found}"
 
 
@@ -78,7 +78,7 @@ def test_steps_are_not_kept_unless_they_are_asked_for() -> None:
     arena = Arena()
     quotients.floor_divide(arena, arena.leaf(x), 7)
     assert arena.budget.steps is None
-    asked = worked(raw(ops.IDIV, None, (x, x.lift(7)), None))
+    asked = derive(raw(ops.IDIV, None, (x, x.lift(7)), None))
     assert asked.steps
     assert asked.after is simplify(asked.before)
 
@@ -125,12 +125,12 @@ def test_bounds_that_are_too_narrow_are_noticed() -> None:
     whole = Quotient(a, 64)
     terms = bind(x=a, c0=64)
     arena.here.note("quotient-one-bucket", whole, 0, terms, x=(0, 40))
-    done = worked(X)._replace(steps=arena.budget.steps)
+    done = derive(X)._replace(steps=arena.budget.steps)
     (fault,) = step_faults(done)
     assert "what came out is 0" in fault
     inside = UOp.variable("y", 0, 40)
     a = arena.leaf(inside)
     arena.budget.steps = []
     arena.here.note("quotient-one-bucket", Quotient(a, 64), 0, bind(x=a, c0=64), x=(0, 64))
-    (fault,) = step_faults(worked(inside)._replace(steps=arena.budget.steps))
+    (fault,) = step_faults(derive(inside)._replace(steps=arena.budget.steps))
     assert "does not hold" in fault, "64 is in another bucket"

@@ -1,8 +1,8 @@
-"""Comparisons: a condition on integers is `form <= 0`, `form == 0` or `form != 0`.
+"""Conditions: a comparison of integers as `form <= 0`, `form == 0` or `form != 0`, simplified.
 
 | theorem   | statement                                                            |
 |-----------|----------------------------------------------------------------------|
-| decided   | bounds say yes or no                                                 |
+| decided   | bounds prove or refute it                                            |
 | common    | g·X + k <= 0  iff  X + ceil(k/g) <= 0                                |
 | remainder | floor(-Y/g) = c for all Y  implies  (g·X + Y <= 0  iff  X - c <= 0)  |
 | together  | E == 0 and F == 0 have no solution if c·E + d·F, without a monomial that both have, |
@@ -22,36 +22,36 @@ from porism.rules.index.linear_form import Atom, Clause, Form, Monomial, Relatio
 from porism.rules.index.scoped_facts import merge
 
 
-def everywhere(arena: Arena, clause: Clause) -> Clause:
-    """The simplest condition that is equal wherever an expression is looked at.
+def simplify_everywhere(arena: Arena, clause: Clause) -> Clause:
+    """Return a simpler condition that is equal under the facts of the whole expression.
 
-    It is for a condition that is neither true nor false everywhere.
+    The condition must be neither true nor false everywhere.
     """
     here, arena.here = arena.here, arena.everywhere
     try:
-        found = simplify(arena, clause)
+        simpler = simplify(arena, clause)
     finally:
         arena.here = here
-    return clause if isinstance(found, bool) else found
+    return clause if isinstance(simpler, bool) else simpler
 
 
 def simplify(arena: Arena, clause: Clause, equal: Sequence[Form] = ()) -> Clause | bool:
-    """The simplest condition that is equal wherever the arena's facts hold.
+    """Return a simpler condition, or its truth, under the arena's current facts.
 
-    `equal` are forms that are 0 there.
+    `equal` are forms that are 0 under them.
     """
     if clause.relation == "<=":
-        return _at_most_zero(arena, clause.form)
+        return _simplify_inequality(arena, clause.form)
     if any(_excludes(clause.form, other) for other in equal):
         return clause.relation == "!="
-    found = _zero(arena, clause.form)
-    if isinstance(found, bool):
-        return found if clause.relation == "==" else not found
-    return Clause(clause.relation, found)
+    simpler = _simplify_equation(arena, clause.form)
+    if isinstance(simpler, bool):
+        return simpler if clause.relation == "==" else not simpler
+    return Clause(clause.relation, simpler)
 
 
 def _excludes(a: Form, b: Form) -> bool:
-    """Whether two forms cannot both be 0, since a combination of them is no multiple of its gcd."""
+    """Whether two forms cannot both be 0, by the gcd of a linear combination."""
     for m, k in a.terms.items():
         j = b.terms.get(m)
         if j is None:
@@ -66,7 +66,7 @@ def _excludes(a: Form, b: Form) -> bool:
     return False
 
 
-def _zero(arena: Arena, a: Form) -> Form | bool:
+def _simplify_equation(arena: Arena, a: Form) -> Form | bool:
     low, high = arena.here.interval(a)
     if low == high == 0 or low > 0 or high < 0:
         if arena.budget.steps is not None:
@@ -89,26 +89,26 @@ def _zero(arena: Arena, a: Form) -> Form | bool:
 
 
 def _note_decided(arena: Arena, lemma: str, relation: Relation, a: Form, truth: bool) -> None:
-    """A comparison with 0 that the bounds of the form decide."""
+    """Record that the bounds of a form decide its comparison with 0."""
     interval = arena.here.interval(a)
     terms = bind(x=a, y=0)
     arena.here.note(lemma, Clause(relation, a), truth, terms, x=interval, y=(0, 0))
 
 
-def _at_most_zero(arena: Arena, a: Form) -> Clause | bool:
+def _simplify_inequality(arena: Arena, a: Form) -> Clause | bool:
     while True:
         decided = arena.here.is_at_most_zero(a)
         if decided is not None:
             if arena.budget.steps is not None:
                 _note_decided(arena, "le-always" if decided else "le-never", "<=", a, decided)
             return decided
-        simpler = _common(arena, a) or _remainder(arena, a) or _lift(arena, a)
+        simpler = _divide_by_gcd(arena, a) or _drop_remainder(arena, a) or _remove_floor(arena, a)
         if simpler is None:
             return Clause("<=", a)
         a = simpler
 
 
-def _common(arena: Arena, a: Form) -> Form | None:
+def _divide_by_gcd(arena: Arena, a: Form) -> Form | None:
     common = 0
     for k in a.terms.values():
         common = gcd(common, k)
@@ -122,7 +122,7 @@ def _common(arena: Arena, a: Form) -> Form | None:
     return result
 
 
-def _remainder(arena: Arena, a: Form) -> Form | None:
+def _drop_remainder(arena: Arena, a: Form) -> Form | None:
     for g in sorted({abs(k) for k in a.terms.values()} - {1}, reverse=True):
         above: dict[Monomial, int] = {}
         below: dict[Monomial, int] = {}
@@ -149,8 +149,8 @@ def _remainder(arena: Arena, a: Form) -> Form | None:
     return None
 
 
-def _lift(arena: Arena, a: Form) -> Form | None:
-    """Free a quotient from its floor, if no more quotients are left then."""
+def _remove_floor(arena: Arena, a: Form) -> Form | None:
+    """Remove the floor of a quotient in an inequality, if that leaves fewer floors."""
     for m in a.monomials():
         e, k = m.divisor, a.terms[m]
         if not e or abs(k) != 1:
@@ -160,7 +160,7 @@ def _lift(arena: Arena, a: Form) -> Form | None:
         merge(terms, m.numerator.terms, k)
         constant = a.constant * e + k * m.numerator.constant - (e - 1 if k > 0 else 0)
         lifted = arena.form(constant, terms)
-        if len(floors(lifted)) < len(floors(a)):
+        if len(floors_in(lifted)) < len(floors_in(a)):
             if arena.budget.steps is not None:
                 others = arena.form(a.constant, {n: c for n, c in a.terms.items() if n is not m})
                 y = arena.scale(others, -k)
@@ -171,8 +171,8 @@ def _lift(arena: Arena, a: Form) -> Form | None:
     return None
 
 
-def floors(a: Form, found: set[Atom] | None = None) -> set[Atom]:
-    """The floors that a form is made of, inner ones too."""
+def floors_in(a: Form, found: set[Atom] | None = None) -> set[Atom]:
+    """Return the floors that occur in a form, nested ones too."""
     found = set() if found is None else found
     stack = [a]
     while stack:

@@ -13,7 +13,7 @@ from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
 from porism.ir.ops import Op
-from porism.rules.index.conditions import everywhere
+from porism.rules.index.conditions import simplify_everywhere
 from porism.rules.index.form_arena import Arena
 from porism.rules.index.lemma_steps import Quotient, bind
 from porism.rules.index.linear_form import Atom, Clause, Form, Monomial
@@ -21,18 +21,20 @@ from porism.rules.index.quotients import without_atoms
 from porism.rules.index.scoped_facts import merge
 
 Make = Callable[[Op, tuple[UOp, ...]], UOp]
-"""Makes a node of an op and its sources."""
+"""Builds a node from an op and its sources."""
 
 
-def normal(op: Op, src: tuple[UOp, ...]) -> UOp:
-    """A node in normal form."""
+def construct_node(op: Op, src: tuple[UOp, ...]) -> UOp:
+    """Build a node with the rules that apply at construction."""
     return construct(op, None, src)
 
 
 class Writer:
-    """Writes forms of one arena; `uses` says how often each floor occurs in all that is written."""
+    """Converts forms of one arena to nodes; `uses` counts the occurrences of each floor."""
 
-    def __init__(self, arena: Arena, uses: dict[Monomial, int], make: Make = normal) -> None:
+    def __init__(
+        self, arena: Arena, uses: dict[Monomial, int], make: Make = construct_node
+    ) -> None:
         self.arena = arena
         self.uses = uses
         self.make = make
@@ -40,7 +42,7 @@ class Writer:
         self.moduli: dict[Monomial, UOp] = {}
 
     def node(self, a: Form) -> UOp:
-        """The cheapest node that has the form's value."""
+        """Return the cheapest node with the form's value."""
         parts: list[tuple[UOp, int]] = []
         terms = dict(a.terms)
         constant = a.constant
@@ -132,7 +134,11 @@ class Writer:
                 product = arena.multiply(arena.multiply(arena.of(q), over), scale)
                 whole = arena.multiply(numerator, scale)
                 times, left = divmod(-terms[m], product.terms[m])
-                if left or not _has(terms, whole, times) or not _has(terms, product, -times):
+                if (
+                    left
+                    or not _contains(terms, whole, times)
+                    or not _contains(terms, product, -times)
+                ):
                     continue
                 merge(terms, product.terms, times)
                 merge(terms, whole.terms, -times)
@@ -163,7 +169,7 @@ class Writer:
             assert atom.numerator is not None
             start = atom.divisor * int(atom.high)
             reached = self.arena.add(self.arena.constant(start), atom.numerator, -1)
-            clause = everywhere(self.arena, Clause("<=", reached))
+            clause = simplify_everywhere(self.arena, Clause("<=", reached))
             one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
             found = self.make(ops.WHERE, (self.condition(clause), one, zero))
             self.atoms[atom] = found
@@ -258,7 +264,7 @@ class _Side(NamedTuple):
         return bool(self.terms or self.moduli)
 
 
-def _has(terms: dict[Monomial, int], a: Form, times: int) -> bool:
+def _contains(terms: dict[Monomial, int], a: Form, times: int) -> bool:
     """Whether so many times all terms of a form are there."""
     return all(terms.get(m) == times * k for m, k in a.terms.items())
 

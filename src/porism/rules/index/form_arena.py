@@ -1,4 +1,4 @@
-"""Arena: where the forms of one expression live, with all that is remembered of them."""
+"""Form arena: interns the forms of one expression, and caches facts about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from porism.rules.index.scoped_facts import Budget, Scope, merge
 
 
 class Arena:
-    """Makes forms; knows where we are (`here`), and with that the facts that hold."""
+    """Creates forms; `here` is the current scope, with the facts that hold in it."""
 
     def __init__(self) -> None:
         self._forms: dict[tuple[int, frozenset[tuple[Monomial, int]]], Form] = {}
@@ -30,7 +30,7 @@ class Arena:
         self._scopes: dict[tuple[Form, ...], Scope] = {}
         self.here = self.everywhere = self._scope(())
 
-    # -- making forms ------------------------------------------------------------------------------
+    # -- creating forms ----------------------------------------------------------------------------
 
     def form(self, constant: int, terms: dict[Monomial, int]) -> Form:
         key = (constant, frozenset(terms.items()))
@@ -55,7 +55,7 @@ class Arena:
         return self.form(0, {monomial: 1})
 
     def add(self, a: Form, b: Form, times: int = 1) -> Form:
-        """a + times·b"""
+        """Return a + times·b."""
         if not b.terms and not b.constant:
             return a
         terms = dict(a.terms)
@@ -85,7 +85,7 @@ class Arena:
     # -- atoms -------------------------------------------------------------------------------------
 
     def leaf(self, node: UOp) -> Form:
-        """A node that arithmetic does not look into."""
+        """Return the form of an opaque node."""
         atom = self._leaves.get(node)
         if atom is None:
             low, high = node.vmin, node.vmax
@@ -97,11 +97,11 @@ class Arena:
         return self.of(atom)
 
     def leaves(self) -> Sequence[UOp]:
-        """The nodes that arithmetic did not look into."""
+        """Return the opaque nodes."""
         return list(self._leaves)
 
     def _support_of(self, root: UOp) -> int:
-        """A bit for each leaf below a node."""
+        """Return a bit mask of the leaves below a node."""
         known = self._supports
         if not root.src and root.op is not ops.CONST:
             return self._bits.setdefault(root, 1 << len(self._bits))
@@ -115,7 +115,7 @@ class Arena:
         return known[root]
 
     def floor(self, numerator: Form, divisor: int) -> Atom:
-        """The atom floor(numerator / divisor), which no theorem simplifies."""
+        """Return the atom floor(numerator / divisor), which no lemma simplifies."""
         key = (numerator, divisor)
         atom = self._floors.get(key)
         if atom is None:
@@ -131,7 +131,7 @@ class Arena:
         return atom
 
     def ratio(self, numerator: Form, over: Form) -> Atom:
-        """The atom floor(numerator / over) for a divisor that is not a constant."""
+        """Return the atom floor(numerator / over) for a divisor that is not a constant."""
         key = (numerator, over)
         atom = self._ratios.get(key)
         if atom is None:
@@ -152,18 +152,18 @@ class Arena:
         ranks = [hash((m.rank, a.terms[m])) for m in a.terms]
         return (len(ranks), a.constant, *sorted(ranks))
 
-    # -- what is known -----------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     def assume_everywhere(self, facts: Sequence[Form]) -> None:
-        """These forms are at most 0, wherever the expression is looked at."""
+        """Assume for the whole expression that these forms are <= 0."""
         self.here = self.everywhere = self._scope(facts)
 
     def assume(self, facts: Sequence[Form]) -> None:
-        """From here on these forms are at most 0, too, until the next call."""
+        """Assume in addition that these forms are <= 0, until the next call."""
         self.here = self._scope((*self.everywhere.facts, *facts))
 
     def _scope(self, facts: Sequence[Form]) -> Scope:
-        """The scope of these facts; the same again for the same facts."""
+        """Return the scope of these facts; one object for equal facts."""
         key = tuple(dict.fromkeys(facts))
         found = self._scopes.get(key)
         if found is None:

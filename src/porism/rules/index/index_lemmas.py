@@ -1,8 +1,8 @@
-"""Lemmas: what the normal form and its theorems rest on, each an equation that is proved.
+"""Index lemmas: the equations that justify the normal form of index arithmetic, each proved.
 
-The simplifier does not match these equations; it computes with forms. But every step that it takes
-is an instance of one of them, and so are the rewrites on index arithmetic that the literature of
-this family tries one by one.
+The simplifier does not match these equations; it computes with linear forms. But every step that it
+takes is an instance of one of them, and so are the rewrites on index arithmetic that other
+compilers try one by one.
 """
 
 from porism.base.dtypes import Theory

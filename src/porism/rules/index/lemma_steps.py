@@ -1,9 +1,9 @@
-"""Steps: what the normal form did, each step as an instance of the lemma that it rests on.
+"""Lemma steps: each rewrite of the normal form as an instance of the lemma that justifies it.
 
-Where `Budget.steps` is a list, each step adds itself: which lemma it used, what the holes of the
-lemma are bound to, which bounds its premises rest on, which facts hold there, and what was
-rewritten into what. `porism.prove.lemma_instances` checks such an instance against the lemma as it
-is stated and proved. Otherwise a step costs a look at an attribute.
+Where `Budget.steps` is a list, each step is appended: its lemma, the bindings of the lemma's holes,
+the bounds that it used, the facts in scope, and the terms before and after.
+`porism.prove.lemma_instances` checks such an instance against the lemma as it is stated and proved.
+Otherwise recording costs one test of an attribute.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Within(NamedTuple):
 
 
 Term = Form | Quotient | Within | Clause | UOp | int
-"""A value, or a condition, as the normal form has it."""
+"""A value or a condition of the normal form."""
 
 
 Bindings = Mapping[str, Form | int]
 
 
 def bind(**terms: Form | int) -> Bindings:
-    """What the holes of a lemma are bound to."""
+    """Return bindings of the holes of a lemma."""
     return terms
 
 
@@ -50,8 +50,8 @@ class Step(NamedTuple):
     before: Term
     after: Term
     terms: Bindings
-    """What the holes of the lemma are bound to; empty where a sum is read by all of the ring."""
+    """The bindings of the lemma's holes; empty where a sum is read by the ring axioms."""
     bounds: Mapping[str, Interval]
-    """The bounds of holes that the guard of the lemma asks for."""
+    """The bounds of holes that the guard of the lemma refers to."""
     facts: tuple[Form, ...]
-    """The forms that are at most 0 where the step was taken."""
+    """The facts in scope, as forms that are <= 0."""

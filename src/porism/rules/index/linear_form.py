@@ -1,4 +1,4 @@
-"""Forms: index expressions as a constant plus multiples of monomials.
+"""Linear forms: index expressions as a constant plus multiples of monomials.
 
     (r0*8 + r1)//4 + r1%4   is   r1 + floor((r0*8 + r1)/4) - 4*floor(r1/4)
 
@@ -72,7 +72,7 @@ class Atom(Monomial):
 
 
 class Product(Monomial):
-    """Some atoms, in the order of their ranks."""
+    """A product of atoms, in the order of their ranks."""
 
     __slots__ = ("_atoms",)
 
@@ -107,7 +107,7 @@ class Form:
 
     @property
     def values(self) -> list[int]:
-        """What it is at the trial points."""
+        """The values at the trial points."""
         if self._values is None:
             self._values = trial_points.of_sum(self.constant, self.terms)
         return self._values
@@ -117,7 +117,7 @@ class Form:
         return not self.terms
 
     def monomials(self) -> list[Monomial]:
-        """In an order that structure alone decides."""
+        """Return the monomials in an order that depends on their structure alone."""
         return sorted(self.terms, key=_rank) if len(self.terms) > 1 else list(self.terms)
 
 
@@ -132,7 +132,7 @@ class Clause:
     form: Form
 
     def negated(self, arena: Arena) -> Clause:
-        """The condition that holds where this one does not."""
+        """Return the negation of the condition."""
         if self.relation == "<=":  # 1 <= form
             return Clause("<=", arena.add(arena.constant(1), self.form, -1))
         return Clause("!=" if self.relation == "==" else "==", self.form)

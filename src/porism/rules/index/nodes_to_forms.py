@@ -1,4 +1,4 @@
-"""Reading: nodes as forms and clauses."""
+"""Nodes to forms: index nodes converted to linear forms, comparisons to clauses."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LEMMAS = {
     ops.MAX: "compare-larger",
     ops.MIN: "compare-smaller",
 }
-"""What a node is read by; a sum, all at once, by all lemmas of the ring."""
+"""The lemma by which an op is converted; a sum is converted at once, by the ring axioms."""
 
 DIVISIONS = frozenset({ops.IDIV, ops.MOD})
 CHOICES = frozenset({ops.MAX, ops.MIN})
 ARITHMETIC = frozenset({ops.ADD, ops.SUB, ops.NEG, ops.MUL, ops.IDIV, ops.MOD})
 BITS = frozenset({ops.SHR, ops.AND})
 
-LARGEST_SHIFT = 512
-MOST_PRODUCTS = 64
-HIGHEST_DEGREE = 8
+LARGEST_SHIFT = 512  # bits; larger shifts stay opaque
+MOST_PRODUCTS = 64  # terms of a product that is multiplied out; chosen by hand
+HIGHEST_DEGREE = 8  # factors of a monomial; chosen by hand
 
 Parts = dict[UOp, int]
 
@@ -41,19 +41,19 @@ def _number(part: tuple[UOp, int]) -> int:
 
 
 class Reader:
-    """Reads nodes into one arena."""
+    """Converts nodes to forms of one arena."""
 
     def __init__(self, in_order: bool = False) -> None:
         self.arena = Arena()
         self.in_order = in_order
-        """Whether nodes are read in the order of their numbers, and not as they are written."""
+        """Whether operands are read sorted by `order`, and not as they are written."""
 
     def opaque(self, node: UOp) -> UOp:
-        """What is to stand for a node that arithmetic does not look into."""
+        """Return the leaf for an opaque node."""
         return node
 
     def form(self, root: UOp) -> Form:
-        """The form of an `index` node, under the facts that hold here; no recursion."""
+        """Return the form of an `index` node under the current facts, without recursion."""
         known = self.arena.here.forms
         stack: list[tuple[UOp, Parts | None]] = [(root, None)]
         while stack:

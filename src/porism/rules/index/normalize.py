@@ -1,7 +1,7 @@
-"""Simplify: index expressions and conditions, each part under what holds where it is looked at.
+"""Normalize: index expressions and conditions simplified, each part under the facts in its scope.
 
-In `WHERE(mask, x, y)` the value x matters only where the mask holds, so each clause of the mask is
-a fact when x is simplified; and each clause is simplified under the others.
+In `WHERE(mask, x, y)` the value x is used only where the mask holds, so each clause of the mask is
+a fact when x is simplified, and each clause is simplified under the others.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from porism.ir.ops import Op
 from porism.ir.traversal import toposort
 from porism.rewrite.rewrite_trace import Trace, of_all
 from porism.rules.index import conditions
-from porism.rules.index.extraction import Make, Writer, count_uses, normal
+from porism.rules.index.extraction import Make, Writer, construct_node, count_uses
 from porism.rules.index.form_arena import Arena
 from porism.rules.index.lemma_steps import Quotient, Step
 from porism.rules.index.linear_form import Clause, Form
 from porism.rules.index.nodes_to_forms import Reader
 
-DEEPEST = 32  # choices inside one another that are looked into
-MOST_STEPS = 200  # of a trace that are written out
-MOST_CLAUSES = 32  # of a mask that are used as facts for each other
+DEEPEST = 32  # nested WHEREs that are simplified; chosen by hand
+MOST_STEPS = 200  # quotient steps that are written to a trace
+MOST_CLAUSES = 32  # clauses of a mask that are used as facts for each other
 
 COSTS = {ops.IDIV: 8, ops.MOD: 8, ops.CDIV: 8, ops.CMOD: 8, ops.MUL: 2}
-"""What a node costs; others cost 1, leaves nothing."""
+"""The cost of a node in additions, chosen by hand; other ops cost 1, leaves 0."""
 
 
 def simplify(
@@ -39,16 +39,16 @@ def simplify(
     trace: Trace | None = None,
     make: Make | None = None,
 ) -> UOp:
-    """The cheapest expression found that is equal wherever the facts hold; never a costlier one.
+    """Return an equal expression wherever the facts hold, never a costlier one.
 
-    With `make`, the nodes of the result are made by that, whatever it costs. Then all that is the
-    same in other orders of operands has the same `order`, and the result depends on that alone.
+    With `make`, the nodes of the result are built by it, whatever they cost. Then expressions that
+    differ only in the order of operands have the same `order`, which alone decides the result.
     """
     trace = of_all() if trace is None else trace
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     try:
-        work = _Work(facts, make, trace is not None)
+        work = _Simplifier(facts, make, trace is not None)
         result = work.whole(root)
     except OverflowError:  # an int beyond every float met a bound that is infinite
         return root
@@ -59,8 +59,8 @@ def simplify(
     return result
 
 
-class Worked(NamedTuple):
-    """An expression, what it became, and the steps in which it did."""
+class Derivation(NamedTuple):
+    """An expression before and after simplification, and the steps between."""
 
     before: UOp
     after: UOp
@@ -68,20 +68,20 @@ class Worked(NamedTuple):
     steps: list[Step]
 
 
-def worked(root: UOp, facts: Sequence[UOp] = ()) -> Worked:
-    """Bring an expression of type `index` or bool to its normal form and back, with all steps."""
-    work = _Work(facts, with_steps=True)
+def derive(root: UOp, facts: Sequence[UOp] = ()) -> Derivation:
+    """Simplify an expression of type `index` or bool, and return it with all steps."""
+    work = _Simplifier(facts, with_steps=True)
     after = work.whole(root)
-    return Worked(root, after, facts, work.arena.budget.steps or [])
+    return Derivation(root, after, facts, work.arena.budget.steps or [])
 
 
-def divisions(root: UOp) -> int:
-    """How many different divisions and remainders an expression has."""
+def division_count(root: UOp) -> int:
+    """Return the number of distinct divisions and remainders of an expression."""
     return sum(node.op in (ops.IDIV, ops.MOD) for node in toposort(root))
 
 
 def cost(root: UOp) -> tuple[int, int]:
-    """Divisions first, then everything by what it costs."""
+    """Return the cost of an expression: the number of divisions, then the total by `COSTS`."""
     return _cost(root, inf)
 
 
@@ -90,7 +90,7 @@ def _costs_at_least(root: UOp, price: tuple[int, int]) -> bool:
 
 
 def _cost(root: UOp, enough: float) -> tuple[int, int]:
-    """The cost, not counted further once there are more divisions than `enough`."""
+    """Return the cost; stop counting once there are more divisions than `enough`."""
     total = divided = 0
     seen = {root}
     stack = [root]
@@ -110,18 +110,18 @@ def _cost(root: UOp, enough: float) -> tuple[int, int]:
     return divided, total
 
 
-class _Work(Reader):
-    """One expression being simplified."""
+class _Simplifier(Reader):
+    """Simplifies one expression."""
 
     def __init__(
         self, facts: Sequence[UOp], make: Make | None = None, with_steps: bool = False
     ) -> None:
         super().__init__(in_order=make is not None)
-        self.make = normal if make is None else make
+        self.make = construct_node if make is None else make
         if with_steps:
             self.arena.budget.steps = []
         self.depth = 0
-        self.here: list[Form] = []  # facts that hold where we are
+        self.here: list[Form] = []  # facts of the current scope
         everywhere = []
         for fact in facts:
             for part in conjuncts(fact):
@@ -132,18 +132,18 @@ class _Work(Reader):
             self.arena.assume_everywhere(everywhere)
 
     def whole(self, root: UOp) -> UOp:
-        """An expression of type `index` or bool."""
+        """Return a simplified expression of type `index` or bool."""
         return self.condition(root) if root.dtype is dtypes.boolean else self.value(root)
 
     def value(self, node: UOp) -> UOp:
-        """An `index` value."""
+        """Return a simplified `index` value."""
         if node.op is ops.WHERE:
             return self._choice(node)
         a = self.form(node)
         return Writer(self.arena, count_uses([a]), self.make).node(a)
 
     def opaque(self, node: UOp) -> UOp:
-        """A node that arithmetic does not look into, its operands simplified."""
+        """Return a node that is a leaf of forms, with its operands simplified."""
         if self.depth >= DEEPEST:
             return node
         if node.op is ops.WHERE:
@@ -156,7 +156,7 @@ class _Work(Reader):
         return tuple(self.value(s) for s in node.src)
 
     def _nested(self, work: Callable[[], UOp]) -> UOp:
-        """Do something that changes the facts, and come back to those that hold here."""
+        """Run a function that changes the facts, and restore those of this scope."""
         scope, here = self.arena.here, self.here
         self.depth += 1
         try:
@@ -168,12 +168,12 @@ class _Work(Reader):
     # -- conditions --------------------------------------------------------------------------------
 
     def condition(self, node: UOp) -> UOp:
-        """A bool: a conjunction of clauses is simplified as a mask, other logic part by part."""
+        """Return a simplified bool: a conjunction as a mask, other logic part by part."""
         clauses = self._mask(node)
         return clauses if isinstance(clauses, UOp) else self._written(clauses)
 
     def _mask(self, node: UOp) -> list[Clause | UOp] | UOp:
-        """The clauses of a conjunction, each simplified under the others; a constant if decided."""
+        """Return the clauses of a conjunction, each simplified under the others, or a constant."""
         parts: list[Clause | UOp] = []
         for conjunct in self._ordered(conjuncts(node)):
             clause = self.clause(conjunct)
@@ -181,26 +181,26 @@ class _Work(Reader):
         return self._together(parts, False)
 
     def _ordered(self, parts: list[UOp]) -> list[UOp]:
-        return sorted(parts, key=_number) if self.in_order else parts
+        return sorted(parts, key=_order) if self.in_order else parts
 
     def _either(self, node: UOp) -> UOp:
-        """A disjunction: it is false where the opposites of its clauses hold, all together."""
+        """Return a simplified disjunction, as the negated conjunction of its negated clauses."""
         parts: list[Clause | UOp] = []
         for part in self._ordered(parts_of(node, ops.OR)):
             clause = self.clause(part)
             parts.append(self._logic(part) if clause is None else clause.negated(self.arena))
-        found = self._together(parts, True)
-        if isinstance(found, UOp):
-            return found
+        clauses = self._together(parts, True)
+        if isinstance(clauses, UOp):
+            return clauses
         return self._written(
-            [c.negated(self.arena) if isinstance(c, Clause) else c for c in found], join=ops.OR
+            [c.negated(self.arena) if isinstance(c, Clause) else c for c in clauses], join=ops.OR
         )
 
     def _together(self, work: list[Clause | UOp], decided: bool) -> list[Clause | UOp] | UOp:
-        """Conditions of which each is looked at only where the clauses of all others hold.
+        """Simplify each condition under the clauses of all others.
 
-        `decided` is the truth of the whole as soon as one clause is false, or one of the other
-        parts has that truth; the whole is the opposite if nothing is left.
+        `decided` is the value of the whole as soon as one clause is false, or another part has that
+        value; the whole is its negation if no condition is left.
         """
         kept: list[Clause | UOp] = []
         for i, part in enumerate(work):
@@ -214,12 +214,12 @@ class _Work(Reader):
             others = [c for c in [*kept, *work[i + 1 :]][:MOST_CLAUSES] if isinstance(c, Clause)]
             self._assume(others)
             equal = [c.form for c in others if c.relation == "=="]
-            found = conditions.simplify(self.arena, part, equal)
-            if found is False:
+            simpler = conditions.simplify(self.arena, part, equal)
+            if simpler is False:
                 self._assume([])
                 return UOp.const(dtypes.boolean, decided)
-            if isinstance(found, Clause) and found not in kept:
-                kept.append(found)
+            if isinstance(simpler, Clause) and simpler not in kept:
+                kept.append(simpler)
         self._assume([])
         return kept or UOp.const(dtypes.boolean, not decided)
 
@@ -228,7 +228,7 @@ class _Work(Reader):
         self.arena.assume([*self.here, *facts])
 
     def _logic(self, node: UOp) -> UOp:
-        """A part of a mask that is no comparison of integers."""
+        """Return a simplified part of a mask that is no comparison of integers."""
         if self.depth >= DEEPEST or node.dtype is not dtypes.boolean:
             return node
         if node.op is ops.OR:
@@ -242,7 +242,7 @@ class _Work(Reader):
     def _written(
         self, clauses: list[Clause | UOp], writer: Writer | None = None, join: Op = ops.AND
     ) -> UOp:
-        """A mask as one condition."""
+        """Return the clauses of a mask as one condition."""
         if writer is None:
             writer = Writer(self.arena, count_uses(_forms(clauses)), self.make)
         whole: UOp | None = None
@@ -253,7 +253,7 @@ class _Work(Reader):
         return whole
 
     def _choice(self, node: UOp) -> UOp:
-        """WHERE on `index` values."""
+        """Return a simplified WHERE on `index` values."""
         test, yes, no = node.src
         if test.dtype is not dtypes.boolean:
             return node
@@ -263,7 +263,7 @@ class _Work(Reader):
         facts = [c for c in clauses if isinstance(c, Clause)]
         outside = list(self.here)
         if no.op is not ops.INVALID:
-            opposite = _opposite(self.arena, clauses)
+            opposite = _negated_fact(self.arena, clauses)
             self.here = [*outside, *([opposite] if opposite is not None else [])]
             self.arena.assume(self.here)
             no = self._branch(no)
@@ -285,10 +285,10 @@ class _Work(Reader):
         return self._nested(lambda: self.value(node)) if self.depth < DEEPEST else node
 
     def record(self, trace: Trace, before: UOp, after: UOp) -> None:
-        """The theorems that were applied to quotients, then the whole."""
+        """Record the lemmas that were applied to quotients, then the whole."""
         steps = self.arena.budget.steps or []
         writer = Writer(self.arena, {}, self.make)
-        exactly = self.make if self.in_order else _exactly
+        exactly = self.make if self.in_order else _raw
         self.arena.budget.steps = None
         divided = [step for step in steps if isinstance(step.before, Quotient)]
         for step in divided[:MOST_STEPS]:
@@ -303,30 +303,30 @@ class _Work(Reader):
         trace.record("index-normal-form", before, after)
 
 
-def _exactly(op: Op, src: tuple[UOp, ...]) -> UOp:
+def _raw(op: Op, src: tuple[UOp, ...]) -> UOp:
     return raw(op, None, src, None)
 
 
-def _number(node: UOp) -> int:
+def _order(node: UOp) -> int:
     return node.order
 
 
 def conjuncts(node: UOp) -> list[UOp]:
-    """The parts of a conjunction, from left to right."""
+    """Return the parts of a conjunction, from left to right."""
     return parts_of(node, ops.AND)
 
 
 def parts_of(node: UOp, op: Op) -> list[UOp]:
-    """The parts of a conjunction or disjunction, from left to right."""
-    found: list[UOp] = []
+    """Return the parts of a conjunction or disjunction, from left to right."""
+    parts: list[UOp] = []
     stack = [node]
     while stack:
         part = stack.pop()
         if part.op is op and part.dtype.kind is Kind.BOOL:
             stack += reversed(part.src)
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def _forms(clauses: list[Clause | UOp]) -> list[Form]:
@@ -334,7 +334,7 @@ def _forms(clauses: list[Clause | UOp]) -> list[Form]:
 
 
 def _as_facts(arena: Arena, clause: Clause) -> list[Form]:
-    """What a clause says as forms that are at most 0."""
+    """Return a clause as forms that are <= 0."""
     if clause.relation == "<=":
         return [clause.form]
     if clause.relation == "==":
@@ -342,8 +342,8 @@ def _as_facts(arena: Arena, clause: Clause) -> list[Form]:
     return []
 
 
-def _opposite(arena: Arena, clauses: list[Clause | UOp]) -> Form | None:
-    """What holds where a mask of one inequality does not: F >= 1."""
+def _negated_fact(arena: Arena, clauses: list[Clause | UOp]) -> Form | None:
+    """Return the fact that holds where a mask F <= 0 does not: 1 - F <= 0."""
     if len(clauses) != 1 or not isinstance(clauses[0], Clause) or clauses[0].relation != "<=":
         return None
     return arena.add(arena.constant(1), clauses[0].form, -1)

@@ -1,4 +1,4 @@
-"""Quotients: the theorems about floor(form / d), tried in the order of `THEOREMS`.
+"""Quotients: lemmas about floor(form / d), tried in the order of `THEOREMS`.
 
 | theorem    | statement                                                                        |
 |------------|----------------------------------------------------------------------------------|
@@ -8,9 +8,8 @@
 | known      | k·d <= F - d·q < (k+1)·d  implies  floor(F/d) = q + k                            |
 | flatten    | floor((floor(M/e) + F)/d) = floor((M + e·F)/(e·d))                               |
 
-Each lowers the divisor, the number of terms or the nesting, so they come to an end without a loop
-to a fixed point. Results are remembered by form and divisor. Each is stated as an equation in
-`lemmas.py`, and proved from that.
+Each reduces the divisor, the number of terms or the nesting, so they terminate. Results are cached
+by form and divisor. Each is stated as an equation in `index_lemmas.py`, and proved there.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from porism.rules.index.lemma_steps import Quotient, bind
 from porism.rules.index.linear_form import Atom, Form, Interval, Monomial
 from porism.rules.index.scoped_facts import merge
 
-MOST_KNOWN = 32  # quotients by one divisor that a new one is compared with, the latest ones
-MOST_TIES = 3  # residues of half the divisor whose sign is tried both ways
+MOST_KNOWN = 32  # latest quotients by the same divisor that a new one is compared with
+MOST_TIES = 3  # remainders of exactly half the divisor that are rounded both ways
 _divisors: dict[int, list[int]] = {}
 
 

@@ -1,4 +1,4 @@
-"""Scope: the facts that hold in one place of an expression, and the intervals that they imply."""
+"""Scoped facts: the facts that hold in one part of an expression, and the intervals they imply."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ class Budget:
 
     eliminations: int = MOST_ELIMINATIONS
     steps: list[Step] | None = None
-    """The steps that were taken, where they are asked for."""
+    """The steps that were taken; None unless they are recorded."""
 
 
 class Scope:
-    """Some forms that are at most 0, with what was found out under them."""
+    """Facts (forms that are <= 0), with caches of what they imply."""
 
     def __init__(self, facts: tuple[Form, ...], budget: Budget) -> None:
         self.facts = facts
         self.budget = budget
-        self.forms: dict[UOp, Form] = {}  # of the nodes that were read here
+        self.forms: dict[UOp, Form] = {}  # of nodes, under these facts
         self.quotients: dict[tuple[Form, int], Form] = {}
         self._narrowed = _narrowed(facts)
-        self._touched = 0  # a bit for each leaf that a fact is about
+        self._touched = 0  # a bit for each leaf that occurs in a fact
         for fact in facts:
             for m in fact.terms:
                 self._touched |= m.support
         self._intervals: dict[frozenset[tuple[Monomial, int]], tuple[int, Interval]] = {}
-        self._points: list[int] | None = None  # those at which the facts hold, once asked for
+        self._points: list[int] | None = (
+            None  # trial points at which the facts hold, computed on demand
+        )
 
     def note(
         self,
@@ -55,27 +57,27 @@ class Scope:
         terms: Bindings,
         **bounds: Interval,
     ) -> None:
-        """Add a step that was taken here; only called where steps are asked for."""
+        """Append a step under these facts; only called where steps are recorded."""
         assert self.budget.steps is not None
         self.budget.steps.append(Step(lemma, before, after, terms, bounds, self.facts))
 
-    # -- what may be asked -------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def interval(self, a: Form) -> Interval:
-        """An interval that contains the form's value wherever the facts hold."""
+        """Return an interval that contains the form's value wherever the facts hold."""
         terms = a.terms
         low, high = self._plain(terms) if self.is_plain(terms) else self._interval(terms, DEEPEST)
         return low + a.constant, high + a.constant
 
     def at_most(self, a: Form, limit: int) -> bool:
-        """Whether the form is proved to be at most this."""
+        """Whether the form is provably at most `limit`."""
         return all(v <= limit for v in self._values(a)) and self.interval(a)[1] <= limit
 
     def at_least(self, a: Form, limit: int) -> bool:
         return all(v >= limit for v in self._values(a)) and self.interval(a)[0] >= limit
 
     def is_at_most_zero(self, a: Form) -> bool | None:
-        """Whether the form is at most 0, if it is proved to be so or not to be so everywhere."""
+        """Return whether the form is <= 0, if that is provably true or false; else None."""
         values = self._values(a)
         if values and min(values) <= 0 < max(values):
             return None
@@ -83,7 +85,7 @@ class Scope:
         return True if high <= 0 else False if low > 0 else None
 
     def bucket(self, constant: int, terms: Terms, size: int) -> int | None:
-        """The k with k*size <= form < (k+1)*size, if there is one; looks no deeper than needed."""
+        """Return the k with k*size <= form < (k+1)*size; None if there is no provable one."""
         low, high = self._plain(terms)
         for depth in range(1, DEEPEST + 2):
             if low != -inf and high != inf:
@@ -99,7 +101,7 @@ class Scope:
     # -- points ------------------------------------------------------------------------------------
 
     def _live(self) -> Sequence[int]:
-        """The points at which the facts hold."""
+        """Return the trial points at which the facts hold."""
         if not self.facts:
             return trial_points.ALL
         if self._points is None:
@@ -112,7 +114,7 @@ class Scope:
         return [values[i] for i in self._live()] if self.facts else values
 
     def _straddles(self, constant: int, terms: Terms, size: int) -> bool:
-        """Whether two points are in different buckets."""
+        """Whether the values at two trial points lie in different multiples of `size`."""
         parts = [(m.values, k) for m, k in terms.items()]
         first: int | None = None
         for i in self._live():
@@ -128,14 +130,14 @@ class Scope:
     # -- intervals ---------------------------------------------------------------------------------
 
     def is_plain(self, terms: Terms) -> bool:
-        """Whether the sum of the monomials' intervals is all that can be known."""
+        """Whether plain interval arithmetic is exact: no facts, and no shared leaves in floors."""
         if self.facts:
             return False
         shared = _shared(terms) if len(terms) > 1 else 0
         return not shared or not any(m.divisor and m.support & shared for m in terms)
 
     def _interval(self, terms: Terms, depth: int) -> Interval:
-        """The interval of a form without its constant, looked for to some depth and remembered."""
+        """Return the interval of a form without its constant, searched to a depth and cached."""
         key = frozenset(terms.items())
         found = self._intervals.get(key)
         if found is None:
@@ -147,7 +149,7 @@ class Scope:
         return known
 
     def _plain(self, terms: Terms) -> Interval:
-        """The interval of monomials that are independent of each other."""
+        """Return the interval of a sum by interval arithmetic on its monomials."""
         low: Bound = 0
         high: Bound = 0
         narrowed = self._narrowed
@@ -164,10 +166,10 @@ class Scope:
         return low, high
 
     def _improved(self, terms: Terms, known: Interval, depth: int, facts: int) -> Interval:
-        """A better interval, by eliminating quotients and using facts.
+        """Return a better interval, by eliminating quotients and using facts.
 
-        A quotient q = floor(M/e) satisfies e·q = M - r with 0 <= r < e. Putting (M - r)/e in its
-        place makes what M has in common with the rest of the form cancel.
+        A quotient q = floor(M/e) satisfies e·q = M - r with 0 <= r < e. Substituting
+        (M - r)/e for q cancels the terms that M has in common with the rest of the form.
         """
         low, high = known
         if low >= high or self.budget.eliminations <= 0:
@@ -199,9 +201,9 @@ class Scope:
             low = max(low, _up(least + shift, scale))
             high = min(high, floor_quotient(most + shift, scale))
             if self.budget.steps is not None:
-                claim = Within(Form(0, dict(terms)), low, high)
+                interval = Within(Form(0, dict(terms)), low, high)
                 for lemma in ("quotient-below", "quotient-above"):
-                    self.note(lemma, True, claim, bind(x=numerator, c0=e))
+                    self.note(lemma, True, interval, bind(x=numerator, c0=e))
         if facts:
             for fact in self.facts:
                 if not terms.keys().isdisjoint(fact.terms):
@@ -211,7 +213,7 @@ class Scope:
     def _by_fact(
         self, terms: Terms, known: Interval, fact: Form, depth: int, facts: int
     ) -> Interval:
-        """F <= F - t·G for t >= 0 and G <= 0; t is chosen so that a monomial cancels."""
+        """Improve an interval by F <= F - t·G, where a fact says G <= 0 and t cancels a monomial."""
         low, high = known
         for monomial, g in fact.terms.items():
             k = terms.get(monomial)
@@ -252,7 +254,7 @@ def merge(terms: dict[Monomial, int], more: Terms, factor: int) -> None:
 
 
 def _narrowed(facts: tuple[Form, ...]) -> dict[Monomial, Interval]:
-    """The intervals of monomials by facts about one monomial."""
+    """Return the intervals of monomials that facts about a single monomial imply."""
     narrowed: dict[Monomial, Interval] = {}
     for fact in facts:
         if len(fact.terms) == 1:
@@ -268,7 +270,7 @@ def _narrowed(facts: tuple[Form, ...]) -> dict[Monomial, Interval]:
 
 
 def _shared(terms: Terms) -> int:
-    """The leaves that more than one monomial depends on."""
+    """Return a bit mask of the leaves that more than one monomial depends on."""
     once = shared = 0
     for m in terms:
         shared |= once & m.support

@@ -1,10 +1,10 @@
-"""Points: trial values of the leaves, at which forms are computed before proofs are looked for.
+"""Trial points: values of the leaves at which forms are evaluated before a proof is attempted.
 
-A search for a proof that finds none has looked everywhere, and most searches find none: a part of a
-sum that could be dropped can be at few divisors only. A form whose value at two points lies in two
-buckets lies in no single one, and that costs a few additions to see.
+Most searches for a proof fail, and a failing search is the most expensive kind. A form whose values
+at two points lie in different multiples of a divisor cannot lie in one of them everywhere, and a
+few additions show that.
 
-Points only ever say no. Where they say nothing, the proof decides.
+Trial points only refute. Where they do not, the proof decides.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from porism.ir.facts.intervals import Bound
 if TYPE_CHECKING:
     from porism.rules.index.linear_form import Atom, Form, Terms
 
-COUNT: Final = 10
+COUNT: Final = 10  # points; chosen by hand
 ALL: Final = range(COUNT)
-CORNERS: Final = 6  # of them with every leaf at one of its ends; the first two at the same
-FAR: Final = 1 << 16  # how far from zero, or from its other end, a leaf without an end is tried
-PATTERNS: Final = 64  # leaves beyond this many get values by a pattern that was used before
+CORNERS: Final = 6  # points with every leaf at one of its bounds; the first two at the same
+FAR: Final = 1 << 16  # distance from zero, or from its other bound, of an unbounded leaf
+PATTERNS: Final = 64  # leaves beyond this many reuse the pattern of an earlier one
 
 Values = tuple[int, ...]
 
 
 def _pattern(number: int) -> Values:
-    """How far each point is from the low end, to be taken modulo the width; -1 is the high end."""
+    """Return each point's distance from the lower bound, modulo the width; -1 for the upper."""
     random = Random(number)
     corners = [random.choice((0, -1)) for _ in range(CORNERS - 2)]
     return (0, -1, *corners, *(random.getrandbits(64) for _ in range(COUNT - CORNERS)))
@@ -39,7 +39,7 @@ _patterns: Final = [_pattern(number) for number in range(PATTERNS)]
 
 
 def of_leaf(number: int, low: Bound, high: Bound) -> Values:
-    """Values within the bounds of the leaf with this number."""
+    """Return values within the bounds of the leaf with this number."""
     if low == -inf:
         low = -FAR if high == inf else high - FAR
     if high == inf:
@@ -67,6 +67,6 @@ def of_floor(numerator: Form, divisor: int) -> Values:
 
 
 def of_ratio(numerator: Form, over: Form) -> Values:
-    """Where the divisor is zero, any value will do: nothing is claimed of such a point."""
+    """Return the values of a quotient; any value will do where the divisor is 0."""
     pairs = zip(numerator.values, over.values, strict=True)
     return tuple([a // b if b else 0 for a, b in pairs])

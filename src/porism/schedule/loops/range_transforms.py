@@ -31,7 +31,7 @@ from porism.ir.facts.open_ranges import CLOSERS
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import rebuild, substitute, toposort
-from porism.rules.index.normalize import divisions
+from porism.rules.index.normalize import division_count
 from porism.schedule.affine_forms import Affine, affine_forms, collect_terms, index_uses
 from porism.schedule.loops.initial_symbolic import simplify_indices
 
@@ -348,7 +348,7 @@ class _LoopMerging:
         values = {outer: merged // inner_extent, inner: merged % inner_extent}
         loops = {outer: (merged,), inner: ()}
         attempt = simplify_indices(replace_loops(self.sink, values, loops))
-        return attempt if divisions(attempt) <= divisions(self.sink) else None
+        return attempt if division_count(attempt) <= division_count(self.sink) else None
 
 
 def _mergeable_users(outer: int, inner: int) -> Callable[[UOp, int], bool]:
