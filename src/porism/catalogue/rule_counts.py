@@ -1,6 +1,6 @@
-"""Firing: how often each rule fired on the corpus, and why those are kept that did not.
+"""Rule counts: how often each rule fired on a corpus of programs, and why idle rules are kept.
 
-The counts are kept in `fired.json`, written by `porism rules --fired --record`.
+The counts are recorded in `fired.json`, by `porism rules --fired --record`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 FILE: Final = Path(__file__).with_name("fired.json")
 
 EVERY_NODE: Final = "every node"
-"""The name for what is tried when a node is made, in whatever stage."""
+"""Stands for the construction of nodes, in any stage."""
 
-MEND: Final = "run 'porism rules --fired --record'"
+HOW_TO_UPDATE: Final = "run 'porism rules --fired --record'"
 
 
 BY_HAND: Final = "no pass makes it; for graphs that are built by hand"
@@ -50,22 +50,22 @@ REASONS: Final[Mapping[str, str]] = {
         ("index-movement", "index-index", "after-movement", "end-movement"), RANGED),
     "div-self": "for index expressions that people write, with a divisor that is never 0",
 }  # fmt: skip
-"""Why rules are kept that do not fire on the corpus. Each other rule fires there."""
+"""By name, why a rule is kept that does not fire on the corpus; every other rule fires there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What is recorded of a rule."""
+    """The recorded counts of a rule."""
 
     count: int
-    """How often it fired."""
+    """How often the rule fired."""
     stages: tuple[str, ...]
-    """The stages in which it is tried; "every node" for what is tried when a node is made."""
+    """The stages that try the rule; "every node" for those tried at construction."""
 
 
 @cache
 def recorded() -> Mapping[str, Firing]:
-    """The record by the names of rules; empty where nothing is recorded."""
+    """Return the record by the names of rules; empty if there is no file."""
     if not FILE.is_file():
         return {}
     rows = json.loads(FILE.read_text(encoding="utf-8"))
@@ -73,12 +73,12 @@ def recorded() -> Mapping[str, Firing]:
 
 
 def of(name: str) -> Firing:
-    """What is recorded of a rule; one that no pass tried has no stages."""
+    """Return the counts of a rule; one that no pass tried has no stages."""
     return recorded().get(name, Firing(0, ()))
 
 
 def write(counts: Mapping[str, int], stages: Mapping[str, Iterable[str]]) -> None:
-    """Replace the record: a rule a line, in the order of their names."""
+    """Replace the record: a line for each rule, sorted by name."""
     lines = [
         f" {json.dumps(name)}: "
         + json.dumps({"count": counts.get(name, 0), "stages": sorted(stages.get(name, ()))})

@@ -1,8 +1,8 @@
-"""The listing: every rule, lemma, procedure, pass and step as data, by topic, with an example.
+"""The rule listing: every rule, lemma, procedure, pass and step as data, by topic, with an example.
 
-A topic is a file that states some of them. `porism rules` prints the listing, `porism rules --json`
-writes it out, and the page docs/rules.md is made of it. What is tried by a pass, and how often it
-fires, is in `porism.catalogue.rule_counts`.
+A topic is a file that declares some of them. `porism rules` prints the listing, `porism rules
+--json` writes it as JSON, and docs/rules.md is generated from it. Which stages try a rule, and how
+often it fires, is in `porism.catalogue.rule_counts`.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ ORDER_LEMMAS: Final = (*COMMUTATIVITY, *BITWISE_COMMUTATIVITY, *BOOLEAN_COMMUTAT
 KNOWN: Final[tuple[Rewrite, ...]] = (
     *EVERYTHING, *LEMMAS, *ORDER_LEMMAS, *DECOMPOSITIONS, *kernel_passes.PASSES_AND_MOVEMENT,
 )  # fmt: skip
-"""All that is listed and established."""
+"""All rules, lemmas, procedures and passes."""
 
 STRENGTH: Final = ("proved", "evaluated")
-"""How something can be established, the strongest first."""
+"""The ways to establish a rule, the strongest first."""
 
 NOT_RECORDED: Final = "not recorded"
 
 
 def chosen(words: Sequence[str]) -> list[Rewrite]:
-    """The rules and procedures whose name contains one of the words; all if there are no words."""
+    """Return the rules whose name contains one of the words; all if there are no words."""
     if not words:
         return list(KNOWN)
     wanted = {item.name for word in words for item in checked_names(KNOWN, [word])}
     return [item for item in KNOWN if item.name in wanted]
 
 
-# -- as data ---------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def rows(words: Sequence[str] = ()) -> list[Row]:
-    """A row for each rule whose name contains one of the words, and for the step of the engine."""
-    found = [row(item) for item in chosen(words)]
+    """Return a row for each rule whose name contains one of the words, and for `commute`."""
+    listed = [row(item) for item in chosen(words)]
     if not words or any(word in COMMUTE for word in words):
-        found.append(step_row())
-    return found
+        listed.append(step_row())
+    return listed
 
 
 def row(item: Rewrite) -> Row:
-    """A rule or procedure as data; `established` and `example` are None if not recorded.
+    """Return a rule or procedure as data; `established` and `example` are None if not recorded.
 
-    `tried` are the stages that try it, and `fired` says how often it fired on the corpus; if it did
-    not, `idle` says why it is kept. A lemma is tried by none.
+    `tried` are the stages that try it, and `fired` is how often it fired on the corpus; if it did
+    not, `idle` is the reason why it is kept. No stage tries a lemma.
     """
     entry = proof_record.current_entry(item)
     fired = rule_counts.of(item.name)
@@ -99,19 +99,19 @@ def row(item: Rewrite) -> Row:
 
 
 def step_row() -> Row:
-    """The step of the engine that puts operands in order, established by the lemmas of order."""
-    found = [row(item) for item in ORDER_LEMMAS]
-    known = all(each["established"] for each in found)
+    """Return a row for the step that sorts operands, which the lemmas of commutativity justify."""
+    lemmas = [row(item) for item in ORDER_LEMMAS]
+    known = all(lemma["established"] for lemma in lemmas)
     return {
         "name": COMMUTE,
         "kind": "step",
         "before": None,
         "after": "Put the operands of a commutative op in order, constants last.",
         "when": None,
-        "theory": list(dict.fromkeys(theory for each in found for theory in each["theory"])),
+        "theory": list(dict.fromkeys(theory for lemma in lemmas for theory in lemma["theory"])),
         "fast_math": None,
         "seeds": [seed for seed, step in STEPS.items() if step == COMMUTE],
-        "established": weakest(each["established"] for each in found) if known else None,
+        "established": weakest(lemma["established"] for lemma in lemmas) if known else None,
         "example": None,
         "tried": [rule_counts.EVERY_NODE],
         "fired": None,
@@ -128,7 +128,7 @@ def weakest(found: Iterable[str]) -> str:
 
 
 def established(name: str) -> str:
-    """How the rule of this name is established; "" for a name that no rule has."""
+    """Return how the rule of this name is established; "" if there is no such rule."""
     if name == COMMUTE:
         return step_row()["established"] or NOT_RECORDED
     item = next((item for item in KNOWN if item.name == name), None)
@@ -140,7 +140,7 @@ def established(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A file of rules."""
+    """A file that declares rules."""
 
     name: str
     title: str
@@ -152,16 +152,16 @@ class Topic:
 
 @cache
 def topics() -> tuple[Topic, ...]:
-    """Every file that states rules, in the order of the catalogue."""
+    """Return every file that declares rules, in the order of the catalogue."""
     homes = _homes()
     stray = [item.name for item in KNOWN if item.name not in homes]
     assert not stray, f"rules of no topic: {', '.join(stray)}"
-    found: dict[ModuleType, list[Rewrite]] = {}
+    by_module: dict[ModuleType, list[Rewrite]] = {}
     for item in KNOWN:
-        found.setdefault(homes[item.name], []).append(item)
+        by_module.setdefault(homes[item.name], []).append(item)
     return tuple(
         Topic(_name(module), *_described(module), _file(module), tuple(items))
-        for module, items in found.items()
+        for module, items in by_module.items()
     )
 
 
@@ -170,18 +170,18 @@ def _file(module: ModuleType) -> str:
 
 
 def _name(module: ModuleType) -> str:
-    """The name of a topic: its module, whose name no other has."""
+    """Return the name of a topic: that of its module, which is unique."""
     return module.__name__.rpartition(".")[2]
 
 
 def _homes() -> dict[str, ModuleType]:
-    """The file that states each rule: that of its smallest set, of which others are made."""
+    """Map each rule to the module that declares it: that of the smallest set with the rule."""
     homes: dict[str, ModuleType] = {}
     sizes: dict[str, int] = {}
     names = [kernel_passes.__name__] + [
-        found.name
+        info.name
         for package in (rules, lower, schedule)
-        for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+        for info in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
     ]
     for name in names:
         module = importlib.import_module(name)
@@ -194,7 +194,7 @@ def _homes() -> dict[str, ModuleType]:
 
 
 def _described(module: ModuleType) -> tuple[str, str]:
-    """The title of a topic, and a sentence about it, from the first line of its file."""
+    """Return the title of a topic and a sentence about it, from the first line of its file."""
     line = (module.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
     title, colon, about = line.partition(": ")
     if not colon:
@@ -225,7 +225,7 @@ def examples(name: str) -> None:
     """
     topic = next((topic for topic in topics() if topic.name == name), None)
     if topic is None:
-        known = ", ".join(each.name for each in topics())
+        known = ", ".join(topic.name for topic in topics())
         raise PorismError(f"there is no topic {name!r}", fix=f"one of: {known}")
     width = max(len(item.name) for item in topic.items)
     for item in topic.items:

@@ -213,7 +213,7 @@ class Scope:
     def _by_fact(
         self, terms: Terms, known: Interval, fact: Form, depth: int, facts: int
     ) -> Interval:
-        """Improve an interval by F <= F - t·G, where a fact says G <= 0 and t cancels a monomial."""
+        """Improve an interval by F <= F - t·G for a fact G <= 0, where t cancels a monomial."""
         low, high = known
         for monomial, g in fact.terms.items():
             k = terms.get(monomial)
