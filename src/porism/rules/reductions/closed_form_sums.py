@@ -1,8 +1,7 @@
 """Closed-form sums: the sum over a loop as an expression without the loop.
 
-A sum over a range `r` of N iterations is rewritten from the root down. Terms that do not depend on
-`r` are opaque; conditions are solved for the iterations in which they hold
-(`condition_intervals`):
+A sum over a range `r` of N iterations is rewritten from the root down. Terms without `r` are
+opaque; conditions are solved for the iterations in which they hold (`condition_intervals`):
 
     x                        x * N
     r < cut ? x : 0          x * max(min(N, cut) - 0, 0)
@@ -240,13 +239,11 @@ class _ClosedForm:
             return None
         others = [c for c in parts.varying if c is not clause]
         if clause.op is ops.OR:
-            first, second = clause.src
-            under_first = self._under(_conjunction([*others, first]), value, span)
-            if under_first is None:
-                return None
-            only_second = _conjunction([*others, negate(first), second])
-            under_second = self._under(only_second, value, span)
-            return None if under_second is None else under_first + under_second
+            a, b = clause.src
+            first = self._under(_conjunction([*others, a]), value, span)
+            only_b = _conjunction([*others, negate(a), b])
+            second = None if first is None else self._under(only_b, value, span)
+            return None if first is None or second is None else first + second
         equal = self._under(_conjunction([*others, negate(clause)]), value, span)
         whole = None if equal is None else self._under(_conjunction(others), value, span)
         return None if equal is None or whole is None else whole - equal
@@ -304,9 +301,8 @@ class _ClosedForm:
     def _clamp(self, point: UOp) -> UOp:
         """Return the point where the gate is open, elsewhere some iteration of the loop.
 
-        A loaded point may be any integer, and index arithmetic on it may exceed 64 bits, also where
-        its result is not used. It is clamped in i64: the gate is no fact about that value, so no
-        rule removes the clamp.
+        Index arithmetic on a loaded point may exceed 64 bits, also where its result is not used. It
+        is clamped in i64: the gate is no fact about that value, so no rule removes the clamp.
         """
         if i32.min <= point.vmin and point.vmax <= i32.max:
             return point
