@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -171,7 +172,10 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
     monkeypatch.setattr(program_comparison._ProgramComparison, "_ratio", ratio)
     known = [0, write_actions(by_heuristic(kernels[0])), 3.0, 2.0]
     text = schedule_cache.serialize(schedule)
-    job = {"schedule": text, "constants": [], "known": [known], "width": 2, "seconds": 1.0}
+    job = {
+        "schedule": text, "constants": [], "known": [known], "width": 2, "seconds": 1.0,
+        "parent": os.getppid(),
+    }  # fmt: skip
     found = tuning_worker.tune_program(job)["tuned"]
     assert seen == [kernels[1:]]  # the first is known
     assert [row[0] for row in found] == [1, 2]
@@ -193,3 +197,13 @@ def test_a_program_is_tuned_and_right() -> None:
         found = porism.jit(lambda x: [x @ weight for weight in others], beam=2)(tensor)
     for result, weight in zip(found, weights, strict=True):
         np.testing.assert_allclose(result.numpy(), x @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_a_worker_whose_parent_is_gone_tunes_nothing() -> None:
+    """Also if the parent has ended before the job begins."""
+    text = schedule_cache.serialize(products())
+    job = {
+        "schedule": text, "constants": [], "known": [], "width": 2, "seconds": 60.0, "parent": -1,
+    }  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        tuning_worker.tune_program(job)

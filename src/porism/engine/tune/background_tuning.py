@@ -96,6 +96,7 @@ class BackgroundTuning:
         entries = [(number, cache.get(kernel)) for number, kernel in enumerate(kernels)]
         job = {
             "job": "tune",
+            "parent": os.getpid(),
             "schedule": serialize(self.schedule),
             "constants": sorted(self.constants),
             "known": [

@@ -108,11 +108,13 @@ def tune_program(job: Job) -> Answer:
 
     schedule = deserialize(job["schedule"])
     kernels = [step.kernel for step in schedule.steps]
-    parent = os.getppid()
+    parent = job["parent"]  # which may be gone by now, so that its id is not asked for here
 
-    def listen(state: tuning.TuningState) -> None:
+    def listen(_: tuning.TuningState | None = None) -> None:
         if os.getppid() != parent:
             raise KeyboardInterrupt
+
+    listen()
 
     backend = native_backend()
     for number, actions, before, after in job["known"]:
