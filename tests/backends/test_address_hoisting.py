@@ -40,7 +40,7 @@ def loaded(at: UOp) -> list[UOp]:
     return list(found)
 
 
-def test_an_index_is_a_sum_of_counters_and_a_constant() -> None:
+def test_an_index_is_a_sum_of_induction_variables_and_a_constant() -> None:
     a, b = counter(0, 10), counter(1, 20)
     lines = loaded((a * 20 + b) * 3 + 7)
     addresses = AddressParts(lines)
@@ -50,7 +50,7 @@ def test_an_index_is_a_sum_of_counters_and_a_constant() -> None:
     assert all(addresses.is_index_only(n) for n in lines if n.op in (ops.ADD, ops.MUL))
 
 
-def test_a_sum_that_may_wrap_is_a_value_of_its_own() -> None:
+def test_a_sum_that_may_overflow_is_one_term() -> None:
     a = counter(0, 1 << 20)
     wrapping = a * (1 << 20)
     addresses = AddressParts(loaded(wrapping + 1))
@@ -59,7 +59,7 @@ def test_a_sum_that_may_wrap_is_a_value_of_its_own() -> None:
     assert not addresses.is_index_only(next(iter(total.terms)))
 
 
-def test_what_is_also_a_value_is_still_computed() -> None:
+def test_an_index_that_is_also_a_value_is_still_computed() -> None:
     a = counter(0, 10)
     index = a * 4
     lines = [*loaded(index), index + 1, ops.STORE(index, index)]
@@ -90,13 +90,13 @@ def test_the_innermost_loop_of_a_product_computes_no_indices(product: str) -> No
     assert not any(re.search(r" (mul|sext|zext|trunc) ", line) for line in inside)
 
 
-def test_sums_of_a_product_are_values_and_no_memory(product: str) -> None:
+def test_accumulators_of_a_product_are_ssa_values(product: str) -> None:
     inside = innermost(product)
     assert any(re.search(r"= phi <\d+ x float>", line) for line in inside)
     assert not any(" store " in line for line in inside)
 
 
-def test_others_who_use_llvm_find_their_settings(product: str) -> None:
+def test_other_users_of_llvm_keep_their_settings(product: str) -> None:
     before = target_machine().emit_assembly(llvm.parse_assembly(product))
     object_code(product)
     assembly(product)

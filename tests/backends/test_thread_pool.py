@@ -37,7 +37,7 @@ def parts_of(pool: ThreadPool, count: int, seconds: float = 0.0) -> list[Part]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 10, 14, 33, 100, 1000, 4097])
-def test_every_iteration_is_done_once(pool: ThreadPool, count: int) -> None:
+def test_every_iteration_runs_once(pool: ThreadPool, count: int) -> None:
     parts = parts_of(pool, count)
     assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == count
@@ -57,7 +57,7 @@ def test_an_order_is_run_job_by_job(pool: ThreadPool) -> None:
 
 
 @pytest.mark.parametrize("count", [10, 28, 64, 1000])
-def test_the_last_parts_are_small(pool: ThreadPool, count: int) -> None:
+def test_the_last_chunks_are_small(pool: ThreadPool, count: int) -> None:
     threads = len(pool.threads) + 1
     sizes = [end - begin for begin, end in parts_of(pool, count, 0.001)]
     if threads == 1:
@@ -91,7 +91,7 @@ def test_a_thread_begins_with_the_same_part_in_each_loop(pool: ThreadPool) -> No
     assert firsts[threading.get_ident()] == 0
 
 
-def test_a_second_caller_does_its_loop_alone(pool: ThreadPool) -> None:
+def test_a_second_caller_runs_its_loop_alone(pool: ThreadPool) -> None:
     others: list[list[Part]] = []
 
     def second() -> None:

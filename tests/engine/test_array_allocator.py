@@ -25,7 +25,7 @@ def memory_of(tensor: Any) -> Any:
     return array_of(tensor.realize().node)
 
 
-def test_memory_is_used_again() -> None:
+def test_freed_memory_is_reused() -> None:
     array_allocator.release_pool()
     before = porism.memory()
     array, address = array_allocator.new_array(1000, np.dtype("float32"))
@@ -41,7 +41,7 @@ def test_memory_is_used_again() -> None:
     assert again.size == 1000
 
 
-def test_memory_that_somebody_sees_is_not_used_again() -> None:
+def test_memory_behind_a_live_array_is_not_reused() -> None:
     array, address = array_allocator.new_array(64, np.dtype("float32"))
     array[:] = 3
     view = array.reshape(8, 8)[2:4].view(np.int32).T
@@ -53,7 +53,7 @@ def test_memory_that_somebody_sees_is_not_used_again() -> None:
     assert (view.view() == np.float32(3).view(np.int32)).all()
 
 
-def test_a_small_room_is_taken_again_with_its_owner() -> None:
+def test_a_small_allocation_is_reused_with_its_owner() -> None:
     array_allocator.release_pool()
     owner, address = array_allocator.allocate(100)
     number = id(owner)
@@ -67,7 +67,7 @@ def test_a_small_room_is_taken_again_with_its_owner() -> None:
     assert array_allocator.memory_usage().in_use < in_use
 
 
-def test_an_owner_on_the_shelf_is_not_given_to_two() -> None:
+def test_a_recent_owner_is_not_given_to_two_users() -> None:
     array_allocator.release_pool()
 
     def taken(_: int) -> None:
@@ -83,15 +83,15 @@ def test_an_owner_on_the_shelf_is_not_given_to_two() -> None:
     in_threads(4, taken)
 
 
-def test_there_are_only_so_many_shelves() -> None:
+def test_the_number_of_recent_owners_is_limited() -> None:
     array_allocator.release_pool()
     for size in range(1, 5 * array_allocator.SMALL_SIZES):
         for _ in range(2 * array_allocator.OWNERS_PER_SIZE):
             array_allocator.allocate(size)
     assert len(array_allocator._recent_owners) <= array_allocator.SMALL_SIZES
     assert all(
-        len(shelf) <= array_allocator.OWNERS_PER_SIZE
-        for shelf in array_allocator._recent_owners.values()
+        len(owners) <= array_allocator.OWNERS_PER_SIZE
+        for owners in array_allocator._recent_owners.values()
     )
     kept = [array_allocator.allocate(7) for _ in range(3 * array_allocator.OWNERS_PER_SIZE)]
     assert len(array_allocator._recent_owners[7]) <= array_allocator.OWNERS_PER_SIZE
@@ -211,11 +211,11 @@ def test_the_pool_has_a_limit() -> None:
     assert "in use" in str(porism.memory())
 
 
-def test_rooms_are_large_enough_and_not_much_larger() -> None:
+def test_size_classes_are_large_enough_and_not_much_larger() -> None:
     for size in [0, 1, 127, 128, 129, 1000, 4096, 4097, 10**6, 10**9 + 1]:
-        room = array_allocator.size_class(size)
-        assert size <= room <= max(size * 1.25, size + array_allocator.ALIGNMENT)
-        assert room % array_allocator.ALIGNMENT == 0
+        rounded = array_allocator.size_class(size)
+        assert size <= rounded <= max(size * 1.25, size + array_allocator.ALIGNMENT)
+        assert rounded % array_allocator.ALIGNMENT == 0
 
 
 def test_too_much_memory_is_a_readable_error() -> None:

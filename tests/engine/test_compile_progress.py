@@ -58,22 +58,20 @@ def test_a_bar_on_a_terminal(terminal: Terminal, impatient: None) -> None:
     assert "compiling kernels" in terminal.getvalue()
 
 
-def test_of_some_tasks_it_is_not_known_how_far_they_are(
-    terminal: Terminal, impatient: None
-) -> None:
+def test_a_task_without_a_total_has_no_count(terminal: Terminal, impatient: None) -> None:
     with compile_progress.progress_bar("finding kernels") as bar:
         wait_for(bar)
     assert "finding kernels" in terminal.getvalue()
 
 
-def test_what_is_over_soon_shows_nothing(terminal: Terminal) -> None:
+def test_a_short_task_shows_no_bar(terminal: Terminal) -> None:
     with compile_progress.progress_bar("compiling kernels", 3) as bar:
         bar.step()
     assert bar._progress is None
     assert terminal.getvalue() == ""
 
 
-def test_a_bar_that_comes_too_late_is_not_shown(terminal: Terminal) -> None:
+def test_a_bar_of_an_ended_task_is_not_shown(terminal: Terminal) -> None:
     with compile_progress.progress_bar("compiling kernels", 3) as bar:
         pass
     bar.show()
@@ -104,7 +102,7 @@ def test_there_is_none_without_a_terminal(
         bar.step()
 
 
-def test_an_error_takes_the_bar_away(terminal: Terminal, impatient: None) -> None:
+def test_an_error_removes_the_bar(terminal: Terminal, impatient: None) -> None:
     seen: list[compile_progress.ProgressBar] = []
 
     def fail(bar: compile_progress.ProgressBar) -> None:

@@ -12,6 +12,7 @@ import porism
 from porism.backends.llvm.thread_pool import ThreadPool
 from porism.base.settings import settings
 from porism.engine.profile import kernel_observer
+from porism.engine.run import program
 from tests.backends.running import works
 
 NEEDS_C = pytest.mark.skipif(not works("c"), reason="there is no C compiler")
@@ -38,10 +39,12 @@ def native_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         run(self, jobs, many)
 
     monkeypatch.setattr(ThreadPool, "run", counted)
+    # Without a latest pool the next run does not take the fast path, which calls no Python.
+    monkeypatch.setattr(program, "_latest_pool", program._NO_POOL)
     return found
 
 
-def test_nobody_listens_and_a_graph_is_one_call(
+def test_without_observers_a_graph_is_one_native_call(
     native_calls: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     two_kernels(0).realize()
@@ -49,7 +52,7 @@ def test_nobody_listens_and_a_graph_is_one_call(
     assert capsys.readouterr() == ("", "")
 
 
-def test_every_kernel_is_told_with_its_speed(
+def test_every_kernel_is_printed_with_its_speed(
     native_calls: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = two_kernels(1).numpy()
@@ -68,7 +71,7 @@ def test_every_kernel_is_told_with_its_speed(
     assert capsys.readouterr().err == ""
 
 
-def test_loops_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_loops_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     with settings.override(debug=2):
         two_kernels(2).realize()
         first = capsys.readouterr().err
@@ -122,7 +125,7 @@ def test_the_evaluator_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "output0[r0] = input0[r0] + 4" in told
 
 
-def test_a_jitted_function_is_seen_when_somebody_comes_later(
+def test_a_jitted_function_is_observed_by_a_later_observer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     double = porism.jit(lambda x: x * 2)
@@ -136,7 +139,7 @@ def test_a_jitted_function_is_seen_when_somebody_comes_later(
     assert capsys.readouterr().err == ""
 
 
-def test_a_listener_that_is_gone_hears_nothing() -> None:
+def test_a_removed_observer_is_not_called() -> None:
     heard: list[kernel_observer.KernelRun] = []
     with kernel_observer.observing(heard.append):
         two_kernels(4).realize()
@@ -145,7 +148,7 @@ def test_a_listener_that_is_gone_hears_nothing() -> None:
     assert kernel_observer.observers == ()
 
 
-def test_an_error_of_a_listener_ends_its_listening() -> None:
+def test_an_error_of_an_observer_removes_it() -> None:
     def fail(run: kernel_observer.KernelRun) -> None:
         raise KeyError(run.name)
 

@@ -64,7 +64,7 @@ def keep(kernel: UOp, after: float = 0.5, actions: Actions = ACTIONS) -> None:
 # -- using it --------------------------------------------------------------------------------------
 
 
-def test_what_was_found_is_known_here_and_in_later_processes() -> None:
+def test_entries_are_known_in_this_and_later_processes() -> None:
     assert known(product()) is None
     keep(product())
     assert known(product()) == ACTIONS
@@ -81,7 +81,7 @@ def test_without_a_cache_it_is_known_in_this_process() -> None:
         assert known(product()) is None
 
 
-def test_kernels_are_compiled_with_it() -> None:
+def test_kernels_are_compiled_with_their_tuned_actions() -> None:
     a, b = (porism.asarray(np.full(s, 2, np.float32)) for s in ((6, 16), (16, 24)))
     (kernel,) = porism.kernels(a @ b)
     plain = kernel.scheduled
@@ -94,7 +94,7 @@ def test_kernels_are_compiled_with_it() -> None:
     assert (a @ b).numpy().tolist() == [[64.0] * 24] * 6
 
 
-def test_compiled_kernels_are_kept_apart_by_their_actions() -> None:
+def test_compiled_kernels_are_keyed_by_their_actions() -> None:
     names = []
     for actions in (None, ACTIONS, ACTIONS[:1]):
         new_process()
@@ -124,7 +124,7 @@ def test_actions_that_do_not_fit_are_not_used() -> None:
     "changed",
     ["sources", "threads", "settings", "machine"],
 )
-def test_what_was_measured_elsewhere_is_not_used(
+def test_entries_of_another_environment_are_not_used(
     changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(product())
@@ -161,7 +161,7 @@ def test_a_damaged_entry_counts_as_missing(folder: Path) -> None:
         assert known(product()) is None
 
 
-def test_an_entry_in_the_place_of_another_is_not_used(folder: Path) -> None:
+def test_an_entry_under_the_name_of_another_is_not_used(folder: Path) -> None:
     keep(product())
     (path,) = (folder / "tuning" / "tuned").iterdir()
     keep(product(8))
@@ -171,7 +171,7 @@ def test_an_entry_in_the_place_of_another_is_not_used(folder: Path) -> None:
     assert known(product(8)) is None
 
 
-def test_nothing_is_looked_for_where_nothing_was_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tuned_kernels_the_disk_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AssertionError
 
@@ -199,7 +199,7 @@ def test_it_can_be_exported_and_imported(tmp_path: Path) -> None:
     assert exported(tmp_path / "again") == lines
 
 
-def test_of_two_the_faster_one_stays(tmp_path: Path) -> None:
+def test_of_two_entries_the_faster_one_is_kept(tmp_path: Path) -> None:
     faster: Actions = (Upcast("r1", 8),)
     keep(product(), 0.3, faster)
     exported(tmp_path / "fast")

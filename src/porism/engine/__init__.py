@@ -2,26 +2,24 @@
 
 The life of a computation:
 
-    graph → parametrized constants → schedule → compiled program → run
-            run/parametrize_constants  run/realize  run/program     run/backend_runners
+    graph                     run/realize                 buffers become PARAMs
+    → parametrized constants  run/parametrize_constants   varying constants become arguments
+    → schedule                pipeline.schedule_graph     an ordered list of kernels
+    → compiled program        run/program                 machine code, and an argument block
+    → run                     run/backend_runners         one native call
 
-The caches, from the first that is asked to the last:
+The caches, with their keys:
 
-    what                in memory, keyed by                      on disk, keyed by a digest of
-    parametrized graph  graph            run/parametrize_constants
-    schedule            graph, settings  run/realize             graph, settings, Porism's sources
-                                                                 cache/schedule_cache
-    program             schedule, backend, constant inputs
-                                         run/backend_runners
-    prepacked kernel    kernel, constant buffers, actions
-                                         run/prepacked_constants
-    compiled kernel     kernel, actions  run/program             kernel, actions, target, compiler,
-                                                                 settings, sources
-                                                                 cache/kernel_cache
-    tuned actions       kernel, threads  tune/tuning_cache       kernel, threads, target, compiler,
-                                                                 settings, sources
-                                                                 tune/tuning_cache
+    what                in memory                               on disk: a digest of
+    parametrized graph  graph                                   -
+    schedule            graph, settings                         graph, settings, sources
+    program             schedule, backend, constant inputs      -
+    prepacked kernel    backend, kernel, constants, actions     -
+    compiled kernel     backend, kernel, actions                kernel, actions, environment
+    tuned actions       backend, threads, kernel                kernel, threads, environment
 
-Caches on disk are read-only to a process whose sources were edited while it runs: their key is not
-known then.
+They live in run/parametrize_constants; run/realize and cache/schedule_cache; run/backend_runners;
+run/prepacked_constants; run/program and cache/kernel_cache; tune/tuning_cache. The environment is
+target, compiler, settings and the sources of Porism. A process whose sources were edited while it
+runs uses no cache on disk.
 """

@@ -1,4 +1,4 @@
-"""What LLVM is told of the rounds of loops, and what it makes of it."""
+"""Branch weights: LLVM is told the trip counts of loops, and allocates registers by them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def kernel() -> porism.Kernel:
     return kernel
 
 
-def test_llvm_is_told_how_many_rounds_a_loop_has(kernel: porism.Kernel) -> None:
+def test_latches_have_the_trip_count_as_branch_weight(kernel: porism.Kernel) -> None:
     assert '!prof !{!"branch_weights", i32 1023, i32 1}' in kernel.source("llvm")
 
 
-def test_what_follows_the_sums_of_a_product_takes_none_of_their_registers(
+def test_an_epilogue_takes_no_registers_of_the_accumulators(
     kernel: porism.Kernel,
 ) -> None:
     blocks = re.split(r"^\.LBB\w+:.*$", kernel.source("assembly"), flags=re.M)
