@@ -84,10 +84,10 @@ def verify_graph(
     with watched(see):
         schedule = schedule_graph(graph, cached=False)
     planned = _check_memory(schedule)
-    found: list[Row] = []
+    all_rows: list[Row] = []
     program = value_comparison.Program(graph, schedule) if level > 1 else None
     if program is not None:
-        found += program.graph_rows()
+        all_rows += program.graph_rows()
     done: set[UOp] = set()
     for number, step in enumerate(schedule.steps):
         if step.kernel in done:
@@ -106,8 +106,8 @@ def verify_graph(
             _kernel_comparison, graph, schedule, program, number, target, _forms(checkers), names
         )
         own = _collect_rows(checkers, subject, sizes, level, machine)
-        found += [dataclasses.replace(row, kernel=number) for row in own]
-    return Report((*found, planned), _note(), len(done), time.perf_counter() - begin)
+        all_rows += [dataclasses.replace(row, kernel=number) for row in own]
+    return Report((*all_rows, planned), _note(), len(done), time.perf_counter() - begin)
 
 
 def _kernel_comparison(
@@ -297,47 +297,52 @@ class _StageChecker:
     def _stage(self, name: str, level: Level, kernel: UOp) -> None:
         if kernel is not self.last:
             self.forms.append((name, kernel))
-            self._check_order(name, level, kernel)
+            self._check_update_order(name, level, kernel)
             try:
-                found = self._compared(level, kernel)
-                self._note(name, Check.INDEX, (self._index(name, c) for c in found))
+                comparisons = self._compare(level, kernel)
+                self._add_rows(
+                    name, Check.INDEX, (self._require_same(name, c) for c in comparisons)
+                )
             except VerifyError as suspicion:
                 self.suspicion = self.suspicion or suspicion
         self.last, self.level, self.name = kernel, level, name
         if level in (KERNEL, THREADS):
             self.loops, self.loops_name = kernel, name
 
-    def _check_order(self, stage: str, level: Level, kernel: UOp) -> None:
-        found = verify_scatters.find_unordered_update(kernel) if level is KERNEL else None
-        if found is not None:
-            store, r = found
+    def _check_update_order(self, stage: str, level: Level, kernel: UOp) -> None:
+        violation = verify_scatters.find_unordered_update(kernel) if level is KERNEL else None
+        if violation is not None:
+            store, r = violation
             raise self.suspicion or VerifyError(
                 f"the stage '{stage}' changed what a kernel writes",
-                where=self._kernel(self.made),
+                where=self._kernel_text(self.made),
                 why=f"{show(store, limit=200)} changes elements that indices name, and "
                 f"the loop {show(r)} around it has no order",
                 fix=_FIX,
             )
 
-    def _compared(self, level: Level, kernel: UOp) -> Iterator[Comparison]:
+    def _compare(self, level: Level, kernel: UOp) -> Iterator[Comparison]:
         for known in (verify_scatters, verify_scans, verify_epilogues):
-            found = known.compare(self.last, kernel)
-            if found is not None:
-                return iter(found)
+            comparisons = known.compare(self.last, kernel)
+            if comparisons is not None:
+                return iter(comparisons)
         return stage_equivalence.compare(self.last, kernel, needs=level in (KERNEL, THREADS))
 
     def finish(self, sizes: bounds_and_races.Sizes) -> None:
         """Check the accesses of the last graphs for bounds and races."""
         assert self.level is WORDS, "all stages were seen"
-        inside = (self._bounds(p, sizes) for p in bounds_and_races.check_bounds(self.last, sizes))
-        self._note(self.name, Check.BOUNDS, inside)
-        self._note(
+        inside = (
+            self._require_in_bounds(p, sizes)
+            for p in bounds_and_races.check_bounds(self.last, sizes)
+        )
+        self._add_rows(self.name, Check.BOUNDS, inside)
+        self._add_rows(
             self.loops_name,
             Check.WRITES,
-            map(self._writes, bounds_and_races.check_races(self.loops)),
+            map(self._require_no_race, bounds_and_races.check_races(self.loops)),
         )
 
-    def _note(self, stage: str, check: Check, answers: Iterator[tuple[Access, Answer]]) -> None:
+    def _add_rows(self, stage: str, check: Check, answers: Iterator[tuple[Access, Answer]]) -> None:
         """Add a row for each access; of its lanes, the least certain one."""
         begin = time.perf_counter()
         for _, group in itertools.groupby(answers, key=lambda answer: answer[0].node):
@@ -349,82 +354,85 @@ class _StageChecker:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def _index(self, stage: str, found: Comparison) -> tuple[Access, Answer]:
-        if found.answer.holds:
-            return found.after, found.answer
-        point = found.answer.point or {}
-        what = "writes" if found.after.store else "reads"
-        if found.why:
-            why = found.why
-        elif found.before is found.after:
-            kind = "store" if found.after.store else "read"
-            why = f"the {kind} {found.after.text} is not done any more"
-        elif found.before is None:
-            why = f"nothing like {found.after.text} was there before"
+    def _require_same(self, stage: str, comparison: Comparison) -> tuple[Access, Answer]:
+        if comparison.answer.holds:
+            return comparison.after, comparison.answer
+        point = comparison.answer.point or {}
+        what = "writes" if comparison.after.store else "reads"
+        if comparison.why:
+            why = comparison.why
+        elif comparison.before is comparison.after:
+            kind = "store" if comparison.after.store else "read"
+            why = f"the {kind} {comparison.after.text} is not done any more"
+        elif comparison.before is None:
+            why = f"nothing like {comparison.after.text} was there before"
         else:
             values = [
-                self._at(found.before, point, found), self._at(found.after, point, None)
-            ]  # fmt: skip
+                self._element_text(comparison.before, point, comparison),
+                self._element_text(comparison.after, point, None),
+            ]
             why = (
-                f"before: {found.before.text}\nafter: {found.after.text}\n"
-                f"at {self._named(point)}: {values[0]} before, {values[1]} after"
+                f"before: {comparison.before.text}\nafter: {comparison.after.text}\n"
+                f"at {self._point_text(point)}: {values[0]} before, {values[1]} after"
             )
         raise VerifyError(
             f"the stage '{stage}' changed what a kernel {what}",
-            where=self._kernel(self.made),
+            where=self._kernel_text(self.made),
             why=why,
             fix=_FIX,
         )
 
-    def _bounds(
-        self, found: bounds_and_races.AccessCheck, sizes: bounds_and_races.Sizes
+    def _require_in_bounds(
+        self, check: bounds_and_races.AccessCheck, sizes: bounds_and_races.Sizes
     ) -> tuple[Access, Answer]:
-        if found.answer.holds:
-            return found.access, found.answer
-        point = found.answer.point or {}
+        if check.answer.holds:
+            return check.access, check.answer
+        point = check.answer.point or {}
         raise VerifyError(
             f"after the stage '{self.name}' a kernel leaves its buffer",
-            where=self._kernel(self.made),
-            why=f"{found.access.text} has {_count(found.access, sizes)}\n"
-            f"at {self._named(point)}: {self._at(found.access, point, None)}",
+            where=self._kernel_text(self.made),
+            why=f"{check.access.text} has {_count(check.access, sizes)}\n"
+            f"at {self._point_text(point)}: {self._element_text(check.access, point, None)}",
             fix=_FIX,
         )
 
-    def _writes(self, found: bounds_and_races.AccessCheck) -> tuple[Access, Answer]:
-        if found.answer.holds:
-            return found.access, found.answer
-        point = found.answer.point or {}
-        assert found.other is not None
+    def _require_no_race(self, check: bounds_and_races.AccessCheck) -> tuple[Access, Answer]:
+        if check.answer.holds:
+            return check.access, check.answer
+        point = check.answer.point or {}
+        assert check.other is not None
         raise VerifyError(
             f"after the stage '{self.loops_name}' parallel iterations write the same element",
-            where=self._kernel(self.loops),
-            why=f"{found.access.text} and {found.other.text}\n"
-            f"at {self._named(point)}: both {self._at(found.access, point, None)}",
+            where=self._kernel_text(self.loops),
+            why=f"{check.access.text} and {check.other.text}\n"
+            f"at {self._point_text(point)}: both {self._element_text(check.access, point, None)}",
             fix=_FIX,
         )
 
-    def _kernel(self, kernel: UOp) -> str:
+    def _kernel_text(self, kernel: UOp) -> str:
         try:
             return listing(kernel, self.names)
         except (KeyError, ValueError, AssertionError):
             return show(kernel, limit=1000)
 
-    def _named(self, point: Mapping[tuple[UOp, int], int]) -> str:
+    def _point_text(self, point: Mapping[tuple[UOp, int], int]) -> str:
         nodes = {node: show(node) for node, _ in point}
         return point_text(point, nodes)
 
-    def _at(
-        self, access: Access, point: Mapping[tuple[UOp, int], int], found: Comparison | None
+    def _element_text(
+        self, access: Access, point: Mapping[tuple[UOp, int], int], comparison: Comparison | None
     ) -> str:
         """Return the element of an access at a point, as text."""
         domain = _PointValues(point)
         try:
             now = Evaluation(domain)
-            if found is None:
+            if comparison is None:
                 value = effective_address(access, now)
             else:
-                inside = [now.value(condition) for condition in found.inside]
-                value = effective_address(access, Evaluation(domain, found.substitution), inside)
+                inside = [now.value(condition) for condition in comparison.inside]
+                value = effective_address(
+                    access, Evaluation(domain, comparison.substitution), inside
+                )
         except Unknown:
             return "an element that depends on data"
         number = value.constant if isinstance(value, LinearSum) and not value.coefficients else None
@@ -448,10 +456,10 @@ class _PointValues(LinearDomain):
         self.point = point
 
     def symbol(self, node: UOp, copy: int, low: int, end: LinearSum) -> LinearSum:
-        found = self.point.get((node, copy), self.point.get((node, 0)))
-        if found is None:
+        number = self.point.get((node, copy), self.point.get((node, 0)))
+        if number is None:
             raise Unknown("a symbol without a value")
-        return LinearSum(found)
+        return LinearSum(number)
 
 
 def _count(access: Access, sizes: bounds_and_races.Sizes) -> str:

@@ -33,10 +33,10 @@ MAX_ITERATIONS: Final = 1 << 22
 
 
 class Reference(Protocol):
-    """What a kernel should do, with data to do it on."""
+    """The expected results of a kernel, with data for its inputs."""
 
     complete: bool
-    """Whether all elements of the buffer that is written are."""
+    """Whether all elements of the output buffer must be stored."""
 
     @property
     def turn(self) -> int:

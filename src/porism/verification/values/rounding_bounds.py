@@ -87,7 +87,7 @@ def of_op(op: Op, lane: DType, data: Sequence[Array], bounds: Sequence[Bound],
 
 
 def _chosen(condition: Array, operand: int, unknown: Array) -> Array:
-    """Whether an operand of WHERE matters."""
+    """Return where an operand of WHERE is selected."""
     if operand == 0:
         return np.ones_like(unknown)
     return np.asarray(condition if operand == 1 else ~condition, np.bool_)
@@ -102,7 +102,7 @@ def _moved(lane: DType, data: Array, bound: Array, side: float) -> Array:
 
 
 def _distance(made: DType, a: Array, b: Array) -> Array:
-    """How far results are apart; without end where they are not floats and differ."""
+    """Return the distance of results; infinite where they are not floats and differ."""
     if not made.is_float:
         return np.where(a == b, 0.0, np.inf)
     x, y = wide(made, a), wide(made, b)

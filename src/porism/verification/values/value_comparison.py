@@ -109,12 +109,12 @@ class Program:
             return lambda turn, alone: AssignmentReference(assign, turn)
         call, (_, ranged) = self.calls[number], self.ranged[-1]
 
-        def made(turn: int, alone: bool) -> Reference:
-            found = TensorReference(self.graph, ranged, call, turn, alone=alone)
-            found.stages = self.ranged
-            return found
+        def reference(turn: int, alone: bool) -> Reference:
+            tensors = TensorReference(self.graph, ranged, call, turn, alone=alone)
+            tensors.stages = self.ranged
+            return tensors
 
-        return made
+        return reference
 
 
 def references_of(kernel: UOp) -> References:
