@@ -258,10 +258,10 @@ import porism
 from porism.engine.tune import tuning_progress
 
 @contextmanager
-def shown():
+def progress_bar():
     yield lambda state: state.tried and print("some are tried", flush=True)
 
-tuning_progress.shown = shown
+tuning_progress.progress_bar = progress_bar
 x = porism.asarray(np.ones((64, 64), np.float32))
 (x @ x).realize()
 """
