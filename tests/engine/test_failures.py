@@ -225,7 +225,7 @@ time.sleep(0.2)
 """,
     "another thread compiles beside a thread of LLVM": """
 from porism.backends.llvm import llvm_library
-llvm_library.LOT = 1
+llvm_library.BATCH_INSTRUCTIONS = 1
 def work():
     k = 0
     while True:
