@@ -257,7 +257,9 @@ WITHOUT_MEANING = {"or with one"}
 @pytest.mark.parametrize("case", FALSE_RULES)
 def test_the_solver_alone_refutes_them_too(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the search among simple cases: what it finds must be right in the evaluator."""
-    monkeypatch.setattr(rule_cases, "search", lambda *_: rule_cases.SearchResult(None, False, 0))
+    monkeypatch.setattr(
+        rule_cases, "try_simple_cases", lambda *_: rule_cases.SearchResult(None, False, 0)
+    )
     wrong, _ = FALSE_RULES[case]
     proof = prove(wrong, milliseconds=60_000)
     assert not proof.ok
