@@ -203,7 +203,7 @@ NOT_COMPUTED: Final = {
     "finfo": "about types; tests/tensor/test_promotion.py",
     "iinfo": "about types; tests/tensor/test_promotion.py",
     "isdtype": "about types; tests/tensor/test_promotion.py",
-    "broadcast_shapes": "about shapes; tests/tensor/test_movement.py",
+    "broadcast_shapes": "about shapes; tests/tensor/test_reshape.py",
     "from_dlpack": "exchange of memory; tests/tensor/test_exchange.py",
 }
 """Public names that compute no tensor, and where they are tested."""
