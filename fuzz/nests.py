@@ -46,6 +46,8 @@ SHRINKING = 10
 """Seconds for one of two rounds of shrinking a fault."""
 CHUNK = 200
 """Nests that a process does at a time."""
+LIFE = 10
+"""Chunks after which a process is replaced: what it keeps of each kernel adds up."""
 
 STAGES = (
     *(stage.name for stage in GRAPH_STAGES),
@@ -178,7 +180,7 @@ def run(begin: int, count: int | None, jobs: int, only: str | None, end: float |
     whole = Found()
     chunks = _chunks(begin, count)
     started = time.time()
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, max_tasks_per_child=LIFE) as pool:
         left = {pool.submit(search, chunk, only, end) for chunk in islice(chunks, jobs)}
         while left:
             done = next(as_completed(left))
