@@ -31,7 +31,7 @@ SEEDS = (range(400), range(1_580, 1_590), range(1_700, 1_712))
 
 ELSEWHERE = {
     "split reductions": "reductions of 32768 elements: tests/schedule/test_split_reductions.py",
-    "early movement": "views that rangeify leaves in no program: tests/schedule/test_early_movement.py",
+    "early movement": "views that rangeify leaves: tests/schedule/test_early_movement.py",
     "split merged ranges": "divisions of merged loops: tests/schedule/test_divisions.py",
     "symbolic after merging": "merged loops seldom leave something: tests/lower/test_stages.py",
 }
