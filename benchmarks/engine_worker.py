@@ -70,12 +70,12 @@ class Porism(Compiler):
     def __init__(self) -> None:
         from porism.base import dtypes
         from porism.ir import ops
-        from porism.ir.node import UOp, make2
+        from porism.ir.node import UOp, construct_binary
         from porism.rewrite.construction import install
         from porism.rewrite.rule import RuleSet
         from porism.rules.rule_sets import ALGEBRA
 
-        self.constructors = {name: partial(make2, ops.op(name)) for name in OPERATORS}
+        self.constructors = {name: partial(construct_binary, ops.op(name)) for name in OPERATORS}
         self.leaves = [UOp.variable(f"v{i}", 0, programs.HIGHEST) for i in range(LEAVES)]
         self.index, self.node = dtypes.index, UOp
         self.install, self.algebra = install, ALGEBRA

@@ -75,7 +75,7 @@ def not_interned() -> int:
     missing = 0
     while waiting:
         node = waiting.pop()
-        if node in seen or node.on_memory:
+        if node in seen or node.uses_buffer:
             continue
         seen.add(node)
         waiting += node.src

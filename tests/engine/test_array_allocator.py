@@ -178,9 +178,9 @@ def test_long_chains_go_without_recursion() -> None:
     node = x
     for _ in range(100_000):
         node = node + 1
-    count = node_collector.live()
+    count = node_collector.live_nodes()
     del node
-    assert node_collector.live() <= count - 100_000
+    assert node_collector.live_nodes() <= count - 100_000
 
 
 @pytest.mark.usefixtures("no_collector")

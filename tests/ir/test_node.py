@@ -28,7 +28,7 @@ from porism.base.errors import TypeMismatch
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp, construct, raw
-from porism.ir.node_collector import live, quiet_collector, sweep
+from porism.ir.node_collector import live_nodes, quiet_collector, sweep
 from porism.ir.ops import Op
 from porism.ir.text.serialization import parse, to_text
 from porism.ir.traversal import substitute, toposort
@@ -432,17 +432,17 @@ def settled() -> int:
     """How many nodes are left of what other tests made."""
     gc.collect()  # frees the cycles that still hold nodes
     gc.collect()
-    return live()
+    return live_nodes()
 
 
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
     before = settled()
     pool = build(77, 500, way)
-    assert live() > before + 300
+    assert live_nodes() > before + 300
     del pool
     gc.collect()
-    assert live() == before
+    assert live_nodes() == before
 
 
 def test_what_is_referred_to_stays() -> None:
@@ -454,11 +454,11 @@ def test_what_is_referred_to_stays() -> None:
     del dropped
     gc.collect()
     assert watch() is None
-    assert live() == before + 3
+    assert live_nodes() == before + 3
     assert make(ops.MUL, make(ops.ADD, x, x), x) is kept
     del x, kept
     gc.collect()
-    assert live() == before
+    assert live_nodes() == before
 
 
 def test_deep_and_wide_graphs_are_freed() -> None:
@@ -471,10 +471,10 @@ def test_deep_and_wide_graphs_are_freed() -> None:
         shared = UOp.variable("freed_y", 0, 9)
         for _ in range(1000):
             shared = make(ops.MUL, shared, shared)
-    assert live() >= before + 101_000
+    assert live_nodes() >= before + 101_000
     del deep, wide, shared
     gc.collect()
-    assert live() == before
+    assert live_nodes() == before
 
 
 def test_aliases_of_normal_forms_do_not_keep_nodes_alive() -> None:
@@ -483,7 +483,7 @@ def test_aliases_of_normal_forms_do_not_keep_nodes_alive() -> None:
         pool = build(78, 300, construct)
         del pool
         gc.collect()
-        assert live() == before
+        assert live_nodes() == before
 
 
 # -- deep graphs -----------------------------------------------------------------------------------

@@ -49,10 +49,10 @@ def test_a_graph_is_not_walked_while_it_is_made_nor_after(collections: list[int]
 def test_after_many_objects_all_are_collected(
     collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_collector, "_passed_over", node_collector._SELDOM)
+    monkeypatch.setattr(node_collector, "_skipped_objects", node_collector._RARE_THRESHOLD)
     many(5000)
     assert 2 in collections
-    assert node_collector._passed_over == 0
+    assert node_collector._skipped_objects == 0
 
 
 def test_what_a_user_has_frozen_stays_so() -> None:

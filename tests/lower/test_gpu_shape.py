@@ -309,10 +309,10 @@ def warp_product(threads: int, k: int = 16) -> UOp:
     row, column = lane // 4, lane % 4
     left = [
         pointer(1, 16 * k, f16).index((row + y) * k + column * 2 + x)
-        for y, x in fragments.left(16, k, 2)
+        for y, x in fragments.a_offsets(16, k, 2)
     ]
     right = [
-        pointer(2, k * 8, f16).index((column * 2 + y) * 8 + row) for y in fragments.right(k, 2)
+        pointer(2, k * 8, f16).index((column * 2 + y) * 8 + row) for y in fragments.b_offsets(k, 2)
     ]
     zero = UOp.const(f32.vec(4), 0)
     arg = ("product", (16, 8, k), (16, 8, k), 32)
@@ -320,7 +320,7 @@ def warp_product(threads: int, k: int = 16) -> UOp:
     out = pointer(0, 128 * (threads // 32), f32)
     stores = [
         out.index((thread // 32) * 128 + (row + y) * 8 + column * 2 + x).store(total.gep(number))
-        for number, (y, x) in enumerate(fragments.result(16))
+        for number, (y, x) in enumerate(fragments.c_offsets(16))
     ]
     return ops.SINK(*stores)
 
@@ -363,9 +363,9 @@ def test_each_thread_has_an_equal_fragment() -> None:
 def test_every_element_is_held_once() -> None:
     for m, n, k, w in ((16, 8, 16, 2), (16, 8, 32, 4), (8, 8, 4, 1), (16, 8, 8, 1)):
         warp = list(itertools.product(range(8), range(4)))
-        left = [(g + y, t * w + x) for g, t in warp for y, x in fragments.left(m, k, w)]
-        right = [(t * w + y, g) for g, t in warp for y in fragments.right(k, w)]
-        total = [(g + y, 2 * t + x) for g, t in warp for y, x in fragments.result(m)]
+        left = [(g + y, t * w + x) for g, t in warp for y, x in fragments.a_offsets(m, k, w)]
+        right = [(t * w + y, g) for g, t in warp for y in fragments.b_offsets(k, w)]
+        total = [(g + y, 2 * t + x) for g, t in warp for y, x in fragments.c_offsets(m)]
         assert sorted(left) == list(itertools.product(range(m), range(k)))
         assert sorted(right) == list(itertools.product(range(k), range(n)))
         assert sorted(total) == list(itertools.product(range(m), range(n)))

@@ -42,7 +42,7 @@ def forgets_negative_divisors(dtype: DType, src: Any, arg: Any) -> Any:
 
 def forgets_the_offset(dtype: DType, src: Any, arg: Any) -> Any:
     m, _ = residues.add(dtype, src, arg)
-    return residues.make(m, 0) if m > 1 else residues.ANY
+    return residues.canonical(m, 0) if m > 1 else residues.ANY
 
 
 WRONG = {

@@ -634,10 +634,10 @@ def test_what_a_function_has_compiled_is_given_back(how: str) -> None:
     given_back(2, 10)
     gc.collect()  # what was recent before, too
     tables: list[Any] = [backend_runners._programs, realize._schedules, program._functions]
-    before, nodes = [len(table) for table in tables], node_collector.live()
+    before, nodes = [len(table) for table in tables], node_collector.live_nodes()
     given_back(100, 140)
     assert [len(table) for table in tables] == before
-    assert node_collector.live() - nodes < 40 * 5  # sizes have nodes of their own
+    assert node_collector.live_nodes() - nodes < 40 * 5  # sizes have nodes of their own
 
 
 def test_what_a_function_uses_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

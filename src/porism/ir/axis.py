@@ -10,19 +10,19 @@ from porism.base.fast_enum import quick
 
 @quick
 class Axis(enum.Enum):
-    """The kind of a range."""
+    """The kind of a range: how its iterations are executed."""
 
-    OUTER = "outer"  # outside of all kernels
+    OUTER = "outer"  # a loop around kernels
     LOOP = "loop"  # a plain loop, in order
-    ORDERED = "ordered"  # a loop whose iterations depend on each other: it stays one
+    ORDERED = "ordered"  # a loop with a loop-carried dependence: it stays sequential
     GLOBAL = "global"  # blocks of a grid, in parallel
     THREAD = "thread"  # CPU threads, in parallel
     LOCAL = "local"  # threads of a block, sharing local memory
     WARP = "warp"  # threads of a warp, in lockstep
     GROUP = "group"  # threads of a block that reduce together
     REDUCE = "reduce"  # a loop that a reduction closes
-    UPCAST = "upcast"  # lanes, side by side in registers
-    UNROLL = "unroll"  # lanes of a reduction
+    UPCAST = "upcast"  # iterations of an output loop as vector lanes and copies
+    UNROLL = "unroll"  # iterations of a reduction as vector lanes and copies
 
 
 BLOCK_AXES: Final = frozenset({Axis.GLOBAL, Axis.THREAD})
@@ -38,7 +38,7 @@ EXPANDED_AXES: Final = frozenset({Axis.UPCAST, Axis.UNROLL})
 """Kinds of ranges that have no loop: their iterations become vector lanes or unrolled copies."""
 
 BLOCK_INDEX: Final = "block"
-"""The name of a SPECIAL that is a block index, before the number of its dimension."""
+"""The prefix of the name of a SPECIAL that is a block index; the dimension's number follows."""
 
 THREAD_INDEX: Final = "thread"
-"""The name of a SPECIAL that is a thread index, before the number of its dimension."""
+"""The prefix of the name of a SPECIAL that is a thread index; the dimension's number follows."""

@@ -1,7 +1,7 @@
-"""Buffer: a BUFFER node for new memory, which no other node is equal to.
+"""Buffer nodes: a BUFFER for new memory, different from every other node.
 
-So it need not be interned: no table holds it, and it is gone as soon as nothing refers to it,
-without waiting for a sweep.
+Such a node need not be interned: no table holds it, and it is freed as soon as nothing refers to
+it, without waiting for a sweep.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from porism.base.dtypes import INFINITY, DType, index
 from porism.ir import ops
-from porism.ir.draft import Draft
-from porism.ir.node import UOp
+from porism.ir.node import MutableNode, UOp
 from porism.ir.text import structural_digest
 
 _BUFFER: Final = ops.BUFFER
@@ -22,7 +21,7 @@ _numbers: Final = itertools.count()
 
 
 def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = None) -> UOp:
-    """A BUFFER with a number that no other has, and where its values are.
+    """Return a BUFFER with a number of its own; `held` is the memory of its values, if it has any.
 
     >>> from porism.base import dtypes
     >>> node = new_buffer(dtypes.f32, (), "cpu")
@@ -31,7 +30,7 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = Non
     """
     assert dtype is not index, "memory has integers of a width"
     number = next(_numbers)
-    node = Draft()
+    node = MutableNode()
     node.op = _BUFFER
     node.dtype = dtype
     node.src = dims
@@ -43,7 +42,7 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = Non
         node.vmin, node.vmax = _BUFFER.bounds(dtype, dims, node.arg)
     node.order = hash((_CODE, number)) & _MASK
     node.shaped = dims != ()
-    node.on_memory = True
+    node.uses_buffer = True
     node.ranges = ()
     node.__class__ = UOp
     return node  # type: ignore[return-value]

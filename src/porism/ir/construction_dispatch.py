@@ -1,4 +1,4 @@
-"""Dispatch: by what construction-time rules for a node are looked up."""
+"""Construction dispatch: the keys by which the rules for a new node are selected."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _STRUCTURE_SLOT: Final = dtypes.void.slot
 
 
-def slot_of(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
-    """Which rules a node is looked up in: by the type of its value, or of what it compares.
+def rule_slot(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
+    """Return the slot of a node's rules: that of its dtype, or of the operands of a comparison.
 
-    Rules on values do not apply to tensors with dims: `x - x` would lose them.
+    Rules on values do not apply to tensors with dims: `x - x -> 0` would lose the dims.
     """
     for s in src:
         if s.shaped:
@@ -26,8 +26,8 @@ def slot_of(op: Op, dtype: DType, src: tuple[UOp, ...]) -> int:
     return src[0].dtype.slot if op.group is ops.COMPARISON else dtype.slot
 
 
-def signature_of(op: Op, src: tuple[UOp, ...]) -> Any:
-    """What rules are looked up by: the ops of the first sources, and if two of two are the same."""
+def source_signature(op: Op, src: tuple[UOp, ...]) -> Any:
+    """Return the ops of the first sources, with True if both of two sources are the same node."""
     if op.arity == 2:
         a, b = src
         return (a.op, b.op) if a is not b else (a.op, a.op, True)

@@ -1,6 +1,6 @@
 """Fragments: which elements of its matrices each thread of a warp holds for a tensor core.
 
-A WMMA with the argument `(name, (m, n, k), (m, n, k), threads)` is one that a warp does together:
+A WMMA with the argument `(name, (m, n, k), (m, n, k), threads)` is executed by a warp together:
 each thread has m*k/threads elements of `a`, k*n/threads of `b` and m*n/threads of `c`. A warp is 8
 rows of 4 threads. The thread in row `g` and column `t` holds, with words of `w` elements,
 
@@ -21,56 +21,58 @@ if TYPE_CHECKING:
     from porism.base.dtypes import DType
     from porism.ir.node import UOp
 
-ROWS: Final = 8
-COLUMNS: Final = 4
-THREADS: Final = ROWS * COLUMNS
-WORD: Final = 32
-"""The threads of a warp, and the bits of a word."""
+WARP_ROWS: Final = 8
+WARP_COLUMNS: Final = 4
+THREADS: Final = WARP_ROWS * WARP_COLUMNS
+"""Threads of a warp, seen as rows and columns."""
+WORD_BITS: Final = 32
+"""Bits of a register of a thread."""
 
 
-def is_shared(node: UOp) -> bool:
-    """Whether a node is a WMMA that the threads of a warp do together."""
+def is_warp_product(node: UOp) -> bool:
+    """Return whether a node is a WMMA that the threads of a warp execute together."""
     return node.op is ops.WMMA and len(node.arg) > 3 and node.arg[3] > 1
 
 
-def word(dtype: DType) -> int:
-    """How many elements of a type stand in a word."""
-    return max(WORD // dtype.bits, 1)
+def elements_per_word(dtype: DType) -> int:
+    """Return how many elements of a type a 32-bit word holds."""
+    return max(WORD_BITS // dtype.bits, 1)
 
 
-def is_known(m: int, n: int, k: int, dtype: DType, threads: int) -> bool:
-    """Whether matrices of these sizes have this layout."""
-    fits = m % ROWS == 0 and n == 2 * COLUMNS and k % (COLUMNS * word(dtype)) == 0
+def has_layout(m: int, n: int, k: int, dtype: DType, threads: int) -> bool:
+    """Return whether m×k and k×n matrices of a type have the layout described above."""
+    depth = WARP_COLUMNS * elements_per_word(dtype)
+    fits = m % WARP_ROWS == 0 and n == 2 * WARP_COLUMNS and k % depth == 0
     return fits and threads == THREADS
 
 
-def left(m: int, k: int, w: int) -> list[tuple[int, int]]:
-    """For each element of `a` in a thread: how far below row g it is, and how far after t*w.
+def a_offsets(m: int, k: int, w: int) -> list[tuple[int, int]]:
+    """Return the (row, column) of each element of `a` in a thread, relative to (g, t*w).
 
     >>> left(16, 16, 2)
     [(0, 0), (0, 1), (8, 0), (8, 1), (0, 8), (0, 9), (8, 8), (8, 9)]
     """
     return [
-        (down, right + place)
-        for right in range(0, k, COLUMNS * w)
-        for down in range(0, m, ROWS)
-        for place in range(w)
+        (row, column + element)
+        for column in range(0, k, WARP_COLUMNS * w)
+        for row in range(0, m, WARP_ROWS)
+        for element in range(w)
     ]
 
 
-def right(k: int, w: int) -> list[int]:
-    """For each element of `b` in a thread: how far after t*w of its column it is.
+def b_offsets(k: int, w: int) -> list[int]:
+    """Return the row of each element of `b` in a thread, relative to row t*w of column g.
 
     >>> right(16, 2)
     [0, 1, 8, 9]
     """
-    return [down + place for down in range(0, k, COLUMNS * w) for place in range(w)]
+    return [row + element for row in range(0, k, WARP_COLUMNS * w) for element in range(w)]
 
 
-def result(m: int) -> list[tuple[int, int]]:
-    """For each element of `c` in a thread: how far below row g, and how far after column 2*t.
+def c_offsets(m: int) -> list[tuple[int, int]]:
+    """Return the (row, column) of each element of `c` in a thread, relative to (g, 2*t).
 
     >>> result(16)
     [(0, 0), (0, 1), (8, 0), (8, 1)]
     """
-    return [(down, place) for down in range(0, m, ROWS) for place in range(2)]
+    return [(row, column) for row in range(0, m, WARP_ROWS) for column in range(2)]

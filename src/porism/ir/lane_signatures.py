@@ -8,23 +8,23 @@ from porism.base.dtypes import DType, Kind
 from porism.ir.op_signatures import (
     Sources,
     are_axes,
+    common_dtype,
     is_schema,
     is_value,
     need,
-    no_arg,
-    same,
+    need_no_arg,
 )
 
 
-def gathered(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def vectorize(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """VECTORIZE: scalars side by side."""
-    no_arg(arg)
-    t = same(src)
+    need_no_arg(arg)
+    t = common_dtype(src)
     need(t.count == 1 and is_value(t), "it takes scalars, not {}", t)
     return t.vec(len(src))
 
 
-def lanes(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def lane_selection(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """GEP: the lanes of a vector that the argument names."""
     need(are_axes(arg) and arg, "its argument is a tuple of lanes, not {!r}", arg)
     t = src[0].dtype
@@ -36,16 +36,16 @@ def lanes(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return t.element.vec(len(arg))
 
 
-def concatenated(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+def concatenate(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    need_no_arg(arg)
     element = src[0].dtype.element
     for s in src:
         need(s.dtype.element is element and is_value(s.dtype), "{} beside {}", s.dtype, element)
     return element.vec(sum(s.dtype.count for s in src))
 
 
-def pointers(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+def concatenate_pointers(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    need_no_arg(arg)
     for s in src:
         need(s.dtype.kind is Kind.POINTER, "it takes pointers, not {}", s.dtype)
         need(s.dtype.space is src[0].dtype.space, "the pointers are in different memories")
@@ -53,7 +53,7 @@ def pointers(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return base if dtype is None else dtype
 
 
-def _axis_sizes(arg: Any) -> int:
+def _iteration_count(arg: Any) -> int:
     good = (
         isinstance(arg, tuple)
         and arg
@@ -70,9 +70,9 @@ def _axis_sizes(arg: Any) -> int:
     return size
 
 
-def unrolled(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def unroll(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """UNROLL: the lanes of the source become values of the named axes."""
-    size = _axis_sizes(arg)
+    size = _iteration_count(arg)
     t = src[0].dtype
     if not is_value(t):
         return t
@@ -80,14 +80,14 @@ def unrolled(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return t.element.vec(t.count // size)
 
 
-def contracted(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def contract(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """CONTRACT: the values of the named axes become lanes."""
-    size = _axis_sizes(arg)
+    size = _iteration_count(arg)
     t = src[0].dtype
     return t if not is_value(t) else t.element.vec(t.count * size)
 
 
-def matrix(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def matrix_product(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """WMMA(a, b, c; name, (m, n, k)…): the tensor-core product a·b + c, as c's type."""
     need(isinstance(arg, tuple) and arg and isinstance(arg[0], str), "its argument names the shape")
     return src[2].dtype

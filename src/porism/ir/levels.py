@@ -77,7 +77,7 @@ def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:
     seen: set[UOp] = set()
     blocks: list[UOp] = []
     for node in lines:
-        wrong = _out_of_place(node, seen, blocks)
+        wrong = _order_fault(node, seen, blocks)
         if wrong is not None:
             raise LevelError(
                 f"stage {stage!r} left a {node.op.name} in the wrong place of the list",
@@ -93,7 +93,7 @@ def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:
         )
 
 
-def _out_of_place(node: UOp, seen: set[UOp], blocks: list[UOp]) -> str | None:
+def _order_fault(node: UOp, seen: set[UOp], blocks: list[UOp]) -> str | None:
     """Why a node of a list cannot come next; opens and closes blocks."""
     if node in seen:
         return "the same node came before"
@@ -128,12 +128,12 @@ def _check_nodes(nodes: Sequence[UOp], level: Level, stage: str) -> None:
                 raise LevelError(
                     f"stage {stage!r} left a {node.op.name} that breaks the invariant {name!r} of "
                     f"the {level.name} level",
-                    where=_place(node, nodes),
+                    where=_where(node, nodes),
                     why=why,
                 )
 
 
-def _place(node: UOp, nodes: Sequence[UOp]) -> str:
+def _where(node: UOp, nodes: Sequence[UOp]) -> str:
     user = next((n for n in nodes if node in n.src), None)
     used = "" if user is None else f", used in {show(user, limit=200)}"
     return f"{show(node, limit=300)}{used}"
@@ -148,7 +148,7 @@ def _forbidden(node: UOp, nodes: Sequence[UOp], level: Level, stage: str) -> Lev
         where_else = "is in no level: it belongs to the text of rewrite rules"
     return LevelError(
         f"stage {stage!r} left a {op.name} in the {level.name} level",
-        where=_place(node, nodes),
+        where=_where(node, nodes),
         why=f"{op.name} ({op.doc}) {where_else}",
         fix="rewrite it in this stage, or have the stage leave another level",
     )
@@ -207,7 +207,7 @@ def _ranges_ended(node: UOp) -> str | None:
     return None
 
 
-def _places_ranges(node: UOp) -> str | None:
+def _bufferizes_ranges(node: UOp) -> str | None:
     if node.op is ops.BUFFERIZE:
         for s in node.src[1:]:
             if s.op not in (ops.RANGE, ops.CONST):
@@ -215,7 +215,7 @@ def _places_ranges(node: UOp) -> str | None:
     return None
 
 
-def _zero_of_one(node: UOp) -> str | None:
+def _unit_axis_index(node: UOp) -> str | None:
     if node.op is ops.INDEX and node.src[0].op in (ops.BUFFERIZE, ops.PARAM, ops.BUFFER):
         for number, (dim, at) in enumerate(zip(shape(node.src[0]), node.src[1:], strict=False)):
             if at.op is ops.WHERE and at.src[2].op is ops.INVALID:
@@ -240,7 +240,7 @@ def _no_lane_ranges(node: UOp) -> str | None:
     return None
 
 
-def _concrete(node: UOp) -> str | None:
+def _has_width(node: UOp) -> str | None:
     if node.dtype.kind is Kind.INDEX:
         return "it is an index without a width, which no machine has"
     return None
@@ -268,11 +268,11 @@ VALIDITY: Final = Invariant("invalid only where not valid", _validity)
 VALIDITY_OF_LANES: Final = Invariant("invalid only where not valid", _validity_of_lanes)
 CLOSES_RANGES: Final = Invariant("ranges are closed by name", _closes_ranges)
 RANGES_ENDED: Final = Invariant("ranges are ended", _ranges_ended)
-PLACES_RANGES: Final = Invariant("values are placed for ranges", _places_ranges)
-ZERO_OF_ONE: Final = Invariant("the index of an axis of size 1 is 0", _zero_of_one)
+BUFFERIZES_RANGES: Final = Invariant("values are placed for ranges", _bufferizes_ranges)
+UNIT_AXIS_INDEX: Final = Invariant("the index of an axis of size 1 is 0", _unit_axis_index)
 FLAT_ACCESS: Final = Invariant("one index a pointer", _flat_access)
 NO_LANE_RANGES: Final = Invariant("no ranges of lanes", _no_lane_ranges)
-CONCRETE: Final = Invariant("concrete widths", _concrete)
+CONCRETE: Final = Invariant("concrete widths", _has_width)
 EXPLICIT_ACCESS: Final = Invariant("explicit loads", _explicit_access)
 ONE_RANGE: Final = Invariant("one range an end", _one_range)
 
@@ -309,7 +309,15 @@ RANGED: Final = Level(
     _VALUES
     | _LOOPS
     | {ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN, ops.AFTER, ops.SINK},
-    (SCALAR, NO_POINTERS, SINK_IS_ROOT, VALIDITY, CLOSES_RANGES, PLACES_RANGES, ZERO_OF_ONE),
+    (
+        SCALAR,
+        NO_POINTERS,
+        SINK_IS_ROOT,
+        VALIDITY,
+        CLOSES_RANGES,
+        BUFFERIZES_RANGES,
+        UNIT_AXIS_INDEX,
+    ),
 )
 KERNEL: Final = Level(
     "kernel",
@@ -321,7 +329,7 @@ KERNEL: Final = Level(
         SINK_IS_ROOT,
         VALIDITY,
         CLOSES_RANGES,
-        PLACES_RANGES,
+        BUFFERIZES_RANGES,
         FLAT_ACCESS,
         RANGES_ENDED,
     ),

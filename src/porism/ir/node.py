@@ -1,15 +1,16 @@
 """UOp: the one node type of every graph, immutable and hash-consed.
 
 Two nodes of equal structure are the same object, so `is` compares structure. There are two ways to
-make a node: `UOp(op, dtype, src, arg)` gives exactly that node, while operators (`x + 1`) and ops
+make a node: `UOp(op, dtype, src, arg)` returns exactly that node, while operators (`x + 1`) and ops
 called like functions (`ops.ADD(x, y)`) also apply the construction-time rules installed by
-`porism.rewrite.construction`, and give the normal form.
+`porism.rewrite.construction`, and return the normal form.
 
-Interning: each op has a table `nodes` from a key (the sources; and dtype and argument where they do
-not follow) to the node in normal form, and a table `raw` of the nodes that are not. A hit takes one
-dictionary look-up and no lock. The tables hold nodes strongly; `porism.ir.node_collector` drops
-those that nothing else refers to. Nodes on a BUFFER are in a third table, `loose`, which does not
-hold them: memory goes back as soon as the last tensor that needs it is gone.
+Interning: each op has a table `nodes` from a key (the sources; for ops that are not elementwise
+also dtype and argument) to the node in normal form, and a table `raw` of the nodes that are not in
+normal form. A hit takes one dictionary look-up and no lock. The tables hold nodes strongly;
+`porism.ir.node_collector` drops those that nothing else refers to. Nodes that use a BUFFER are in
+a third table, `weak_nodes`, of weak references: memory is freed as soon as the last tensor that
+needs it is gone.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from porism.base.errors import TypeMismatch
 from porism.base.fork_locks import held_while_forking
 from porism.ir import operators, ops
 from porism.ir.axis import Axis
-from porism.ir.construction_dispatch import signature_of, slot_of
-from porism.ir.draft import Draft
+from porism.ir.construction_dispatch import rule_slot, source_signature
 from porism.ir.facts import residues
-from porism.ir.facts.open_ranges import in_order, left_open, united
-from porism.ir.facts.shaped import is_on_memory, is_shaped
+from porism.ir.facts.inherited_flags import has_buffer_source, is_shaped
+from porism.ir.facts.intervals import Bound
+from porism.ir.facts.open_ranges import ranges_left_open, sort_ranges, union_of_ranges
 from porism.ir.op_signatures import Misfit
 from porism.ir.ops import ANY_NUMBER, Op
 from porism.ir.text import argument_text, structural_digest
@@ -40,7 +41,44 @@ _INTEGER_SLOTS: Final = (dtypes.index.slot, dtypes.i32.slot)
 _BOOL_SLOT: Final = dtypes.boolean.slot
 
 
-class UOp(Draft, operators.Operators):
+class MutableNode:
+    """The fields of a node under construction; `node.__class__ = UOp` then freezes it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_key",
+        "_residue",
+        "_shape",
+        "arg",
+        "dtype",
+        "held",
+        "op",
+        "order",
+        "ranges",
+        "shaped",
+        "src",
+        "uses_buffer",
+        "vmax",
+        "vmin",
+    )
+
+    op: Op
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    held: Any  # of a BUFFER alone: the memory of its values, or None
+    vmin: Bound
+    vmax: Bound
+    order: int  # by which commutative operands are sorted; see structural_digest
+    shaped: bool  # a tensor with dims, and not the value of one iteration
+    uses_buffer: bool  # it is a BUFFER, or depends on one
+    ranges: tuple[UOp, ...]  # open: it depends on them, and no END or REDUCE closed them
+    _key: bytes
+    _residue: residues.Residue
+    _shape: tuple[UOp, ...] | None
+
+
+class UOp(MutableNode, operators.Operators):
     """One operation on other nodes.
 
     >>> i = UOp.variable("i", 0, 9)
@@ -86,7 +124,7 @@ class UOp(Draft, operators.Operators):
 
     @staticmethod
     def const(dtype: DType, value: Any) -> UOp:
-        """A constant; the same in each lane of a vector type.
+        """Return a constant; it is the same in each lane of a vector type.
 
         >>> UOp.const(dtypes.i8, 200).arg
         -56
@@ -95,19 +133,19 @@ class UOp(Draft, operators.Operators):
 
     @staticmethod
     def variable(name: str, low: int | None = None, high: int | None = None) -> UOp:
-        """An `index` variable with inclusive bounds; None where there is none."""
+        """Return an `index` variable with inclusive bounds; None for no bound."""
         return construct(ops.VARIABLE, dtypes.index, (), (name, low, high))
 
     @staticmethod
     def range(end: int | UOp, axis: int | tuple[int, ...], kind: Axis = Axis.LOOP) -> UOp:
-        """A loop over 0 … end-1."""
+        """Return the induction variable of a loop over 0 … end-1."""
         size = const(dtypes.index, end) if isinstance(end, int) else end
         return construct(
             ops.RANGE, None, (size,), (axis if isinstance(axis, tuple) else (axis,), kind)
         )
 
     def lift(self, value: Any) -> UOp:
-        """A Python number as a constant of this node's type."""
+        """Return a Python number as a constant of this node's type; a node as it is."""
         return value if value.__class__ is UOp else const(self.dtype, value)
 
     # -- methods for what has no operator ----------------------------------------------------------
@@ -125,7 +163,7 @@ class UOp(Draft, operators.Operators):
         return construct(ops.MIN, None, (self, self.lift(other)), None)
 
     def where(self, yes: Any, no: Any) -> UOp:
-        """`yes` where this condition holds, else `no`; one of the two must be a node."""
+        """Return `yes` where this condition holds, else `no`; one of the two must be a node."""
         if yes.__class__ is not UOp:
             yes = no.lift(yes)
         return construct(ops.WHERE, None, (self, yes, yes.lift(no)), None)
@@ -158,19 +196,19 @@ class UOp(Draft, operators.Operators):
         return construct(ops.REDUCE, None, (self, *ranges), op)
 
     def replace(self, src: tuple[UOp, ...]) -> UOp:
-        """This node on other sources, in normal form."""
+        """Return this node with other sources, in normal form."""
         return self if src == self.src else construct(self.op, self.dtype_given, src, self.arg)
 
     @property
     def dtype_given(self) -> DType | None:
-        """The dtype, if it does not follow from the sources."""
+        """Return the dtype for a constructor: None if it follows from the sources."""
         return None if self.op.elementwise else self.dtype
 
     # -- properties that are computed when asked for -----------------------------------------------
 
     @property
     def key(self) -> bytes:
-        """A digest of the structure, the same in every process: what caches are keyed by."""
+        """Return the digest of the structure, the same in every process: the key of caches."""
         try:
             return self._key
         except AttributeError:
@@ -178,7 +216,7 @@ class UOp(Draft, operators.Operators):
 
     @property
     def residue(self) -> residues.Residue:
-        """What the value is modulo something: `(modulus, remainder)`; `(1, 0)` says nothing."""
+        """Return `(modulus, remainder)` of the value; `(1, 0)` where nothing is known."""
         try:
             return self._residue
         except AttributeError:
@@ -196,19 +234,19 @@ class UOp(Draft, operators.Operators):
 # -- making nodes ----------------------------------------------------------------------------------
 
 lock = held_while_forking(threading.Lock())
-careful = not getattr(sys, "_is_gil_enabled", lambda: True)()
+lock_required = not getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether a node may only be added under the lock, as while a sweep takes nodes out of the tables.
 
-Otherwise a node is added with one `setdefault`. Under the global interpreter lock no other thread
-runs between the look at this flag and at the raw nodes and the end of that call, as keys are hashed
-without a call of Python's; so two threads that make the same node get the same object. Without that
-lock every addition takes ours.
+Otherwise a node is added with one `setdefault`. Under the global interpreter lock (GIL) no other
+thread runs from the test of this flag and of the raw nodes to the end of that call, as hashing a
+key calls no Python code; so two threads that make the same node get the same object. Without a GIL
+every addition takes `lock`.
 """
 
 
-def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> UOp:
-    """A new node, with all that is known of it; not in any table yet."""
-    node = Draft()
+def _create_node(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> UOp:
+    """Return a new node with all its fields, which is in no table yet."""
+    node = MutableNode()
     node.op = op
     node.dtype = dtype
     node.src = src
@@ -218,71 +256,71 @@ def _create(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> U
         node.vmin, node.vmax = op.bounds(dtype, src, arg)
     else:
         node.vmin, node.vmax = _ANYTHING
-    node.order = structural_digest.order(op, dtype, src, arg, key)
-    on_shapes = on_memory = False
+    node.order = structural_digest.order_number(op, dtype, src, arg, key)
+    on_shapes = uses_buffer = False
     ranges: tuple[UOp, ...] = ()
     for s in src:
         if s.shaped:
             on_shapes = True
-        if s.on_memory:
-            on_memory = True
+        if s.uses_buffer:
+            uses_buffer = True
         others = s.ranges
         if others is not ranges and others:
-            ranges = united(ranges, others) if ranges else others
+            ranges = union_of_ranges(ranges, others) if ranges else others
     node.shaped = is_shaped(op, src, on_shapes)
-    node.on_memory = on_memory or op is ops.BUFFER
-    node.ranges = left_open(op, src, ranges) if ranges else ranges
+    node.uses_buffer = uses_buffer or op is ops.BUFFER
+    node.ranges = ranges_left_open(op, src, ranges) if ranges else ranges
     node.__class__ = UOp
     if op is ops.RANGE:
-        _set_ranges(node, in_order((*ranges, node)))  # type: ignore[arg-type]
+        _set_ranges(node, sort_ranges((*ranges, node)))  # type: ignore[arg-type]
     return node  # type: ignore[return-value]
 
 
-_set_ranges: Final = vars(Draft)["ranges"].__set__
+_set_ranges: Final = vars(MutableNode)["ranges"].__set__
 
 
-_BY_MORE_THAN_TYPES: Final = frozenset(
+_NOT_TYPED_BY_SOURCES: Final = frozenset(
     {op for op in ops.table() if op.group is ops.LEAF} | {ops.ENDIF, ops.CALL}
 )
-"""Ops that do not only ask for the types of their sources, or that have many arguments."""
-_MOST_TYPED: Final = 10_000
-_MOST_SOURCES: Final = 64
+"""Ops whose dtype depends on more than the dtypes of their sources, or with many arguments."""
+_MOST_CACHED_DTYPES: Final = 10_000
+_MOST_CACHED_SOURCES: Final = 64
 
 
-def checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
-    """The dtype of a node that is about to be made, or an error that says what does not fit.
+def result_dtype(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
+    """Return the dtype of a node about to be made; raise a `TypeMismatch` if its signature fails.
 
-    What fitted once is remembered by the types of the sources.
+    Results are cached by the dtypes of the sources.
     """
-    if op in _BY_MORE_THAN_TYPES or len(src) > _MOST_SOURCES:
-        return _checked(op, dtype, src, arg)
+    if op in _NOT_TYPED_BY_SOURCES or len(src) > _MOST_CACHED_SOURCES:
+        return _checked_dtype(op, dtype, src, arg)
     try:
         key = (dtype, argument_text.key(arg), *map(_dtype_of, src))
-        found: DType | None = op.typed.get(key)
-    except (AttributeError, TypeError):  # a source is no node, or the argument none that may be
-        return _checked(op, dtype, src, arg)
-    if found is None:
-        found = _checked(op, dtype, src, arg)
-        if len(op.typed) >= _MOST_TYPED:
-            op.typed.clear()
-        op.typed[key] = found
-    return found
+        result: DType | None = op.dtype_cache.get(key)
+    except (AttributeError, TypeError):  # a source is no node, or the argument is not hashable
+        return _checked_dtype(op, dtype, src, arg)
+    if result is None:
+        result = _checked_dtype(op, dtype, src, arg)
+        if len(op.dtype_cache) >= _MOST_CACHED_DTYPES:
+            op.dtype_cache.clear()
+        op.dtype_cache[key] = result
+    return result
 
 
 _dtype_of: Final = operator.attrgetter("dtype")
 
 
-def _checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
+def _checked_dtype(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DType:
     try:
-        if len(src) != op.arity and (op.arity != ANY_NUMBER or len(src) < op.least):
-            many = f"at least {op.least}" if op.arity == ANY_NUMBER else f"{op.arity}"
+        if len(src) != op.arity and (op.arity != ANY_NUMBER or len(src) < op.min_arity):
+            many = f"at least {op.min_arity}" if op.arity == ANY_NUMBER else f"{op.arity}"
             raise Misfit(f"it takes {many} sources, got {len(src)}")
         for s in src:
             if s.__class__ is not UOp:
                 raise Misfit(f"its source {s!r} is a {type(s).__name__}, not a UOp")
-        found = op.signature(dtype, src, arg)
-        if dtype is not None and dtype is not found:
-            raise Misfit(f"its type is {found}, not {dtype}")
+        result = op.signature(dtype, src, arg)
+        if dtype is not None and dtype is not result:
+            raise Misfit(f"its type is {result}, not {dtype}")
     except Misfit as misfit:
         inner = ", ".join(s.op.name if isinstance(s, UOp) else repr(s) for s in src[:8])
         try:
@@ -294,23 +332,24 @@ def _checked(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> DTy
             where=f"{op.name}({inner}){shown}",
             why=str(misfit),
         ) from None
-    return found
+    return result
 
 
 def key_of(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> Any:
+    """Return the key of a node in the tables of its op."""
     return (dtype, argument_text.key(arg), src) if op.keyed else src
 
 
 def is_exactly(node: UOp, op: Op, key: Any) -> bool:
-    """Whether the entry of a table is the node with that key, and not its normal form."""
+    """Return whether an entry `key -> node` of a table is the node itself, not its normal form."""
     return node.op is op and key_of(op, node.dtype, node.src, node.arg) == key
 
 
 def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
-    """Exactly this node; no rule is applied."""
+    """Return exactly this node; no rule is applied."""
     if not isinstance(src, tuple):
         src = tuple(src)
-    dtype = checked(op, dtype, src, arg)
+    dtype = result_dtype(op, dtype, src, arg)
     if op is ops.CONST:
         arg = dtype.canonical(arg)
     elif op is ops.VCONST:
@@ -323,11 +362,11 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
         found = op.raw.get(key)
         if found is not None:
             return found
-    new = _create(op, dtype, src, arg, key)
+    new = _create_node(op, dtype, src, arg, key)
     with lock:
-        if new.on_memory:
-            return op.loose.setdefault(key, new)
-        new = op.raw.setdefault(key, new)  # from here on `binary` takes the lock too
+        if new.uses_buffer:
+            return op.weak_nodes.setdefault(key, new)
+        new = op.raw.setdefault(key, new)  # from here on other constructors take the lock too
         found = op.nodes.get(key)
         if found is not None and is_exactly(found, op, key):
             del op.raw[key]
@@ -336,50 +375,51 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
 
 
 def const(dtype: DType, value: Any) -> UOp:
-    """A constant of this type."""
+    """Return a constant of this type."""
     if value.__class__ is int and dtype.is_integer:
         found = small_constants.get((dtype, value))
         if found is None:
             number = dtypes.wrap(dtype, value) if dtype.bits else value
-            found = interned(ops.CONST, (dtype, number, ()), dtype, (), number)
+            found = intern(ops.CONST, (dtype, number, ()), dtype, (), number)
             small_constants[dtype, value] = found
         return found
-    checked(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
+    result_dtype(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
     canonical = dtype.canonical(value)
-    return interned(ops.CONST, (dtype, argument_text.key(canonical), ()), dtype, (), canonical)
+    return intern(ops.CONST, (dtype, argument_text.key(canonical), ()), dtype, (), canonical)
 
 
 small_constants: dict[tuple[DType, int], UOp] = {}
 
 
-def interned(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    """The node with this key, which no rule rewrites."""
-    found = op.nodes.get(key)
-    return _added(op, key, dtype, src, arg) if found is None else found
+def intern(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    """Return the node with this key, made if it is new; no rule rewrites it."""
+    node = op.nodes.get(key)
+    return _add(op, key, dtype, src, arg) if node is None else node
 
 
-def _added(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    new = _create(op, dtype, src, arg, key)
-    if new.on_memory or careful or (op.raw and key in op.raw):
-        return _add_carefully(op, key, new)
+def _add(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+    """Make a node and add it to the table, unless another thread has added it meanwhile."""
+    new = _create_node(op, dtype, src, arg, key)
+    if new.uses_buffer or lock_required or (op.raw and key in op.raw):
+        return _add_locked(op, key, new)
     return op.nodes.setdefault(key, new)
 
 
-def binary(op: Op, a: UOp, b: UOp) -> UOp:
-    """The normal form of an elementwise node on two sources that is not in the table yet.
+def construct_missing_binary(op: Op, a: UOp, b: UOp) -> UOp:
+    """Return the normal form of an elementwise node on two sources that is not in the table yet.
 
-    The most travelled path of the compiler, so that the steps of `_create` and `interned` stand
-    here once more.
+    This is the hottest path of the compiler, so it repeats the steps of `_create_node` and `intern`
+    inline.
     """
     global _depth
     operand = a.dtype
-    dtype = op.typed.get(operand) if operand is b.dtype else None
+    dtype = op.dtype_cache.get(operand) if operand is b.dtype else None
     src = (a, b)
     if dtype is None:
-        dtype = op.typed[operand] = checked(op, None, src, None)
+        dtype = op.dtype_cache[operand] = result_dtype(op, None, src, None)
     slot = operand.slot
     shaped = a.shaped or b.shaped
-    on_memory = a.on_memory or b.on_memory
+    uses_buffer = a.uses_buffer or b.uses_buffer
     # The algebra is about values: `x - x` on a tensor would lose its dims.
     rules = None if shaped else op.rules[slot]
     if rules is not None:
@@ -387,8 +427,8 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
             swapped = (b, a)
             found = op.nodes.get(swapped)
             if found is None:
-                found = binary(op, b, a)
-            if not on_memory:
+                found = construct_missing_binary(op, b, a)
+            if not uses_buffer:
                 op.nodes[src] = found
             return found
         function = rules[a.op, b.op] if a is not b else rules[a.op, a.op, True]
@@ -400,12 +440,12 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
                 finally:
                     _depth -= 1
             else:
-                found = deep(op, dtype, src, None)
+                found = construct_nested(op, dtype, src, None)
             if found is not None:
-                if not on_memory:
+                if not uses_buffer:
                     op.nodes[src] = found
                 return found
-    node = Draft()
+    node = MutableNode()
     node.op = op
     node.dtype = dtype
     node.src = src
@@ -416,61 +456,61 @@ def binary(op: Op, a: UOp, b: UOp) -> UOp:
         node.vmin, node.vmax = _ANYTHING
     node.order = hash((op.code, a.order, b.order)) & structural_digest.MASK
     node.shaped = shaped
-    node.on_memory = on_memory
+    node.uses_buffer = uses_buffer
     ranges, others = a.ranges, b.ranges
     if ranges is not others and others:
-        ranges = united(ranges, others) if ranges else others
+        ranges = union_of_ranges(ranges, others) if ranges else others
     node.ranges = ranges
     node.__class__ = UOp
-    if on_memory or careful or (op.raw and src in op.raw):
-        return _add_carefully(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
+    if uses_buffer or lock_required or (op.raw and src in op.raw):
+        return _add_locked(op, src, node)  # type: ignore[arg-type] # it is a UOp by now
     return op.nodes.setdefault(src, node)  # type: ignore[arg-type]
 
 
-def _add_carefully(op: Op, key: Any, node: UOp) -> UOp:
+def _add_locked(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
-        if node.on_memory:
-            return op.loose.setdefault(key, node)
+        if node.uses_buffer:
+            return op.weak_nodes.setdefault(key, node)
         found = op.nodes.setdefault(key, op.raw.get(key, node))
         op.raw.pop(key, None)  # last: wherever an interrupt comes, a table has the node
         return found
 
 
-def make2(op: Op, a: UOp, b: UOp) -> UOp:
-    """The normal form of an elementwise node on two sources."""
+def construct_binary(op: Op, a: UOp, b: UOp) -> UOp:
+    """Return the normal form of an elementwise node on two sources."""
     node = op.nodes.get((a, b))
-    return node if node is not None else binary(op, a, b)
+    return node if node is not None else construct_missing_binary(op, a, b)
 
 
 def comes_before(a: UOp, b: UOp) -> bool:
-    """Whether `a` comes first in the order of commutative operands."""
+    """Return whether `a` comes first in the order of commutative operands."""
     return a.order < b.order or (a.order == b.order and a.key < b.key)
 
 
 def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None) -> UOp:
-    """The normal form of this node under the construction-time rules."""
+    """Return the normal form of this node under the construction-time rules."""
     global _depth
     if not op.keyed:
         node = op.nodes.get(src)
         if node is not None:
             return node
         if len(src) == 2 == op.arity and arg is None and dtype is None:
-            return binary(op, *src)
-        dtype = checked(op, dtype, src, arg)
+            return construct_missing_binary(op, *src)
+        dtype = result_dtype(op, dtype, src, arg)
         key: Any = src
     else:
         if op is ops.CONST:
-            return const(checked(op, dtype, src, arg), arg)
-        dtype = checked(op, dtype, src, arg)
+            return const(result_dtype(op, dtype, src, arg), arg)
+        dtype = result_dtype(op, dtype, src, arg)
         if op is ops.VCONST:
             arg = tuple(dtype.canonical(lane) for lane in arg)
         key = (dtype, argument_text.key(arg), src)
         node = op.nodes.get(key)
         if node is not None:
             return node
-    rules = op.rules[slot_of(op, dtype, src)] if op.ruled else None
+    rules = op.rules[rule_slot(op, dtype, src)] if op.has_rules else None
     if rules is not None:
-        function = rules[signature_of(op, src)]
+        function = rules[source_signature(op, src)]
         if function is not None:
             if _depth < DEEPEST:
                 _depth += 1
@@ -479,25 +519,26 @@ def construct(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None
                 finally:
                     _depth -= 1
             else:
-                node = deep(op, dtype, src, arg)
+                node = construct_nested(op, dtype, src, arg)
             if node is not None:
-                if not is_on_memory(src):
+                if not has_buffer_source(src):
                     op.nodes[key] = node
                 return node
-    return _added(op, key, dtype, src, arg)
+    return _add(op, key, dtype, src, arg)
 
 
-DEEPEST: Final = 60  # rules that fire inside one another on Python's stack
+DEEPEST: Final = 60
+"""Rule applications nested on Python's stack before an explicit stack is used; chosen by hand."""
 _depth = 0
 
 
-def deep(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
+def construct_nested(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
     """Apply the rules where they nest too deeply for Python's stack.
 
-    `porism.rewrite.construction` replaces this by a machine with a stack of its own.
+    `porism.rewrite.construction` replaces this by a constructor with an explicit stack.
     """
     raise RecursionError("rules nest too deeply")
 
 
 ops.construct = construct
-operators.install(UOp, binary, const)
+operators.install(UOp, construct_missing_binary, const)

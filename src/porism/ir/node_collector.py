@@ -25,12 +25,12 @@ from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
 from porism.ir.ops import Op
 
 
-def live() -> int:
+def live_nodes() -> int:
     """How many nodes there are in this process."""
     return sum(
         sum(is_exactly(found, op, key) for key, found in list(op.nodes.items()))
         + len(op.raw)
-        + len(op.loose)
+        + len(op.weak_nodes)
         for op in ops.table()
     )
 
@@ -41,17 +41,17 @@ def sweep() -> int:
     A node that was taken out of its table and may have to go back must not be lost, so no interrupt
     comes in between.
     """
-    return apart(_swept_once)
+    return apart(_sweep_locked)
 
 
-def _swept_once() -> int:
+def _sweep_locked() -> int:
     if not lock.acquire(blocking=False):
         return 0
-    before, node.careful = node.careful, True
+    before, node.lock_required = node.lock_required, True
     try:
         return _sweep()
     finally:
-        node.careful = before
+        node.lock_required = before
         lock.release()
 
 
@@ -63,11 +63,11 @@ _IN_SOURCES: Final = 4  # the table, the counter of uses, the variable, the call
 
 def _sweep() -> int:
     small_constants.clear()
-    open_ranges.forget()
-    traversal.forget()
+    open_ranges.clear_unions()
+    traversal.clear_orders()
     for op in ops.table():
         _forget_normal_forms(op)
-    return sum(_round(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw))
+    return sum(_sweep_table(op, nodes) for op in ops.table() for nodes in (op.nodes, op.raw))
 
 
 def _forget_normal_forms(op: Op) -> None:
@@ -78,7 +78,7 @@ def _forget_normal_forms(op: Op) -> None:
             op.nodes.pop(key, None)
 
 
-def _round(op: Op, nodes: dict[Any, UOp]) -> int:
+def _sweep_table(op: Op, nodes: dict[Any, UOp]) -> int:
     """Free the dead nodes of one table, users first: they were added last."""
     count = sys.getrefcount
     freed = 0
@@ -88,7 +88,7 @@ def _round(op: Op, nodes: dict[Any, UOp]) -> int:
         found = nodes.get(key)
         if found is None:
             # It was freed, but the key waiting here kept its sources alive.
-            waiting = _dead(key[-1] if op.keyed else key)
+            waiting = _dead_sources(key[-1] if op.keyed else key)
             del key
         elif count(found) <= _LOOKED_UP:
             waiting = [(op, nodes, key)]
@@ -103,7 +103,7 @@ Entry = tuple[Op, dict[Any, UOp], Any]
 """An op, one of its tables, and a key in it."""
 
 
-def _dead(src: tuple[UOp, ...]) -> list[Entry]:
+def _dead_sources(src: tuple[UOp, ...]) -> list[Entry]:
     """The entries of those sources that nothing but their table and their dead user refers to."""
     uses = Counter(src)
     found: list[Entry] = []
@@ -127,16 +127,18 @@ def _free(waiting: list[Entry]) -> int:
             nodes[key] = dead
             continue
         freed += 1
-        waiting += _dead(dead.src)
+        waiting += _dead_sources(dead.src)
     return freed
 
 
-forgetting: Final[list[Callable[[], object]]] = []
+on_full_collection: Final[list[Callable[[], object]]] = []
 """Called when Python is asked for a full collection: what is kept only in case that it is needed
 again is let go of, so that the nodes that it refers to can be freed."""
 
 
-def forget_unused(table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda _: False) -> None:
+def drop_unreferenced(
+    table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda _: False
+) -> None:
     """Drop the entries of a table whose values nothing else refers to, but for some."""
     for key in list(table):
         value = table.pop(key, None)
@@ -147,19 +149,19 @@ def forget_unused(table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:
     """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
-    global _asked_for, _noticed, _swept
+    global _is_requested, _noticed, _entries_after_sweep
     _noticed = info if _noticed is _passed else None  # the other one was interrupted the last time
     if info["generation"] < 2 or sys.is_finalizing():
         return
     try:
         if phase == "start":
-            _asked_for = gc.get_count()[2] <= gc.get_threshold()[2]
-        elif _asked_for or _entries() > 2 * _swept:
-            if _asked_for and not _own:
-                for forget in forgetting:
+            _is_requested = gc.get_count()[2] <= gc.get_threshold()[2]
+        elif _is_requested or _entries() > 2 * _entries_after_sweep:
+            if _is_requested and not _is_own_collection:
+                for forget in on_full_collection:
                     forget()
             sweep()
-            _swept = max(_entries(), 10_000)
+            _entries_after_sweep = max(_entries(), 10_000)
     except KeyboardInterrupt:
         _noticed = None
 
@@ -180,9 +182,9 @@ def _entries() -> int:
     return sum(len(op.nodes) + len(op.raw) for op in ops.table())
 
 
-_swept = 10_000
-_asked_for = False
-_own = False  # whether it is us who asked for a collection
+_entries_after_sweep = 10_000
+_is_requested = False
+_is_own_collection = False  # whether it is us who asked for a collection
 _noticed: dict[str, int] | None = None
 _passed: dict[str, int] | None = None
 """What the collector said last to the first and to the second of these callbacks."""
@@ -191,9 +193,9 @@ gc.callbacks += [_on_collection, _after_collection]
 
 _quiet = held_while_forking(threading.Lock())
 _inside = 0  # how many threads are inside `quiet_collector`
-_usual: tuple[int, int, int] = gc.get_threshold()
-_passed_over = 0  # objects that no collection has looked at, about
-_SELDOM: Final = 200_000
+_usual_thresholds: tuple[int, int, int] = gc.get_threshold()
+_skipped_objects = 0  # objects that no collection has looked at, about
+_RARE_THRESHOLD: Final = 200_000
 
 
 @contextmanager
@@ -203,12 +205,12 @@ def quiet_collector() -> Iterator[None]:
     A collection finds nothing in graphs, so while many nodes are made it can cost more than making
     them; and so it can afterwards.
     """
-    global _inside, _usual
+    global _inside, _usual_thresholds
     with _quiet:
         if _inside == 0:
-            _usual = gc.get_threshold()
-            if 0 < _usual[0] < _SELDOM:
-                gc.set_threshold(_SELDOM, *_usual[1:])
+            _usual_thresholds = gc.get_threshold()
+            if 0 < _usual_thresholds[0] < _RARE_THRESHOLD:
+                gc.set_threshold(_RARE_THRESHOLD, *_usual_thresholds[1:])
         _inside += 1
     try:
         yield
@@ -216,28 +218,28 @@ def quiet_collector() -> Iterator[None]:
         with _quiet:
             _inside -= 1
             if _inside == 0:
-                traversal.forget()
-                _pass_over()
-                gc.set_threshold(*_usual)
+                traversal.clear_orders()
+                _skip_collection()
+                gc.set_threshold(*_usual_thresholds)
 
 
-def _pass_over() -> None:
+def _skip_collection() -> None:
     """Where a collection is due, let all that is there count as old, without looking at it.
 
     Otherwise it would go through the new graphs at once. After many objects it is let happen.
     """
-    global _own, _passed_over
+    global _is_own_collection, _skipped_objects
     young = gc.get_count()[0]
-    if not 0 < _usual[0] < young or not gc.isenabled():
+    if not 0 < _usual_thresholds[0] < young or not gc.isenabled():
         return
-    _passed_over += young
-    if _passed_over >= _SELDOM:
-        _passed_over = 0
-        _own = True
+    _skipped_objects += young
+    if _skipped_objects >= _RARE_THRESHOLD:
+        _skipped_objects = 0
+        _is_own_collection = True
         try:
             gc.collect()
         finally:
-            _own = False
+            _is_own_collection = False
     elif not gc.get_freeze_count():  # what a user has frozen stays so
         gc.freeze()
         gc.unfreeze()

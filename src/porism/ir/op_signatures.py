@@ -22,7 +22,7 @@ Signature = Callable[[DType | None, Sources, Any], DType]
 
 SCHEMA = Kind.SCHEMA
 
-STREAM = "stream"
+NON_TEMPORAL = "stream"
 """The argument of a STORE that goes past the caches."""
 
 PREFETCH = "prefetch"
@@ -75,11 +75,11 @@ def is_index(t: DType) -> bool:
     return t.is_integer or is_schema(t)
 
 
-def no_arg(arg: Any) -> None:
+def need_no_arg(arg: Any) -> None:
     need(arg is None, "it takes no argument, got {!r}", arg)
 
 
-def same(src: Sources) -> DType:
+def common_dtype(src: Sources) -> DType:
     t = src[0].dtype
     for s in src[1:]:
         if s.dtype is not t:
@@ -91,8 +91,8 @@ def elementwise(accepts: Callable[[DType], bool], kinds: str) -> Signature:
     """Operands of one type, and a result of that type."""
 
     def signature(dtype: DType | None, src: Sources, arg: Any) -> DType:
-        no_arg(arg)
-        t = same(src)
+        need_no_arg(arg)
+        t = common_dtype(src)
         need(accepts(t), "it works on {}, not on {}", kinds, t)
         return t
 
@@ -107,31 +107,31 @@ valued = elementwise(is_value, "values")
 
 
 def comparison(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
-    t = same(src)
+    need_no_arg(arg)
+    t = common_dtype(src)
     need(is_value(t), "it works on values, not on {}", t)
     return t.mask
 
 
 def choice(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """WHERE(condition, yes, no); a scalar condition may choose between vectors."""
-    no_arg(arg)
+    need_no_arg(arg)
     condition = src[0]
-    t = same(src[1:])
+    t = common_dtype(src[1:])
     need(is_value(t), "it chooses between values, not {}", t)
     need(condition.dtype in (t.mask, t.mask.element), "its condition is {}", condition.dtype)
     return t
 
 
 def random_bits(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
-    t = same(src)
+    need_no_arg(arg)
+    t = common_dtype(src)
     need(t.element is dtypes.u64 or is_schema(t), "it works on u64, not on {}", t)
     return t
 
 
 def conversion(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     need(dtype is not None, "its dtype must be given")
     assert dtype is not None
     source = src[0].dtype
@@ -191,9 +191,9 @@ def variable(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def bound_variable(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     need(src[0].op.name == "VARIABLE", "its first source is a VARIABLE")
-    return same(src)
+    return common_dtype(src)
 
 
 def loop(dtype: DType | None, src: Sources, arg: Any) -> DType:
@@ -215,7 +215,7 @@ def special(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return t
 
 
-def _dims(src: Sources) -> None:
+def _need_dims(src: Sources) -> None:
     for s in src:
         need(is_index(s.dtype), "a dimension is an integer, not {}", s.dtype)
 
@@ -226,7 +226,7 @@ def parameter(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(dtype is not None and dtype.kind is not Kind.VOID, "its dtype must be given")
     assert dtype is not None
     need(dtype.kind is not Kind.POINTER or not src, "a pointer has no dimensions")
-    _dims(src)
+    _need_dims(src)
     return dtype
 
 
@@ -236,13 +236,13 @@ def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(dtype is not None and is_value(dtype), "its dtype must be a value type")
     assert dtype is not None
     need(dtype.element is not dtypes.index, "memory has integers of a width, and no index")
-    _dims(src)
+    _need_dims(src)
     return dtype
 
 
-def counted(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def iota(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """IOTA: its sources are its dims, its argument is the axis along which it counts."""
-    _dims(src)
+    _need_dims(src)
     need(type(arg) is int and 0 <= arg < len(src), "its argument is one of its axes, not {!r}", arg)
     need(dtype in (None, dtypes.index), "it counts in index, not in {}", dtype)
     return dtypes.index
@@ -259,8 +259,8 @@ def allocation(space: Space) -> Signature:
     return signature
 
 
-def no_element(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+def invalid_index(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    need_no_arg(arg)
     t = dtypes.index if dtype is None else dtype
     need(is_index(t), "it is an index, not {}", t)
     return t
@@ -268,7 +268,7 @@ def no_element(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 def access(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """INDEX(buffer, index…, gate?): the element itself, or the pointer to it where asked for."""
-    no_arg(arg)
+    need_no_arg(arg)
     base = src[0].dtype
     need(base.kind is not Kind.VOID, "its first source is a buffer")
     rest = src[1:-1] if len(src) > 1 and is_mask(src[-1].dtype) else src[1:]
@@ -292,7 +292,7 @@ def is_mask(t: DType) -> bool:
 
 def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """LOAD(pointer, alternative?): the alternative is the value where the gate is closed."""
-    no_arg(arg)
+    need_no_arg(arg)
     base = src[0].dtype
     need(base.kind is Kind.POINTER or is_schema(base), "it loads from a pointer, not {}", base)
     t = base.element if dtype is None else dtype
@@ -305,7 +305,7 @@ def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 def store(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """STORE(index or pointer, value), past the caches or not."""
-    need(arg in (None, STREAM), "its argument is {}, and not {!r}", arg, STREAM)
+    need(arg in (None, NON_TEMPORAL), "its argument is {}, and not {!r}", arg, NON_TEMPORAL)
     need(is_value(src[1].dtype), "it stores a value, not {}", src[1].dtype)
     target = src[0].dtype
     need(
@@ -323,63 +323,63 @@ def effect(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def plain_effect(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     return dtypes.void
 
 
 def loop_end(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     for s in src[1:]:
         need(is_index(s.dtype), "it ends ranges, not {}", s.dtype)
     return dtypes.void
 
 
 def condition(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     need(is_mask(src[0].dtype), "its condition is a bool, not {}", src[0].dtype)
     return dtypes.void
 
 
 def condition_end(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+    need_no_arg(arg)
     need(src[0].op.name == "IF", "its first source is an IF")
     return dtypes.void
 
 
-def passing(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def like_first(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """The first source's value, unchanged."""
     return src[0].dtype
 
 
-def valued_passing(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def value_like_first(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(is_value(src[0].dtype), "it works on values, not on {}", src[0].dtype)
     return src[0].dtype
 
 
-def shaped(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def movement(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """A movement op whose sizes are its further sources."""
-    no_arg(arg)
-    _dims(src[1:])
-    return valued_passing(dtype, src, arg)
+    need_no_arg(arg)
+    _need_dims(src[1:])
+    return value_like_first(dtype, src, arg)
 
 
-def permuted(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def permute(dtype: DType | None, src: Sources, arg: Any) -> DType:
     whole = are_axes(arg) and sorted(arg) == list(range(len(arg)))
     need(whole, "its argument is an order of all axes, not {!r}", arg)
-    return valued_passing(dtype, src, arg)
+    return value_like_first(dtype, src, arg)
 
 
 def are_axes(arg: Any) -> bool:
     return isinstance(arg, tuple) and all(type(a) is int and a >= 0 for a in arg)
 
 
-def flipped(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def flip(dtype: DType | None, src: Sources, arg: Any) -> DType:
     ordered = are_axes(arg) and sorted(set(arg)) == list(arg)
     need(ordered, "its argument is sorted axes, not {!r}", arg)
-    return valued_passing(dtype, src, arg)
+    return value_like_first(dtype, src, arg)
 
 
-def _reducer(op: Any) -> None:
+def _need_reducer(op: Any) -> None:
     name = getattr(op, "name", None)
     need(name in REDUCERS, "it reduces by {}, not by {!r}", ", ".join(REDUCERS), op)
 
@@ -390,39 +390,39 @@ REDUCERS = ("ADD", "MUL", "MAX", "MIN", "AND", "OR")
 def axis_reduction(dtype: DType | None, src: Sources, arg: Any) -> DType:
     good = isinstance(arg, tuple) and len(arg) == 2 and are_axes(arg[1])
     need(good and sorted(set(arg[1])) == list(arg[1]), "its argument is (op, axes), not {!r}", arg)
-    _reducer(arg[0])
-    return valued_passing(dtype, src, None)
+    _need_reducer(arg[0])
+    return value_like_first(dtype, src, None)
 
 
 def range_reduction(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    _reducer(arg)
+    _need_reducer(arg)
     for s in src[1:]:
         need(is_index(s.dtype), "it reduces over ranges, not {}", s.dtype)
-    return valued_passing(dtype, src, None)
+    return value_like_first(dtype, src, None)
 
 
-def gathering(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
+def gather(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    need_no_arg(arg)
     for s in src[1:]:
         need(s.dtype is dtypes.index, "its indices are of type index, not {}", s.dtype)
-    return valued_passing(dtype, src, None)
+    return value_like_first(dtype, src, None)
 
 
-def copied(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def copy(dtype: DType | None, src: Sources, arg: Any) -> DType:
     need(isinstance(arg, str) and arg, "its argument is a device, not {!r}", arg)
-    return valued_passing(dtype, src, None)
+    return value_like_first(dtype, src, None)
 
 
-def assigned(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    no_arg(arg)
-    return same(src)
+def assign(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    need_no_arg(arg)
+    return common_dtype(src)
 
 
-def placed(dtype: DType | None, src: Sources, arg: Any) -> DType:
+def bufferize(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """BUFFERIZE(value, range…; space): the value, kept in memory for these ranges."""
     need(isinstance(arg, Space), "its argument is an address space, not {!r}", arg)
-    _dims(src[1:])
-    return valued_passing(dtype, src, None)
+    _need_dims(src[1:])
+    return value_like_first(dtype, src, None)
 
 
 def call(dtype: DType | None, src: Sources, arg: Any) -> DType:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Operators:
-    """What `install` gives a node."""
+    """The types of the operators that `install` adds to the node class."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ OPERATORS: Final = {
 
 
 def install(node: type, binary: Callable[[Op, UOp, UOp], UOp], const: Callable[..., UOp]) -> None:
-    """Give a node type its operators, which look a node up before they make it."""
+    """Add the operators to the node class; each tries the intern table before it makes a node."""
     for name, op in OPERATORS.items():
         setattr(node, f"__{name}__", _operator(node, op, binary, const))
         if op.group is ops.BINARY:
@@ -85,8 +85,8 @@ def _operator(
     def operator(self: UOp, other: Any) -> UOp:
         if other.__class__ is not node:
             other = const(self.dtype, other)
-        found = nodes.get((self, other))
-        return found if found is not None else binary(op, self, other)
+        interned = nodes.get((self, other))
+        return interned if interned is not None else binary(op, self, other)
 
     return operator
 

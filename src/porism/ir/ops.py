@@ -1,9 +1,9 @@
 """Ops: the one table of everything a node can be.
 
-A row says what an op is called, how many sources it takes, which dtypes fit (`signature`), what is
-known of its value (`bounds`, `residue`), what it computes (`meaning`), how a person writes it
-(`symbol`) and what it is for. Everything else - constructor, checker, evaluator, printer, parser,
-random graphs - reads this table.
+A row has the name of an op, the number of its sources, the dtypes that it accepts (`signature`),
+bounds and residue of its value (`bounds`, `residue`), what it computes (`meaning`), its operator in
+expressions (`symbol`) and a line of documentation. Constructor, checker, evaluator, printer, parser
+and random graphs read this table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANY_NUMBER: Final = -1
 
 @quick
 class Group(enum.Enum):
-    """What sort of thing an op is; the table is ordered by it."""
+    """The groups of ops, in the order of the table."""
 
     LEAF = "leaves"
     UNARY = "arithmetic on one value"
@@ -53,7 +53,7 @@ ELEMENTWISE: Final = (Group.UNARY, Group.BINARY, Group.COMPARISON, Group.TERNARY
 
 
 class Op:
-    """A row of the table. Calling it makes a node, with the construction-time rules applied."""
+    """A row of the table; calling it returns a node in normal form."""
 
     __slots__ = (
         "arity",
@@ -61,21 +61,21 @@ class Op:
         "code",
         "commutative",
         "doc",
+        "dtype_cache",
         "elementwise",
         "group",
+        "has_rules",
         "keyed",
-        "least",
-        "loose",
         "meaning",
+        "min_arity",
         "name",
         "nodes",
         "raw",
         "residue",
-        "ruled",
         "rules",
         "signature",
         "symbol",
-        "typed",
+        "weak_nodes",
     )
 
     def __init__(
@@ -88,16 +88,16 @@ class Op:
         *,
         symbol: str = "",
         bounds: Any = b.unknown,
-        residue: Any = r.nothing,
+        residue: Any = r.unknown,
         meaning: s.Meaning | None = None,
-        least: int | None = None,
+        min_arity: int | None = None,
         commutative: bool = False,
     ) -> None:
         self.name = name
-        self.code = zlib.crc32(name.encode())  # a number, the same in every process
+        self.code = zlib.crc32(name.encode())  # the same in every process, unlike hash(name)
         self.group = group
-        self.arity = arity  # ANY_NUMBER, or exactly so many sources
-        self.least = (0 if arity == ANY_NUMBER else arity) if least is None else least
+        self.arity = arity  # the number of sources, or ANY_NUMBER
+        self.min_arity = (0 if arity == ANY_NUMBER else arity) if min_arity is None else min_arity
         self.signature = signature
         self.doc = doc
         self.symbol = symbol
@@ -106,13 +106,13 @@ class Op:
         self.meaning = meaning
         self.commutative = commutative
         self.elementwise = group in ELEMENTWISE
-        # An elementwise node is told by its sources alone; others also by dtype and argument.
+        # The sources alone identify an elementwise node; others also need dtype and argument.
         self.keyed = not self.elementwise
         self.nodes: dict[Any, UOp] = {}  # key -> the node in normal form; see node.py
         self.raw: dict[Any, UOp] = {}  # key -> a node that is not in normal form
-        self.loose: WeakValues[Any, UOp] = WeakValues()  # key -> on memory
-        self.typed: dict[Any, Any] = {}  # types of sources -> dtype, where the signature agreed
-        self.ruled = False  # whether there are rules for any of its types
+        self.weak_nodes: WeakValues[Any, UOp] = WeakValues()  # key -> a node that uses a BUFFER
+        self.dtype_cache: dict[Any, Any] = {}  # dtypes of sources -> dtype that the signature gave
+        self.has_rules = False  # whether there are rules for any of its types
         self.rules: list[Any] = [None] * SLOTS  # construction-time rules by dtype.slot
         _TABLE[name] = self
 
@@ -133,7 +133,7 @@ class Op:
 
 
 def construct(op: Op, dtype: Any, src: tuple[UOp, ...], arg: Any) -> UOp:
-    """Make a node; replaced by node.py, which knows how."""
+    """Make a node in normal form; `porism.ir.node` replaces this function by its own."""
     raise RuntimeError("porism.ir.node is not imported")
 
 
@@ -141,23 +141,23 @@ _TABLE: Final[dict[str, Op]] = {}
 
 
 def op(name: str) -> Op:
-    """The op with this name.
+    """Return the op with this name.
 
     >>> op("ADD").symbol
     '+'
     """
-    found = _TABLE.get(name)
-    if found is None:
+    named = _TABLE.get(name)
+    if named is None:
         close = difflib.get_close_matches(name.upper(), _TABLE, 1)
         raise TypeMismatch(
             f"there is no op {name!r}",
             fix=f"did you mean {close[0]}?" if close else "porism.ir.ops lists all ops",
         )
-    return found
+    return named
 
 
 def table() -> tuple[Op, ...]:
-    """All ops, in the order of the table."""
+    """Return all ops, in the order of the table."""
     return tuple(_TABLE.values())
 
 
@@ -181,20 +181,23 @@ VCONST = Op("VCONST", LEAF, 0, t.vector_constant, "a number for each lane",
 VARIABLE = Op("VARIABLE", LEAF, 0, t.variable, "an integer given at run time: (name, low, high)",
               bounds=b.variable)
 BIND = Op("BIND", LEAF, 2, t.bound_variable, "a variable and the value it has in this run",
-          bounds=b.bind, residue=r.nothing)
-RANGE = Op("RANGE", LEAF, N, t.loop, "0 … end-1 in turn: (axis, kind); then what it waits for",
-           bounds=b.counter, least=1)
-SPECIAL = Op("SPECIAL", LEAF, 1, t.special, "a block or thread index of the machine, below end",
-             bounds=b.counter)
+          bounds=b.bind, residue=r.unknown)
+RANGE = Op("RANGE", LEAF, N, t.loop, "the induction variable of a loop, 0 … end-1: (axis, kind); "
+           "later sources are effects that precede the loop",
+           bounds=b.loop_index, min_arity=1)
+SPECIAL = Op("SPECIAL", LEAF, 1, t.special, "a block or thread index of a GPU, 0 … end-1",
+             bounds=b.loop_index)
 PARAM = Op("PARAM", LEAF, N, t.parameter, "an input by number: a tensor with dims, or a pointer",
            bounds=b.unknown)
-BUFFER = Op("BUFFER", LEAF, N, t.buffer, "memory that a user holds: (id, device), with dims",
+BUFFER = Op("BUFFER", LEAF, N, t.buffer, "memory of a tensor: (id, device), with dims",
             bounds=b.unknown)
-DEFINE_LOCAL = Op("DEFINE_LOCAL", LEAF, 0, t.allocation(Space.LOCAL), "memory of a thread block")
+DEFINE_LOCAL = Op("DEFINE_LOCAL", LEAF, 0, t.allocation(Space.LOCAL),
+                  "memory shared by a thread block")
 DEFINE_REG = Op("DEFINE_REG", LEAF, 0, t.allocation(Space.REGISTER), "registers of a thread")
-IOTA = Op("IOTA", LEAF, N, t.counted, "the position of each element along an axis, with dims",
-          bounds=b.position, least=1)
-INVALID = Op("INVALID", LEAF, 0, t.no_element, "the index of no element", symbol="invalid")
+IOTA = Op("IOTA", LEAF, N, t.iota, "the index of each element along an axis, with dims",
+          bounds=b.iota, min_arity=1)
+INVALID = Op("INVALID", LEAF, 0, t.invalid_index, "the index of no element: a masked access",
+             symbol="invalid")
 
 # -- arithmetic on one value -----------------------------------------------------------------------
 NEG = Op("NEG", UNARY, 1, t.numeric, "-x; integers wrap", symbol="-",
@@ -204,18 +207,18 @@ NOT = Op("NOT", UNARY, 1, t.logical, "logical not of a bool, all bits of an inte
 SQRT = Op("SQRT", UNARY, 1, t.floating, "square root", meaning=s.sqrt)
 EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp)
 EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2)
-EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, less 1", meaning=s.expm1)
+EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, minus 1", meaning=s.expm1)
 TANH = Op("TANH", UNARY, 1, t.floating, "hyperbolic tangent", meaning=s.tanh)
 LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2)
 SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin)
 RECIPROCAL = Op("RECIPROCAL", UNARY, 1, t.floating, "1/x", meaning=s.reciprocal)
-TRUNC = Op("TRUNC", UNARY, 1, t.numeric, "towards zero",
+TRUNC = Op("TRUNC", UNARY, 1, t.numeric, "round towards zero",
            bounds=b.first, residue=r.first, meaning=s.trunc)
-FLOOR = Op("FLOOR", UNARY, 1, t.numeric, "to the next whole number below",
+FLOOR = Op("FLOOR", UNARY, 1, t.numeric, "round down to an integer",
            bounds=b.first, residue=r.first, meaning=s.floor)
-CEIL = Op("CEIL", UNARY, 1, t.numeric, "to the next whole number above",
+CEIL = Op("CEIL", UNARY, 1, t.numeric, "round up to an integer",
           bounds=b.first, residue=r.first, meaning=s.ceil)
-ROUND = Op("ROUND", UNARY, 1, t.numeric, "to the nearest whole number, ties to even",
+ROUND = Op("ROUND", UNARY, 1, t.numeric, "round to the nearest integer, ties to even",
            bounds=b.first, residue=r.first, meaning=s.nearest)
 
 # -- arithmetic on two values ----------------------------------------------------------------------
@@ -240,19 +243,19 @@ MIN = Op("MIN", BINARY, 2, t.valued, "the smaller; NaN if either is", symbol="mi
          commutative=True, bounds=b.minimum, residue=r.hull, meaning=s.minimum)
 POW = Op("POW", BINARY, 2, t.numeric, "power; exact and wrapping on integers", symbol="**",
          meaning=s.power)
-LDEXP = Op("LDEXP", BINARY, 2, t.floating, "x times 2 to the power of a whole number",
+LDEXP = Op("LDEXP", BINARY, 2, t.floating, "x times 2 to an integer power",
            meaning=s.ldexp)
-AND = Op("AND", BINARY, 2, t.logical, "and, bit by bit", symbol="&", commutative=True,
+AND = Op("AND", BINARY, 2, t.logical, "bitwise and", symbol="&", commutative=True,
          bounds=b.bit_and, meaning=s.bit_and)
-OR = Op("OR", BINARY, 2, t.logical, "or, bit by bit", symbol="|", commutative=True,
+OR = Op("OR", BINARY, 2, t.logical, "bitwise or", symbol="|", commutative=True,
         bounds=b.bit_or, meaning=s.bit_or)
-XOR = Op("XOR", BINARY, 2, t.logical, "exclusive or, bit by bit", symbol="^", commutative=True,
+XOR = Op("XOR", BINARY, 2, t.logical, "bitwise exclusive or", symbol="^", commutative=True,
          bounds=b.bit_xor, meaning=s.bit_xor)
-SHL = Op("SHL", BINARY, 2, t.integral, "times a power of two", symbol="<<",
+SHL = Op("SHL", BINARY, 2, t.integral, "left shift: multiplication by a power of two", symbol="<<",
          bounds=b.shl, residue=r.shl, meaning=s.shl)
-SHR = Op("SHR", BINARY, 2, t.integral, "floor division by a power of two", symbol=">>",
+SHR = Op("SHR", BINARY, 2, t.integral, "right shift: floor division by a power of two", symbol=">>",
          bounds=b.shr, meaning=s.shr)
-THREEFRY = Op("THREEFRY", BINARY, 2, t.random_bits, "random bits of (counter, key)",
+THREEFRY = Op("THREEFRY", BINARY, 2, t.random_bits, "counter-based random bits: (counter, key)",
               meaning=s.threefry)
 
 # -- comparisons -----------------------------------------------------------------------------------
@@ -267,80 +270,84 @@ NE = Op("NE", COMPARISON, 2, t.comparison, "not equal", symbol="!=", commutative
         meaning=s.ne)
 
 # -- arithmetic on three values --------------------------------------------------------------------
-WHERE = Op("WHERE", TERNARY, 3, t.choice, "the second value where the condition holds, else the "
-           "third", bounds=b.where, residue=r.where, meaning=s.where)
-MULACC = Op("MULACC", TERNARY, 3, t.numeric, "x*y + z, rounded once", bounds=b.mulacc,
+WHERE = Op("WHERE", TERNARY, 3, t.choice, "select: the second value where the condition holds, "
+           "else the third", bounds=b.where, residue=r.where, meaning=s.where)
+MULACC = Op("MULACC", TERNARY, 3, t.numeric, "fused x*y + z, rounded once", bounds=b.mulacc,
             residue=r.mulacc, meaning=s.mulacc)
 
 # -- conversions -----------------------------------------------------------------------------------
-CAST = Op("CAST", CONVERSION, 1, t.conversion, "the value in another type",
+CAST = Op("CAST", CONVERSION, 1, t.conversion, "the value converted to another type",
           bounds=b.cast, residue=r.cast)
-BITCAST = Op("BITCAST", CONVERSION, 1, t.reinterpretation, "the same bits as another type")
+BITCAST = Op("BITCAST", CONVERSION, 1, t.reinterpretation, "the same bits in another type")
 
 # -- vectors ---------------------------------------------------------------------------------------
-VECTORIZE = Op("VECTORIZE", VECTOR, N, v.gathered, "scalars as the lanes of a vector", least=1,
+VECTORIZE = Op("VECTORIZE", VECTOR, N, v.vectorize, "scalars as the lanes of a vector", min_arity=1,
                bounds=b.hull, residue=r.hull)
-GEP = Op("GEP", VECTOR, 1, v.lanes, "some lanes of a vector", bounds=b.first, residue=r.first)
-CAT = Op("CAT", VECTOR, N, v.concatenated, "vectors one after the other", least=1,
+GEP = Op("GEP", VECTOR, 1, v.lane_selection, "selected lanes of a vector",
+         bounds=b.first, residue=r.first)
+CAT = Op("CAT", VECTOR, N, v.concatenate, "concatenation of vectors", min_arity=1,
          bounds=b.hull, residue=r.hull)
-PTRCAT = Op("PTRCAT", VECTOR, N, v.pointers, "pointers as the lanes of one access", least=1)
-UNROLL = Op("UNROLL", VECTOR, 1, v.unrolled, "lanes as values of unrolled axes: ((axis, size), …)",
+PTRCAT = Op("PTRCAT", VECTOR, N, v.concatenate_pointers, "pointers as the lanes of one access",
+            min_arity=1)
+UNROLL = Op("UNROLL", VECTOR, 1, v.unroll, "lanes as values of unrolled axes: ((axis, size), …)",
             bounds=b.first, residue=r.first)
-CONTRACT = Op("CONTRACT", VECTOR, 1, v.contracted, "values of unrolled axes as lanes",
+CONTRACT = Op("CONTRACT", VECTOR, 1, v.contract, "values of unrolled axes as lanes",
               bounds=b.first, residue=r.first)
-WMMA = Op("WMMA", VECTOR, 3, v.matrix, "a tensor core's a·b + c")
+WMMA = Op("WMMA", VECTOR, 3, v.matrix_product, "the matrix product a·b + c of a tensor core")
 
 # -- memory ----------------------------------------------------------------------------------------
 INDEX = Op("INDEX", MEMORY, N, t.access, "an element of a buffer, or the pointer to it: "
-           "(buffer, index…, gate?)", least=1)
+           "(buffer, index…, gate?)", min_arity=1)
 LOAD = Op("LOAD", MEMORY, N, t.load, "the value at a pointer: (pointer, value if gated off?)",
-          least=1)
+          min_arity=1)
 STORE = Op("STORE", MEMORY, 2, t.store, "write a value at an index or pointer")
 
 # -- order and control flow ------------------------------------------------------------------------
-END = Op("END", CONTROL, N, t.loop_end, "the effect, for every value of the ranges", least=1)
-AFTER = Op("AFTER", CONTROL, N, t.passing, "the first source, once the others have happened",
-           least=1, bounds=b.first, residue=r.first)
-BARRIER = Op("BARRIER", CONTROL, N, t.plain_effect, "every thread of a block waits for the others")
+END = Op("END", CONTROL, N, t.loop_end, "the end of loops: the effect, in every iteration of the "
+         "ranges", min_arity=1)
+AFTER = Op("AFTER", CONTROL, N, t.like_first, "the first source, after the effects of the others",
+           min_arity=1, bounds=b.first, residue=r.first)
+BARRIER = Op("BARRIER", CONTROL, N, t.plain_effect, "synchronize the threads of a block")
 GROUP = Op("GROUP", CONTROL, N, t.plain_effect, "several effects")
 SINK = Op("SINK", CONTROL, N, t.effect, "the root of a graph or kernel")
 NOOP = Op("NOOP", CONTROL, N, t.plain_effect, "no effect")
-IF = Op("IF", CONTROL, N, t.condition, "what depends on it happens only if the condition holds",
-        least=1)
-ENDIF = Op("ENDIF", CONTROL, N, t.condition_end, "the end of an IF", least=1)
-CALL = Op("CALL", CONTROL, N, t.call, "run a kernel (its SINK) on buffers", least=1)
+IF = Op("IF", CONTROL, N, t.condition, "the begin of effects that need the condition to hold",
+        min_arity=1)
+ENDIF = Op("ENDIF", CONTROL, N, t.condition_end, "the end of an IF", min_arity=1)
+CALL = Op("CALL", CONTROL, N, t.call, "run a kernel (its SINK) on buffers", min_arity=1)
 
 # -- movement --------------------------------------------------------------------------------------
-RESHAPE = Op("RESHAPE", MOVEMENT, N, t.shaped, "the same elements under other dims: (x, dim…)",
-             least=1, bounds=b.first, residue=r.first)
-PERMUTE = Op("PERMUTE", MOVEMENT, 1, t.permuted, "the axes in another order",
+RESHAPE = Op("RESHAPE", MOVEMENT, N, t.movement, "the same elements with other dims: (x, dim…)",
+             min_arity=1, bounds=b.first, residue=r.first)
+PERMUTE = Op("PERMUTE", MOVEMENT, 1, t.permute, "the axes in another order (a transposition)",
              bounds=b.first, residue=r.first)
-EXPAND = Op("EXPAND", MOVEMENT, N, t.shaped, "axes of size 1 repeated: (x, dim…)", least=1,
+EXPAND = Op("EXPAND", MOVEMENT, N, t.movement, "axes of size 1 repeated: (x, dim…)", min_arity=1,
             bounds=b.first, residue=r.first)
-PAD = Op("PAD", MOVEMENT, N, t.shaped, "zeros around: (x, before, after, …) for each axis", least=1,
-         bounds=b.padded, residue=r.padded)
-SHRINK = Op("SHRINK", MOVEMENT, N, t.shaped, "a part: (x, begin, end, …) for each axis", least=1,
-            bounds=b.first, residue=r.first)
-FLIP = Op("FLIP", MOVEMENT, 1, t.flipped, "axes backwards", bounds=b.first, residue=r.first)
+PAD = Op("PAD", MOVEMENT, N, t.movement, "zeros around: (x, before, after, …) for each axis",
+         min_arity=1, bounds=b.zero_padded, residue=r.zero_padded)
+SHRINK = Op("SHRINK", MOVEMENT, N, t.movement, "a slice: (x, begin, end, …) for each axis",
+            min_arity=1, bounds=b.first, residue=r.first)
+FLIP = Op("FLIP", MOVEMENT, 1, t.flip, "axes reversed", bounds=b.first, residue=r.first)
 
 # -- reductions ------------------------------------------------------------------------------------
 REDUCE_AXIS = Op("REDUCE_AXIS", REDUCTION, 1, t.axis_reduction, "a tensor reduced over axes, which "
                  "stay with size 1: (op, axes)")
-REDUCE = Op("REDUCE", REDUCTION, N, t.range_reduction, "a value reduced over ranges", least=1,
+REDUCE = Op("REDUCE", REDUCTION, N, t.range_reduction, "a value reduced over ranges", min_arity=1,
             bounds=b.reduce_ranges)
 
 # -- tensor graph ----------------------------------------------------------------------------------
-CONTIGUOUS = Op("CONTIGUOUS", GRAPH, 1, t.valued_passing, "the value, laid out in memory",
+CONTIGUOUS = Op("CONTIGUOUS", GRAPH, 1, t.value_like_first, "the value, contiguous in memory",
                 bounds=b.first, residue=r.first)
-GATHER = Op("GATHER", GRAPH, N, t.gathering, "elements of a tensor: (x, index tensor for each "
-            "axis…); 0 where an index is outside", least=2, bounds=b.padded, residue=r.padded)
-COPY = Op("COPY", GRAPH, 1, t.copied, "the value on another device",
+GATHER = Op("GATHER", GRAPH, N, t.gather, "gathered elements of a tensor: (x, index tensor for "
+            "each axis…); 0 where an index is out of bounds", min_arity=2,
+            bounds=b.zero_padded, residue=r.zero_padded)
+COPY = Op("COPY", GRAPH, 1, t.copy, "the value on another device",
           bounds=b.first, residue=r.first)
-ASSIGN = Op("ASSIGN", GRAPH, 2, t.assigned, "the target, overwritten with the value")
-BUFFERIZE = Op("BUFFERIZE", GRAPH, N, t.placed, "the value, kept in memory for these ranges: space",
-               least=1, bounds=b.first, residue=r.first)
+ASSIGN = Op("ASSIGN", GRAPH, 2, t.assign, "the target, overwritten with the value")
+BUFFERIZE = Op("BUFFERIZE", GRAPH, N, t.bufferize, "the value, stored in a buffer with an axis "
+               "for each range: space", min_arity=1, bounds=b.first, residue=r.first)
 
 # -- rewrite rules ---------------------------------------------------------------------------------
-HOLE = Op("HOLE", PATTERN, 0, t.hole, "any node, in a pattern")
-FACT = Op("FACT", PATTERN, N, t.fact, "what is known of a node, in a guard")
+HOLE = Op("HOLE", PATTERN, 0, t.hole, "matches any node, in a pattern")
+FACT = Op("FACT", PATTERN, N, t.fact, "a property of a node, in a guard, such as a bound")
 # fmt: on

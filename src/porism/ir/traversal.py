@@ -1,4 +1,4 @@
-"""Walks over graphs: order, search, substitution. None of them recurses."""
+"""Graph traversal: topological order, search, substitution. Nothing here recurses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from porism.ir.node import UOp, construct, raw
 
 
 def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[UOp]:
-    """Every node below the roots, sources before users, in an order that structure alone decides.
+    """Return every node below the roots, sources before users, in an order that structure decides.
 
-    `within` limits the walk: nodes for which it is false, and what is only below them, stay out.
+    `within` limits the walk: nodes for which it is false, and what is only below them, are omitted.
     """
     if within is not None:
         return _limited(roots, within)
-    known = _known.get(roots[0]) if len(roots) == 1 else None  # another thread may forget it
-    if known is not None:
-        return known.copy()
+    cached = _orders.get(roots[0]) if len(roots) == 1 else None  # another thread may clear it
+    if cached is not None:
+        return cached.copy()
     order: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
@@ -37,26 +37,26 @@ def toposort(*roots: UOp, within: Callable[[UOp], bool] | None = None) -> list[U
             else:
                 stack.pop()
                 order.append(node)
-    if len(roots) == 1 and len(order) >= _LARGE and not roots[0].on_memory:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[roots[0]] = order.copy()
+    if len(roots) == 1 and len(order) >= _LEAST_KEPT_NODES and not roots[0].uses_buffer:
+        if len(_orders) >= _MOST_ORDERS:
+            _orders.clear()
+        _orders[roots[0]] = order.copy()
     return order
 
 
-_known: Final[dict[UOp, list[UOp]]] = {}
-"""The latest large graphs in order: passes walk the same graph one after the other."""
-_LARGE: Final = 16
-_MOST_KNOWN: Final = 16
+_orders: Final[dict[UOp, list[UOp]]] = {}
+"""Root -> topological order, of the latest large graphs: several passes walk the same graph."""
+_LEAST_KEPT_NODES: Final = 16
+_MOST_ORDERS: Final = 16
 
 
-def forget() -> None:
-    """Let go of the graphs whose order is known."""
-    _known.clear()
+def clear_orders() -> None:
+    """Clear the cache of topological orders."""
+    _orders.clear()
 
 
 def _limited(roots: tuple[UOp, ...], within: Callable[[UOp], bool]) -> list[UOp]:
-    """The same walk with a question at each node, which the common one need not ask."""
+    """Return the topological order of the nodes for which `within` holds."""
     order: list[UOp] = []
     seen: set[UOp] = set()
     for root in roots:
@@ -80,29 +80,29 @@ def _limited(roots: tuple[UOp, ...], within: Callable[[UOp], bool]) -> list[UOp]
 
 
 def backward_slice(root: UOp) -> dict[UOp, None]:
-    """Every node that the root depends on, without the root, as an ordered set."""
-    found = dict.fromkeys(toposort(root))
-    del found[root]
-    return found
+    """Return every node that the root depends on, without the root, as an ordered set."""
+    nodes = dict.fromkeys(toposort(root))
+    del nodes[root]
+    return nodes
 
 
 def find(root: UOp, wanted: Callable[[UOp], bool]) -> Iterator[UOp]:
-    """The nodes below the root that are wanted, sources first."""
+    """Return the nodes below the root for which `wanted` holds, sources first."""
     return (node for node in toposort(root) if wanted(node))
 
 
 def users(*roots: UOp) -> dict[UOp, list[UOp]]:
-    """For every node below the roots, the nodes that use it, once each."""
-    found: dict[UOp, list[UOp]] = {}
+    """Return for every node below the roots the nodes that use it, once each."""
+    users_of: dict[UOp, list[UOp]] = {}
     for node in toposort(*roots):
-        found.setdefault(node, [])
+        users_of.setdefault(node, [])
         for s in dict.fromkeys(node.src):
-            found[s].append(node)
-    return found
+            users_of[s].append(node)
+    return users_of
 
 
 def rebuild(root: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
-    """The graph with every node replaced by `change(node, new sources)`, sources first."""
+    """Return the graph with every node replaced by `change(node, new sources)`, sources first."""
     new: dict[UOp, UOp] = {}
     for node in toposort(root):
         new[node] = change(node, tuple([new[s] for s in node.src]))
@@ -110,13 +110,13 @@ def rebuild(root: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
 
 
 def substitute(root: UOp, replacements: Mapping[UOp, UOp], *, exactly: bool = False) -> UOp:
-    """The graph with some nodes replaced, all at once; replacements are not searched again.
+    """Return the graph with some nodes replaced simultaneously; replacements are not searched.
 
-    Nodes above a replacement are made anew, in normal form, or `exactly` as they were.
+    Nodes that use a replaced node are made anew, in normal form, or `exactly` as they were.
     """
 
     make = raw if exactly else construct
-    new = dict(replacements)  # what has none of them below it stays
+    new = dict(replacements)  # a node that is not in it stays as it is
     changed = new.keys()
     for node in toposort(root):
         if node not in new and not changed.isdisjoint(node.src):

@@ -74,7 +74,7 @@ def checked_ops() -> tuple[Op, ...]:
         op
         for op in ops.table()
         if (op.elementwise or op is ops.CAST)
-        and (op.bounds is not intervals.unknown or op.residue is not residues.nothing)
+        and (op.bounds is not intervals.unknown or op.residue is not residues.unknown)
     )
 
 
@@ -253,7 +253,7 @@ def _residue_boxes(dtype: DType) -> list[tuple[Box, Array]]:
         for m in MODULI:
             for r in range(m):
                 some = inside[inside % m == r]
-                found.append((Box(low, high, dtype, residues.make(m, r)), some))
+                found.append((Box(low, high, dtype, residues.canonical(m, r)), some))
     constants = {0, 1, 2, 3, 4, 6, *(n for n in (-1, -2, -4) if n >= dtype.min)}
     constants |= {int(values[0]), int(values[-1])}
     found += [(Box(n, n, dtype, (0, n)), np.asarray([n])) for n in sorted(constants)]
@@ -262,7 +262,7 @@ def _residue_boxes(dtype: DType) -> list[tuple[Box, Array]]:
 
 def _residues(op: Op, dtype: DType) -> Iterator[str]:
     """Yield for every combination of residues its fault, or an empty string."""
-    if op.residue is residues.nothing or dtype.kind is Kind.BOOL:
+    if op.residue is residues.unknown or dtype.kind is Kind.BOOL:
         return
     operands = _residue_boxes(dtype)
     if op is ops.CAST:

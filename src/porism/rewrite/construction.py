@@ -19,8 +19,8 @@ from typing import Any, Final
 from porism.base.dtypes import SLOTS, DType
 from porism.ir import node as nodes
 from porism.ir import ops
-from porism.ir.construction_dispatch import signature_of, slot_of
-from porism.ir.node import UOp, construct, make2, raw
+from porism.ir.construction_dispatch import rule_slot, source_signature
+from porism.ir.node import UOp, construct, construct_binary, raw
 from porism.ir.ops import Op
 from porism.rewrite.commuted_patterns import SORTED_SLOTS
 from porism.rewrite.rewrite_trace import Trace, of_all, set_of_all
@@ -94,16 +94,16 @@ class Compiled:
 
     def lookup(self, op: Op, dtype: DType, src: tuple[UOp, ...]) -> Function | None:
         """The function to try on a node with these sources."""
-        slot = slot_of(op, dtype, src)
+        slot = rule_slot(op, dtype, src)
         try:
             dispatch = self._dispatch[op, slot]
         except KeyError:
             dispatch = self.dispatch(op, slot)
-        return None if dispatch is None else dispatch[signature_of(op, src)]
+        return None if dispatch is None else dispatch[source_signature(op, src)]
 
 
 def construction_flavour() -> Flavour:
-    names = {"make2": make2, "raw": raw, "record": record_for_all}
+    names = {"construct_binary": construct_binary, "raw": raw, "record": record_for_all}
     records = of_all() is not None
     return Flavour("construct", "dtype, src, arg", construct, names=names, records=records)
 
@@ -137,10 +137,10 @@ def install(rules: RuleSet) -> RuleSet | None:
             op.nodes.clear()
             op.nodes.update(kept)
             op.rules[:] = dispatch
-            op.ruled = any(found is not None for found in dispatch)
+            op.has_rules = any(found is not None for found in dispatch)
         nodes.small_constants.clear()
         _machine = _Machine(rules)
-        nodes.deep = _machine.build
+        nodes.construct_nested = _machine.build
         before, _installed = _installed, rules
     return before
 
@@ -171,7 +171,7 @@ class _Machine:
                 op, dtype, src, arg = self._in_order(*request)
                 value = self._known(op, dtype, src, arg)
                 if value is None:
-                    dtype = nodes.checked(op, dtype, src, arg)
+                    dtype = nodes.result_dtype(op, dtype, src, arg)
                     function = self.compiled.lookup(op, dtype, src)
                     if function is None:
                         value = _interned(op, dtype, src, arg)
@@ -189,12 +189,12 @@ class _Machine:
                 request, value = None, stop.value
                 if value is None:
                     value = _interned(op, dtype, src, arg)
-                elif not any(s.on_memory for s in src):
+                elif not any(s.uses_buffer for s in src):
                     op.nodes[nodes.key_of(op, dtype, src, arg)] = value
 
     def _in_order(self, op: Op, dtype: Any, src: tuple[UOp, ...], arg: Any) -> Request:
         dispatch = (
-            self.compiled.dispatch(op, slot_of(op, src[0].dtype, src)) if op.commutative else None
+            self.compiled.dispatch(op, rule_slot(op, src[0].dtype, src)) if op.commutative else None
         )
         if dispatch is not None and dispatch.sorts and nodes.comes_before(src[1], src[0]):
             src = (src[1], src[0])
@@ -204,13 +204,13 @@ class _Machine:
         if op is ops.CONST:
             return construct(op, dtype, src, arg)
         if op.keyed:
-            dtype = nodes.checked(op, dtype, src, arg)
+            dtype = nodes.result_dtype(op, dtype, src, arg)
             return op.nodes.get(nodes.key_of(op, dtype, src, arg))
         return op.nodes.get(src)
 
 
 def _interned(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
-    return nodes.interned(op, nodes.key_of(op, dtype, src, arg), dtype, src, arg)
+    return nodes.intern(op, nodes.key_of(op, dtype, src, arg), dtype, src, arg)
 
 
 # -- tracing ---------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Tracer:
     def __init__(self, trace: Trace, rules: RuleSet | None = None) -> None:
         self.trace = trace
         self.made: dict[UOp, UOp] = {}
-        names = {"make2": self.make2, "raw": raw, "record": self.record}
+        names = {"construct_binary": self.construct_binary, "raw": raw, "record": self.record}
         flavour = Flavour("traced", "dtype, src, arg", self.build, names=names, records=True)
         self.compiled = Compiled(installed() if rules is None else rules, flavour)
 
@@ -257,18 +257,18 @@ class Tracer:
 
     def _normal(self, exact: UOp) -> UOp:
         op, dtype, src, arg = exact.op, exact.dtype, exact.src, exact.arg
-        dispatch = self.compiled.dispatch(op, slot_of(op, dtype, src))
+        dispatch = self.compiled.dispatch(op, rule_slot(op, dtype, src))
         if dispatch is None:
             return exact
         if dispatch.sorts and nodes.comes_before(src[1], src[0]):
             swapped = raw(op, None, (src[1], src[0]), arg)
             self.trace.record(COMMUTE, exact, swapped)
             return self.build(op, None, swapped.src, arg)
-        function = dispatch[signature_of(op, src)]
+        function = dispatch[source_signature(op, src)]
         result = None if function is None else function(dtype, src, arg)
         return exact if result is None else result
 
-    def make2(self, op: Op, a: UOp, b: UOp) -> UOp:
+    def construct_binary(self, op: Op, a: UOp, b: UOp) -> UOp:
         return self.build(op, None, (a, b), None)
 
     def record(

@@ -17,7 +17,7 @@ from typing import Any
 
 from porism.base.errors import RewriteError
 from porism.base.settings import settings
-from porism.ir.node import UOp, construct, key_of, make2, raw
+from porism.ir.node import UOp, construct, construct_binary, key_of, raw
 from porism.ir.node_collector import quiet_collector
 from porism.ir.ops import Op
 from porism.ir.text import serialization
@@ -82,7 +82,11 @@ class _Run:
         if self.trace is not None:
             tracer = Tracer(self.trace, _NOTHING if self.exactly else None)
             make: Make = tracer.build
-            names = {"make2": tracer.make2, "raw": raw, "record": tracer.record}
+            names = {
+                "construct_binary": tracer.construct_binary,
+                "raw": raw,
+                "record": tracer.record,
+            }
             return Compiled(self.rules, _flavour(make, names, self.exactly, records=True)), make
         whole = of_all()
         records = whole is not None
@@ -92,8 +96,8 @@ class _Run:
         make = raw if self.exactly else construct
         found = self.rules.compiled.get(kind)
         if found is None:
-            two = _raw2 if self.exactly else make2
-            names = {"make2": two, "raw": raw, "record": record_for_all}
+            two = _raw2 if self.exactly else construct_binary
+            names = {"construct_binary": two, "raw": raw, "record": record_for_all}
             found = Compiled(self.rules, _flavour(make, names, self.exactly, records=records))
             self.rules.compiled[kind] = found
         return found, make
@@ -131,7 +135,7 @@ class _Run:
         if self.trace:
             return False
         op = node.op
-        if not op.raw and not node.on_memory:  # all that there are of this op
+        if not op.raw and not node.uses_buffer:  # all that there are of this op
             return True
         key = key_of(op, node.dtype, node.src, node.arg) if op.keyed else node.src
         return op.nodes.get(key) is node
@@ -268,7 +272,10 @@ class _Run:
     def _chain(self, node: UOp, most: int = 64) -> list[str]:
         """The names of the rules that fire on a node and its next forms."""
         trace = Trace()
-        names: dict[str, Any] = {"make2": _raw2 if self.exactly else make2, "raw": raw}
+        names: dict[str, Any] = {
+            "construct_binary": _raw2 if self.exactly else construct_binary,
+            "raw": raw,
+        }
 
         def record(rule: str, *rest: Any) -> UOp:
             trace.record(rule, node, rest[-1])

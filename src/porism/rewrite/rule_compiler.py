@@ -374,7 +374,7 @@ class _Match:
         if flavour.make is None:
             return f"(yield ({op}, {given}, ({inner}), {arg}))"
         if len(src) == 2 and term.op.elementwise:
-            return f"make2({op}, {inner})"
+            return f"construct_binary({op}, {inner})"
         return f"make({op}, {given}, ({inner}), {arg})"
 
     def _sort(self, dtype: DType) -> str:

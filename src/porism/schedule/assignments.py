@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from porism.base.errors import PorismError
 from porism.ir import ops
-from porism.ir.facts.node_shape import flat, shape
+from porism.ir.facts.node_shape import flat_index, shape
 from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.text.expression import show
@@ -49,9 +49,9 @@ def copy_kernel(assign: UOp) -> UOp:
     while node is not memory:
         element = source_element(node, element).element
         node = node.src[0]
-    offset = flat(element.indices, shape(memory))
+    offset = flat_index(element.indices, shape(memory))
     address = pointer(memory, 0).index(offset, dtype=memory.dtype)
-    source = pointer(assign, 1).index(flat(indices, dims), dtype=assign.dtype)
+    source = pointer(assign, 1).index(flat_index(indices, dims), dtype=assign.dtype)
     store = address.store(source)
     loops = [i for i in indices if i.op is ops.RANGE]
     return ops.SINK(store.end(*loops) if loops else store)

@@ -18,7 +18,7 @@ from typing import Final
 from porism.base.dtypes import Space
 from porism.base.errors import PorismError
 from porism.ir import ops
-from porism.ir.facts.node_shape import flat, shape
+from porism.ir.facts.node_shape import flat_index, shape
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
@@ -74,14 +74,14 @@ def _kernel(node: UOp, reason: str) -> Call:
             if buffer not in values:
                 values[buffer] = pointer(buffer, len(values))
             dims = tuple(new.get(d, d) for d in shape(buffer))
-            at = flat([new.get(s, s) for s in old.src[1:]], dims)
+            at = flat_index([new.get(s, s) for s in old.src[1:]], dims)
             new[old] = values[buffer].index(at, dtype=buffer.dtype)
         else:
             src = tuple([new.get(s, s) for s in old.src])
             rebuilt = old if src == old.src else old.replace(src)
             new[old] = _sort_clauses(rebuilt) if old.op is ops.AND else rebuilt
     indices = [new.get(r, r) for r in node.src[1:]]
-    address = values[node].index(flat(indices, shape(node)), dtype=node.dtype)
+    address = values[node].index(flat_index(indices, shape(node)), dtype=node.dtype)
     store = address.store(new.get(node.src[0], node.src[0]))
     kernel = ops.SINK(store.end(*(new[r] for r in loops)) if loops else store)
     return Call(kernel, tuple(values), reason)

@@ -13,8 +13,7 @@ from typing import Any, Final, cast
 
 from porism.base import dtypes
 from porism.ir import ops
-from porism.ir.draft import Draft
-from porism.ir.node import UOp, const, raw
+from porism.ir.node import MutableNode, UOp, const, raw
 from porism.ir.ops import Op
 from porism.ir.text import structural_digest
 from porism.ir.traversal import rebuild
@@ -26,9 +25,9 @@ _BOOL: Final = dtypes.boolean
 _INDEX: Final = dtypes.index
 _MASK: Final = structural_digest.MASK
 _MIRRORED: Final = {ops.GT: ops.LT, ops.GE: ops.LE}
-_low: Final = vars(Draft)["vmin"].__set__
-_high: Final = vars(Draft)["vmax"].__set__
-_get_high: Final = vars(Draft)["vmax"].__get__
+_low: Final = vars(MutableNode)["vmin"].__set__
+_high: Final = vars(MutableNode)["vmax"].__set__
+_get_high: Final = vars(MutableNode)["vmax"].__get__
 
 
 class LightNode(UOp):
@@ -88,13 +87,13 @@ class LightNodes:
         key = (op, src)
         existing = self.nodes.get(key)
         if existing is None:
-            node = Draft()
+            node = MutableNode()
             node.op = op
             node.src = src
             node.arg = None
             node.dtype = _BOOL if op.group is ops.COMPARISON else src[-1].dtype
             node.order = _fingerprint(op, src)
-            node.on_memory = False
+            node.uses_buffer = False
             node.__class__ = LightNode
             existing = self.nodes[key] = cast(UOp, node)
         return existing

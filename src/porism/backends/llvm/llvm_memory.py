@@ -14,7 +14,7 @@ from porism.backends.llvm.nontemporal_stores import MIN_BYTES, NontemporalStores
 from porism.base.dtypes import DType, Kind, boolean
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.op_signatures import STREAM
+from porism.ir.op_signatures import NON_TEMPORAL
 
 CACHE_LINE: Final = 64
 """Bytes of a cache line."""
@@ -247,14 +247,18 @@ class MemoryWriter(LoopWriter):
         if _index(place).dtype.count > 1:
             self._scatter(node, data, gate)
         elif gate is not None and gate.dtype.count > 1:
-            if node.arg != STREAM or not self._store_nontemporal_if_full(node, data, gate):
+            if node.arg != NON_TEMPORAL or not self._store_nontemporal_if_full(node, data, gate):
                 self._masked_store(node, data, gate)
         else:
             address = self.value(place)
             if gate is not None:
                 dummy = self.dummy(kind)
                 address = self.emit(f"select i1 {self.value(gate)}, ptr {address}, ptr {dummy}")
-            if node.arg != STREAM or gate is not None or not self._store_nontemporal(node, data):
+            if (
+                node.arg != NON_TEMPORAL
+                or gate is not None
+                or not self._store_nontemporal(node, data)
+            ):
                 self.do(f"store {kind} {data}, ptr {address}, align {align}")
 
     def _masked_store(self, node: UOp, data: str, gate: UOp) -> None:

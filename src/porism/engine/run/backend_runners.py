@@ -20,7 +20,7 @@ from porism.engine.run.array_allocator import address_of
 from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.compile_verification import verify_tuned_kernels
 from porism.engine.run.program import Program
-from porism.ir.node_collector import forget_unused
+from porism.ir.node_collector import drop_unreferenced
 from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant
 from porism.schedule.schedule import Schedule
 
@@ -122,7 +122,7 @@ def forget_programs() -> None:
     """Evict programs that nothing refers to and that were not used since the last call."""
     if _lock.acquire(blocking=False):
         try:
-            forget_unused(_programs, lambda program: program.is_recent)
+            drop_unreferenced(_programs, lambda program: program.is_recent)
             for program in _programs.values():
                 program.is_recent = False
         finally:

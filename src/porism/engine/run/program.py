@@ -37,7 +37,7 @@ from porism.engine.tune.tuning_cache import known_actions
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
-from porism.ir.node_collector import forget_unused
+from porism.ir.node_collector import drop_unreferenced
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Actions
 from porism.schedule.schedule import Role, Schedule
@@ -334,7 +334,7 @@ def forget_functions() -> None:
     kernel_cache.forget_modules()
     if _lock.acquire(blocking=False):
         try:
-            forget_unused(_functions)
+            drop_unreferenced(_functions)
         finally:
             _lock.release()
 

@@ -37,7 +37,7 @@ from porism.engine.run.program import forget_functions
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.ir.node_collector import forget_unused, forgetting
+from porism.ir.node_collector import drop_unreferenced, on_full_collection
 from porism.ir.traversal import substitute, toposort
 from porism.pipeline import forget_kernels
 from porism.schedule.schedule import Schedule
@@ -108,13 +108,13 @@ def schedule_of(graph: UOp) -> Schedule:
 def _release_unused() -> None:
     """Release cached entries that nothing uses; each cache before the ones it refers to."""
     forget_programs()
-    forget_unused(_schedules)
+    drop_unreferenced(_schedules)
     forget_functions()
     forget_prepacked()
     forget_kernels()
 
 
-forgetting.append(_release_unused)
+on_full_collection.append(_release_unused)
 
 
 def _schedule_key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:

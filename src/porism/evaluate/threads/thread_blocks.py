@@ -36,7 +36,7 @@ from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX
 from porism.ir.facts.effect_scopes import base_of, loaded_indices, scopes
 from porism.ir.facts.semantics import Array
-from porism.ir.fragments import is_shared
+from porism.ir.fragments import is_warp_product
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 
@@ -311,7 +311,7 @@ def _run_block(running: list[_RunningThread]) -> None:
                 )
         if first is None:
             return
-        if is_shared(first):
+        if is_warp_product(first):
             _run_wmma(first, running)
 
 

@@ -30,7 +30,7 @@ from porism.evaluate.varying_value import (
 )
 from porism.ir import ops
 from porism.ir.facts.effect_scopes import closed_ranges
-from porism.ir.fragments import is_shared
+from porism.ir.fragments import is_warp_product
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 
@@ -89,7 +89,7 @@ class ThreadMachine(Evaluator):
             if kind is StepKind.RUN:
                 if node.op is ops.BARRIER:
                     yield node
-                elif is_shared(node):
+                elif is_warp_product(node):
                     yield node  # the caller sets the fragment of this thread
                     continue
                 self.env[node] = self.execute(node)

@@ -60,7 +60,7 @@ def multiply_fragments(
 def _warp_product(node: UOp, sources: Sequence[Sequence[Value]]) -> Iterator[Value]:
     """Yield the result fragments of the threads of one warp."""
     m, n, k = node.arg[1]
-    w = fragments.word(node.src[0].dtype.element)
+    w = fragments.elements_per_word(node.src[0].dtype.element)
     a, b, c = (
         _gather_matrix(node, [thread[operand] for thread in sources], layout, size)
         for operand, (layout, size) in enumerate(
@@ -105,23 +105,25 @@ def _gather_matrix(node: UOp, fragment_values: Sequence[Value], layout: Array, s
 
 def _threads() -> Iterator[tuple[int, int]]:
     """Yield the row and column of each thread in the warp."""
-    return ((g, t) for g in range(fragments.ROWS) for t in range(fragments.COLUMNS))
+    return ((g, t) for g in range(fragments.WARP_ROWS) for t in range(fragments.WARP_COLUMNS))
 
 
 def _left(m: int, k: int, w: int) -> Array:
     """Return for each thread the positions of its fragment in the left matrix."""
     return np.array(
-        [[(g + y) * k + t * w + x for y, x in fragments.left(m, k, w)] for g, t in _threads()]
+        [[(g + y) * k + t * w + x for y, x in fragments.a_offsets(m, k, w)] for g, t in _threads()]
     )
 
 
 def _right(n: int, k: int, w: int) -> Array:
     """Return for each thread the positions of its fragment in the right matrix."""
-    return np.array([[(t * w + y) * n + g for y in fragments.right(k, w)] for g, t in _threads()])
+    return np.array(
+        [[(t * w + y) * n + g for y in fragments.b_offsets(k, w)] for g, t in _threads()]
+    )
 
 
 def _result(m: int, n: int) -> Array:
     """Return for each thread the positions of its fragment in the result."""
     return np.array(
-        [[(g + y) * n + 2 * t + x for y, x in fragments.result(m)] for g, t in _threads()]
+        [[(g + y) * n + 2 * t + x for y, x in fragments.c_offsets(m)] for g, t in _threads()]
     )

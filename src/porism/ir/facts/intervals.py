@@ -362,14 +362,14 @@ def variable(dtype: DType, src: Sources, arg: Any) -> Interval:
     return (-INFINITY if low is None else low), (INFINITY if high is None else high)
 
 
-def counter(dtype: DType, src: Sources, arg: Any) -> Interval:
+def loop_index(dtype: DType, src: Sources, arg: Any) -> Interval:
     """0 … end-1; an empty range has no value, and then any interval is right."""
     return 0, max(plus(src[0].vmax, -1), 0)
 
 
-def position(dtype: DType, src: Sources, arg: Any) -> Interval:
+def iota(dtype: DType, src: Sources, arg: Any) -> Interval:
     """IOTA: 0 … dim-1 along its axis."""
-    return counter(dtype, src[arg : arg + 1], None)
+    return loop_index(dtype, src[arg : arg + 1], None)
 
 
 def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
@@ -401,5 +401,5 @@ def reduce_ranges(dtype: DType, src: Sources, arg: Any) -> Interval:
     return dtype.min, dtype.max
 
 
-def padded(dtype: DType, src: Sources, arg: Any) -> Interval:
+def zero_padded(dtype: DType, src: Sources, arg: Any) -> Interval:
     return min(src[0].vmin, 0), max(src[0].vmax, 0)

@@ -18,15 +18,14 @@ from porism.base import dtypes
 from porism.base.dtypes import Kind
 from porism.base.errors import ShapeError
 from porism.ir import ops
-from porism.ir.draft import Draft
-from porism.ir.node import UOp, const
+from porism.ir.node import MutableNode, UOp, const
 from porism.ir.ops import Group, Op
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 
 Shape = tuple[UOp, ...]
 
-_set_shape = Draft.__dict__["_shape"].__set__
+_set_shape = MutableNode.__dict__["_shape"].__set__
 
 
 def shape(root: UOp) -> Shape:
@@ -68,7 +67,7 @@ def are_equal(a: UOp, b: UOp) -> bool:
     return a is b or a.vmin == a.vmax == b.vmin == b.vmax
 
 
-def flat(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
+def flat_index(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
     """The number of an element, counted row by row."""
     number, stride = const(dtypes.index, 0), const(dtypes.index, 1)
     for at, dim in zip(reversed(indices), reversed(dims), strict=True):
@@ -83,7 +82,7 @@ def _from_sources(node: UOp) -> Shape | None:
     return _RULES.get(node.op, _first if node.src else _scalar)(node)
 
 
-def _of(node: UOp) -> Shape:
+def _shape_of(node: UOp) -> Shape:
     return node._shape or ()
 
 
@@ -93,14 +92,14 @@ def _scalar(node: UOp) -> Shape:
 
 def _first(node: UOp) -> Shape:
     """The shape of the first source."""
-    return _of(node.src[0])
+    return _shape_of(node.src[0])
 
 
 def _own_dims(node: UOp) -> Shape:
-    return tuple(_settled(dim) for dim in node.src)
+    return tuple(_folded(dim) for dim in node.src)
 
 
-def _settled(dim: UOp) -> UOp:
+def _folded(dim: UOp) -> UOp:
     """A dim in its simplest form: a constant where its bounds leave one value."""
     if dim.vmin == dim.vmax and dim.op is not ops.CONST:
         return const(dim.dtype, dim.vmin)
@@ -111,14 +110,14 @@ def _sum(*parts: UOp) -> UOp:
     """A sum of dims without the zeros."""
     kept = [p for p in parts if not p.vmin == p.vmax == 0]
     if len(kept) > 1 and not all(p.op is ops.CONST for p in kept):
-        kept = _collected(kept)
+        kept = _merge_terms(kept)
     total = kept[0] if kept else parts[0]
     for part in kept[1:]:
-        total = _settled(total + part)
+        total = _folded(total + part)
     return total
 
 
-def _collected(parts: Sequence[UOp]) -> list[UOp]:
+def _merge_terms(parts: Sequence[UOp]) -> list[UOp]:
     """The terms of a sum, each once: of n + 6 + n those of n * 2 + 6."""
     times: dict[UOp, int] = {}
     rest = 0
@@ -149,7 +148,7 @@ def _common(node: UOp) -> Shape:
     """Elementwise: equal shapes, or none."""
     found: Shape = ()
     for source in node.src:
-        dims = _of(source)
+        dims = _shape_of(source)
         if not dims or dims is found:
             continue
         if not found:
@@ -165,7 +164,7 @@ def _common(node: UOp) -> Shape:
 
 
 def _reshaped(node: UOp) -> Shape:
-    old, new = _of(node.src[0]), tuple(_settled(d) for d in node.src[1:])
+    old, new = _shape_of(node.src[0]), tuple(_folded(d) for d in node.src[1:])
     _not_negative(node, new)
     before, after = _elements(old), _elements(new)
     if before[1] < after[0] or after[1] < before[0]:
@@ -204,7 +203,7 @@ def _not_negative(node: UOp, dims: Shape) -> None:
 
 
 def _permuted(node: UOp) -> Shape:
-    dims = _of(node.src[0])
+    dims = _shape_of(node.src[0])
     if len(node.arg) != len(dims):
         raise _refuse(
             node,
@@ -227,20 +226,20 @@ def _need_axes(node: UOp, dims: Shape, axes: tuple[int, ...]) -> None:
 
 
 def _flipped(node: UOp) -> Shape:
-    dims = _of(node.src[0])
+    dims = _shape_of(node.src[0])
     _need_axes(node, dims, node.arg)
     return dims
 
 
 def _reduced(node: UOp) -> Shape:
-    dims, axes = _of(node.src[0]), node.arg[1]
+    dims, axes = _shape_of(node.src[0]), node.arg[1]
     _need_axes(node, dims, axes)
     one = const(dtypes.index, 1)
     return tuple(one if k in axes else dim for k, dim in enumerate(dims))
 
 
 def _expanded(node: UOp) -> Shape:
-    old, new = _of(node.src[0]), tuple(_settled(d) for d in node.src[1:])
+    old, new = _shape_of(node.src[0]), tuple(_folded(d) for d in node.src[1:])
     _not_negative(node, new)
     fits = len(old) == len(new) and all(
         are_equal(a, b) or a.vmin == a.vmax == 1 for a, b in zip(old, new, strict=True)
@@ -269,14 +268,14 @@ def _pairs(node: UOp, dims: Shape) -> list[tuple[UOp, UOp, UOp]]:
 
 
 def _padded(node: UOp) -> Shape:
-    pairs = _pairs(node, _of(node.src[0]))
+    pairs = _pairs(node, _shape_of(node.src[0]))
     _not_negative(node, node.src[1:])
     return tuple(_sum(dim, before, after) for dim, before, after in pairs)
 
 
 def _shrunk(node: UOp) -> Shape:
     found = []
-    for dim, begin, end in _pairs(node, _of(node.src[0])):
+    for dim, begin, end in _pairs(node, _shape_of(node.src[0])):
         if begin.vmax < 0 or end.vmax < begin.vmin or end.vmin > dim.vmax:
             raise _refuse(
                 node,
@@ -285,13 +284,13 @@ def _shrunk(node: UOp) -> Shape:
                 "a part begins at 0 or later, and ends at the size or before",
                 "PAD adds elements",
             )
-        found.append(end if begin.vmin == begin.vmax == 0 else _settled(end - begin))
-    return tuple(map(_settled, found))
+        found.append(end if begin.vmin == begin.vmax == 0 else _folded(end - begin))
+    return tuple(map(_folded, found))
 
 
 def _gathered(node: UOp) -> Shape:
     """GATHER: the common shape of its index tensors."""
-    dims, indices = _of(node.src[0]), node.src[1:]
+    dims, indices = _shape_of(node.src[0]), node.src[1:]
     if len(indices) != len(dims):
         raise _refuse(
             node,
@@ -299,7 +298,7 @@ def _gathered(node: UOp) -> Shape:
             "it takes one index tensor for each axis",
             "IOTA is the index of an axis that stays",
         )
-    shapes = [_of(index) for index in indices]
+    shapes = [_shape_of(index) for index in indices]
     first = shapes[0]
     for other in shapes[1:]:
         if len(other) != len(first) or not all(map(are_equal, first, other)):
@@ -312,10 +311,10 @@ def _gathered(node: UOp) -> Shape:
     return first
 
 
-def _placed(node: UOp) -> Shape:
+def _bufferized(node: UOp) -> Shape:
     """BUFFERIZE: one dim for each range; an index that is no range has as many values as it can."""
     return tuple(
-        _settled(r.src[0]) if r.op is ops.RANGE else const(dtypes.index, int(r.vmax) + 1)
+        _folded(r.src[0]) if r.op is ops.RANGE else const(dtypes.index, int(r.vmax) + 1)
         for r in node.src[1:]
     )
 
@@ -332,7 +331,7 @@ _RULES: Final[dict[Op, Callable[[UOp], Shape]]] = {
     ops.SHRINK: _shrunk,
     ops.FLIP: _flipped,
     ops.REDUCE_AXIS: _reduced,
-    ops.BUFFERIZE: _placed,
+    ops.BUFFERIZE: _bufferized,
     ops.GATHER: _gathered,
 }
 

@@ -22,11 +22,11 @@ Ranges = tuple["UOp", ...]
 CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
 """Ops that close the ranges among their later sources."""
 
-_MOST_REMEMBERED: Final = 10_000
-_united: dict[tuple[Ranges, Ranges], Ranges] = {}
+_MOST_UNIONS: Final = 10_000
+_unions: dict[tuple[Ranges, Ranges], Ranges] = {}
 
 
-def left_open(op: Op, src: tuple[UOp, ...], ranges: Ranges) -> Ranges:
+def ranges_left_open(op: Op, src: tuple[UOp, ...], ranges: Ranges) -> Ranges:
     """Those of the ranges of its sources that a node does not close."""
     if op not in CLOSERS:
         return ranges
@@ -34,34 +34,34 @@ def left_open(op: Op, src: tuple[UOp, ...], ranges: Ranges) -> Ranges:
     return tuple([r for r in ranges if r not in closed])
 
 
-def united(a: Ranges, b: Ranges) -> Ranges:
+def union_of_ranges(a: Ranges, b: Ranges) -> Ranges:
     """The ranges of both, in order."""
-    found = _united.get((a, b))
+    found = _unions.get((a, b))
     if found is None:
-        found = a if set(b) <= set(a) else in_order({*a, *b})
-        if len(_united) >= _MOST_REMEMBERED:
-            _united.clear()
-        _united[a, b] = found
+        found = a if set(b) <= set(a) else sort_ranges({*a, *b})
+        if len(_unions) >= _MOST_UNIONS:
+            _unions.clear()
+        _unions[a, b] = found
     return found
 
 
-def in_order(ranges: Iterable[UOp]) -> Ranges:
+def sort_ranges(ranges: Iterable[UOp]) -> Ranges:
     """Ranges by axis and kind, and only where these are the same by their digest."""
-    found = sorted(ranges, key=_place)
-    places = [_place(r) for r in found]
+    found = sorted(ranges, key=_sort_key)
+    places = [_sort_key(r) for r in found]
     if any(map(operator.eq, places, places[1:])):
-        found.sort(key=lambda r: (*_place(r), r.key))
+        found.sort(key=lambda r: (*_sort_key(r), r.key))
     return tuple(found)
 
 
 _KINDS: Final = {kind: kind.value for kind in Axis}
 
 
-def _place(counter: UOp) -> tuple[tuple[int, ...], str]:
+def _sort_key(counter: UOp) -> tuple[tuple[int, ...], str]:
     axis, kind = counter.arg
     return axis, _KINDS[kind]
 
 
-def forget() -> None:
+def clear_unions() -> None:
     """Let go of the ranges that were remembered."""
-    _united.clear()
+    _unions.clear()

@@ -23,7 +23,7 @@ ANY: Residue = (1, 0)
 LARGEST = 1 << 128  # a modulus beyond it is not worth carrying
 
 
-def make(modulus: int, remainder: int) -> Residue:
+def canonical(modulus: int, remainder: int) -> Residue:
     """The residue in its one form."""
     if modulus == 0:
         return (0, remainder) if -LARGEST < remainder < LARGEST else ANY
@@ -35,11 +35,11 @@ def make(modulus: int, remainder: int) -> Residue:
 def _exact(dtype: DType, modulus: int, remainder: int, low: Any, high: Any) -> Residue:
     """A residue of the exact result, in a type that wraps unless `low` … `high` fits."""
     if low >= dtype.min and high <= dtype.max:
-        return make(modulus, remainder)
-    return make(gcd(modulus, 1 << dtype.bits), remainder)
+        return canonical(modulus, remainder)
+    return canonical(gcd(modulus, 1 << dtype.bits), remainder)
 
 
-def nothing(dtype: DType, src: Sources, arg: Any) -> Residue:
+def unknown(dtype: DType, src: Sources, arg: Any) -> Residue:
     return ANY
 
 
@@ -53,7 +53,7 @@ def hull(dtype: DType, src: Sources, arg: Any) -> Residue:
     for s in src[1:]:
         m, r = s.residue
         modulus = gcd(gcd(modulus, m), abs(remainder - r))
-    return make(modulus, remainder)
+    return canonical(modulus, remainder)
 
 
 def const(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -66,12 +66,12 @@ def vconst(dtype: DType, src: Sources, arg: Any) -> Residue:
     modulus = 0
     for lane in arg:
         modulus = gcd(modulus, lane - arg[0])
-    return make(modulus, arg[0])
+    return canonical(modulus, arg[0])
 
 
 def _wraps(dtype: DType, modulus: int, remainder: int) -> Residue:
     """A residue of a ring operation: on a type with a width, modulo a power of two at most."""
-    return make(gcd(modulus, 1 << dtype.bits) if dtype.bits else modulus, remainder)
+    return canonical(gcd(modulus, 1 << dtype.bits) if dtype.bits else modulus, remainder)
 
 
 def add(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -81,7 +81,7 @@ def add(dtype: DType, src: Sources, arg: Any) -> Residue:
     if dtype.bits:
         low, high = src[0].vmin + src[1].vmin, src[0].vmax + src[1].vmax
         return _exact(dtype, gcd(m, n), r + s, low, high)
-    return make(gcd(m, n), r + s)
+    return canonical(gcd(m, n), r + s)
 
 
 def sub(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -91,7 +91,7 @@ def sub(dtype: DType, src: Sources, arg: Any) -> Residue:
     if dtype.bits:
         low, high = src[0].vmin - src[1].vmax, src[0].vmax - src[1].vmin
         return _exact(dtype, gcd(m, n), r - s, low, high)
-    return make(gcd(m, n), r - s)
+    return canonical(gcd(m, n), r - s)
 
 
 def mul(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -103,7 +103,7 @@ def mul(dtype: DType, src: Sources, arg: Any) -> Residue:
         a, b = src
         products = [x * y for x in (a.vmin, a.vmax) for y in (b.vmin, b.vmax)]
         return _exact(dtype, modulus, r * s, min(products), max(products))
-    return make(modulus, r * s)
+    return canonical(modulus, r * s)
 
 
 def neg(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -115,7 +115,7 @@ def idiv(dtype: DType, src: Sources, arg: Any) -> Residue:
     """(m·k + r) // d = (m/d)·k + r//d where d divides m, for a constant d > 0."""
     (m, r), (n, d) = src[0].residue, src[1].residue
     if n == 0 and d > 0 and m % d == 0:
-        return make(m // d, r // d)
+        return canonical(m // d, r // d)
     return ANY
 
 
@@ -126,7 +126,7 @@ def mod(dtype: DType, src: Sources, arg: Any) -> Residue:
         return ANY
     if m % d == 0:
         return (0, r % d)
-    return make(gcd(m, d), r)
+    return canonical(gcd(m, d), r)
 
 
 def shl(dtype: DType, src: Sources, arg: Any) -> Residue:
@@ -156,9 +156,9 @@ def mulacc(dtype: DType, src: Sources, arg: Any) -> Residue:
     return _wraps(dtype, gcd(m, n), r + s)
 
 
-def padded(dtype: DType, src: Sources, arg: Any) -> Residue:
+def zero_padded(dtype: DType, src: Sources, arg: Any) -> Residue:
     m, r = src[0].residue
-    return make(gcd(m, r), 0) if dtype.kind is not Kind.FLOAT else ANY
+    return canonical(gcd(m, r), 0) if dtype.kind is not Kind.FLOAT else ANY
 
 
 def of(root: UOp) -> Residue:

@@ -23,6 +23,6 @@ def page() -> str:
 
 
 def row(op: Op) -> str:
-    sources = f"{op.least} or more" if op.arity == ANY_NUMBER else str(op.arity)
+    sources = f"{op.min_arity} or more" if op.arity == ANY_NUMBER else str(op.arity)
     symbol = f"`{op.symbol}`".replace("|", "\\|") if op.symbol else ""
     return f"| `{op.name}` | {symbol} | {sources} | {op.doc} |"

@@ -86,11 +86,11 @@ def describe(node: UOp) -> str:
         text = argument_text.to_text(node.arg)
         cut = text if len(text) <= LONGEST_ARGUMENT else text[: LONGEST_ARGUMENT - 1] + "…"
         parts.append(f"[{cut}]")
-    parts += _known(node)
+    parts += _value_facts(node)
     return "  ".join(parts)
 
 
-def _known(node: UOp) -> list[str]:
+def _value_facts(node: UOp) -> list[str]:
     """The bounds and the residue, where they say more than the dtype."""
     t = node.dtype
     if not (t.is_integer or t.kind is Kind.BOOL) or node.op is ops.VCONST:

@@ -127,11 +127,11 @@ def _line(reader: Reader, nodes: dict[int, UOp]) -> UOp:
         reader.at += 1
         arg = reader.argument()
         reader.expect("]", "the argument is closed by a bracket")
-    node = nodes[number] = _made(reader, named, op, dtype, tuple(src), arg)
+    node = nodes[number] = _make_node(reader, named, op, dtype, tuple(src), arg)
     return node
 
 
-def _made(
+def _make_node(
     reader: Reader,
     at: int,
     op: ops.Op,
@@ -181,4 +181,4 @@ def _constant(reader: Reader) -> UOp:
             fix="put the argument in brackets, at the end of the line",
         )
     reader.expect(":", "a constant among the sources is value:dtype, such as 4:index")
-    return _made(reader, start, ops.CONST, reader.dtype(), (), value)
+    return _make_node(reader, start, ops.CONST, reader.dtype(), (), value)

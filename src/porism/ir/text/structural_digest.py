@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 CONST_LAST: Final = 1 << 62
 MASK: Final = CONST_LAST - 1
-_MOST_REMEMBERED: Final = 100_000
+_MOST_HASHES: Final = 100_000
 
-_remembered: dict[Any, int] = {}
+_hashes: dict[Any, int] = {}
 
 
-def order(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int:
+def order_number(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int:
     """The order of a node; constants come after everything else.
 
     Tuples of ints hash alike in every process; strings would not. The key is that of the tables.
@@ -35,9 +35,9 @@ def order(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int
     if op is ops.CONST and arg.__class__ is int:
         # hash() alone would not tell -1 from -2
         return hash((op.code, dtype.code, arg < 0, abs(arg))) & MASK | CONST_LAST
-    number = _remembered.get((op, dtype, key[1]))
+    number = _hashes.get((op, dtype, key[1]))
     if number is None:
-        number = _hash(op, dtype, arg, key[1])
+        number = _hash_own_fields(op, dtype, arg, key[1])
     found = hash((op.code, number, *map(_order_of, src))) & MASK
     return found | CONST_LAST if op is ops.CONST or op is ops.VCONST else found
 
@@ -45,13 +45,13 @@ def order(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int
 _order_of: Final = operator.attrgetter("order")
 
 
-def _hash(op: Op, dtype: DType, arg: Any, key: Any) -> int:
+def _hash_own_fields(op: Op, dtype: DType, arg: Any, key: Any) -> int:
     """A number for what is not a source, which is remembered."""
     text = f"{op.name}:{dtype.name}:{argument_text.to_text(arg)}".encode()
     found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
-    if len(_remembered) > _MOST_REMEMBERED:
-        _remembered.clear()
-    _remembered[op, dtype, key] = found
+    if len(_hashes) > _MOST_HASHES:
+        _hashes.clear()
+    _hashes[op, dtype, key] = found
     return found
 
 

@@ -99,14 +99,14 @@ def _tile(node: UOp, target: Target) -> _Tile | None:
     row, column = rows[0], columns[0]
     lanes = {r.arg[0]: r for r in unrolled_ranges(node)}
     down, along = (lanes.get((*r.arg[0][:-1], 1)) for r in (row, column))
-    height = fragments.ROWS * (1 if down is None else int(down.vmax) + 1)
+    height = fragments.WARP_ROWS * (1 if down is None else int(down.vmax) + 1)
     below = [row] if down is None else [row, down]
     product = match_matrix_product(node, below, [column] if along is None else [column, along])
     if product is None or along is None:
         return None
     core = tensor_core_for(product, node, target)
-    sizes = (height, 2 * fragments.COLUMNS, int(k_range.vmax) + 1)
-    exact = (fragments.ROWS, fragments.COLUMNS, 2)
+    sizes = (height, 2 * fragments.WARP_COLUMNS, int(k_range.vmax) + 1)
+    exact = (fragments.WARP_ROWS, fragments.WARP_COLUMNS, 2)
     if tuple(int(r.vmax) + 1 for r in (row, column, along)) != exact or core is None:
         return None
     if (core.m, core.n, core.k) != sizes or any(r.arg[1] is Axis.GROUP for r in node.src[1:]):
@@ -148,7 +148,7 @@ def _wmma_sum(node: UOp, tile: _Tile) -> UOp:
     kind = tile.product.left.dtype
     name = f"m{m}n{n}k{k}_{kind.name}_{node.dtype.name}"
     arg = (name, tile.sizes, tile.sizes, fragments.THREADS)
-    value = UOp.const(node.dtype.vec(len(fragments.result(m))), 0)
+    value = UOp.const(node.dtype.vec(len(fragments.c_offsets(m))), 0)
     unrolled = [r for r in node.src[1:] if r.arg[1] is Axis.UNROLL]
     for iteration in _iterations(unrolled):
         left, right = (ops.VECTORIZE(*part) for part in _fragments(tile, iteration))
@@ -160,19 +160,19 @@ def _wmma_sum(node: UOp, tile: _Tile) -> UOp:
 def _fragments(tile: _Tile, iteration: dict[UOp, UOp]) -> tuple[list[UOp], list[UOp]]:
     """Return the elements of a thread's fragments of both matrices."""
     m, _, k = tile.sizes
-    w = fragments.word(tile.product.left.dtype)
+    w = fragments.elements_per_word(tile.product.left.dtype)
     first = tile.column * w
     left = []
-    for down, right in fragments.left(m, k, w):
+    for down, right in fragments.a_offsets(m, k, w):
         at = {**iteration, tile.k_range: first + right}
         if tile.down is not None:
-            at[tile.down] = UOp.const(tile.row.dtype, down // fragments.ROWS)
+            at[tile.down] = UOp.const(tile.row.dtype, down // fragments.WARP_ROWS)
         left.append(substitute(tile.product.left, at))
     # the column of a thread's elements is its row in the warp: 2 * (row // 2) + row % 2
     column = {tile.column: tile.row // 2, tile.along: tile.row % 2}
     right_part = [
         substitute(tile.product.right, {**iteration, **column, tile.k_range: first + down})
-        for down in fragments.right(k, w)
+        for down in fragments.b_offsets(k, w)
     ]
     return left, right_part
 

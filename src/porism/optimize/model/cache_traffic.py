@@ -19,7 +19,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
-from porism.ir.op_signatures import STREAM
+from porism.ir.op_signatures import NON_TEMPORAL
 from porism.optimize.analysis.loop_strides import extent_of
 from porism.rules.addresses.validity import is_masked
 
@@ -255,7 +255,7 @@ def _accesses(order: Iterable[UOp], enclosing: Mapping[UOp, frozenset[UOp]]) -> 
         strides = {r: _multiply(own, itemsize) for r, own in index_strides(index, known).items()}
         unrolled = [pair for r, own in strides.items() if r not in loops for pair in own]
         store = stores.get(node)
-        transfers = 2 if store is not None and store.arg != STREAM else 1
+        transfers = 2 if store is not None and store.arg != NON_TEMPORAL else 1
         buffer_bytes = int(base.dtype.size) * itemsize
         is_local = base.op is not ops.PARAM
         access = _Access(nest, strides, unrolled, itemsize, buffer_bytes, transfers, is_local)

@@ -56,7 +56,7 @@ def tensor_core_for(product: MatrixProduct, node: UOp, target: Target) -> Tensor
         return None
     for core in target.tensor_cores:
         fits = (core.dtype_in, core.dtype_out) == (kind.name, node.dtype.name)
-        if fits and fragments.is_known(core.m, core.n, core.k, kind, core.threads):
+        if fits and fragments.has_layout(core.m, core.n, core.k, kind, core.threads):
             return core
     return None
 

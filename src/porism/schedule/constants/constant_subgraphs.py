@@ -64,17 +64,17 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
         return []
     order = toposort(*roots)
     constant: set[UOp] = set()
-    on_memory: set[UOp] = set()  # constant nodes that depend on a buffer, not on literals alone
+    uses_buffer: set[UOp] = set()  # constant nodes that depend on a buffer, not on literals alone
     for node in order:
         if node in constants:
             constant.add(node)
-            on_memory.add(node)
+            uses_buffer.add(node)
         elif node.op not in NOT_CONSTANT and all(s in constant for s in node.src):
             constant.add(node)
-            if any(s in on_memory for s in node.src):
-                on_memory.add(node)
+            if any(s in uses_buffer for s in node.src):
+                uses_buffer.add(node)
     selected: set[UOp] = set()
-    waiting = [s for node in order if node not in constant for s in node.src if s in on_memory]
+    waiting = [s for node in order if node not in constant for s in node.src if s in uses_buffer]
     seen = set(waiting)
     while waiting:
         node = _moved_value(waiting.pop())
@@ -83,7 +83,7 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
         if _is_worth_storing(node, constants):
             selected.add(node)
             continue
-        below = [s for s in node.src if s in on_memory and s not in seen]
+        below = [s for s in node.src if s in uses_buffer and s not in seen]
         seen.update(below)
         waiting += below
     return [node for node in order if node in selected]

@@ -88,15 +88,15 @@ class TC(ThreadBlockAction):
 
 def _split_to_fragments(kernel: UOp, rows: UOp, columns: UOp, k: UOp, core: TensorCore) -> UOp:
     """Split the loops of a product into the parts of one instruction, by threads of a warp."""
-    copies = core.m // fragments.ROWS
+    copies = core.m // fragments.WARP_ROWS
     kernel = _split_in_parts(
         kernel,
         rows,
         core.m,
-        [(1, copies, fragments.ROWS, Axis.UPCAST), (2, fragments.ROWS, 1, Axis.WARP)],
+        [(1, copies, fragments.WARP_ROWS, Axis.UPCAST), (2, fragments.WARP_ROWS, 1, Axis.WARP)],
     )
     kernel = _split_in_parts(
-        kernel, columns, core.n, [(3, fragments.COLUMNS, 2, Axis.WARP), (1, 2, 1, Axis.UPCAST)]
+        kernel, columns, core.n, [(3, fragments.WARP_COLUMNS, 2, Axis.WARP), (1, 2, 1, Axis.UPCAST)]
     )
     return _split_in_parts(kernel, k, core.k, [(1, core.k, 1, Axis.WARP)])
 

@@ -22,7 +22,7 @@ from porism.base.dtypes import index
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import Axis
-from porism.ir.facts.node_shape import flat
+from porism.ir.facts.node_shape import flat_index
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.traversal import substitute, toposort
@@ -146,7 +146,7 @@ def _tile_offset(values: Sequence[UOp], dims: Sequence[UOp], transposed: bool) -
     """Return the offset of an element of a tile in its local buffer, in elements."""
     if transposed:
         values, dims = [values[-1], *values[:-1]], [dims[-1], *dims[:-1]]
-    return flat(values, dims)
+    return flat_index(values, dims)
 
 
 def reductions_of(end: UOp) -> list[UOp]:

@@ -17,7 +17,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
-from porism.ir.op_signatures import STREAM
+from porism.ir.op_signatures import NON_TEMPORAL
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.action import Action
 from porism.rules.addresses.strides import stride
@@ -46,7 +46,7 @@ class NonTemporal(Action):
                 "that of a kernel's result is 0",
                 "use its number",
             )
-        if all(store.arg == STREAM for store in stores):
+        if all(store.arg == NON_TEMPORAL for store in stores):
             raise self.refuse(
                 "the stores are non-temporal already", "once is enough", "leave it out"
             )
@@ -60,7 +60,7 @@ class NonTemporal(Action):
             )
         for store in stores:
             self._require_aligned_vectors(store)
-        return substitute(kernel, {s: ops.STORE(*s.src, arg=STREAM) for s in stores})
+        return substitute(kernel, {s: ops.STORE(*s.src, arg=NON_TEMPORAL) for s in stores})
 
     def _require_aligned_vectors(self, store: UOp) -> None:
         """Refuse a store that is not of aligned vectors, but for a masked last one."""

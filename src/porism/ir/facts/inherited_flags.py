@@ -1,4 +1,4 @@
-"""Shaped: which nodes are tensors with dims, and not the value of one iteration."""
+"""Inherited flags: whether a node has dims, and whether it depends on a BUFFER, by its sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ ALWAYS_SHAPED: Final = frozenset(
 
 
 def is_shaped(op: Op, src: tuple[UOp, ...], on_shapes: bool) -> bool:
-    """From a leaf with dims up to where ranges take over; `on_shapes` is whether a source is."""
+    """Return whether a node is a tensor with dims, and not the value of one iteration.
+
+    `on_shapes` says whether one of its sources is.
+    """
     if op in KEEPS_SHAPE:
         return on_shapes
     if op is ops.PARAM or op is ops.BUFFER:
@@ -33,9 +36,9 @@ def is_shaped(op: Op, src: tuple[UOp, ...], on_shapes: bool) -> bool:
     return op in ALWAYS_SHAPED
 
 
-_is_on_memory: Final = operator.attrgetter("on_memory")
+_uses_buffer: Final = operator.attrgetter("uses_buffer")
 
 
-def is_on_memory(src: tuple[UOp, ...]) -> bool:
-    """Whether a node with these sources has a BUFFER below it."""
-    return True in map(_is_on_memory, src)
+def has_buffer_source(src: tuple[UOp, ...]) -> bool:
+    """Return whether one of these sources is a BUFFER or depends on one."""
+    return True in map(_uses_buffer, src)
