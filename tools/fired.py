@@ -33,7 +33,7 @@ from porism.engine.run.realize import request
 from porism.ir import ops
 from porism.ir.levels import Level
 from porism.ir.node import UOp
-from porism.rewrite.construction import installed, recorded
+from porism.rewrite.construction import installed_rules, record_rewrites
 from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import Rewrite
 from porism.tensor import namespace
@@ -58,10 +58,10 @@ class Counted(Trace):
         super().__init__()
         self.by_rule: Counter[str] = Counter()
         self.stages: dict[str, set[str]] = {
-            item.name: {rule_counts.EVERY_NODE} for item in installed()
+            item.name: {rule_counts.EVERY_NODE} for item in installed_rules()
         }
 
-    def tried(self, rules: Iterable[Rewrite]) -> None:
+    def rules_tried(self, rules: Iterable[Rewrite]) -> None:
         for item in rules:
             self.stages.setdefault(item.name, set()).add(self.stage)
 
@@ -256,7 +256,7 @@ def main() -> int:
     with (
         pipeline.watched(passes.see),
         settings.override(cache=False, progress=False),
-        recorded(trace),
+        record_rewrites(trace),
     ):
         for part in CORPUS:
             began = time.perf_counter()

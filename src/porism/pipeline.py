@@ -48,7 +48,7 @@ from porism.optimize.strategy.contractions.prepacked_weights import (
 )
 from porism.optimize.strategy.prefetch_placement import prefetch_prepacked
 from porism.rewrite.graph_rewrite import rewrite
-from porism.rewrite.rewrite_trace import Trace, begin
+from porism.rewrite.rewrite_trace import Trace, begin_stage
 from porism.rewrite.rule import RuleSet
 from porism.rules.addresses.index_dtype import lower_index_dtype
 from porism.rules.algebra.fast_math_rules import FAST_MATH
@@ -142,7 +142,7 @@ class ConstantStage(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the step; the rewrites in it are recorded under its name."""
-        begin(self.name)
+        begin_stage(self.name)
         return self.run(*args, **kwargs)
 
 
@@ -265,16 +265,16 @@ def schedule_graph(graph: UOp, *, cached: bool = True, target: Target = GENERIC_
 def _schedule_graph(graph: UOp, target: Target) -> Schedule:
     _check_and_watch("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
-        begin(stage.name)
+        begin_stage(stage.name)
         graph = _check_and_watch(stage.name, stage.leaves, stage.run(graph))
-    begin("rangeify")
+    begin_stage("rangeify")
     ranged = rangeify(graph, target)
     _check_and_watch("rangeify", RANGED, ranged.sink)
     for step in RANGED_STAGES:
-        begin(step.name)
+        begin_stage(step.name)
         ranged = step.run(ranged, target)
         _check_and_watch(step.name, RANGED, ranged.sink)
-    begin("kernels")
+    begin_stage("kernels")
     calls = split_kernels(ranged.sink, ranged.reasons)
     calls = [Call(simplify_kernel(call.kernel), call.values, call.reason) for call in calls]
     return schedule(ranged.sink, calls, _assigned(graph))
@@ -300,7 +300,7 @@ def simplify_kernel(kernel: UOp) -> UOp:
     if simplified is None:
         simplified = _check_and_watch("kernels", KERNEL, kernel)
         for stage in KERNEL_STAGES:
-            begin(stage.name)
+            begin_stage(stage.name)
             simplified = _check_and_watch(stage.name, stage.leaves, stage.run(simplified))
         if len(_simplified) >= MAX_CACHED_KERNELS:
             _simplified.clear()
@@ -376,11 +376,11 @@ def lower_kernel(
             kernel = optimize_kernel(kernel, target, actions=actions)
         for stage in TARGET_STAGES[_SCHEDULING + 1 :]:
             kernel = _run_stage(stage, stage.run, kernel, target)
-        begin("linearize")
+        begin_stage("linearize")
         fused = "MULACC" in target.ops
         instructions = _check_instructions("linearize", linearize(kernel, fused=fused))
         for step in INSTRUCTION_STAGES:
-            begin(step.name)
+            begin_stage(step.name)
             instructions = _check_instructions(step.name, step.run(instructions))
     return instructions
 
@@ -401,7 +401,7 @@ def _run_stage(
     """Return a kernel after a stage; unchanged if the stage is not for the target."""
     if not stage.only(target):
         return kernel
-    begin(stage.name)
+    begin_stage(stage.name)
     return _check_and_watch(stage.name, stage.leaves, run(kernel, target))
 
 

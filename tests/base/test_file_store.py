@@ -21,7 +21,7 @@ import pytest
 
 from porism.base import file_store as module
 from porism.base.errors import SettingsError
-from porism.base.file_store import Store, location, name_of, store
+from porism.base.file_store import Store, cache_folder, name_of, store
 from porism.base.settings import settings
 from tests.patience import PATIENCE
 
@@ -38,7 +38,7 @@ def kept(tmp_path: Path) -> Store:
 @pytest.fixture(autouse=True)
 def _notes() -> Iterator[None]:
     """Each test hears all notes."""
-    module._said.clear()
+    module._logged.clear()
     with settings.override(debug=1):
         yield
 
@@ -296,7 +296,7 @@ def test_a_home_that_is_not_known(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with settings.override(cache=True):
-        assert location() is None
+        assert cache_folder() is None
         assert store() is None
     assert "the home folder of the user is not known" in capsys.readouterr().err
 
@@ -314,15 +314,15 @@ def test_without_debug_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> No
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert location() == tmp_path / ".cache/porism"
+    assert cache_folder() == tmp_path / ".cache/porism"
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert location() == Path("/somewhere/porism")
+    assert cache_folder() == Path("/somewhere/porism")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert location() == tmp_path / ".cache/porism"
+    assert cache_folder() == tmp_path / ".cache/porism"
     with settings.override(cache_dir="~/kernels"):
-        assert location() == tmp_path / "kernels"
+        assert cache_folder() == tmp_path / "kernels"
     with settings.override(cache_dir="default"):
-        assert location() == tmp_path / ".cache/porism"
+        assert cache_folder() == tmp_path / ".cache/porism"
 
 
 @pytest.mark.parametrize("text", ["relative", "./x", "~other/x", "/a\0b"])
@@ -380,7 +380,7 @@ def test_files_of_killed_processes_go_after_a_while(kept: Store) -> None:
     old, young = (kept.folder / "kernels" / f".new-{word}" for word in ("old", "young"))
     for path in (old, young):
         path.write_bytes(b"a part")
-    hours_ago = time.time() - 2 * module.ABANDONED
+    hours_ago = time.time() - 2 * module.ABANDONED_SECONDS
     os.utime(old, (hours_ago, hours_ago))
     kept.trim()
     assert not old.exists()

@@ -12,7 +12,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.catalogue import rule_counts, rule_listing
 from porism.cli import main
-from porism.rewrite.construction import recorded
+from porism.rewrite.construction import record_rewrites
 from porism.rewrite.rule import Rule
 from tools import fired
 
@@ -41,7 +41,7 @@ def test_what_fires_is_tried_by_a_stage() -> None:
 def test_the_record_has_what_a_part_of_the_corpus_fires() -> None:
     trace = fired.Counted()
     chance = random.Random(0)
-    with settings.override(cache=False), recorded(trace):
+    with settings.override(cache=False), record_rewrites(trace):
         for tensors in (*fired.written(fired.WRITTEN[::9]), *list(fired.rare())[2:4]):
             fired.compile_only(tensors, chance)
     assert trace.by_rule

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from porism.base.interrupts import INTERRUPT, apart
+from porism.base.interrupts import PENDING_INTERRUPT, run_off_main_thread
 from tests.patience import PATIENCE
 
 WORKER = Path(__file__).with_name("interrupted_worker.py")
@@ -79,10 +79,10 @@ def test_a_program_goes_on_after_an_interrupt_of_native_code(mode: str) -> None:
 
 def test_what_is_done_apart_gives_its_result_or_its_fault() -> None:
     main = threading.get_ident()
-    assert apart(threading.get_ident) != main
+    assert run_off_main_thread(threading.get_ident) != main
     with pytest.raises(ZeroDivisionError):
-        apart(lambda: 1 // 0)
-    assert apart(lambda: apart(threading.get_ident)) != main
+        run_off_main_thread(lambda: 1 // 0)
+    assert run_off_main_thread(lambda: run_off_main_thread(threading.get_ident)) != main
 
 
 def test_an_interrupt_comes_behind_the_one_who_asks_for_it() -> None:
@@ -90,7 +90,7 @@ def test_an_interrupt_comes_behind_the_one_who_asks_for_it() -> None:
 
     def asks() -> object:
         try:
-            return INTERRUPT.again
+            return PENDING_INTERRUPT.again
         except KeyboardInterrupt:
             caught.append("inside")
             raise

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.rewrite.construction import install, installed
+from porism.rewrite.construction import install, installed_rules
 from porism.rewrite.rule import RuleSet
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_rules_at_construction() -> Iterator[None]:
-    before = installed()
+    before = installed_rules()
     install(RuleSet("none"))
     yield
     install(before)

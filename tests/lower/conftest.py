@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.rewrite.construction import install, installed
+from porism.rewrite.construction import install, installed_rules
 from porism.rules.rule_sets import ALGEBRA
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _algebra_at_construction() -> Iterator[None]:
-    before = installed()
+    before = installed_rules()
     install(ALGEBRA)
     yield
     install(before)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.target import GENERIC_CPU, KIB, LINE, MIB, Memory
+from porism.base.target import CACHE_LINE, GENERIC_CPU, KIB, MIB, Memory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -52,22 +52,22 @@ def moved(kernel: UOp, actions: Sequence[Action] = ()) -> Traffic:
 @pytest.mark.parametrize(
     ("strides", "size"),
     [
-        ([], LINE),
+        ([], CACHE_LINE),
         ([(4, 256)], 1024),  # contiguous
         ([(4, 16), (64, 16)], 1024),  # lanes, and a loop that continues them
         ([(4, 16), (4096, 8)], 8 * 64),  # rows
         ([(4, 16), (4096, 8), (4096, 3)], 10 * 64),  # rows of overlapping windows
-        ([(256, 8)], 8 * LINE),  # one element of each line
+        ([(256, 8)], 8 * CACHE_LINE),  # one element of each line
     ],
 )
 def test_footprints(strides: list[tuple[int, int]], size: int) -> None:
-    touched = footprint(strides, 4, WIDE, LINE).line_bytes
+    touched = footprint(strides, 4, WIDE, CACHE_LINE).line_bytes
     rows = max(count for far, count in strides) if strides and strides[-1][0] > 64 else 1
-    assert size <= touched <= size + (rows + 2) * LINE / 2
+    assert size <= touched <= size + (rows + 2) * CACHE_LINE / 2
 
 
 def test_a_footprint_is_no_larger_than_its_buffer() -> None:
-    assert footprint([(4096, 1000)], 4, 5000, LINE).line_bytes == 5000
+    assert footprint([(4096, 1000)], 4, 5000, CACHE_LINE).line_bytes == 5000
 
 
 def test_rows_a_cache_way_apart_compete_for_one_set() -> None:
@@ -92,7 +92,10 @@ def test_gathered_rows_count_as_far_apart() -> None:
     accesses = [n for n in toposort(kernel) if n.op is ops.INDEX]
     (table,) = (n for n in accesses if any(m.op is ops.INDEX for m in toposort(n.src[1])))
     strides = index_strides(table.src[1], {})
-    assert sorted(pair for own in strides.values() for pair in own) == [(1, 32), (32 * LINE, 64)]
+    assert sorted(pair for own in strides.values() for pair in own) == [
+        (1, 32),
+        (32 * CACHE_LINE, 64),
+    ]
 
 
 # -- caches ----------------------------------------------------------------------------------------

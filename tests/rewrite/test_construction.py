@@ -13,7 +13,7 @@ from porism.base.dtypes import Theory
 from porism.ir import node as nodes
 from porism.ir import ops
 from porism.ir.node import UOp, construct
-from porism.rewrite.construction import COMMUTE, Tracer, install, installed
+from porism.rewrite.construction import COMMUTE, Tracer, install, installed_rules
 from porism.rewrite.graph_rewrite import normalize
 from porism.rewrite.rewrite_trace import Trace
 from porism.rewrite.rule import RuleSet, rule
@@ -27,7 +27,7 @@ def algebra() -> Iterator[None]:
     try:
         yield
     finally:
-        if installed() is not ALGEBRA:
+        if installed_rules() is not ALGEBRA:
             install(ALGEBRA)
 
 
@@ -93,7 +93,7 @@ def test_installing_gives_back_what_was_there() -> None:
     empty = RuleSet("none")
     before = install(empty)
     assert before is ALGEBRA
-    assert installed() is empty
+    assert installed_rules() is empty
     assert (i + 0).op is ops.ADD
     assert i + 0 is i + 0
     assert install(ALGEBRA) is empty

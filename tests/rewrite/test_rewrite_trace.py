@@ -14,9 +14,9 @@ from porism.base.dtypes import index
 from porism.engine.run.realize import request
 from porism.ir import ops
 from porism.ir.node import UOp, raw
-from porism.rewrite.construction import recorded
+from porism.rewrite.construction import record_rewrites
 from porism.rewrite.graph_rewrite import rewrite
-from porism.rewrite.rewrite_trace import Trace, of_all
+from porism.rewrite.rewrite_trace import Trace, process_trace
 from porism.rules.index.normalize import simplify
 from porism.rules.rule_sets import SIMPLE
 
@@ -49,10 +49,10 @@ def test_the_setting_writes_every_rewrite_with_its_stage() -> None:
 
 def test_what_happens_while_a_node_is_made_is_recorded() -> None:
     v = UOp.variable("recorded", 0, 9)
-    with recorded(Trace("here")) as trace:
+    with record_rewrites(Trace("here")) as trace:
         assert (v + 0) * 1 is v
-        assert of_all() is trace
-    assert of_all() is None
+        assert process_trace() is trace
+    assert process_trace() is None
     assert [(step.rule, step.stage) for step in trace.steps] == [
         ("add-zero", "here"),
         ("mul-one", "here"),
@@ -62,7 +62,7 @@ def test_what_happens_while_a_node_is_made_is_recorded() -> None:
 
 def test_nothing_is_recorded_afterwards() -> None:
     v = UOp.variable("afterwards", 0, 9)
-    with recorded(Trace()) as trace:
+    with record_rewrites(Trace()) as trace:
         pass
     assert v + 0 is v
     assert trace.steps == []
@@ -71,7 +71,7 @@ def test_nothing_is_recorded_afterwards() -> None:
 def test_a_pass_and_the_normal_form_are_recorded() -> None:
     v, w = UOp.variable("passed", 0, 9), UOp.variable("formed", 0, 9)
     graph = raw(ops.MAX, None, (v, UOp.const(index, 20)), None)
-    with recorded(Trace()) as trace:
+    with record_rewrites(Trace()) as trace:
         rewrite(graph, SIMPLE)
         simplify((v * 8 + w) // 16 + (v * 8 + w) % 16)
     fired = trace.counts()
@@ -82,7 +82,7 @@ def test_a_pass_and_the_normal_form_are_recorded() -> None:
 def test_every_stage_of_a_compile_has_its_name() -> None:
     x = porism.asarray(np.zeros((5, 7), np.float32))
     graph = request([porism.flip(x, axis=0).sum(1).node]).graph
-    with recorded(Trace()) as trace:
+    with record_rewrites(Trace()) as trace:
         pipeline.schedule_graph(graph, cached=False)
     known = {
         stage.name

@@ -16,11 +16,11 @@ from porism.rewrite.rule import (
     Procedure,
     Rule,
     RuleSet,
-    by_theory,
-    checked_names,
     family,
     procedure,
     rule,
+    rules_of_theory,
+    rules_with_words,
 )
 from porism.rewrite.terms import (
     FACTS,
@@ -243,12 +243,12 @@ def test_families_and_rules_may_be_mixed_in_a_set() -> None:
 
 
 def test_rules_are_found_by_theory_and_by_name() -> None:
-    floats = by_theory(ALGEBRA, Theory.FLOATS)
+    floats = rules_of_theory(ALGEBRA, Theory.FLOATS)
     assert "float-mul-one" in [r.name for r in floats]
     assert "mul-one" not in [r.name for r in floats]
-    assert [r.name for r in checked_names(ALGEBRA, ["div", "small"])] == ["div-small"]
+    assert [r.name for r in rules_with_words(ALGEBRA, ["div", "small"])] == ["div-small"]
     with pytest.raises(PorismError, match="no rule's name contains 'no such'"):
-        checked_names(ALGEBRA, ["no", "such"])
+        rules_with_words(ALGEBRA, ["no", "such"])
 
 
 # -- terms -----------------------------------------------------------------------------------------

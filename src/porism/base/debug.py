@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from porism.base.settings import loud, settings
+from porism.base.settings import is_debugging, settings
 
 KERNELS: Final = 1
 LOOPS: Final = 2
@@ -25,19 +25,19 @@ SOURCE: Final = 4
 
 def level() -> int:
     """How much is told here and now."""
-    return settings.debug if loud() else 0
+    return settings.debug if is_debugging() else 0
 
 
-def say(text: str, more: str = "") -> None:
+def log(text: str, more: str = "") -> None:
     """Tell a line, and below it a longer text."""
     below = "\n" + textwrap.indent(more.rstrip("\n"), "    ") if more else ""
     print(f"porism: {text}{below}", file=sys.stderr)
 
 
 @contextmanager
-def step(text: str) -> Iterator[None]:
+def timed_step(text: str) -> Iterator[None]:
     """A step of compiling, told with its milliseconds when it is over."""
     begin = time.perf_counter()
     yield
     if level() >= COMPILING:
-        say(f"{text} in {1e3 * (time.perf_counter() - begin):.1f} ms")
+        log(f"{text} in {1e3 * (time.perf_counter() - begin):.1f} ms")

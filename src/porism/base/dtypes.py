@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from porism.base.errors import TypeMismatch
-from porism.base.fast_enum import quick
+from porism.base.fast_enum import fast_enum
 from porism.base.fork_locks import held_while_forking
 
 Scalar = bool | int | float
@@ -32,7 +32,7 @@ MOST_ELEMENTS: Final = 10**20
 """Vectors and pointers stay below these, so that every name can be read back."""
 
 
-@quick
+@fast_enum
 class Kind(enum.Enum):
     """What sort of values a dtype has."""
 
@@ -46,7 +46,7 @@ class Kind(enum.Enum):
     SCHEMA = "schema"
 
 
-@quick
+@fast_enum
 class Theory(enum.Enum):
     """Which laws of arithmetic hold: the mathematics a rule is proved in."""
 
@@ -57,7 +57,7 @@ class Theory(enum.Enum):
     STRUCTURE = "structure"  # memory, loops, vectors: meaning given by the evaluator
 
 
-@quick
+@fast_enum
 class Space(enum.Enum):
     """Where a pointer points to."""
 

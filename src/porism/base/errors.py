@@ -46,7 +46,7 @@ def shorten(text: str) -> str:
     return f"{kept} … ({left} characters more)" if left else text
 
 
-def _rebuild(
+def _unpickle(
     cls: type[PorismError], args: tuple[object, ...], state: dict[str, Any]
 ) -> PorismError:
     error = cls.__new__(cls, *args)
@@ -80,7 +80,7 @@ class PorismError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with positional arguments, which it does not take.
-        return _rebuild, (type(self), self.args, self.__dict__)
+        return _unpickle, (type(self), self.args, self.__dict__)
 
 
 class TypeMismatch(PorismError, TypeError):  # noqa: N818 - the name says it all

@@ -40,20 +40,20 @@ MARK: Final = b"porism store 1\n"
 DIGEST_BYTES: Final = 32
 NAME_BYTES: Final = 20
 
-KEPT_SHARE: Final = 0.8
+TRIMMED_SHARE: Final = 0.8
 """Of the limit, what is left after the entries that were not used for longest are removed."""
 
-ABANDONED: Final = 3600.0
+ABANDONED_SECONDS: Final = 3600.0
 """Seconds after which a file that was never renamed is taken for that of a killed process."""
 
 MOST_BYTES: Final = 1 << 30
 """A file that is larger is none of ours."""
 
-_BLOCK: Final = 4096
+_DISK_BLOCK: Final = 4096
 """What a file takes is a multiple of this on most disks."""
 
 _NAME: Final = re.compile(f"[0-9a-f]{{{2 * NAME_BYTES}}}")
-_NEW: Final = ".new-"
+_TEMPORARY: Final = ".new-"
 _READ: Final = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -77,7 +77,7 @@ class Entry:
     @property
     def finished(self) -> bool:
         """Whether it has its name; if not, it is being written, or was when a process ended."""
-        return not self.path.name.startswith(_NEW)
+        return not self.path.name.startswith(_TEMPORARY)
 
 
 def name_of(*parts: str | bytes) -> str:
@@ -94,7 +94,7 @@ def name_of(*parts: str | bytes) -> str:
     return state.hexdigest()
 
 
-_counting = held_while_forking(threading.Lock())
+_size_lock = held_while_forking(threading.Lock())
 """Held while entries are counted, and some are removed."""
 
 
@@ -123,24 +123,24 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
-            note(f"{path} is not used: {error.strerror}")
+            log_once(f"{path} is not used: {error.strerror}")
             return None
         content = None if data is None else _content(data, kind, name)
         if content is None:
-            note(f"{path} is not used: it is damaged, or not ours")
+            log_once(f"{path} is not used: it is damaged, or not ours")
         return content
 
     def put(self, kind: str, name: str, content: bytes) -> bool:
         """Keep an entry; whether that was possible."""
         size = len(MARK) + DIGEST_BYTES + len(content)
         if size > min(self.limit, MOST_BYTES):
-            note(f"an entry of {size} bytes is not kept: the limit is {self.limit}")
+            log_once(f"an entry of {size} bytes is not kept: the limit is {self.limit}")
             return False
         try:
             self._write(self._path(kind, name), [MARK, _digest(kind, name, content), content])
-            self._count(-(-size // _BLOCK) * _BLOCK)
+            self._count(-(-size // _DISK_BLOCK) * _DISK_BLOCK)
         except OSError as error:
-            note(f"nothing is kept in {self.folder}: {error.strerror or error}")
+            log_once(f"nothing is kept in {self.folder}: {error.strerror or error}")
             return False
         return True
 
@@ -158,7 +158,7 @@ class Store:
             except OSError:
                 continue
             for file in files:
-                if _NAME.fullmatch(file.name) or file.name.startswith(_NEW):
+                if _NAME.fullmatch(file.name) or file.name.startswith(_TEMPORARY):
                     with contextlib.suppress(OSError):
                         status = file.stat(follow_symlinks=False)
                         taken = max(status.st_size, 512 * getattr(status, "st_blocks", 0))
@@ -169,9 +169,9 @@ class Store:
         now = time.time()
         entries = sorted(self.entries(), key=lambda entry: entry.used)
         taken = sum(entry.bytes for entry in entries)
-        wanted = self.limit if taken <= self.limit else int(self.limit * KEPT_SHARE)
+        wanted = self.limit if taken <= self.limit else int(self.limit * TRIMMED_SHARE)
         for entry in entries:
-            abandoned = not entry.finished and now - entry.used > ABANDONED
+            abandoned = not entry.finished and now - entry.used > ABANDONED_SECONDS
             if abandoned or (taken > wanted and entry.finished):
                 _remove(entry.path)
                 taken -= entry.bytes
@@ -195,10 +195,10 @@ class Store:
 
     def _write(self, path: Path, parts: Iterable[bytes]) -> None:
         self.folder.mkdir(0o700, parents=True, exist_ok=True)
-        if not trusted(self.folder.stat()):
+        if not is_trusted(self.folder.stat()):
             raise PermissionError(errno.EPERM, "others can write to it")
         path.parent.mkdir(0o700, exist_ok=True)
-        number, new = tempfile.mkstemp(prefix=_NEW, dir=path.parent)
+        number, new = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         try:
             with open(number, "wb") as file:
                 for part in parts:
@@ -215,14 +215,14 @@ class Store:
 
     def _count(self, added: int) -> None:
         """Remember what was added; see that the limit is kept."""
-        with _counting:
+        with _size_lock:
             if self._taken is not None:
                 self._taken += added
             if self._taken is None or self._taken > self.limit:
                 self._taken = self.trim()
 
 
-def location() -> Path | None:
+def cache_folder() -> Path | None:
     """The folder of the store: that of the setting, or `porism` among the user's caches."""
     if settings.cache_dir:
         return Path(settings.cache_dir).expanduser()
@@ -241,15 +241,15 @@ def store() -> Store | None:
     """The store that the settings ask for; None if there is to be none, or it cannot be used."""
     if not settings.cache:
         return None
-    folder = location()
-    fault = "the home folder of the user is not known" if folder is None else fault_of(folder)
+    folder = cache_folder()
+    fault = "the home folder of the user is not known" if folder is None else why_unusable(folder)
     if folder is None or fault:
-        note(f"nothing is kept on disk: {fault}")
+        log_once(f"nothing is kept on disk: {fault}")
         return None
     return _store(folder, settings.cache_mb << 20)
 
 
-def fault_of(folder: Path) -> str:
+def why_unusable(folder: Path) -> str:
     """Why a folder cannot be used; nothing if it can, or can perhaps be made."""
     try:
         status = folder.stat()
@@ -259,10 +259,10 @@ def fault_of(folder: Path) -> str:
         return f"{folder}: {error.strerror}"
     if not stat.S_ISDIR(status.st_mode):
         return f"{folder} is no folder"
-    return "" if trusted(status) else f"others can write to {folder}"
+    return "" if is_trusted(status) else f"others can write to {folder}"
 
 
-def trusted(status: os.stat_result) -> bool:
+def is_trusted(status: os.stat_result) -> bool:
     """Whether only this user, or the superuser, can have written something."""
     if not hasattr(os, "geteuid"):
         return True
@@ -270,17 +270,17 @@ def trusted(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & others
 
 
-def note(text: str) -> None:
+def log_once(text: str) -> None:
     """Tell those who want to know why something was not kept or not used; each thing once."""
-    if settings.debug >= 1 and text not in _said:
-        if len(_said) >= _MOST_NOTES:
-            _said.clear()
-        _said.add(text)
+    if settings.debug >= 1 and text not in _logged:
+        if len(_logged) >= _MOST_LOGGED:
+            _logged.clear()
+        _logged.add(text)
         print(f"porism: {text}", file=sys.stderr)
 
 
-_MOST_NOTES: Final = 1000
-_said: set[str] = set()
+_MOST_LOGGED: Final = 1000
+_logged: set[str] = set()
 _stores: dict[tuple[Path, int], Store] = {}
 
 
@@ -295,7 +295,7 @@ def _read(path: Path) -> bytes | None:
     try:
         status = os.fstat(number)
         plain = stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES
-        if not plain or not trusted(status):
+        if not plain or not is_trusted(status):
             return None
         with open(number, "rb", closefd=False) as file:
             return file.read()

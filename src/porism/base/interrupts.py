@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 
-def apart(function: Callable[[], T]) -> T:
+def run_off_main_thread(function: Callable[[], T]) -> T:
     """What a function gives, which another thread calls if this is the main one.
 
     An interrupt ends the waiting and not the function, which goes on; all that it uses has to stay
@@ -50,13 +50,13 @@ def apart(function: Callable[[], T]) -> T:
     return results[0]
 
 
-class _Again(int):
+class _RaisingSignal(int):
     """A signal that arrives once more when `again` is read."""
 
     again = property(_thread.interrupt_main)
 
 
-INTERRUPT: Final = _Again(signal.SIGINT)
+PENDING_INTERRUPT: Final = _RaisingSignal(signal.SIGINT)
 """An interrupt for those whom Python does not let raise one, as callbacks of its collector.
 
 `return INTERRUPT.again` interrupts whom they return to: Python looks for signals after calls, and

@@ -261,14 +261,14 @@ class Settings:
                 raise SettingsError(
                     f"there is no setting {name!r}",
                     why="the settings are " + ", ".join(by_name),
-                    fix=f"use a known name; {_closest(name, by_name)}",
+                    fix=f"use a known name; {_closest_text(name, by_name)}",
                 )
             setting = by_name[name]
             parsed = setting.parse(str(value))
             if parsed is None:
                 raise _not_allowed(setting, f"the setting {name}", value, "settings.override()")
             checked[name] = parsed
-        _listen(checked)
+        _note_debugging(checked)
         token = _overrides.set(checked)
         try:
             yield
@@ -288,7 +288,7 @@ class Settings:
         for variable in sorted(environment):
             if variable.startswith(PREFIX) and variable not in known:
                 warnings.warn(
-                    f"unknown environment variable {variable}; {_closest(variable, known)}",
+                    f"unknown environment variable {variable}; {_closest_text(variable, known)}",
                     stacklevel=2,
                 )
         return values
@@ -337,7 +337,7 @@ def _not_allowed(setting: Setting, what: str, value: object, where: str) -> Sett
     )
 
 
-def _closest(name: str, known: Iterable[str]) -> str:
+def _closest_text(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     return f"the closest known one is {close[0]}"
 
@@ -347,24 +347,24 @@ def _environment() -> dict[str, Value]:
     values = _values  # kept in hand: another thread may reload
     if values is None:
         values = _values = settings.read(os.environ)
-        _listen(values)
+        _note_debugging(values)
     return values
 
 
-def _listen(values: Mapping[str, Value]) -> None:
-    global _loud
-    _loud = _loud or bool(values.get("debug"))
+def _note_debugging(values: Mapping[str, Value]) -> None:
+    global _was_debugging
+    _was_debugging = _was_debugging or bool(values.get("debug"))
 
 
-def loud() -> bool:
+def is_debugging() -> bool:
     """Whether `debug` was more than 0 anywhere in this process: cheap to ask where every call does.
 
     If so, `settings.debug` tells what it is here and now.
     """
-    return _loud
+    return _was_debugging
 
 
-def plain() -> Mapping[str, Value] | None:
+def unoverridden() -> Mapping[str, Value] | None:
     """All values, where none is overridden; None where one is, or if they were not read yet.
 
     Of another environment it is another object: who has seen this one knows all values.
@@ -381,5 +381,5 @@ settings: Final = Settings()
 """What the rest of Porism reads: `settings.debug`, `settings.trace`, ..."""
 
 _values: dict[str, Value] | None = None
-_loud = False
+_was_debugging = False
 _overrides: ContextVar[Mapping[str, Value]] = ContextVar("overrides", default={})  # noqa: B039

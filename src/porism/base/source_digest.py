@@ -15,7 +15,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1]
 
-ABOVE: Final = frozenset(
+NOT_IMPORTED_BY_ENGINE: Final = frozenset(
     ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "doctor", "tensor", "prove")
 )
 """What the engine never imports, and so cannot change what it makes."""
@@ -39,10 +39,10 @@ _START: Final = process_start()
 @functools.cache
 def digest() -> str | None:
     """The digest of the code that this process runs; None if that is not known."""
-    return digest_of(PACKAGE, _START)
+    return package_digest(PACKAGE, _START)
 
 
-def digest_of(package: Path, start: float) -> str | None:
+def package_digest(package: Path, start: float) -> str | None:
     """The digest of a package of which nothing was edited since a time."""
     state = hashlib.blake2b(digest_size=20)
     now = time.time()
@@ -50,7 +50,7 @@ def digest_of(package: Path, start: float) -> str | None:
         paths = sorted(package.rglob("*.py"))
         for path in paths:
             name = path.relative_to(package)
-            if name.parts[0] in ABOVE:
+            if name.parts[0] in NOT_IMPORTED_BY_ENGINE:
                 continue
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())

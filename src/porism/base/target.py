@@ -40,13 +40,15 @@ class TensorCore:
     def __post_init__(self) -> None:
         where = f"tensor core {self.m}×{self.n}×{self.k} {self.dtype_in} → {self.dtype_out}"
         for name in ("m", "n", "k", "threads"):
-            _need(getattr(self, name) > 0, f"{name} is {getattr(self, name)}", where, "more than 0")
-        _need_dtypes((self.dtype_in, self.dtype_out), where)
+            _require(
+                getattr(self, name) > 0, f"{name} is {getattr(self, name)}", where, "more than 0"
+            )
+        _require_dtypes((self.dtype_in, self.dtype_out), where)
 
 
-USUAL_LAST_CACHE: Final = 1 << 24
+ASSUMED_LAST_CACHE: Final = 1 << 24
 
-LINE: Final = 64
+CACHE_LINE: Final = 64
 """Bytes that a cache fetches together."""
 
 
@@ -68,12 +70,12 @@ class Memory:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            _need(value >= 0, f"{name} is {value}", "memory", "a size of 0 or more")
+            _require(value >= 0, f"{name} is {value}", "memory", "a size of 0 or more")
 
     @property
     def last_cache(self) -> int:
         """The size of the cache in front of DRAM; a usual one where it is not known."""
-        return self.l3 or USUAL_LAST_CACHE
+        return self.l3 or ASSUMED_LAST_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +141,13 @@ class Target:
 
     def __post_init__(self) -> None:
         where = f"target {self.name!r}"
-        _need(self.name.isidentifier(), "the name is no identifier", where, "letters, digits and _")
+        _require(
+            self.name.isidentifier(), "the name is no identifier", where, "letters, digits and _"
+        )
         for op in self.ops:
-            _need(op.isidentifier(), f"the op {op!r} is no name", where, "the name of an op")
-        _need_dtypes(self.dtypes | self.converts, where)
-        _need(
+            _require(op.isidentifier(), f"the op {op!r} is no name", where, "the name of an op")
+        _require_dtypes(self.dtypes | self.converts, where)
+        _require(
             self.index_bits in (32, 64),
             f"index_bits is {self.index_bits}",
             where,
@@ -152,23 +156,25 @@ class Target:
         for name in ("vector_bits", "load_bytes"):
             widths: tuple[int, ...] = getattr(self, name)
             sound = all(w > 0 and w & (w - 1) == 0 for w in widths)
-            _need(sound, f"{name} is {widths}", where, "powers of two")
-            _need(widths == tuple(sorted(set(widths))), f"{name} is {widths}", where, "ascending")
-        _need(bool(self.load_bytes), "load_bytes is empty", where, "at least one width")
+            _require(sound, f"{name} is {widths}", where, "powers of two")
+            _require(
+                widths == tuple(sorted(set(widths))), f"{name} is {widths}", where, "ascending"
+            )
+        _require(bool(self.load_bytes), "load_bytes is empty", where, "at least one width")
         for name in ("cores", "block_threads", "warp"):
             value = getattr(self, name)
-            _need(value > 0, f"{name} is {value}", where, "more than 0")
+            _require(value > 0, f"{name} is {value}", where, "more than 0")
         for name in ("grid", "block"):
             sizes: tuple[int, ...] = getattr(self, name)
             sound = len(sizes) <= 3 and all(size > 0 for size in sizes)
-            _need(sound, f"{name} is {sizes}", where, "up to three sizes, each more than 0")
-        _need(
+            _require(sound, f"{name} is {sizes}", where, "up to three sizes, each more than 0")
+        _require(
             max(self.block, default=1) <= self.block_threads <= math.prod(self.block),
             f"block is {self.block} with {self.block_threads} threads in all",
             where,
             "in all no less than in one dimension, no more than their product",
         )
-        _need(
+        _require(
             self.block_threads % self.warp == 0,
             f"block_threads is {self.block_threads} with a warp of {self.warp}",
             where,
@@ -184,7 +190,7 @@ class Target:
         return tuple(8 * width // bits for width in self.load_bytes if 8 * width >= bits)
 
 
-def _need(sound: bool, what: str, where: str, allowed: str) -> None:
+def _require(sound: bool, what: str, where: str, allowed: str) -> None:
     if not sound:
         raise TargetError(
             what,
@@ -194,9 +200,9 @@ def _need(sound: bool, what: str, where: str, allowed: str) -> None:
         )
 
 
-def _need_dtypes(names: Iterable[str], where: str) -> None:
+def _require_dtypes(names: Iterable[str], where: str) -> None:
     for name in names:
-        _need(
+        _require(
             name in DTYPES, f"{name!r} is no dtype of a machine", where, ", ".join(sorted(DTYPES))
         )
 

@@ -21,7 +21,7 @@ from porism.catalogue import kernel_passes, rule_counts
 from porism.ir.text.expression import show
 from porism.lower.decompose.decompose import DECOMPOSITIONS
 from porism.rewrite.construction import COMMUTE
-from porism.rewrite.rule import Rewrite, Rule, RuleSet, checked_names
+from porism.rewrite.rule import Rewrite, Rule, RuleSet, rules_with_words
 from porism.rules import proof_record
 from porism.rules.algebra.commutativity import (
     BITWISE_COMMUTATIVITY,
@@ -50,7 +50,7 @@ def chosen(words: Sequence[str]) -> list[Rewrite]:
     """Return the rules whose name contains one of the words; all if there are no words."""
     if not words:
         return list(KNOWN)
-    wanted = {item.name for word in words for item in checked_names(KNOWN, [word])}
+    wanted = {item.name for word in words for item in rules_with_words(KNOWN, [word])}
     return [item for item in KNOWN if item.name in wanted]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from porism.backends.backend_table import BACKENDS, selected_backend
 from porism.base.errors import PorismError
-from porism.base.file_store import KINDS, Store, fault_of, location
+from porism.base.file_store import KINDS, Store, cache_folder, why_unusable
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.cache_report import size_text
@@ -128,7 +128,7 @@ def _compiler() -> str:
 
 def cache() -> Facts:
     """Return the folder, the state and the size of the cache on disk."""
-    folder = location()
+    folder = cache_folder()
     if folder is None:
         return {"state": "not used: the home folder of the user is not known"}
     kept = Store(folder, settings.cache_mb << 20)
@@ -149,7 +149,7 @@ def _state(folder: Path) -> str:
     """Return whether the cache on disk is used, in words."""
     if not settings.cache:
         return "off, by PORISM_CACHE"
-    fault = fault_of(folder)
+    fault = why_unusable(folder)
     if fault:
         return f"not used: {fault}"
     existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)

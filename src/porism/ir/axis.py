@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from porism.base.fast_enum import quick
+from porism.base.fast_enum import fast_enum
 
 
-@quick
+@fast_enum
 class Axis(enum.Enum):
     """The kind of a range: how its iterations are executed."""
 

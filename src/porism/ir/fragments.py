@@ -49,7 +49,7 @@ def has_layout(m: int, n: int, k: int, dtype: DType, threads: int) -> bool:
 def a_offsets(m: int, k: int, w: int) -> list[tuple[int, int]]:
     """Return the (row, column) of each element of `a` in a thread, relative to (g, t*w).
 
-    >>> left(16, 16, 2)
+    >>> a_offsets(16, 16, 2)
     [(0, 0), (0, 1), (8, 0), (8, 1), (0, 8), (0, 9), (8, 8), (8, 9)]
     """
     return [
@@ -63,7 +63,7 @@ def a_offsets(m: int, k: int, w: int) -> list[tuple[int, int]]:
 def b_offsets(k: int, w: int) -> list[int]:
     """Return the row of each element of `b` in a thread, relative to row t*w of column g.
 
-    >>> right(16, 2)
+    >>> b_offsets(16, 2)
     [0, 1, 8, 9]
     """
     return [row + element for row in range(0, k, WARP_COLUMNS * w) for element in range(w)]
@@ -72,7 +72,7 @@ def b_offsets(k: int, w: int) -> list[int]:
 def c_offsets(m: int) -> list[tuple[int, int]]:
     """Return the (row, column) of each element of `c` in a thread, relative to (g, 2*t).
 
-    >>> result(16)
+    >>> c_offsets(16)
     [(0, 0), (0, 1), (8, 0), (8, 1)]
     """
     return [(row, column) for row in range(0, m, WARP_ROWS) for column in range(2)]

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from porism.base.fork_locks import held_while_forking
-from porism.base.interrupts import INTERRUPT, apart
+from porism.base.interrupts import PENDING_INTERRUPT, run_off_main_thread
 from porism.ir import node, ops, traversal
 from porism.ir.facts import open_ranges
 from porism.ir.node import UOp, is_exactly, key_of, lock, small_constants
@@ -41,7 +41,7 @@ def sweep() -> int:
     A node that was taken out of its table and may have to go back must not be lost, so no interrupt
     comes in between.
     """
-    return apart(_sweep_locked)
+    return run_off_main_thread(_sweep_locked)
 
 
 def _sweep_locked() -> int:
@@ -175,7 +175,7 @@ def _after_collection(phase: str, info: dict[str, int]) -> object:
     global _noticed, _passed
     lost = _noticed is not info
     _noticed = _passed = info
-    return INTERRUPT.again if lost else None
+    return PENDING_INTERRUPT.again if lost else None
 
 
 def _entries() -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.dtypes import SLOTS, Space
 from porism.base.errors import TypeMismatch
-from porism.base.fast_enum import quick
+from porism.base.fast_enum import fast_enum
 from porism.base.weak_tables import WeakValues
 from porism.ir import lane_signatures as v
 from porism.ir import op_signatures as t
@@ -30,7 +30,7 @@ ANY_NUMBER: Final = -1
 """The arity of an op that takes any number of sources, or a few optional ones."""
 
 
-@quick
+@fast_enum
 class Group(enum.Enum):
     """The groups of ops, in the order of the table."""
 

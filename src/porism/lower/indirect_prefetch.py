@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from porism.base.target import LINE
+from porism.base.target import CACHE_LINE
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.op_signatures import PREFETCH
@@ -98,7 +98,7 @@ def _cache_lines(load: UOp, later: dict[UOp, UOp]) -> list[UOp]:
     """Return a pointer to each cache line that a load reads in the later iteration."""
     base, index = load.src[0].src[:2]
     size = max(load.dtype.element.bits // 8, 1)
-    offsets = range(0, load.dtype.count, max(LINE // size, 1))
+    offsets = range(0, load.dtype.count, max(CACHE_LINE // size, 1))
     return [ops.INDEX(base, later[index] + offset, dtype=base.dtype) for offset in offsets]
 
 

@@ -1,4 +1,4 @@
-"""Variants: the ordered patterns that a commutative pattern stands for."""
+"""Commuted patterns: the operand orders in which a commutative pattern can occur."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from porism.ir.traversal import rebuild
 from porism.rewrite import terms
 
 SORTED_SLOTS = frozenset({dtypes.index.slot, dtypes.boolean.slot})
-"""The types whose commutative operands are put in order at construction, constants last."""
+"""Slots of the types whose commutative operands are sorted at construction, constants last."""
 
 
 def variants(pattern: UOp, slot: int, *, sorted_operands: bool = True) -> list[UOp]:
-    """Every order of operands in which `pattern` can be met on types of a slot.
+    """Return `pattern` in every order of operands that can occur on types of a slot.
 
-    Where operands are kept in order a constant stands on the right, and the mirrored pattern, which
+    Where operands are sorted, a constant is the right operand, and the mirrored pattern, which
     could never match, is left out.
     """
     slots = {terms.B: dtypes.boolean.slot}
@@ -32,22 +32,22 @@ def variants(pattern: UOp, slot: int, *, sorted_operands: bool = True) -> list[U
 def _variants(node: UOp, slots: dict[DType, int]) -> list[UOp]:
     if not node.src:
         return [node]
-    found = []
+    patterns = []
     for src in product(*(_variants(s, slots) for s in node.src)):
         orders = [src]
         if node.op.commutative and src[0] is not src[1]:
             mirrored = (src[1], src[0])
-            in_order = slots.get(node.src[0].dtype) in SORTED_SLOTS
-            if in_order and _is_constant(src[0]) and not _is_constant(src[1]):
+            sort_operands = slots.get(node.src[0].dtype) in SORTED_SLOTS
+            if sort_operands and _is_constant(src[0]) and not _is_constant(src[1]):
                 orders = [mirrored]
-            elif not (in_order and _is_constant(src[1]) and not _is_constant(src[0])):
+            elif not (sort_operands and _is_constant(src[1]) and not _is_constant(src[0])):
                 orders.append(mirrored)
-        found += [construct(node.op, node.dtype_given, order, node.arg) for order in orders]
-    return found
+        patterns += [construct(node.op, node.dtype_given, order, node.arg) for order in orders]
+    return patterns
 
 
-def in_order(term: UOp) -> UOp:
-    """A term with commutative operands in the order of `node.order`: equal for all its variants."""
+def sort_operands(term: UOp) -> UOp:
+    """Return a term with commutative operands sorted by `node.order`: equal for all variants."""
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         ordered = tuple(sorted(src, key=lambda s: s.order)) if node.op.commutative else src

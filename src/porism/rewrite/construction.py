@@ -1,13 +1,14 @@
-"""Construct: the always-valid algebra, applied when a node is made.
+"""Construction-time rules: the always-valid algebra, applied when a node is made.
 
 `install(rules)` hands a rule set to the constructors in `porism.ir.node`: from then on `x + 0` *is*
 x. The tables that intern nodes are thereby also the cache of rewriting: each normal form is
 computed once.
 
-A rule that fires makes nodes, on which rules fire, and so on, nested on Python's stack. Where that
-is too deep, `_Machine` takes over: it runs the same rules as generators on a stack of its own.
+A rule that fires makes nodes, on which rules fire, and so on, nested on Python's stack. Where the
+nesting is too deep, `_StackConstructor` takes over: it runs the same rules as generators, on an
+explicit stack.
 
-`Tracer` does the same work with a record of every step, and with a cache of its own.
+`Tracer` applies the rules with a record of every step, and with a cache of its own.
 """
 
 from __future__ import annotations
@@ -23,37 +24,39 @@ from porism.ir.construction_dispatch import rule_slot, source_signature
 from porism.ir.node import UOp, construct, construct_binary, raw
 from porism.ir.ops import Op
 from porism.rewrite.commuted_patterns import SORTED_SLOTS
-from porism.rewrite.rewrite_trace import Trace, of_all, set_of_all
+from porism.rewrite.rewrite_trace import Trace, process_trace, set_process_trace
 from porism.rewrite.rule import Procedure, Rule, RuleSet
 from porism.rewrite.rule_compiler import Candidate, Flavour, candidates, compile_function
 
 Function = Callable[..., Any]
 
 COMMUTE: Final = "commute"
-"""The name, in traces, of putting commutative operands in order."""
+"""The name in traces of the rewrite that sorts commutative operands."""
 
 
 class Dispatch(dict[Any, Function | None]):
-    """Signature -> function, for one op and slot; filled when a signature is first met."""
+    """Source signature -> compiled rules, for one op and slot; filled when a signature is new."""
 
-    def __init__(self, compiled: Compiled, op: Op, slot: int, found: tuple[Candidate, ...]) -> None:
+    def __init__(
+        self, compiled: Compiled, op: Op, slot: int, rule_candidates: tuple[Candidate, ...]
+    ) -> None:
         super().__init__()
         self.compiled = compiled
         self.op = op
         self.slot = slot
-        self.found = found
+        self.candidates = rule_candidates
         self.sorts = op.commutative and slot in SORTED_SLOTS and compiled.flavour.sorted_operands
 
     def __missing__(self, signature: Any) -> Function | None:
         flat = signature if isinstance(signature, tuple) else (signature,)
-        fitting = tuple(c for c in self.found if c.fits(flat))
+        fitting = tuple(c for c in self.candidates if c.fits(flat))
         function = self.compiled.function(self.op, self.slot, fitting) if fitting else None
         self[signature] = function
         return function
 
 
 class Compiled:
-    """A rule set in one flavour."""
+    """A rule set compiled to Python functions of one flavour, on demand."""
 
     def __init__(self, rules: RuleSet, flavour: Flavour) -> None:
         self.rules = rules
@@ -67,33 +70,34 @@ class Compiled:
                 self._by_op.setdefault(op, []).append(item)
 
     def concerns(self, op: Op) -> bool:
-        """Whether there is anything to try on nodes of an op, of some type."""
-        found = self._concerned.get(op)
-        if found is None:
-            found = any(self.dispatch(op, slot) is not None for slot in range(SLOTS))
-            self._concerned[op] = found
-        return found
+        """Return whether there are rules for nodes of an op, of any type."""
+        concerned = self._concerned.get(op)
+        if concerned is None:
+            concerned = any(self.dispatch(op, slot) is not None for slot in range(SLOTS))
+            self._concerned[op] = concerned
+        return concerned
 
     def dispatch(self, op: Op, slot: int) -> Dispatch | None:
-        """The functions for an op on types of a slot; None if there is nothing to try."""
+        """Return the compiled rules for an op on types of a slot; None if there are none."""
         key = (op, slot)
         if key not in self._dispatch:
             ordered = self.flavour.sorted_operands
             about = self._by_op.get(op, []) if slot else []
-            found = candidates(about, op, slot, sorted_operands=ordered)
-            made = Dispatch(self, op, slot, found)
-            self._dispatch[key] = made if found or (made.sorts and len(self.rules)) else None
+            on_slot = candidates(about, op, slot, sorted_operands=ordered)
+            new = Dispatch(self, op, slot, on_slot)
+            self._dispatch[key] = new if on_slot or (new.sorts and len(self.rules)) else None
         return self._dispatch[key]
 
     def function(self, op: Op, slot: int, fitting: tuple[Candidate, ...]) -> Function:
+        """Return the function that tries some candidates in order."""
         key = (op, slot, *map(id, fitting))
-        found = self._functions.get(key)
-        if found is None:
-            found = self._functions[key] = compile_function(op, slot, fitting, self.flavour)
-        return found
+        function = self._functions.get(key)
+        if function is None:
+            function = self._functions[key] = compile_function(op, slot, fitting, self.flavour)
+        return function
 
     def lookup(self, op: Op, dtype: DType, src: tuple[UOp, ...]) -> Function | None:
-        """The function to try on a node with these sources."""
+        """Return the function to try on a node with these sources; None if no rule can match."""
         slot = rule_slot(op, dtype, src)
         try:
             dispatch = self._dispatch[op, slot]
@@ -103,27 +107,30 @@ class Compiled:
 
 
 def construction_flavour() -> Flavour:
-    names = {"construct_binary": construct_binary, "raw": raw, "record": record_for_all}
-    records = of_all() is not None
+    """Return the flavour of functions that constructors call: they make nodes recursively."""
+    names = {"construct_binary": construct_binary, "raw": raw, "record": record_in_process_trace}
+    records = process_trace() is not None
     return Flavour("construct", "dtype, src, arg", construct, names=names, records=records)
 
 
-def _deep_flavour() -> Flavour:
-    names = {"raw": raw, "record": record_for_all}
-    return Flavour("deep", "dtype, src, arg", None, names=names, records=of_all() is not None)
+def _generator_flavour() -> Flavour:
+    """Return the flavour of generators, which yield the nodes that they need made."""
+    names = {"raw": raw, "record": record_in_process_trace}
+    records = process_trace() is not None
+    return Flavour("deep", "dtype, src, arg", None, names=names, records=records)
 
 
 _installed: RuleSet | None = None
-_machine: _Machine | None = None
+_stack_constructor: _StackConstructor | None = None
 
 
 def install(rules: RuleSet) -> RuleSet | None:
-    """Apply these rules at construction from now on; the rules that were applied before.
+    """Apply these rules at construction from now on; return the rules installed before.
 
-    Nodes that exist stay valid, but may no longer be in normal form, so they leave the tables of
+    Existing nodes stay valid, but may no longer be in normal form, so they leave the tables of
     normal forms.
     """
-    global _installed, _machine
+    global _installed, _stack_constructor
     compiled = Compiled(rules, construction_flavour())
     tables = {op: [compiled.dispatch(op, slot) for slot in range(SLOTS)] for op in ops.table()}
     with nodes.lock:
@@ -131,22 +138,22 @@ def install(rules: RuleSet) -> RuleSet | None:
             kept: dict[Any, UOp] = {}
             for key, node in list(op.nodes.items()):
                 if nodes.is_exactly(node, op, key):
-                    # what rules are written in has no normal form
+                    # nodes of schema types, in which rules are written, have no normal form
                     table = op.raw if node.dtype.slot else kept
                     table[key] = node
             op.nodes.clear()
             op.nodes.update(kept)
             op.rules[:] = dispatch
-            op.has_rules = any(found is not None for found in dispatch)
+            op.has_rules = any(of_slot is not None for of_slot in dispatch)
         nodes.small_constants.clear()
-        _machine = _Machine(rules)
-        nodes.construct_nested = _machine.build
+        _stack_constructor = _StackConstructor(rules)
+        nodes.construct_nested = _stack_constructor.build
         before, _installed = _installed, rules
     return before
 
 
-def installed() -> RuleSet:
-    """The rules applied at construction."""
+def installed_rules() -> RuleSet:
+    """Return the rules applied at construction."""
     return RuleSet("none") if _installed is None else _installed
 
 
@@ -156,11 +163,11 @@ Request = tuple[Op, DType | None, tuple[UOp, ...], Any]
 Generated = Generator[Request, UOp, UOp | None]
 
 
-class _Machine:
-    """Makes nodes as `construct` does, with a stack of its own."""
+class _StackConstructor:
+    """Makes nodes in normal form as `construct` does, on an explicit stack."""
 
     def __init__(self, rules: RuleSet) -> None:
-        self.compiled = Compiled(rules, _deep_flavour())
+        self.compiled = Compiled(rules, _generator_flavour())
 
     def build(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
         running: list[tuple[Generated, Op, DType, tuple[UOp, ...], Any]] = []
@@ -174,7 +181,7 @@ class _Machine:
                     dtype = nodes.result_dtype(op, dtype, src, arg)
                     function = self.compiled.lookup(op, dtype, src)
                     if function is None:
-                        value = _interned(op, dtype, src, arg)
+                        value = _intern(op, dtype, src, arg)
                     else:
                         running.append((function(dtype, src, arg), op, dtype, src, arg))
             if not running:
@@ -188,7 +195,7 @@ class _Machine:
                 running.pop()
                 request, value = None, stop.value
                 if value is None:
-                    value = _interned(op, dtype, src, arg)
+                    value = _intern(op, dtype, src, arg)
                 elif not any(s.uses_buffer for s in src):
                     op.nodes[nodes.key_of(op, dtype, src, arg)] = value
 
@@ -209,51 +216,51 @@ class _Machine:
         return op.nodes.get(src)
 
 
-def _interned(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
+def _intern(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:
     return nodes.intern(op, nodes.key_of(op, dtype, src, arg), dtype, src, arg)
 
 
 # -- tracing ---------------------------------------------------------------------------------------
 
 
-def record_for_all(
+def record_in_process_trace(
     rule: str, op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, result: UOp
 ) -> UOp:
-    """Record a rewrite in the trace of the process, if there is one; its result."""
-    trace = of_all()
+    """Record a rewrite in the trace of the process, if there is one; return its result."""
+    trace = process_trace()
     if trace is not None:
         trace.record(rule, raw(op, None if op.elementwise else dtype, src, arg), result)
     return result
 
 
 @contextmanager
-def recorded(trace: Trace) -> Iterator[Trace]:
-    """Record every rewrite of the process: of passes, and of nodes that are not known yet."""
-    before = set_of_all(trace)
-    install(installed())
+def record_rewrites(trace: Trace) -> Iterator[Trace]:
+    """Record every rewrite of the process in a trace: of passes, and of nodes that are new."""
+    before = set_process_trace(trace)
+    install(installed_rules())
     try:
         yield trace
     finally:
-        set_of_all(before)
-        install(installed())
+        set_process_trace(before)
+        install(installed_rules())
 
 
 class Tracer:
-    """Makes nodes in normal form and records each rewrite; repeats work that tables would save."""
+    """Makes nodes in normal form and records each rewrite, without the cache of interned nodes."""
 
     def __init__(self, trace: Trace, rules: RuleSet | None = None) -> None:
         self.trace = trace
-        self.made: dict[UOp, UOp] = {}
+        self.normal_forms: dict[UOp, UOp] = {}
         names = {"construct_binary": self.construct_binary, "raw": raw, "record": self.record}
         flavour = Flavour("traced", "dtype, src, arg", self.build, names=names, records=True)
-        self.compiled = Compiled(installed() if rules is None else rules, flavour)
+        self.compiled = Compiled(installed_rules() if rules is None else rules, flavour)
 
     def build(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any = None) -> UOp:
         exact = raw(op, dtype, src, arg)
-        found = self.made.get(exact)
-        if found is None:
-            found = self.made[exact] = self._normal(exact)
-        return found
+        normal = self.normal_forms.get(exact)
+        if normal is None:
+            normal = self.normal_forms[exact] = self._normal(exact)
+        return normal
 
     def _normal(self, exact: UOp) -> UOp:
         op, dtype, src, arg = exact.op, exact.dtype, exact.src, exact.arg

@@ -1,13 +1,13 @@
-"""Passes: rules applied to a whole graph, with a context, by a memoised rebuild.
+"""Graph rewriting: rules applied to a whole graph, with a context, by a memoised rebuild.
 
-`rewrite` visits each node once, sources first, makes it anew on its rewritten sources (through the
-constructors, so that the construction-time algebra applies too) and tries the rules on it until
+`rewrite` visits each node once, sources first, makes it anew with its rewritten sources (through
+the constructors, so that the construction-time algebra applies too) and tries the rules on it until
 none fires. With `see_original=True` the rules are tried before the sources are rewritten, so that
-they see the graph as it was; with `exactly=True` nodes are made exactly as stated, without the
+they see the original graph; with `exactly=True` nodes are made exactly as stated, without the
 algebra.
 
-Rules that chase each other, or that put a node inside its own replacement, are found and reported
-with their names and a graph that reproduces it.
+Rules that undo each other, or that put a node inside its own replacement, raise a `RewriteError`
+with their names and a graph that reproduces the cycle.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from porism.ir.ops import Op
 from porism.ir.text import serialization
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
-from porism.rewrite.construction import Compiled, Tracer, record_for_all
-from porism.rewrite.rewrite_trace import Trace, of_all
+from porism.rewrite.construction import Compiled, Tracer, record_in_process_trace
+from porism.rewrite.rewrite_trace import Trace, process_trace
 from porism.rewrite.rule import RuleSet
 from porism.rewrite.rule_compiler import Flavour
 
 Make = Callable[..., UOp]
-LARGEST_REPRODUCER = 32  # nodes; a message keeps so many lines whole
-_FEW = 16  # nodes that every graph may be thought to have, however small
+LARGEST_REPRODUCER = 32
+"""The most nodes of a graph that a message lists in full; it has room for so many lines."""
+_LEAST_GRAPH_NODES = 16
+"""The limit of rewrites is that of a graph of at least so many nodes; chosen by hand."""
 
 
 def rewrite(
@@ -43,9 +45,9 @@ def rewrite(
     trace: Trace | None = None,
     limit: int | None = None,
 ) -> UOp:
-    """The graph with the rules applied wherever they fire.
+    """Return the graph with the rules applied wherever they fire.
 
-    `limit` is how many rewrites there may be for each node of the graph.
+    `limit` is the most rewrites per node of the graph before a `RewriteError`.
     """
     run = _Run(rules, context, exactly, trace, limit)
     with quiet_collector():
@@ -53,11 +55,11 @@ def rewrite(
 
 
 def normalize(root: UOp, trace: Trace | None = None) -> UOp:
-    """The normal form of a graph under the construction-time rules."""
-    return rewrite(root, _NOTHING, trace=trace)
+    """Return the normal form of a graph under the construction-time rules."""
+    return rewrite(root, _NO_RULES, trace=trace)
 
 
-_NOTHING = RuleSet("nothing")
+_NO_RULES = RuleSet("nothing")
 
 
 class _Run:
@@ -74,13 +76,13 @@ class _Run:
         self.done: dict[UOp, UOp] = {}
         self.becomes: dict[UOp, UOp] = {}  # a node whose rewriting has begun -> its next form
         self.count = 0
-        self.most = self.limit * _FEW  # rewrites; of a larger graph more, see `_check_end`
+        self.most = self.limit * _LEAST_GRAPH_NODES  # rewrites; raised by `_check_end`
         self.root: UOp | None = None
         self.compiled, self.make = self._compiled()
 
     def _compiled(self) -> tuple[Compiled, Make]:
         if self.trace is not None:
-            tracer = Tracer(self.trace, _NOTHING if self.exactly else None)
+            tracer = Tracer(self.trace, _NO_RULES if self.exactly else None)
             make: Make = tracer.build
             names = {
                 "construct_binary": tracer.construct_binary,
@@ -88,22 +90,22 @@ class _Run:
                 "record": tracer.record,
             }
             return Compiled(self.rules, _flavour(make, names, self.exactly, records=True)), make
-        whole = of_all()
+        whole = process_trace()
         records = whole is not None
         if whole is not None:
-            whole.tried(self.rules)
+            whole.rules_tried(self.rules)
         kind = ("exact" if self.exactly else "normal", records)
         make = raw if self.exactly else construct
-        found = self.rules.compiled.get(kind)
-        if found is None:
-            two = _raw2 if self.exactly else construct_binary
-            names = {"construct_binary": two, "raw": raw, "record": record_for_all}
-            found = Compiled(self.rules, _flavour(make, names, self.exactly, records=records))
-            self.rules.compiled[kind] = found
-        return found, make
+        compiled = self.rules.compiled.get(kind)
+        if compiled is None:
+            two = _raw_binary if self.exactly else construct_binary
+            names = {"construct_binary": two, "raw": raw, "record": record_in_process_trace}
+            compiled = Compiled(self.rules, _flavour(make, names, self.exactly, records=records))
+            self.rules.compiled[kind] = compiled
+        return compiled, make
 
     def _apply(self, node: UOp) -> UOp | None:
-        """What the first rule that fires makes of a node."""
+        """Return the result of the first rule that fires on a node; None if none does."""
         function = self.compiled.lookup(node.op, node.dtype, node.src)
         if function is None:
             return None
@@ -116,15 +118,15 @@ class _Run:
         return result
 
     def _check_end(self, node: UOp) -> None:
-        """Raise if there were too many rewrites for the size of the graph that was given."""
+        """Raise if there were too many rewrites for the size of the graph."""
         assert self.root is not None
         size = len(toposort(self.root))
-        self.most = self.limit * max(size, _FEW)
+        self.most = self.limit * max(size, _LEAST_GRAPH_NODES)
         if self.count > self.most:
             raise self._runaway(node, size)
 
     def _remake(self, node: UOp) -> UOp:
-        """The node on its rewritten sources."""
+        """Return the node with its rewritten sources."""
         done = self.done
         src = tuple([done[s] for s in node.src])
         if src == node.src and (self.exactly or self._is_normal(node)):
@@ -135,17 +137,17 @@ class _Run:
         if self.trace:
             return False
         op = node.op
-        if not op.raw and not node.uses_buffer:  # all that there are of this op
+        if not op.raw and not node.uses_buffer:  # then all nodes of this op are in normal form
             return True
         key = key_of(op, node.dtype, node.src, node.arg) if op.keyed else node.src
         return op.nodes.get(key) is node
 
     def rebuilt(self, root: UOp) -> UOp:
-        """Sources first: rules see rewritten sources."""
+        """Return the rewritten graph, sources first: rules see rewritten sources."""
         self.root = root
         done, remake, apply = self.done, self._remake, self._apply
         concerned: dict[Op, bool] = {}
-        moved: set[UOp] = set()  # what is another node afterwards
+        moved: set[UOp] = set()  # nodes that were replaced
         nothing_to_try = not len(self.rules)
         for node in toposort(root):
             if node in done:
@@ -162,11 +164,11 @@ class _Run:
                     concerns = concerned.get(op)
                     if concerns is None:
                         concerns = concerned[op] = self.compiled.concerns(op)
-                    found = apply(node) if concerns else None
-                    if found is None:
+                    replacement = apply(node) if concerns else None
+                    if replacement is None:
                         done[node] = node
                         continue
-                    after = found
+                    after = replacement
                 self.becomes[node] = after
                 after = done[node] = done[after] if after in done else self._finished(after)
             if after is not node:
@@ -174,7 +176,7 @@ class _Run:
         return done[root]
 
     def _finished(self, root: UOp) -> UOp:
-        """The last form of a node that a rule or a constructor has made."""
+        """Return the final form of a node that a rule or a constructor has made."""
         done, becomes = self.done, self.becomes
         if root in becomes:
             raise self._circular(root)
@@ -197,12 +199,12 @@ class _Run:
                 continue
             after = self._remake(node)
             if after is node:
-                found = self._apply(node)
-                if found is None:
+                replacement = self._apply(node)
+                if replacement is None:
                     done[node] = node
                     stack.pop()
                     continue
-                after = found
+                after = replacement
             if after in becomes and after not in done:
                 raise self._circular(after)
             becomes[node] = after
@@ -210,7 +212,7 @@ class _Run:
         return done[root]
 
     def original(self, root: UOp) -> UOp:
-        """Users first: rules see original sources; what they make is visited in turn."""
+        """Return the rewritten graph, users first: rules see original sources."""
         self.root = root
         done, becomes = self.done, self.becomes
         stack = [root]
@@ -222,11 +224,11 @@ class _Run:
             form = becomes.get(node)
             if form is None:
                 form, seen = node, {node}
-                while (found := self._apply(form)) is not None:
-                    if found in seen:
-                        raise self._circular(found)
-                    seen.add(found)
-                    form = found
+                while (replacement := self._apply(form)) is not None:
+                    if replacement in seen:
+                        raise self._circular(replacement)
+                    seen.add(replacement)
+                    form = replacement
                 becomes[node] = form
             if form in done and form is not node:
                 done[node] = done[form]
@@ -241,7 +243,7 @@ class _Run:
             done[node] = self._remake(form)
         return done[root]
 
-    # -- what went wrong ---------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     def _circular(self, node: UOp) -> RewriteError:
         return self._error(
@@ -270,10 +272,10 @@ class _Run:
         )
 
     def _chain(self, node: UOp, most: int = 64) -> list[str]:
-        """The names of the rules that fire on a node and its next forms."""
+        """Return the names of the rules that fire on a node and its next forms."""
         trace = Trace()
         names: dict[str, Any] = {
-            "construct_binary": _raw2 if self.exactly else construct_binary,
+            "construct_binary": _raw_binary if self.exactly else construct_binary,
             "raw": raw,
         }
 
@@ -289,14 +291,14 @@ class _Run:
             form = pending.pop()
             for part in (form, *form.src):
                 function = compiled.lookup(part.op, part.dtype, part.src)
-                found = function(part, self.context) if function is not None else None
-                if found is not None and found not in seen:
-                    seen.add(found)
-                    pending.append(found)
+                next_form = function(part, self.context) if function is not None else None
+                if next_form is not None and next_form not in seen:
+                    seen.add(next_form)
+                    pending.append(next_form)
         return sorted(trace.counts())
 
 
-def _raw2(op: Any, a: UOp, b: UOp) -> UOp:
+def _raw_binary(op: Any, a: UOp, b: UOp) -> UOp:
     return raw(op, None, (a, b), None)
 
 

@@ -1,8 +1,8 @@
-"""Traces: which rule turned what into what, in which stage; recorded only when asked for.
+"""Rewrite traces: which rule rewrote which node into which, in which stage; off by default.
 
 A pass can be given a trace of its own. With PORISM_TRACE=1 every rewrite of the process is written
 to the standard error, a line each: those of passes, those that happen while nodes are made, and the
-steps of the normal form. `porism.rewrite.construction.recorded` does the same into any trace.
+steps of the normal form. `porism.rewrite.construction.record_rewrites` records them in any trace.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from porism.base.settings import settings
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 
-LONGEST = 160
-"""Characters of a node that are written."""
+LONGEST_NODE_TEXT = 160
+"""The most characters that are written of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rewrite."""
+    """One rewrite: a rule, the node before and after, and the stage."""
 
     rule: str
     before: UOp
@@ -32,7 +32,7 @@ class Step:
 
     def __str__(self) -> str:
         stage = f"{self.stage}: " if self.stage else ""
-        before, after = (show(node, limit=LONGEST) for node in (self.before, self.after))
+        before, after = (show(node, limit=LONGEST_NODE_TEXT) for node in (self.before, self.after))
         return f"{stage}{before} -> {after}  [{self.rule}]"
 
 
@@ -46,43 +46,43 @@ class Trace:
     def record(self, rule: str, before: UOp, after: UOp) -> None:
         self.steps.append(Step(rule, before, after, self.stage))
 
-    def tried(self, rules: Iterable[Any]) -> None:
-        """Take note that these rules are tried in the stage; nothing, unless somebody counts."""
+    def rules_tried(self, rules: Iterable[Any]) -> None:
+        """Called when a pass begins to try these rules; does nothing, for subclasses to count."""
 
     def counts(self) -> Counter[str]:
-        """How often each rule fired."""
+        """Return how often each rule fired."""
         return Counter(step.rule for step in self.steps)
 
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)
 
 
-class Written(Trace):
-    """Writes each rewrite to the standard error, and keeps none."""
+class PrintingTrace(Trace):
+    """A trace that writes each rewrite to the standard error, and keeps none."""
 
     def record(self, rule: str, before: UOp, after: UOp) -> None:
         print(Step(rule, before, after, self.stage), file=sys.stderr)
 
 
-_of_all: Trace | None = Written("import") if settings.trace else None
+_process_trace: Trace | None = PrintingTrace("import") if settings.trace else None
 
 
-def of_all() -> Trace | None:
-    """The trace of all rewrites of the process; None if there is none."""
-    return _of_all
+def process_trace() -> Trace | None:
+    """Return the trace of all rewrites of the process; None if they are not traced."""
+    return _process_trace
 
 
-def set_of_all(trace: Trace | None) -> Trace | None:
-    """Record all rewrites there from now on; what was recorded into before.
+def set_process_trace(trace: Trace | None) -> Trace | None:
+    """Record all rewrites of the process in a trace from now on; return the previous trace.
 
-    Rules that are applied at construction follow when they are installed.
+    Construction-time rules are recorded only once they are installed again.
     """
-    global _of_all
-    before, _of_all = _of_all, trace
+    global _process_trace
+    before, _process_trace = _process_trace, trace
     return before
 
 
-def begin(stage: str) -> None:
-    """Say that what is recorded from now on belongs to a stage."""
-    if _of_all is not None:
-        _of_all.stage = stage
+def begin_stage(stage: str) -> None:
+    """Attribute the rewrites recorded from now on to a stage."""
+    if _process_trace is not None:
+        _process_trace.stage = stage

@@ -28,7 +28,7 @@ ALL_THEORIES: Final = tuple(Theory)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An equality: wherever `before` stands and `when` holds, `after` may stand."""
+    """An equality: where `before` matches and `when` holds, `after` may replace it."""
 
     name: str
     before: UOp
@@ -36,13 +36,13 @@ class Rule:
     when: UOp | None = None
     theories: tuple[Theory, ...] = ()
     seeds: tuple[str, ...] = ()
-    fast_math: str = ""  # what it changes in float results, if anything
-    lemma: bool = False  # what procedures and the normal form rest on: proved, but not tried
-    grows: bool = False  # tried only where its op is missing, so it need not shrink
+    fast_math: str = ""  # how it changes float results, if it does
+    lemma: bool = False  # procedures and the normal form rest on it: proved, but not applied
+    grows: bool = False  # applied only where a target lacks its op, so it need not shrink
 
     @property
     def op(self) -> Op:
-        """The op at the root of `before`."""
+        """Return the op at the root of `before`."""
         return self.before.op
 
     def __str__(self) -> str:
@@ -62,8 +62,8 @@ class Procedure:
     seeds: tuple[str, ...] = ()
     fast_math: str = ""
     on_sources: bool = False  # called with (op, dtype, src, arg), before the node is made
-    with_context: bool = False  # called with the context of the pass as well
-    only: Callable[[tuple[Op | None, ...]], bool] | None = None  # by the ops of the sources
+    with_context: bool = False  # called with the context of the pass as second argument
+    only: Callable[[tuple[Op | None, ...]], bool] | None = None  # filter by the ops of the sources
 
 
 Rewrite = Rule | Procedure
@@ -78,7 +78,7 @@ def rule(
     seeds: str | Iterable[str] = (),
     fast_math: str = "",
 ) -> Rule:
-    """State an equality, and check that it is well formed.
+    """Return the rule for an equality, after checking that it is well formed.
 
     >>> from porism.rewrite.terms import c0, hi, lo, x
     >>> print(rule("mod-small", x % c0, x, when=(lo(x) >= 0) & (hi(x) < c0)))
@@ -90,12 +90,12 @@ def rule(
         after = UOp.const(before.dtype, after)
     if when is not None and not isinstance(when, UOp):
         raise _malformed(name, f"its guard is {when!r}, not a condition on constants and facts")
-    new = Rule(name, before, after, when, (), _ids(seeds), fast_math)
+    new = Rule(name, before, after, when, (), _seed_rows(seeds), fast_math)
     _check(new)
     return new
 
 
-def _ids(seeds: str | Iterable[str]) -> tuple[str, ...]:
+def _seed_rows(seeds: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(seeds.split()) if isinstance(seeds, str) else tuple(seeds)
 
 
@@ -107,19 +107,19 @@ def family(
     seeds: str | Iterable[str] = (),
     **options: Any,
 ) -> tuple[Rule, ...]:
-    """One declaration for several ops: `declare(op)` gives before, after and perhaps when.
+    """Return a rule for each op: `declare(op)` gives before, after and perhaps when.
 
     >>> from porism.rewrite.terms import x
     >>> [r.name for r in family("{op}-self", (ops.AND, ops.OR), lambda op: (op(x, x), x))]
     ['and-self', 'or-self']
     """
     return tuple(
-        rule(name.format(op=_word(member)), *declare(member), seeds=seeds, **options)
+        rule(name.format(op=_lower_name(member)), *declare(member), seeds=seeds, **options)
         for member in members
     )
 
 
-def _word(member: Any) -> str:
+def _lower_name(member: Any) -> str:
     return str(getattr(member, "name", member)).lower()
 
 
@@ -133,7 +133,7 @@ def procedure(
     with_context: bool = False,
     only: Callable[[tuple[Op | None, ...]], bool] | None = None,
 ) -> Callable[[Callable[..., UOp | None]], Procedure]:
-    """Declare a function that rewrites nodes with one of these ops at the root."""
+    """Return a decorator for a function that rewrites nodes with one of these ops."""
 
     def declare(function: Callable[..., UOp | None]) -> Procedure:
         doc = (function.__doc__ or "").strip().split("\n")[0]
@@ -142,7 +142,7 @@ def procedure(
         if not doc and sys.flags.optimize < 2:  # `python -OO` leaves docstrings out
             raise _malformed(name, "a procedure's docstring says what it does")
         return Procedure(
-            name, function, tuple(roots), doc, (), _ids(seeds), fast_math,
+            name, function, tuple(roots), doc, (), _seed_rows(seeds), fast_math,
             on_sources, with_context, only,
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ def procedure(
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Named rules and procedures, tried in this order."""
+    """A named sequence of rules and procedures, tried in this order."""
 
     name: str
     rules: tuple[Rewrite, ...]
@@ -268,7 +268,7 @@ def _check_left(new: Rule, where: str) -> None:
 
 
 def _check_numbers(new: Rule, where: str) -> None:
-    """What is computed when the rule fires can be computed."""
+    """Check that guard and right side compute only what is known when the rule fires."""
     bound = set(toposort(new.before))
     pending = list(terms.values_of(new.after)) + list(terms.conjuncts(new.when))
     while pending:
@@ -291,17 +291,17 @@ def _check_numbers(new: Rule, where: str) -> None:
             pending += node.src
 
 
-def by_theory(rules: Iterable[Rewrite], theory: Theory) -> list[Rewrite]:
-    """The rules that hold in a theory."""
+def rules_of_theory(rules: Iterable[Rewrite], theory: Theory) -> list[Rewrite]:
+    """Return the rules that hold in a theory."""
     return [item for item in rules if theory in item.theories]
 
 
-def checked_names(rules: Iterable[Rewrite], words: Iterable[str]) -> list[Rewrite]:
-    """The rules whose name contains each of the words; an error if there is none."""
+def rules_with_words(rules: Iterable[Rewrite], words: Iterable[str]) -> list[Rewrite]:
+    """Return the rules whose name contains each of the words; raise if there is none."""
     wanted = list(words)
-    found = [item for item in rules if all(word in item.name for word in wanted)]
-    if not found:
+    matching = [item for item in rules if all(word in item.name for word in wanted)]
+    if not matching:
         raise PorismError(
             f"no rule's name contains {' '.join(wanted)!r}", fix="list the names without words"
         )
-    return found
+    return matching

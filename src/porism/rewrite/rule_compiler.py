@@ -1,8 +1,9 @@
-"""Generate: rules compiled to Python functions, one for each set of rules that can match.
+"""Rule compiler: rules as generated Python functions, one for each set of rules that can match.
 
-A node is looked up by its *signature*: its op, its type's slot and the ops of its sources. Most
-signatures have no rule at all, and cost no call; for the others a function is generated that tests
-only what the signature leaves open. The text of each function is kept for tracebacks.
+The rules for a node are selected by its *signature*: its op, its type's slot and the ops of its
+sources. Most signatures have no rule at all, and cost no call; for the others a function is
+generated that tests only what the signature leaves open. The text of each function is kept for
+tracebacks.
 
     rule     x % c0 -> x  when (lo(x) >= 0) & (hi(x) < c0)
     becomes  if (s0.vmin >= 0) and (s0.vmax < s1.arg):
@@ -26,7 +27,7 @@ from porism.ir.text.argument_text import nan_to_text
 from porism.ir.text.expression import show
 from porism.ir.traversal import substitute, toposort
 from porism.rewrite import terms
-from porism.rewrite.commuted_patterns import in_order, variants
+from porism.rewrite.commuted_patterns import sort_operands, variants
 from porism.rewrite.rule import Procedure, Rule
 
 THEORY_OF_SLOT: Final = (
@@ -45,16 +46,16 @@ class Candidate:
 
     item: Rule | Procedure
     before: UOp | None  # None for a procedure
-    wanted: tuple[Op | None, ...] = ()  # the ops of its sources, as far as the pattern says
+    wanted: tuple[Op | None, ...] = ()  # the ops of its sources; None where any op matches
 
     def fits(self, signature: tuple[Op | bool | None, ...]) -> bool:
-        """Whether it can match a node with this signature, by `construction_dispatch`."""
+        """Return whether it can match a node with this source signature."""
         if self.before is None:
             assert isinstance(self.item, Procedure)
             only = self.item.only
             return only is None or only(tuple(s for s in signature if not isinstance(s, bool)))
-        for wanted, found in zip(self.wanted, signature, strict=False):
-            if wanted is not None and wanted is not found:
+        for wanted, op in zip(self.wanted, signature, strict=False):
+            if wanted is not None and wanted is not op:
                 return False
         src = self.before.src
         return len(src) != 2 or src[0] is not src[1] or True in signature
@@ -63,16 +64,16 @@ class Candidate:
 def candidates(
     rules: Iterable[Rule | Procedure], op: Op, slot: int, *, sorted_operands: bool
 ) -> tuple[Candidate, ...]:
-    """What can be tried on a node with this op and type, in order."""
+    """Return the rules and procedures to try on a node of an op and slot, in order."""
     theory = THEORY_OF_SLOT[slot]
-    found: list[Candidate] = []
+    chosen: list[Candidate] = []
     for item in rules:
         holds = theory in item.theories or Theory.STRUCTURE in item.theories
         if not holds and not (theory is Theory.BOOLEANS and is_logic_on_values(item)):
             continue
         if isinstance(item, Procedure):
             if op in item.ops:
-                found.append(Candidate(item, None))
+                chosen.append(Candidate(item, None))
         elif item.op is op:
             seen = set()
             for before in variants(item.before, slot, sorted_operands=sorted_operands):
@@ -80,15 +81,14 @@ def candidates(
                 if shape not in seen:
                     seen.add(shape)
                     wanted = tuple([_required(s) for s in before.src])
-                    found.append(Candidate(item, before, wanted))
-    return tuple(found)
+                    chosen.append(Candidate(item, before, wanted))
+    return tuple(chosen)
 
 
 def is_logic_on_values(item: Rule | Procedure) -> bool:
-    """A rule on conditions whose values are of other theories: `x < c0 & x < c1`.
+    """Return whether a rule is on conditions over values of other theories: `x < c0 & x < c1`.
 
-    It is looked up as what it is, a rule on booleans; that the values are of its theories is tested
-    when it matches.
+    It is dispatched as a rule on booleans; the match tests that the values are of its theories.
     """
     if not isinstance(item, Rule) or item.op.group is ops.COMPARISON:
         return False
@@ -98,7 +98,7 @@ def is_logic_on_values(item: Rule | Procedure) -> bool:
 
 
 def _up_to_names(before: UOp, when: UOp | None) -> tuple[UOp, UOp | None]:
-    """A pattern and its guard, the holes numbered as they are met: equal if both match alike."""
+    """Return a pattern and its guard with the holes renamed in order of occurrence."""
     order = [node for node in toposort(before) if node.op is ops.HOLE]
     new = {
         hole: terms.hole(f"{'c' if terms.is_constant_hole(hole) else 'h'}{i}", hole.dtype)
@@ -116,7 +116,7 @@ def _required(pattern: UOp) -> Op | None:
 
 @dataclass
 class Flavour:
-    """For whom functions are generated: how they are called, and how they make nodes."""
+    """A kind of generated functions: how they are called, and how they make nodes."""
 
     name: str
     parameters: str  # of the generated function
@@ -124,13 +124,13 @@ class Flavour:
     prelude: str = ""
     node: str = "raw(OP, dtype, src, arg)"  # the node that is being rewritten
     context: str = "None"
-    names: dict[str, Any] = field(default_factory=dict)  # what the functions refer to
+    names: dict[str, Any] = field(default_factory=dict)  # globals of the functions
     records: bool = False
     sorted_operands: bool = True
 
 
 class _Writer:
-    """Writes the function for one list of candidates."""
+    """Writes the text of the function for a list of candidates."""
 
     def __init__(self, op: Op, slot: int, flavour: Flavour) -> None:
         self.op = op
@@ -141,15 +141,15 @@ class _Writer:
         self.hoisted: set[str] = set()
         self.conditions: list[str] = []
 
-    def write(self, found: tuple[Candidate, ...]) -> str:
+    def write(self, chosen: tuple[Candidate, ...]) -> str:
         title = "_".join([self.op.name.lower(), self.flavour.name])
         self.lines = [f"def {title}({self.flavour.parameters}):"]
         if self.flavour.prelude:
             self.lines.append(f"    {self.flavour.prelude}")
-        widest = max((len(c.before.src) for c in found if c.before is not None), default=0)
+        widest = max((len(c.before.src) for c in chosen if c.before is not None), default=0)
         if widest and self.op.arity != ANY_NUMBER:
             self.lines.append(f"    {_unpack(self._source_names(widest))} = src")
-        for candidate in found:
+        for candidate in chosen:
             if isinstance(candidate.item, Procedure):
                 self._procedure(candidate.item)
             else:
@@ -227,7 +227,7 @@ class _Writer:
 
 
 class _Match:
-    """The tests and bindings of one pattern, and the text that builds the other side."""
+    """The tests and bindings of one pattern, and the text that builds the right side."""
 
     def __init__(self, writer: _Writer, before: UOp) -> None:
         self.writer = writer
@@ -238,7 +238,7 @@ class _Match:
             self.sorts[before.dtype] = "dtype"
 
     def steps(self, rule: Rule) -> Iterator[tuple[str, str]]:
-        """Tests and bindings, in order."""
+        """Yield tests and bindings as (kind, Python text), in order."""
         if self.before.arg is not None:
             yield "test", f"arg == {self.writer._name('argument_', self.before.arg)}"
         later: list[tuple[UOp, str]] = []
@@ -303,32 +303,32 @@ class _Match:
     # -- guards ------------------------------------------------------------------------------------
 
     def _condition(self, part: UOp) -> list[str]:
-        """A conjunct as Python text, after the tests that make it safe to compute."""
+        """Return a conjunct as Python text, after the tests that make it safe to compute."""
         return [*self._safety(part, under_comparison=True), self.value(part)]
 
     def _safety(self, term: UOp, *, under_comparison: bool) -> list[str]:
-        """Divisors are not zero; bounds that arithmetic uses are finite."""
-        found: list[str] = []
+        """Return tests that divisors are not zero and bounds used in arithmetic are finite."""
+        tests: list[str] = []
         stack = [(term, under_comparison)]
         while stack:
             node, compared = stack.pop()
             if node.op is ops.FACT:
                 fact = terms.FACTS[node.arg]
                 if not fact.truth and not compared:
-                    found.append(f"{self.value(node)}.__class__ is int")
+                    tests.append(f"{self.value(node)}.__class__ is int")
                 if not fact.on_nodes:
                     stack += [(s, False) for s in node.src]
                 continue
             if node.op in (ops.IDIV, ops.MOD):
-                found.append(f"{self.value(node.src[1])} != 0")
+                tests.append(f"{self.value(node.src[1])} != 0")
             elif node.op in (ops.SHL, ops.SHR):
-                found.append(f"0 <= {self.value(node.src[1])} < 4096")
+                tests.append(f"0 <= {self.value(node.src[1])} < 4096")
             inner = node.op.group is ops.COMPARISON or node.dtype is terms.B
             stack += [(s, inner) for s in node.src]
-        return list(reversed(found))
+        return list(reversed(tests))
 
     def value(self, term: UOp) -> str:
-        """The Python text of a number or condition known when the rule fires."""
+        """Return the Python text of a number or condition known when the rule fires."""
         if term.op is ops.HOLE:
             return f"{self.bound[term]}.arg"
         if term.op is ops.CONST:
@@ -350,17 +350,17 @@ class _Match:
         return template.format(*[self.value(s) for s in term.src])
 
     def _node(self, term: UOp) -> str:
-        """The name of the node that a part of the left side matched, in whichever order."""
-        found = self.bound.get(term)
-        if found is None:
-            wanted = in_order(term)
-            found = next(name for part, name in self.bound.items() if in_order(part) is wanted)
-        return found
+        """Return the name of the node that a part of the left side matched, in any order."""
+        bound = self.bound.get(term)
+        if bound is None:
+            wanted = sort_operands(term)
+            bound = next(name for part, name in self.bound.items() if sort_operands(part) is wanted)
+        return bound
 
-    # -- the other side ----------------------------------------------------------------------------
+    # -- the right side ----------------------------------------------------------------------------
 
     def build(self, term: UOp) -> str:
-        """The Python text that makes a term's node."""
+        """Return the Python text that makes a term's node."""
         if term in self.bound:
             return self.bound[term]
         if terms.is_value(term):
@@ -378,9 +378,9 @@ class _Match:
         return f"make({op}, {given}, ({inner}), {arg})"
 
     def _sort(self, dtype: DType) -> str:
-        found = self.sorts.get(dtype)
-        if found is not None:
-            return found
+        sort = self.sorts.get(dtype)
+        if sort is not None:
+            return sort
         if dtype is terms.B and terms.T in self.sorts:
             return f"{self.sorts[terms.T]}.mask"
         return "None"
@@ -404,18 +404,18 @@ def _python(value: object) -> str:
     return repr(value)
 
 
-_counter = 0
+_compiled_functions = 0
 
 
 def compile_function(
-    op: Op, slot: int, found: tuple[Candidate, ...], flavour: Flavour
+    op: Op, slot: int, chosen: tuple[Candidate, ...], flavour: Flavour
 ) -> Callable[..., Any]:
-    """The function that tries these candidates on a node of this op."""
-    global _counter
+    """Return the function that tries these candidates in order on a node of an op."""
+    global _compiled_functions
     writer = _Writer(op, slot, flavour)
-    text = writer.write(found)
-    _counter += 1
-    filename = f"<porism rules {op.name.lower()} {flavour.name} {_counter}>"
+    text = writer.write(chosen)
+    _compiled_functions += 1
+    filename = f"<porism rules {op.name.lower()} {flavour.name} {_compiled_functions}>"
     names: dict[str, Any] = {
         "OP": op,
         "CONST": ops.CONST,

@@ -1,12 +1,12 @@
-"""Termination: the order in which every rule makes terms smaller.
+"""Termination: a Knuth-Bendix order in which every rule makes terms smaller.
 
 `shrinks(rule)` checks that `before` is greater than `after` whatever stands in the holes. The
-order is that of Knuth and Bendix, with these components, the first that differs decides:
+order has these components, of which the first that differs decides:
 
 1. *occurrences*: no hole occurs more often after than before (else a large term in it could undo
    whatever is gained);
 2. *weight*: the sum of the weights of all ops, where a hole, and a constant, weighs 1;
-3. *precedence*: of the two root ops, by their place in the table below;
+3. *precedence*: of the two root ops, by their position in the table below;
 4. *arguments*: of two equal roots; as multisets where operands commute, else from left to right.
 
 A constant, and all that is computed from constants when a rule fires, is a leaf of weight 1, and
@@ -22,7 +22,7 @@ substitution, since a hole weighs as little as any term can.
 Putting commutative operands in order (the rewrite named "commute" in traces, see
 `porism.rewrite.construction`) leaves a term where it is in this order, which does not see the order
 of such operands. It comes last, as a component of its own: for each height, from the leaves up,
-how many nodes have their operands in the wrong order. The place of a node among its siblings
+how many nodes have their operands in the wrong order. The rank of a node among its siblings
 depends only on what is below it, so a swap at one height lowers the number there, leaves it
 below, and may change it only above; a term has finitely many heights and nodes. A rule that fires
 resets this component, which is allowed since it lowers an earlier one.
@@ -48,7 +48,7 @@ OTHER: Final = 2
 """The weight of an op that is not in the table; it has no precedence."""
 
 WEIGHTS: Final[dict[Op, int]] = {
-    # what can be said by other ops weighs more than saying it by them
+    # an op weighs more than its equivalent in terms of lower ops
     ops.POW: 12,
     ops.CMOD: 8,
     ops.CDIV: 8,
@@ -79,12 +79,12 @@ WEIGHTS: Final[dict[Op, int]] = {
 }
 """Weights, in the order of precedence: of two ops the upper one is greater."""
 
-_PRECEDENCE: Final = {op: len(WEIGHTS) - place for place, op in enumerate(WEIGHTS)}
+_PRECEDENCE: Final = {op: len(WEIGHTS) - row for row, op in enumerate(WEIGHTS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the left side is greater, by which component, and a sentence that says why."""
+    """Whether the left side is greater, which component decides, and the reason as a sentence."""
 
     holds: bool
     component: str
@@ -95,7 +95,7 @@ class Verdict:
 
 
 def shrinks(rule: Rule) -> Verdict:
-    """Whether a rule makes every term on which it fires smaller.
+    """Return whether a rule makes every term on which it fires smaller.
 
     >>> from porism.rewrite.rule import rule
     >>> from porism.rewrite.terms import x, y
@@ -110,20 +110,19 @@ def shrinks(rule: Rule) -> Verdict:
 
 
 def weight(term: UOp) -> int:
-    """The weight of a term, written out in full."""
+    """Return the weight of a term as a tree: shared parts count at each use."""
     if _is_leaf(term):
         return LEAF
     return WEIGHTS.get(term.op, OTHER) + sum(weight(s) for s in term.src)
 
 
 def greater(left: UOp, right: UOp) -> Verdict:
-    """Whether `left` is greater than `right`, whatever stands in the holes."""
+    """Return whether `left` is greater than `right`, whatever stands in the holes."""
     before, after = _occurrences(left), _occurrences(right)
     for hole in sorted(after, key=lambda h: str(h.arg)):
         if after[hole] > before[hole]:
-            reason = (
-                f"{hole.arg} occurs {_times(after[hole])} after and {_times(before[hole])} before"
-            )
+            counts = _times_text(after[hole]), _times_text(before[hole])
+            reason = f"{hole.arg} occurs {counts[0]} after and {counts[1]} before"
             return Verdict(False, "occurrences", reason)
     heavy, light = weight(left), weight(right)
     if heavy != light:
@@ -154,7 +153,7 @@ def _by_precedence(left: UOp, right: UOp) -> Verdict:
 
 
 def _by_multiset(left: UOp, right: UOp) -> Verdict:
-    """Each operand that is new on the right must be below one that is gone from the left."""
+    """Compare multisets: each operand new on the right is below one that is gone from the left."""
     gone, new = list(left.src), []
     for part in right.src:
         same = next((s for s in gone if _shape(s) == _shape(part)), None)
@@ -183,12 +182,12 @@ def _is_leaf(term: UOp) -> bool:
 
 
 def _symbol(node: UOp) -> tuple[Any, ...]:
-    """What must be equal for two terms to be compared by their arguments."""
+    """Return what must be equal for two terms to be compared by their arguments."""
     return node.op.name, len(node.src), str(node.arg), str(node.dtype_given)
 
 
 def _shape(term: UOp) -> tuple[Any, ...]:
-    """A term up to constants and the order of commutative operands."""
+    """Return a term up to constants and the order of commutative operands."""
     if terms.is_value(term):
         return ("constant",)
     if term.op is ops.HOLE:
@@ -198,16 +197,16 @@ def _shape(term: UOp) -> tuple[Any, ...]:
 
 
 def _occurrences(term: UOp) -> Counter[UOp]:
-    """How often each hole that matches any node occurs; what is computed from facts is a number."""
+    """Return how often each hole for nodes occurs; values computed from facts have none."""
     if terms.is_value(term):
         return Counter()
     if term.op is ops.HOLE:
         return Counter((term,))
-    found: Counter[UOp] = Counter()
+    occurrences: Counter[UOp] = Counter()
     for s in term.src:
-        found += _occurrences(s)
-    return found
+        occurrences += _occurrences(s)
+    return occurrences
 
 
-def _times(count: int) -> str:
+def _times_text(count: int) -> str:
     return f"{count} time" if count == 1 else f"{count} times"

@@ -1,12 +1,12 @@
-"""Terms: the words in which rules are written.
+"""Terms: the holes, facts and operators in which rules are written.
 
 A rule is made of ordinary nodes over *holes*. A hole matches any node; a hole named `c0`, `c1`, …
 matches a constant and stands for its value in `after` and `when`. Holes have schema types, which
 have no algebra, so a term stays as it is written.
 
-Guards speak of what is known when a rule is about to fire: the constants, and *facts* about nodes
-such as their bounds. A fact is a node too, so that the same guard is compiled to Python, handed to
-the prover, and printed.
+Guards are conditions on what is known when a rule is about to fire: the constants, and *facts*
+about nodes such as their bounds. A fact is a node too, so that the same guard is compiled to
+Python, handed to the prover, and printed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONSTANT: Final = re.compile(r"c\d*")
 
 
 def hole(name: str, dtype: DType = T) -> UOp:
-    """Any node; a constant if the name is `c` or `c` and digits."""
+    """Return a hole for any node; for a constant if the name is `c` or `c` and digits."""
     return raw(ops.HOLE, dtype, (), name)
 
 
@@ -45,7 +45,7 @@ def is_constant_hole(node: UOp) -> bool:
 
 
 def literal(value: bool | int | float, dtype: DType = T) -> UOp:
-    """A number that must be matched, or that appears in the result."""
+    """Return a number as a term, to be matched or to appear in the result."""
     return UOp.const(dtype, value)
 
 
@@ -59,13 +59,13 @@ FALSE: Final = literal(False, B)
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a guard can ask: how many arguments, and the Python text that answers at run time."""
+    """A property that a guard can test: its arity, and the Python text that computes it."""
 
     name: str
     arity: int
     python: str
     doc: str
-    truth: bool = False  # a yes or no, not a number
+    truth: bool = False  # it is a boolean, not a number
     on_nodes: bool = True  # its arguments are nodes, not numbers
 
 
@@ -106,7 +106,7 @@ FACTS: Final = {
 
 
 def fact(name: str, *arguments: UOp) -> UOp:
-    """A fact about nodes or numbers, for use in a guard."""
+    """Return a fact about nodes or numbers, for use in a guard."""
     known = FACTS.get(name)
     if known is None or known.arity != len(arguments):
         raise RuleError(
@@ -173,7 +173,7 @@ def cast(node: UOp, dtype: DType) -> UOp:
 
 
 def holes_of(term: UOp) -> dict[UOp, int]:
-    """The holes of a term and how often each occurs in it, written out in full."""
+    """Return the holes of a term and how often each occurs in it as a tree."""
     count: dict[UOp, dict[UOp, int]] = {}
     for node in toposort(term):
         if node.op is ops.HOLE:
@@ -188,7 +188,7 @@ def holes_of(term: UOp) -> dict[UOp, int]:
 
 
 def is_value(term: UOp) -> bool:
-    """Whether a term is a number once the constants are known: no node of it is left to build."""
+    """Return whether a term is a number once the constants are known: it has no hole for a node."""
     for node in toposort(term, within=lambda n: n.op is not ops.FACT):
         if node.op is ops.HOLE and not is_constant_hole(node):
             return False
@@ -196,7 +196,7 @@ def is_value(term: UOp) -> bool:
 
 
 def values_of(term: UOp) -> Iterator[UOp]:
-    """The largest parts of a right side that are computed, not built."""
+    """Yield the largest parts of a right side that are computed as numbers, not built as nodes."""
     stack = [term]
     while stack:
         node = stack.pop()
@@ -207,7 +207,7 @@ def values_of(term: UOp) -> Iterator[UOp]:
 
 
 def conjuncts(guard: UOp | None) -> Iterator[UOp]:
-    """The parts of a guard that must all hold."""
+    """Yield the operands of the conjunction that a guard is."""
     if guard is None:
         return
     stack = [guard]
@@ -248,4 +248,4 @@ VALUE_OPS: Final[dict[Op, str]] = {
     ops.EQ: "({0} == {1})",
     ops.NE: "({0} != {1})",
 }
-"""What can be computed on constants when a rule fires: op -> Python text."""
+"""The ops that can be computed on constants when a rule fires: op -> Python text."""

@@ -29,7 +29,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from porism.base.fork_locks import held_while_forking
-from porism.base.interrupts import apart
+from porism.base.interrupts import run_off_main_thread
 
 OPT_LEVEL: Final = 2
 """LLVM's optimization level for code generation, as in -O2."""
@@ -42,7 +42,7 @@ COMPILER_THREADS: Final = 2
 @functools.cache
 def target_machine() -> llvm.TargetMachine:
     """Return LLVM's target machine for this host."""
-    return apart(_new_target_machine)
+    return run_off_main_thread(_new_target_machine)
 
 
 def _new_target_machine() -> llvm.TargetMachine:
@@ -61,7 +61,7 @@ def _new_target_machine() -> llvm.TargetMachine:
 @functools.cache
 def version() -> str:
     """Return the compiler and the machine it compiles for: what object code depends on."""
-    return apart(_version)
+    return run_off_main_thread(_version)
 
 
 def _version() -> str:
@@ -76,7 +76,7 @@ def _version() -> str:
 @functools.cache
 def attributes() -> str:
     """Return the attributes of every function, and the metadata of non-temporal stores."""
-    return apart(_attributes)
+    return run_off_main_thread(_attributes)
 
 
 def _attributes() -> str:
@@ -92,7 +92,7 @@ def _attributes() -> str:
 @functools.cache
 def _module_header() -> str:
     """Return the target triple and data layout lines of a module."""
-    return apart(_target_lines)
+    return run_off_main_thread(_target_lines)
 
 
 def _target_lines() -> str:
@@ -102,12 +102,12 @@ def _target_lines() -> str:
 
 def object_code(text: str, state: int = 0) -> bytes:
     """Compile LLVM IR to an object file; calls with different `state` numbers run in parallel."""
-    return apart(lambda: _emit_module(text, _states[state], is_object=True))
+    return run_off_main_thread(lambda: _emit_module(text, _states[state], is_object=True))
 
 
 def assembly(text: str) -> str:
     """Return the assembly of LLVM IR."""
-    return apart(lambda: _emit_module(text, _states[0], is_object=False)).decode()
+    return run_off_main_thread(lambda: _emit_module(text, _states[0], is_object=False)).decode()
 
 
 # -- in several threads ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from porism.backends.llvm.llvm_compiler import object_code, target_machine, vers
 from porism.base import source_digest
 from porism.base.file_store import name_of, store
 from porism.base.fork_locks import held_while_forking
-from porism.base.interrupts import apart
+from porism.base.interrupts import run_off_main_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def compile_and_link(text: str, names: Sequence[str]) -> LoadedCode:
 
 def link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:
     """Load object files; return the addresses of some of their functions."""
-    return apart(lambda: _link_objects(codes, names))
+    return run_off_main_thread(lambda: _link_objects(codes, names))
 
 
 def _link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:

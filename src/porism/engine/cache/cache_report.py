@@ -7,7 +7,7 @@ from typing import Final
 
 from porism.backends.backend_table import selected_backend
 from porism.base.errors import PorismError
-from porism.base.file_store import KINDS, Store, fault_of, location
+from porism.base.file_store import KINDS, Store, cache_folder, why_unusable
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.kernel_cache import compile_environment, modules_by_version, version_text
@@ -68,7 +68,7 @@ def size_text(number: int) -> str:
 
 
 def _store() -> Store:
-    folder = location()
+    folder = cache_folder()
     if folder is None:
         raise PorismError(
             "there is no folder for the cache",
@@ -81,7 +81,7 @@ def _store() -> Store:
 def _state(disk: Store) -> str:
     if not settings.cache:
         return "off, by PORISM_CACHE"
-    fault = fault_of(disk.folder)
+    fault = why_unusable(disk.folder)
     return f"not used: {fault}" if fault else "on"
 
 

@@ -24,7 +24,7 @@ from porism.backends.backend_table import Backend, ObjectCode
 from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base import debug, source_digest
 from porism.base.errors import PorismError
-from porism.base.file_store import Store, name_of, note, store
+from porism.base.file_store import Store, log_once, name_of, store
 from porism.base.settings import TABLE
 from porism.base.target import Target
 from porism.engine.cache import cache_counts
@@ -99,7 +99,7 @@ def load_or_compile(
     tally.kernel_hits += len(cached)
     tally.kernel_misses += len(missing)
     if debug.level() >= debug.COMPILING:
-        debug.say(f"kernels found on disk: {len(cached)} of {len(kernels)}")
+        debug.log(f"kernels found on disk: {len(cached)} of {len(kernels)}")
     if missing:
         code, compiled = _compile(missing, target, backend.objects, tuned)
         cached |= zip(missing, compiled.values(), strict=True)
@@ -121,9 +121,12 @@ def _compile(
             bar.step()
 
     text = f"kernels lowered and compiled: {len(kernels)},"
-    with debug.step(text), compile_progress.progress_bar("compiling kernels", len(kernels)) as bar:
+    with (
+        debug.timed_step(text),
+        compile_progress.progress_bar("compiling kernels", len(kernels)) as bar,
+    ):
         code = objects.build(lowered(), len(kernels))
-    with debug.step(f"{len(code)} bytes of machine code linked"):
+    with debug.timed_step(f"{len(code)} bytes of machine code linked"):
         addresses, alive = objects.link(code, list(named))
     return code, {
         n: kernel_function(instructions, addresses[n], alive) for n, instructions in named.items()
@@ -134,7 +137,7 @@ def compile_environment(target: Target | None = None, backend: Backend | None = 
     """Return all that the code of a kernel depends on beside its graph; None if unknown."""
     code = source_digest.digest()
     if code is None:
-        note("nothing is taken from disk or kept there: the sources were changed or not found")
+        log_once("nothing is taken from disk or kept there: the sources were changed or not found")
         return None
     compiler = backend.objects.version() if backend is not None and backend.objects else ""
     machine = "" if target is None else target_text(target)
@@ -165,7 +168,7 @@ def _lower(
 ) -> Iterator[tuple[str, list[UOp]]]:
     for number, kernel in enumerate(kernels):
         counts.compiled += 1
-        with debug.step(f"kernel {number} of {len(kernels)} lowered"):
+        with debug.timed_step(f"kernel {number} of {len(kernels)} lowered"):
             instructions = _lower_tuned(kernel, target, tuned[kernel]) if kernel in tuned else None
             instructions = instructions or lower_kernel(kernel, target)
         yield f"kernel{number}", instructions
@@ -176,7 +179,7 @@ def _lower_tuned(kernel: UOp, target: Target, actions: Sequence[Action]) -> list
     try:
         return lower_kernel(kernel, target, actions=actions)
     except PorismError as error:
-        note(f"the actions that a kernel was tuned with are not used: {error.what}")
+        log_once(f"the actions that a kernel was tuned with are not used: {error.what}")
         return None
 
 
@@ -212,7 +215,7 @@ def _load_module(entry: bytes, disk: Store, backend: Backend) -> Module | None:
             return None
         module = _link_module(content, backend)
     except UNREADABLE as error:
-        note(f"a kept module is not used: {error}")
+        log_once(f"a kept module is not used: {error}")
         return None
     disk.touch("kernels", module.functions)
     _insert_module(name, module)

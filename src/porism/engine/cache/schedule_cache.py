@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from porism.base import debug
 from porism.base.dtypes import dtype
-from porism.base.file_store import name_of, note, store
+from porism.base.file_store import log_once, name_of, store
 from porism.engine.cache import cache_counts
 from porism.engine.cache.kernel_cache import UNREADABLE, compile_environment
 from porism.engine.profile import compile_progress
@@ -37,12 +37,12 @@ def load_or_schedule(graph: UOp) -> Schedule:
     content = disk.get("schedules", name)
     if content is not None:
         try:
-            with debug.step("a schedule found on disk and read"):
+            with debug.timed_step("a schedule found on disk and read"):
                 schedule = deserialize(content.decode())
             cache_counts.process_counts(disk.folder).schedule_hits += 1
             return schedule
         except UNREADABLE as error:
-            note(f"a kept schedule is not used: {error}")
+            log_once(f"a kept schedule is not used: {error}")
     begin = time.perf_counter()
     schedule = _schedule(graph)
     if time.perf_counter() - begin >= MIN_SECONDS:
@@ -57,7 +57,7 @@ def _schedule(graph: UOp) -> Schedule:
         schedule = schedule_graph(graph)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)
-        debug.say(f"a graph scheduled, kernels: {len(schedule.steps)}, in {milliseconds:.1f} ms")
+        debug.log(f"a graph scheduled, kernels: {len(schedule.steps)}, in {milliseconds:.1f} ms")
     return schedule
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from porism.base import debug
 from porism.base.fork_locks import held_while_forking
-from porism.base.settings import loud
+from porism.base.settings import is_debugging
 from porism.engine.profile.work_counts import Speed, Work, kernel_name, work_of
 from porism.ir.node import UOp
 from porism.schedule.schedule import Schedule
@@ -49,7 +49,7 @@ _lock = held_while_forking(threading.Lock())
 
 def is_observed() -> bool:
     """Return whether kernels are to be run one by one."""
-    return bool(observers) or (loud() and debug.level() > 0)
+    return bool(observers) or (is_debugging() and debug.level() > 0)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ _printed_levels: dict[tuple[UOp, str], int] = {}
 
 
 def _print_run(kernel_run: KernelRun, backend: Backend, names: Mapping[int, str]) -> None:
-    debug.say(
+    debug.log(
         f"{1e3 * kernel_run.speed.seconds:9.3f} ms {kernel_run.speed.gflops:8.1f} GFLOP/s "
         f"{kernel_run.speed.gigabytes:7.1f} GB/s  {kernel_run.name}"
     )
@@ -119,13 +119,13 @@ def _print_run(kernel_run: KernelRun, backend: Backend, names: Mapping[int, str]
         _printed_levels.clear()
     _printed_levels[key] = level
     if printed_level < debug.LOOPS:
-        debug.say(
+        debug.log(
             f"the loops of {kernel_run.name}", _loop_listing(kernel_run.kernel, backend, names)
         )
     if level >= debug.SOURCE and backend.load is not None:
         from porism.engine.run.kernel_source import source_of
 
-        debug.say(f"the source of {kernel_run.name}", source_of(kernel_run.kernel, backend.name))
+        debug.log(f"the source of {kernel_run.name}", source_of(kernel_run.kernel, backend.name))
 
 
 def _loop_listing(kernel: UOp, backend: Backend, names: Mapping[int, str]) -> str:

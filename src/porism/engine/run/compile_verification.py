@@ -57,7 +57,7 @@ def report_of(graph: UOp, level: int | None = None) -> Report:
             del _reports[next(iter(_reports))]
         _reports[key] = report
         if debug.level() >= debug.KERNELS:
-            debug.say(report.summary)
+            debug.log(report.summary)
     return report
 
 
@@ -81,7 +81,7 @@ def verify_tuned_kernels(schedule: Schedule, backend: Backend) -> None:
         )  # fmt: skip
         _verified_tuned.add((step.kernel, backend.name, actions, level))
         if debug.level() >= debug.KERNELS:
-            debug.say(f"verified 1 tuned kernel: {len(rows)} questions")
+            debug.log(f"verified 1 tuned kernel: {len(rows)} questions")
 
 
 def kernel_runner_factory(backend: Backend) -> Machine:

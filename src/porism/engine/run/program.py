@@ -23,8 +23,8 @@ import numpy as np
 from porism.backends.backend_table import BACKENDS, Backend
 from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.thread_pool import ORDER_WORDS, ThreadPool
-from porism.base.interrupts import apart
-from porism.base.settings import loud, plain, settings
+from porism.base.interrupts import run_off_main_thread
+from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache
 from porism.engine.profile import kernel_observer
 from porism.engine.profile.work_counts import max_node_evaluations
@@ -66,7 +66,7 @@ _latest_pool: tuple[Any, Any] = _NO_POOL
 def thread_pool() -> ThreadPool:
     """Return the thread pool of this process for the setting `threads`."""
     global _latest_pool
-    values, threads = plain(), settings.threads
+    values, threads = unoverridden(), settings.threads
     pool = _pools.get(threads)
     if pool is None:
         with _lock:
@@ -247,7 +247,12 @@ class Program:
                 words[slot] = address
         arena = self._arena(block) if self.temporaries else None
         values, threads = _latest_pool
-        if values is not plain() or kernel_observer.observers or loud() or self.is_long:
+        if (
+            values is not unoverridden()
+            or kernel_observer.observers
+            or is_debugging()
+            or self.is_long
+        ):
             alive = (self, inputs, packs, outputs, arena, array_allocator.leases)
             self._run_observed(block, variables, alive)
         else:
@@ -273,7 +278,7 @@ class Program:
 
         def start(first: int, count: int) -> None:
             if self.is_long:
-                apart(lambda: run(first, count))
+                run_off_main_thread(lambda: run(first, count))
             else:
                 run(first, count)
 

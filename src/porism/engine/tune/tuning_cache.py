@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError, PorismError
-from porism.base.file_store import Store, fault_of, location, name_of
+from porism.base.file_store import Store, cache_folder, name_of, why_unusable
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.cache.kernel_cache import compile_environment, version_text
@@ -192,11 +192,11 @@ def _version(base: str) -> str:
 
 def _store() -> Store | None:
     """Return the store on disk; None if the settings turn it off or it cannot be used."""
-    folder = location() if settings.cache else None
-    if folder is None or fault_of(folder):
+    folder = cache_folder() if settings.cache else None
+    if folder is None or why_unusable(folder):
         return None
     folder = folder / "tuning"
-    return None if fault_of(folder) else Store(folder, settings.cache_mb << 20, (ENTRY_KIND,))
+    return None if why_unusable(folder) else Store(folder, settings.cache_mb << 20, (ENTRY_KIND,))
 
 
 # -- untrusted lines -------------------------------------------------------------------------------

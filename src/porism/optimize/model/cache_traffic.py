@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from porism.base.target import LINE, Target
+from porism.base.target import CACHE_LINE, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
@@ -90,19 +90,19 @@ class _Access:
         """Set `run_bytes`: how far the access goes before it jumps out of its streams."""
         run, streams = self.itemsize, 1
         for far, count in sorted(self.unrolled_strides):
-            if far <= max(run, LINE):
+            if far <= max(run, CACHE_LINE):
                 run += far * (count - 1)
             else:
                 streams *= count
         for r in reversed(self.nest):
             for far, count in self.strides.get(r, []):
-                if far <= max(run, LINE):
+                if far <= max(run, CACHE_LINE):
                     run += far * (count - 1)
                 else:
                     streams *= count
             if streams > PREFETCH_STREAMS:
                 break
-        self.run_bytes = max(run, LINE)
+        self.run_bytes = max(run, CACHE_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ def footprint(strides: Strides, itemsize: int, buffer_bytes: int, way: int) -> F
             dims.append((far, count))
     run, rows, cache_bytes = itemsize, 1, float(itemsize)
     for far, count in dims:
-        if far <= max(run, LINE) and rows == 1:
+        if far <= max(run, CACHE_LINE) and rows == 1:
             run += far * (count - 1)
-            cache_bytes = run + LINE / 2
+            cache_bytes = run + CACHE_LINE / 2
         else:
             rows *= count
             cache_bytes = count * max(cache_bytes, math.gcd(far, way))
-    line_bytes = min(rows * max(run + LINE / 2, LINE), max(buffer_bytes, LINE))
+    line_bytes = min(rows * max(run + CACHE_LINE / 2, CACHE_LINE), max(buffer_bytes, CACHE_LINE))
     return Footprint(line_bytes, max(cache_bytes, line_bytes))
 
 
@@ -175,7 +175,7 @@ def index_strides(index: UOp, known: dict[UOp, dict[UOp, Strides]]) -> dict[UOp,
         elif not node.ranges:
             known[node] = {}
         elif node.op is ops.INDEX and node.src[1] in known:  # indirect: every access another line
-            known[node] = {r: _multiply(own, LINE) for r, own in known[node.src[1]].items()}
+            known[node] = {r: _multiply(own, CACHE_LINE) for r, own in known[node.src[1]].items()}
         elif missing := [s for s in node.src if s not in known]:
             stack += missing
         else:
@@ -268,7 +268,7 @@ def _bytes_into(
     accesses: Sequence[_Access], size: int, cores: int, penalty: float, *, is_shared: bool = False
 ) -> float:
     """Return the bytes that are moved into a cache of some size; short runs have a penalty."""
-    way = LINE if is_shared else size // WAYS
+    way = CACHE_LINE if is_shared else size // WAYS
     occupied: dict[UOp, float] = {}
     for access in accesses:
         for depth, r in enumerate(access.nest):

@@ -22,7 +22,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from porism.base.target import LINE, Target
+from porism.base.target import CACHE_LINE, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
@@ -143,7 +143,7 @@ def _prefetch_next_row(plan: Plan, buffer: UOp, loads: Sequence[UOp]) -> Prefetc
     if len({frozenset(n.ranges) for n in loads}) < 2:
         return None
     row = trip_count(r for r in loads[0].ranges if r is not outermost)
-    if not LINE <= row * _item(buffer) <= plan.target.memory.l2 // 4:
+    if not CACHE_LINE <= row * _item(buffer) <= plan.target.memory.l2 // 4:
         return None
     if any(access_stride(n.src[1], outermost) != row for n in loads):
         return None
@@ -194,7 +194,7 @@ def _prefetch_short_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     loops = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
     strides = {access_stride(n.src[1], r) for n in loads for r in loops}
     row = strides.pop() if len(loops) == len(strides) == 1 else None
-    if row is None or not LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
+    if row is None or not CACHE_LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
         return None
     for load in loads:
         unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
@@ -222,7 +222,7 @@ def _prefetch_gathered_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | Non
     inner = [r for r in loads[0].ranges if r is not loop]
     row = trip_count(inner) * _item(buffer)
     distance = max(GATHER_DISTANCE // row, 2)
-    return Prefetch(buffer.arg, show(loop), distance) if row >= LINE else None
+    return Prefetch(buffer.arg, show(loop), distance) if row >= CACHE_LINE else None
 
 
 def _reads_rows_in_turn(loads: Sequence[UOp]) -> bool:
@@ -254,7 +254,7 @@ def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
     lanes = math.prod(extent for stride, extent in unrolled if stride < innermost)
     rows = math.prod(extent for stride, extent in unrolled if stride >= innermost)
     max_rows = MAX_REDUCED_ROWS if loop.arg[1] is Axis.REDUCE else MAX_ROWS
-    if lanes != innermost or lanes * item * 2 < LINE or rows > max_rows:
+    if lanes != innermost or lanes * item * 2 < CACHE_LINE or rows > max_rows:
         return None
     length = innermost
     for stride, r in loops:

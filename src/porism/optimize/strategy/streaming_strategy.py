@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from porism.base.target import LINE, Target
+from porism.base.target import CACHE_LINE, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
@@ -426,4 +426,4 @@ def _writes_whole_lines(store: UOp) -> bool:
     access = store.src[0]
     if not is_masked(access.src[1]) and len(access.src) == 2:
         return True
-    return aligned_store_lanes(store) * store.src[1].dtype.numpy.itemsize >= LINE
+    return aligned_store_lanes(store) * store.src[1].dtype.numpy.itemsize >= CACHE_LINE

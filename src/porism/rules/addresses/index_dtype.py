@@ -33,7 +33,7 @@ from porism.ir.ops import Group
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rewrite.graph_rewrite import rewrite
-from porism.rewrite.rewrite_trace import Trace, of_all
+from porism.rewrite.rewrite_trace import Trace, process_trace
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rules.addresses.access_gates import DIVISOR_LEMMAS, GATES, MASKS_OUT, masks_to_gates
 from porism.rules.addresses.address_wrapping import wrap_addresses
@@ -56,7 +56,7 @@ def lower_index_dtype(root: UOp, trace: Trace | None = None) -> UOp:
     [i32, i32, i32]
     """
     root = wrap_addresses(masks_to_gates(root, trace))
-    is_traced = trace is not None or of_all() is not None
+    is_traced = trace is not None or process_trace() is not None
     narrow = None if is_traced else lower_to_i32(root)
     return lower_by_rules(root, trace) if narrow is None else narrow
 

@@ -16,7 +16,7 @@ from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.ir.ops import Op
 from porism.ir.traversal import toposort
-from porism.rewrite.rewrite_trace import Trace, of_all
+from porism.rewrite.rewrite_trace import Trace, process_trace
 from porism.rules.index import conditions
 from porism.rules.index.extraction import Make, Writer, construct_node, count_uses
 from porism.rules.index.form_arena import Arena
@@ -44,7 +44,7 @@ def simplify(
     With `make`, the nodes of the result are built by it, whatever they cost. Then expressions that
     differ only in the order of operands have the same `order`, which alone decides the result.
     """
-    trace = of_all() if trace is None else trace
+    trace = process_trace() if trace is None else trace
     if root.dtype not in (dtypes.index, dtypes.boolean):
         return root
     try:

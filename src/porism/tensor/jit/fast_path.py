@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from porism.base.settings import plain
+from porism.base.settings import unoverridden
 from porism.engine.run.buffer_storage import Storage
 from porism.ir import ops
 from porism.ir.buffer_node import new_buffer
@@ -70,12 +70,12 @@ class FastPath:
 
     def enable(self) -> FastPath:
         """Allow calls under the present settings to take the fast path."""
-        self.settings = plain()
+        self.settings = unoverridden()
         return self
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the result of the function, or MISSED if the call does not fit."""
-        settings = plain()
+        settings = unoverridden()
         if current.get() is not None or settings is None or settings is not self.settings:
             return MISSED
         if len(args) != self.positional:

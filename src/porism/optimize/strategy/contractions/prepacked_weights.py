@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import DType, Kind, Space, index
-from porism.base.target import LINE
+from porism.base.target import CACHE_LINE
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
@@ -250,7 +250,7 @@ def _param(dtype: DType, size: int, number: int) -> UOp:
 
 def _in_whole_lines(size: int, dtype: DType) -> int:
     """Return a number of elements, rounded up to whole cache lines."""
-    line = max(LINE // dtype.numpy.itemsize, 1)
+    line = max(CACHE_LINE // dtype.numpy.itemsize, 1)
     return -(-size // line) * line
 
 
