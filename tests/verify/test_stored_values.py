@@ -99,9 +99,9 @@ def test_a_choice_between_numbers_that_may_be_equal_is_not_known() -> None:
 
 
 def test_invented_numbers_keep_to_what_is_known_of_them() -> None:
-    for turn in range(synthetic_inputs.ROUNDS):
-        assert set(synthetic_inputs.numbers(i8, 500, turn, "a", 0, 3)) <= {0, 1, 2, 3}
-        positive = synthetic_inputs.numbers(f32, 500, turn, "b", 0.0)
+    for round_number in range(synthetic_inputs.ROUNDS):
+        assert set(synthetic_inputs.numbers(i8, 500, round_number, "a", 0, 3)) <= {0, 1, 2, 3}
+        positive = synthetic_inputs.numbers(f32, 500, round_number, "b", 0.0)
         assert positive.min() >= 0
         assert (positive == np.trunc(positive)).all()
     assert synthetic_inputs.numbers(i8, 500, 2, "c").max() > 100
@@ -167,6 +167,7 @@ def test_levels() -> None:
 def test_variables_are_tried_at_their_ends() -> None:
     n = UOp.variable("n", 2, 9)
     values = [
-        synthetic_inputs.variables((n,), turn)["n"] for turn in range(synthetic_inputs.ROUNDS)
+        synthetic_inputs.variables((n,), round_number)["n"]
+        for round_number in range(synthetic_inputs.ROUNDS)
     ]
     assert values == [9, 2, 5]

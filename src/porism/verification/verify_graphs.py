@@ -31,9 +31,9 @@ def find_difference(before: UOp, after: UOp) -> tuple[int, str | None]:
         return 0, f"{len(before.src)} outputs before, {len(after.src)} after"
     count = 0
     for pair, given in _changed_tensors(before, after):
-        for turn in range(synthetic_inputs.ROUNDS):
+        for round_number in range(synthetic_inputs.ROUNDS):
             try:
-                wrong = _compare(pair, given, turn)
+                wrong = _compare(pair, given, round_number)
             except TooLarge:
                 continue
             if wrong is not None:
@@ -79,20 +79,20 @@ def _corresponding_source(root: UOp, wanted: UOp) -> UOp | None:
     return None
 
 
-def _compare(pair: Pair, given: list[Pair], turn: int) -> str | None:
+def _compare(pair: Pair, given: list[Pair], round_number: int) -> str | None:
     before, after = pair
-    variables = synthetic_inputs.variables(pair, turn)
+    variables = synthetic_inputs.variables(pair, round_number)
     sizes = ElementEvaluator({}, variables)
     memory: dict[UOp, Array] = {}
     for node in toposort(*pair):
         if node.op is ops.PARAM:
             label, size = f"input {node.arg}", math.prod(sizes.dims(node))
-            memory[node] = synthetic_inputs.numbers(node.dtype.element, size, turn, label)
+            memory[node] = synthetic_inputs.numbers(node.dtype.element, size, round_number, label)
     for number, (a, b) in enumerate(given):
         if a not in memory:
             size = math.prod(sizes.dims(a))
             memory[a] = synthetic_inputs.numbers(
-                a.dtype.element, size, turn, f"value {number}", float(a.vmin), float(a.vmax)
+                a.dtype.element, size, round_number, f"value {number}", float(a.vmin), float(a.vmax)
             )
         memory[b] = memory[a]
     dims = sizes.dims(before)

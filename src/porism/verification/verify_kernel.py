@@ -121,9 +121,9 @@ def _kernel_comparison(
 ) -> value_comparison.KernelComparison:
     """Return the comparison of a step with the part of the graph that it computes."""
     references = (program or value_comparison.Program(graph, schedule)).references(number)
-    over = verify_memory_plan.overwritten_parameter(schedule, number)
+    overwritten = verify_memory_plan.overwritten_parameter(schedule, number)
     return value_comparison.KernelComparison(
-        references, forms, schedule.steps[number].kernel, target, over, names
+        references, forms, schedule.steps[number].kernel, target, overwritten, names
     )
 
 

@@ -25,7 +25,8 @@ from porism.schedule.kernel_split import Call
 from porism.schedule.rangeify.rangeify import Ranged
 from porism.verification.values import partial_runs, synthetic_inputs
 from porism.verification.values.element_indices import Indices
-from porism.verification.values.element_values import Bounded, ElementEvaluator
+from porism.verification.values.element_values import ElementEvaluator
+from porism.verification.values.rounding_bounds import Bounded
 from porism.verification.values.synthetic_inputs import MAX_ELEMENTS, TooLarge
 
 MAX_ITERATIONS: Final = 1 << 22
@@ -39,7 +40,7 @@ class Reference(Protocol):
     """Whether all elements of the output buffer must be stored."""
 
     @property
-    def turn(self) -> int:
+    def round_number(self) -> int:
         """Which round it is: each has other data."""
         ...
 
@@ -77,10 +78,12 @@ class TensorReference:
 
     complete = True
 
-    def __init__(self, graph: UOp, ranged: Ranged, call: Call, turn: int, *, alone: bool) -> None:
+    def __init__(
+        self, graph: UOp, ranged: Ranged, call: Call, round_number: int, *, alone: bool
+    ) -> None:
         """Unless `alone`, the results of other kernels are computed instead of synthetic."""
-        self.variables = synthetic_inputs.variables((graph, ranged.sink), turn)
-        self.turn = turn
+        self.variables = synthetic_inputs.variables((graph, ranged.sink), round_number)
+        self.round_number = round_number
         self.tensors = ranged.tensors
         self.root = call.values[0]
         self.stages: Sequence[tuple[str, Ranged]] = ()
@@ -99,7 +102,9 @@ class TensorReference:
 
     def _parameter(self, node: UOp) -> Array:
         size = math.prod(ElementEvaluator({}, self.variables).dims(node))
-        return synthetic_inputs.numbers(node.dtype.element, size, self.turn, f"input {node.arg}")
+        return synthetic_inputs.numbers(
+            node.dtype.element, size, self.round_number, f"input {node.arg}"
+        )
 
     def _invent(self, value: UOp) -> None:
         """Make synthetic data for a value that another kernel stores."""
@@ -107,25 +112,27 @@ class TensorReference:
         size = math.prod(self.sizes.dims(value))
         label = f"value {list(self.tensors).index(value)}"
         low, high = float(tensor.vmin), float(tensor.vmax)
-        data = synthetic_inputs.numbers(value.dtype.element, size, self.turn, label, low, high)
+        data = synthetic_inputs.numbers(
+            value.dtype.element, size, self.round_number, label, low, high
+        )
         self.memory[value] = self.memory[tensor] = data
 
     def _known(self, value: UOp) -> Array:
         """Return data for a value that the kernel reads; computed if it is not synthetic."""
         if value not in self.memory:
             dims = self.sizes.dims(value)
-            found = (
+            elements = (
                 ElementEvaluator(dict(self.memory), self.variables).value(value, _grid(dims)).data
             )
-            data = np.ascontiguousarray(np.broadcast_to(found, dims)).reshape(-1)
+            data = np.ascontiguousarray(np.broadcast_to(elements, dims)).reshape(-1)
             self.memory[value] = data.astype(value.dtype.numpy)
         return self.memory[value]
 
     def expected(self, addresses: Array) -> Bounded:
         tensor = self.tensors.get(self.root)
         node = self.root if tensor is None else tensor
-        places = _places(addresses, self.sizes.dims(node))
-        return ElementEvaluator(self.memory, self.variables).value(node, places)
+        indices = _unflatten(addresses, self.sizes.dims(node))
+        return ElementEvaluator(self.memory, self.variables).value(node, indices)
 
     def stored(self) -> Array:
         return np.ones(self.size, np.bool_)
@@ -133,12 +140,14 @@ class TensorReference:
     def in_ranges(self, ranged: Ranged, addresses: Array) -> Bounded | None:
         """Return the same elements, as the ranged graph after another stage has them."""
         tensor = self.tensors.get(self.root)
-        found = [b for b, t in ranged.tensors.items() if t is tensor]
-        if tensor is None or not found:
+        ranged_values = [b for b, t in ranged.tensors.items() if t is tensor]
+        if tensor is None or not ranged_values:
             return None
-        cuts = {b: self.memory[t] for b, t in ranged.tensors.items() if t in self.memory}
-        places = _places(addresses, self.sizes.dims(found[0]))
-        return ElementEvaluator({**self.memory, **cuts}, self.variables).value(found[0], places)
+        materialized = {b: self.memory[t] for b, t in ranged.tensors.items() if t in self.memory}
+        indices = _unflatten(addresses, self.sizes.dims(ranged_values[0]))
+        return ElementEvaluator({**self.memory, **materialized}, self.variables).value(
+            ranged_values[0], indices
+        )
 
 
 class AssignmentReference:
@@ -146,16 +155,16 @@ class AssignmentReference:
 
     complete = False
 
-    def __init__(self, assign: UOp, turn: int) -> None:
-        self.turn = turn
-        self.variables = synthetic_inputs.variables((assign,), turn)
+    def __init__(self, assign: UOp, round_number: int) -> None:
+        self.round_number = round_number
+        self.variables = synthetic_inputs.variables((assign,), round_number)
         elements = ElementEvaluator({}, self.variables)
         base = assignments.overwritten_buffer(assign)
         self.dtype = base.dtype.element
         self.size = math.prod(elements.dims(base))
         dims = elements.dims(assign.src[0])
         count = math.prod(dims)
-        self.inputs = {1: synthetic_inputs.numbers(self.dtype, count, turn, "assigned")}
+        self.inputs = {1: synthetic_inputs.numbers(self.dtype, count, round_number, "assigned")}
         here = ElementEvaluator({base: np.arange(self.size)}, self.variables)
         view = assign.src[0]
         at = np.arange(count) if view is base else here.value(view, _grid(dims)).data
@@ -179,15 +188,15 @@ class KernelReference:
     def __init__(
         self,
         kernel: UOp,
-        turn: int,
+        round_number: int,
         sizes: Mapping[int, int] | None = None,
         like: Reference | None = None,
     ) -> None:
         """Use the data of another reference, if one is given."""
         self.kernel = kernel
-        self.turn = turn
+        self.round_number = round_number
         self.variables = (
-            synthetic_inputs.variables((kernel,), turn) if like is None else like.variables
+            synthetic_inputs.variables((kernel,), round_number) if like is None else like.variables
         )
         pointers = {int(n.arg): n for n in toposort(kernel) if n.op is ops.PARAM}
         self.pointers = pointers
@@ -199,7 +208,7 @@ class KernelReference:
             raise TooLarge  # the size of a buffer is not known
         self.dtype, self.size = pointers[0].dtype.element, lengths[0]
         self.inputs = {
-            k: synthetic_inputs.numbers(p.dtype.element, lengths[k], turn, f"buffer {k}")
+            k: synthetic_inputs.numbers(p.dtype.element, lengths[k], round_number, f"buffer {k}")
             for k, p in pointers.items() if k
         } if like is None else like.inputs  # fmt: skip
         self._stored: tuple[dict[UOp, Array], Array] | None = None
@@ -236,9 +245,9 @@ class KernelReference:
         for r, extent in zip(reversed(ranges), reversed(extents), strict=True):
             values[r] = flat % max(extent, 1)
             flat = flat // max(extent, 1)
-        found = elements.value(store.src[0].src[1], (), values)
-        address = np.broadcast_to(found.data, (count,))
-        active = np.ones(count, np.bool_) if found.missing is None else ~found.missing
+        addresses = elements.value(store.src[0].src[1], (), values)
+        address = np.broadcast_to(addresses.data, (count,))
+        active = np.ones(count, np.bool_) if addresses.missing is None else ~addresses.missing
         order = np.zeros(self.size, np.int64)
         order[address[active]] = np.arange(count)[active]
         return values, order
@@ -270,9 +279,9 @@ def _grid(dims: Sequence[int]) -> Indices:
     return tuple(np.ogrid[tuple(slice(n) for n in dims)])
 
 
-def _places(addresses: Array, dims: Sequence[int]) -> Indices:
-    places: list[Array] = []
+def _unflatten(addresses: Array, dims: Sequence[int]) -> Indices:
+    indices: list[Array] = []
     for size in reversed(dims):
-        places.append(addresses % max(size, 1))
+        indices.append(addresses % max(size, 1))
         addresses = addresses // max(size, 1)
-    return tuple(reversed(places))
+    return tuple(reversed(indices))

@@ -1,7 +1,7 @@
 """Partial runs: a kernel run by the evaluator, whole, or at some iterations of its outer loops.
 
-Step by step, a large kernel takes hours. Iterations of its outer loops do not depend on each other,
-so some of them are run, the first and the last among them, with all loops inside.
+Interpreting all of a large kernel takes hours. Iterations of its outer loops are independent, so
+some of them are run, the first and the last among them, with all loops inside.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(
     kernel: Kernel,
     buffers: Sequence[Memory],
     variables: Mapping[str, int],
-    turn: int = 0,
+    round_number: int = 0,
     *,
     whole: bool = False,
 ) -> bool:
@@ -52,7 +52,7 @@ def run(
     nodes = own_nodes(kernel) if isinstance(kernel, UOp) else list(kernel)
     scope = scopes(nodes) if isinstance(kernel, UOp) else _scopes_of_list(nodes)
     with np.errstate(all="ignore"):
-        for pinned in _sampled_iterations(nodes, scope, variables, turn, whole=whole):
+        for pinned in _sampled_iterations(nodes, scope, variables, round_number, whole=whole):
             if isinstance(kernel, UOp):
                 run_kernel(kernel, buffers, variables, pinned=pinned, garbage=True)
             else:
@@ -64,7 +64,7 @@ def _sampled_iterations(
     nodes: Sequence[UOp],
     scope: Mapping[UOp, frozenset[UOp]],
     variables: Mapping[str, int],
-    turn: int,
+    round_number: int,
     *,
     whole: bool,
 ) -> list[dict[UOp, int]]:
@@ -77,12 +77,18 @@ def _sampled_iterations(
         return [{}]
     if whole:
         raise TooLarge
-    free = [r for r in independent_loops(nodes, scope) if extents[r] > 1]
-    each = _executed_nodes(nodes, scope, {**extents, **dict.fromkeys(free, 1)})
-    if each > MAX_ITERATION_STEPS:
+    sampled_loops = [r for r in independent_loops(nodes, scope) if extents[r] > 1]
+    nodes_per_iteration = _executed_nodes(
+        nodes, scope, {**extents, **dict.fromkeys(sampled_loops, 1)}
+    )
+    if nodes_per_iteration > MAX_ITERATION_STEPS:
         raise TooLarge
-    count = min(max(MAX_SAMPLED_STEPS // max(each, 1), 1), MAX_ITERATIONS)
-    return list(_sample({r: extents[r] for r in free}, count, turn)) if free else [{}]
+    count = min(max(MAX_SAMPLED_STEPS // max(nodes_per_iteration, 1), 1), MAX_ITERATIONS)
+    return (
+        list(_sample({r: extents[r] for r in sampled_loops}, count, round_number))
+        if sampled_loops
+        else [{}]
+    )
 
 
 def _extent(node: UOp, variables: Mapping[str, int]) -> int:
@@ -96,23 +102,23 @@ def _extent(node: UOp, variables: Mapping[str, int]) -> int:
 def _executed_nodes(
     nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]], extents: Mapping[UOp, int]
 ) -> int:
-    """Return how many nodes are executed."""
+    """Return how many nodes are executed, counted once for each iteration around them."""
     return sum(math.prod(extents[r] for r in scope[n] if r in extents) for n in nodes)
 
 
-def _sample(extents: Mapping[UOp, int], count: int, turn: int) -> Iterator[dict[UOp, int]]:
+def _sample(extents: Mapping[UOp, int], count: int, round_number: int) -> Iterator[dict[UOp, int]]:
     """Yield some iterations: the last, the first, then random ones, by the round."""
-    generator = np.random.default_rng([turn, *extents.values()])
-    seen: set[tuple[int, ...]] = set()
-    for number in range(turn, turn + count):
+    generator = np.random.default_rng([round_number, *extents.values()])
+    sampled: set[tuple[int, ...]] = set()
+    for number in range(round_number, round_number + count):
         if number < 2:
-            at = tuple((n - 1) * (1 - number) for n in extents.values())
+            iteration = tuple((n - 1) * (1 - number) for n in extents.values())
         else:
-            at = tuple(int(generator.choice([0, n - 1, int(generator.integers(n))]))
+            iteration = tuple(int(generator.choice([0, n - 1, int(generator.integers(n))]))
                        for n in extents.values())  # fmt: skip
-        if at not in seen:
-            seen.add(at)
-            yield dict(zip(extents, at, strict=True))
+        if iteration not in sampled:
+            sampled.add(iteration)
+            yield dict(zip(extents, iteration, strict=True))
 
 
 def independent_loops(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> list[UOp]:
@@ -122,28 +128,41 @@ def independent_loops(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]])
     that each iteration fills them itself, or are filled before it; and what is stored is not read,
     or is at an index that depends on the loop.
     """
+    reads, stores = _accesses_by_buffer(nodes)
+    private = [b for b in stores if b.op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)]
+    updates = [n for base in stores if base.op is ops.PARAM and base in reads for n in stores[base]]
+    return [
+        loop
+        for loop in _outer_loops(nodes)
+        if all(loop in loops_in_address(n.src[0]) for n in updates)
+        and all(_is_private_to(loop, scope, stores[b], reads.get(b, ())) for b in private)
+    ]
+
+
+def _outer_loops(nodes: Sequence[UOp]) -> Iterator[UOp]:
+    """Yield the sequential loops around stores; without those in whose extents a loop occurs."""
     ended = {r for n in nodes if n.op is ops.END for r in closed_ranges(n)}
     reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_ranges(n)}
-    read: dict[UOp, list[UOp]] = {}
+    loops = [n for n in nodes if n.op is ops.RANGE]
+    for loop in loops:
+        if loop not in ended or loop in reduced or loop.arg[1] in THREAD_AXES:
+            continue
+        if not loop.src[0].ranges and not any(loop in n.src[0].ranges for n in loops):
+            yield loop
+
+
+def _accesses_by_buffer(
+    nodes: Sequence[UOp],
+) -> tuple[dict[UOp, list[UOp]], dict[UOp, list[UOp]]]:
+    """Return the reads and the stores of each buffer."""
+    reads: dict[UOp, list[UOp]] = {}
     for node in (*loaded_indices(nodes, ()), *(n for n in nodes if n.op is ops.LOAD)):
-        read.setdefault(base_of(node.src[0]), []).append(node)
-    stored: dict[UOp, list[UOp]] = {}
+        reads.setdefault(base_of(node.src[0]), []).append(node)
+    stores: dict[UOp, list[UOp]] = {}
     for node in nodes:
         if node.op is ops.STORE:
-            stored.setdefault(base_of(node.src[0]), []).append(node)
-    private = [b for b in stored if b.op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)]
-    updated = [n for base in stored if base.op is ops.PARAM and base in read for n in stored[base]]
-    found: list[UOp] = []
-    for r in (n for n in nodes if n.op is ops.RANGE):
-        if r not in ended or r in reduced or r.arg[1] in THREAD_AXES or r.src[0].ranges:
-            continue
-        if any(r in n.src[0].ranges for n in nodes if n.op is ops.RANGE):
-            continue  # the extent of another loop depends on it
-        if any(r not in loops_in_address(n.src[0]) for n in updated):
-            continue
-        if all(_is_private_to(r, scope, stored[b], read.get(b, ())) for b in private):
-            found.append(r)
-    return found
+            stores.setdefault(base_of(node.src[0]), []).append(node)
+    return reads, stores
 
 
 def loops_in_address(address: UOp) -> set[UOp]:
@@ -163,12 +182,12 @@ def _is_private_to(
 def _scopes_of_list(nodes: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
     """Return for each node of a list the loops around it."""
     around: list[UOp] = []
-    found: dict[UOp, frozenset[UOp]] = {}
+    scope_of: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
         if node.op is ops.END:
             closed = closed_ranges(node)
             around = [r for r in around if r not in closed]
         elif node.op is ops.RANGE:
             around.append(node)
-        found[node] = frozenset(around)
-    return found
+        scope_of[node] = frozenset(around)
+    return scope_of

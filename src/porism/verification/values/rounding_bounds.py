@@ -9,6 +9,7 @@ what the op makes of the bounds of its operands, which is found by moving each o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,16 @@ from porism.ir.ops import Op
 
 Bound = Array | None
 """For each element the largest rounding difference; None if all are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Values with their rounding bounds, and a mask of missing ones (those at an INVALID index)."""
+
+    data: Array
+    bound: Bound = None
+    missing: Array | None = None
+
 
 UNITS: Final = {
     **dict.fromkeys((ops.ADD, ops.SUB, ops.MUL, ops.MULACC, ops.FDIV, ops.SQRT, ops.LDEXP), 2.0),
@@ -63,26 +74,26 @@ def rounded(lane: DType, data: Array, units: float) -> Bound:
 
 
 def of_op(op: Op, lane: DType, data: Sequence[Array], bounds: Sequence[Bound],
-          result: Array, made: DType) -> Bound:  # fmt: skip
+          result: Array, result_type: DType) -> Bound:  # fmt: skip
     """Return the bound of the result of an op on operands with bounds.
 
     `lane` is the type of the last operand, `made` that of the result.
     """
     total: Bound = None
-    if made.is_float and op not in EXACT:
-        total = rounded(made, result, UNITS.get(op, FUNCTION_UNITS))
+    if result_type.is_float and op not in EXACT:
+        total = rounded(result_type, result, UNITS.get(op, FUNCTION_UNITS))
     for k, bound in enumerate(bounds):
         if bound is None:
             continue
         unknown = ~np.isfinite(bound)
         for side in (-1.0, 1.0):
             moved = list(data)
-            moved[k] = _moved(lane, data[k], bound, side)
+            moved[k] = _perturb(lane, data[k], bound, side)
             other = meaning(op, lane, *moved)
-            total = _joined(total, _distance(made, result, other))
+            total = _add_bounds(total, _distance(result_type, result, other))
         if unknown.any():
             hidden = unknown if op is not ops.WHERE else unknown & _chosen(data[0], k, unknown)
-            total = _joined(total, np.where(hidden, np.inf, 0.0))
+            total = _add_bounds(total, np.where(hidden, np.inf, 0.0))
     return total
 
 
@@ -93,7 +104,7 @@ def _chosen(condition: Array, operand: int, unknown: Array) -> Array:
     return np.asarray(condition if operand == 1 else ~condition, np.bool_)
 
 
-def _moved(lane: DType, data: Array, bound: Array, side: float) -> Array:
+def _perturb(lane: DType, data: Array, bound: Array, side: float) -> Array:
     if not lane.is_float:
         return data
     with np.errstate(all="ignore"):
@@ -101,11 +112,11 @@ def _moved(lane: DType, data: Array, bound: Array, side: float) -> Array:
     return np.asarray(semantics.cast(f64, lane, away))
 
 
-def _distance(made: DType, a: Array, b: Array) -> Array:
+def _distance(result_type: DType, a: Array, b: Array) -> Array:
     """Return the distance of results; infinite where they are not floats and differ."""
-    if not made.is_float:
+    if not result_type.is_float:
         return np.where(a == b, 0.0, np.inf)
-    x, y = wide(made, a), wide(made, b)
+    x, y = wide(result_type, a), wide(result_type, b)
     with np.errstate(all="ignore"):
         off = np.abs(x - y)
     return np.where(
@@ -113,7 +124,7 @@ def _distance(made: DType, a: Array, b: Array) -> Array:
     )
 
 
-def _joined(a: Bound, b: Bound) -> Bound:
+def _add_bounds(a: Bound, b: Bound) -> Bound:
     if a is None or b is None:
         return b if a is None else a
     return a + b
@@ -131,9 +142,9 @@ def of_cast(source: DType, target: DType, data: Array, bound: Bound, result: Arr
     if bound is None:
         return total
     for side in (-1.0, 1.0):
-        other = np.asarray(semantics.cast(source, target, _moved(source, data, bound, side)))
-        total = _joined(total, _distance(target, result, other))
-    return _joined(total, np.where(np.isfinite(bound), 0.0, np.inf))
+        other = np.asarray(semantics.cast(source, target, _perturb(source, data, bound, side)))
+        total = _add_bounds(total, _distance(target, result, other))
+    return _add_bounds(total, np.where(np.isfinite(bound), 0.0, np.inf))
 
 
 def _precision(dtype: DType) -> int:
@@ -164,7 +175,7 @@ def reduce(op: Op, lane: DType, data: Array, bound: Bound) -> tuple[Array, Bound
     fold = _FOLDS[op]
     if not lane.is_float:
         result = np.asarray(fold.reduce(data, axis=0, dtype=data.dtype))
-        unsure = None if bound is None else _spread(bound, data.shape).max(axis=0)
+        unsure = None if bound is None else _broadcast(bound, data.shape).max(axis=0)
         return result, unsure
     numbers = wide(lane, data)
     with np.errstate(all="ignore"):
@@ -173,12 +184,27 @@ def reduce(op: Op, lane: DType, data: Array, bound: Bound) -> tuple[Array, Bound
         return result, _reduced_bound(op, lane, numbers, bound, total)
 
 
-def _spread(bound: Array, dims: tuple[int, ...]) -> Array:
+def combine(op: Op, lane: DType, total: Bounded, chunk: Bounded) -> Bounded:
+    """Return the reduction of two partial results."""
+    both = np.asarray(np.stack(np.broadcast_arrays(total.data, chunk.data)))
+    bounds: Bound = None
+    if total.bound is not None or chunk.bound is not None:
+        bounds = np.stack(
+            [
+                np.broadcast_to(0.0 if b is None else b, chunk.data.shape)
+                for b in (total.bound, chunk.bound)
+            ]
+        )
+    data, bound = reduce(op, lane, both, bounds)
+    return Bounded(data, bound)
+
+
+def _broadcast(bound: Array, dims: tuple[int, ...]) -> Array:
     return np.broadcast_to(bound, dims)
 
 
 def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Array) -> Bound:
-    off = None if bound is None else _spread(bound, numbers.shape)
+    off = None if bound is None else _broadcast(bound, numbers.shape)
     if op in (ops.MAX, ops.MIN):
         return None if off is None else off.max(axis=0)
     count = len(numbers)
@@ -202,8 +228,8 @@ def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Arr
     own = np.where(whole | ~np.isfinite(total), 0.0, own)
     if np.isfinite(numbers).all():  # in another order, a part of it may overflow
         own = np.where(largest > _largest(lane), np.inf, own)
-    found = own if more is None else own + more
-    return found if found.any() else None
+    total_bound = own if more is None else own + more
+    return total_bound if total_bound.any() else None
 
 
 def _largest(lane: DType) -> float:
@@ -211,12 +237,12 @@ def _largest(lane: DType) -> float:
     return _LARGE[lane.bits, lane.precision]
 
 
-def agree(lane: DType, wanted: Array, bound: Bound, found: Array) -> Array:
+def agree(lane: DType, expected: Array, bound: Bound, computed: Array) -> Array:
     """Return where computed numbers are the expected ones, within their bounds."""
     if not lane.is_float:
-        same = np.asarray(wanted == found)
+        same = np.asarray(expected == computed)
         return same if bound is None else np.asarray(same | (bound > 0))
-    x, y = wide(lane, wanted), wide(lane, found)
+    x, y = wide(lane, expected), wide(lane, computed)
     same = np.asarray((x == y) | (np.isnan(x) & np.isnan(y)))
     if bound is None:
         return same

@@ -20,8 +20,8 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.verification.values import partial_runs, rounding_bounds
-from porism.verification.values.element_values import Bounded
 from porism.verification.values.kernel_references import Reference, buffers_of
+from porism.verification.values.rounding_bounds import Bounded
 from porism.verification.values.synthetic_inputs import TooLarge
 
 MAX_COMPARED: Final = 1024
@@ -58,20 +58,20 @@ def interpreter(kernel: partial_runs.Kernel, *, whole: bool = False) -> Runner:
     nodes = toposort(kernel) if isinstance(kernel, UOp) else kernel
     types = {int(n.arg): n.dtype.element.numpy for n in nodes if n.op is ops.PARAM}
 
-    def run(reference: Reference, over: int | None) -> tuple[Array, Array]:
+    def run(reference: Reference, overwritten: int | None) -> tuple[Array, Array]:
         stored = np.zeros(reference.size, np.bool_)
         data = np.zeros(reference.size, reference.dtype.numpy)
-        if over is not None:
-            data = reference.inputs[over].copy()
+        if overwritten is not None:
+            data = reference.inputs[overwritten].copy()
         buffers = buffers_of(reference, Memory(data, stored))
-        if over is not None:
-            buffers[over] = Memory(data)
+        if overwritten is not None:
+            buffers[overwritten] = Memory(data)
         for number, dtype in types.items():  # a target may lack a type, and have its bits only
             memory = buffers[number]
             buffers[number] = Memory(memory.data.view(dtype), memory.written)
-        turn = reference.turn
-        done = partial_runs.run(kernel, buffers, reference.variables, turn, whole=whole)
-        if done and reference.complete and not stored.all():
+        round_number = reference.round_number
+        complete = partial_runs.run(kernel, buffers, reference.variables, round_number, whole=whole)
+        if complete and reference.complete and not stored.all():
             raise Unwritten(int(np.argmin(stored)))
         return data, stored
 
@@ -95,14 +95,14 @@ class OutOfBoundsWrite(Exception):  # noqa: N818 - caught where it is told
 
 
 def compare_stored(
-    reference: Reference, run: Runner, over: int | None = None
+    reference: Reference, run: Runner, overwritten: int | None = None
 ) -> Agreement | Difference:
     """Run a kernel, and compare what it stores with its reference.
 
     Raises TooLarge where that would take too long.
     """
     try:
-        data, stored = run(reference, over)
+        data, stored = run(reference, overwritten)
     except Unwritten as fault:
         return Difference(fault.address, _text(_expected(reference, np.array([fault.address]))),
                           "nothing")  # fmt: skip
@@ -132,15 +132,15 @@ def sample_addresses(addresses: Array) -> Array:
 def _compare_elements(
     reference: Reference, data: Array, addresses: Array
 ) -> Agreement | Difference:
-    wanted = _expected(reference, addresses)
-    found = data[addresses]
-    good = rounding_bounds.agree(reference.dtype, wanted.data, wanted.bound, found)
+    expected = _expected(reference, addresses)
+    computed = data[addresses]
+    agrees = rounding_bounds.agree(reference.dtype, expected.data, expected.bound, computed)
     if settings.fast_math and reference.dtype.is_float:  # what is not finite may be anything
-        good |= ~np.isfinite(rounding_bounds.wide(reference.dtype, wanted.data))
-    if good.all():
+        agrees |= ~np.isfinite(rounding_bounds.wide(reference.dtype, expected.data))
+    if agrees.all():
         return Agreement(len(addresses), reference.size)
-    worst = int(np.argmin(good))
-    return Difference(int(addresses[worst]), str(wanted.data[worst]), str(found[worst]))
+    worst = int(np.argmin(agrees))
+    return Difference(int(addresses[worst]), str(expected.data[worst]), str(computed[worst]))
 
 
 def _expected(reference: Reference, addresses: Array) -> Bounded:
@@ -158,13 +158,13 @@ def _text(known: Bounded) -> str:
 
 def first_wrong_form(
     forms: Sequence[tuple[str, UOp | Sequence[UOp]]], references: Sequence[Reference],
-    over: int | None,
+    overwritten: int | None,
 ) -> Iterator[tuple[str, Difference]]:  # fmt: skip
     """Yield the first form whose values are wrong, with its stage; nothing if none is."""
     for name, form in forms:
         for reference in references:
             try:
-                result = compare_stored(reference, interpreter(form), over)
+                result = compare_stored(reference, interpreter(form), overwritten)
             except TooLarge:
                 continue
             if isinstance(result, Difference):

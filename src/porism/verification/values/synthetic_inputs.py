@@ -37,23 +37,28 @@ MAX_ELEMENTS: Final = 1 << 27
 """Most elements of one input: a gigabyte of the widest type."""
 
 
-class TooLarge(Exception):  # noqa: N818 - not an error of anybody
+class TooLarge(Exception):  # noqa: N818 - a limit, not an error
     """There are more elements than can be computed in reasonable time."""
 
 
 def numbers(
-    dtype: DType, size: int, turn: int, label: str, low: float = -np.inf, high: float = np.inf
+    dtype: DType,
+    size: int,
+    round_number: int,
+    label: str,
+    low: float = -np.inf,
+    high: float = np.inf,
 ) -> Array:
     """Return `size` elements of a type for a round, between bounds."""
     if size > MAX_ELEMENTS:
         raise TooLarge
-    generator = np.random.default_rng(zlib.crc32(f"{turn} {label}".encode()))
+    generator = np.random.default_rng(zlib.crc32(f"{round_number} {label}".encode()))
     if dtype.kind is Kind.BOOL:
         return generator.integers(0, 2, size).astype(np.bool_)
     if dtype.is_float:
-        least, most = (_SHORT_FLOATS if dtype.bits <= FEW_BITS else _FLOATS)[turn % ROUNDS]
-    elif turn % ROUNDS < len(_INTEGERS):
-        least, most = _INTEGERS[turn % ROUNDS]
+        least, most = (_SHORT_FLOATS if dtype.bits <= FEW_BITS else _FLOATS)[round_number % ROUNDS]
+    elif round_number % ROUNDS < len(_INTEGERS):
+        least, most = _INTEGERS[round_number % ROUNDS]
     else:
         least, most = int(dtype.min), int(dtype.max)
     if low > least:
@@ -66,14 +71,14 @@ def numbers(
     return generator.integers(least, max(most, least) + 1, size).astype(dtype.numpy)
 
 
-def variables(roots: tuple[UOp, ...], turn: int) -> dict[str, int]:
+def variables(roots: tuple[UOp, ...], round_number: int) -> dict[str, int]:
     """Return values for the variables of graphs: the largest, the least, or one in between."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for node in toposort(*roots):
         if node.op is ops.VARIABLE:
             low, high = int(node.vmin), int(node.vmax)
-            found[str(node.arg[0])] = (high, low, (low + high) // 2)[turn % ROUNDS]
-    return found
+            values[str(node.arg[0])] = (high, low, (low + high) // 2)[round_number % ROUNDS]
+    return values
 
 
 Variables = Mapping[str, int]

@@ -106,11 +106,11 @@ class Program:
         """Return the references of a step of the schedule."""
         if number >= len(self.calls):
             assign = self.assigned[number - len(self.calls)]
-            return lambda turn, alone: AssignmentReference(assign, turn)
+            return lambda round_number, alone: AssignmentReference(assign, round_number)
         call, (_, ranged) = self.calls[number], self.ranged[-1]
 
-        def reference(turn: int, alone: bool) -> Reference:
-            tensors = TensorReference(self.graph, ranged, call, turn, alone=alone)
+        def reference(round_number: int, alone: bool) -> Reference:
+            tensors = TensorReference(self.graph, ranged, call, round_number, alone=alone)
             tensors.stages = self.ranged
             return tensors
 
@@ -119,7 +119,7 @@ class Program:
 
 def references_of(kernel: UOp) -> References:
     """Return the references of a kernel whose tensor graph is not known."""
-    return lambda turn, alone: KernelReference(kernel, turn)
+    return lambda round_number, alone: KernelReference(kernel, round_number)
 
 
 class KernelComparison:
@@ -131,7 +131,7 @@ class KernelComparison:
         forms: Sequence[tuple[str, Form]],
         kernel: UOp | None,
         target: Target,
-        over: int | None,
+        overwritten: int | None,
         names: Mapping[int, str],
         actions: Sequence[Action] | None = None,
     ) -> None:
@@ -140,7 +140,7 @@ class KernelComparison:
         self.kernel = kernel
         """The kernel before its loops are scheduled; None if it is not known."""
         self.target = target
-        self.over = over
+        self.overwritten = overwritten
         """The parameter that the result overwrites."""
         self.names = names
         self.actions = actions
@@ -161,46 +161,46 @@ class KernelComparison:
     def values(self, *, whole: bool = False) -> Row:
         """Compare the values of the kernel after all stages; raise a VerifyError if they differ."""
         begin = time.perf_counter()
-        done: list[Agreement] = []
+        agreements: list[Agreement] = []
         text, form = "", self.forms[-1][1]
-        for turn in range(synthetic_inputs.ROUNDS):
+        for round_number in range(synthetic_inputs.ROUNDS):
             try:
                 run = interpreter(form, whole=whole)
-                done.append(self._agreement(turn, run, self._fault))
+                agreements.append(self._agreement(round_number, run, self._fault))
             except TooLarge:
-                if turn == 0 and not whole:
-                    done = self._compare_in_halves()
+                if round_number == 0 and not whole:
+                    agreements = self._compare_in_halves()
                     text = "with shorter loops"
                 break
-        return _row("linearize", Check.VALUES, done, text, begin)
+        return _row("linearize", Check.VALUES, agreements, text, begin)
 
     def machine(self, machine: Machine) -> Row:
         """Compare the values that machine code computes; raise a VerifyError if they differ."""
         begin = time.perf_counter()
         assert self.kernel is not None
         run = machine(self.kernel, self.actions)
-        done: list[Agreement] = []
-        for turn in range(synthetic_inputs.ROUNDS):
+        agreements: list[Agreement] = []
+        for round_number in range(synthetic_inputs.ROUNDS):
             try:
-                done.append(self._agreement(turn, run, self._machine_fault))
+                agreements.append(self._agreement(round_number, run, self._machine_fault))
             except TooLarge:
                 break
-        return _row("machine code", Check.MACHINE, done, "", begin)
+        return _row("machine code", Check.MACHINE, agreements, "", begin)
 
     def _agreement(
         self,
-        turn: int,
+        round_number: int,
         run: Runner,
         fault: Callable[[Sequence[Reference], Difference], VerifyError],
     ) -> Agreement:
         """Compare one round; the inputs from other kernels are synthetic, unless that misleads."""
-        reference = self.references(turn, True)
-        result = compare_stored(reference, run, self.over)
+        reference = self.references(round_number, True)
+        result = compare_stored(reference, run, self.overwritten)
         if isinstance(result, Agreement):
             return result
         try:
-            together = self.references(turn, False)
-            again = compare_stored(together, run, self.over)
+            together = self.references(round_number, False)
+            again = compare_stored(together, run, self.overwritten)
         except TooLarge:
             raise fault([reference], result) from None
         if isinstance(again, Agreement):
@@ -212,7 +212,8 @@ class KernelComparison:
         stage = self._wrong_stage(reference, difference)
         if stage is None:
             stage, difference = next(
-                first_wrong_form(self.forms, references, self.over), ("linearize", difference)
+                first_wrong_form(self.forms, references, self.overwritten),
+                ("linearize", difference),
             )
         return self._verify_error(f"the stage '{stage}' changed what a kernel computes", difference)
 
@@ -220,15 +221,15 @@ class KernelComparison:
         """Return the stage on the ranged graph that is wrong; None if none is."""
         if not isinstance(reference, TensorReference) or difference.address < 0:
             return None
-        at = np.array([difference.address])
-        wanted = reference.expected(at)
+        addresses = np.array([difference.address])
+        expected = reference.expected(addresses)
         for name, ranged in reference.stages:
             try:
-                found = reference.in_ranges(ranged, at)
+                elements = reference.in_ranges(ranged, addresses)
             except TooLarge:
                 continue
-            if found is not None and not np.all(
-                rounding_bounds.agree(reference.dtype, wanted.data, wanted.bound, found.data)
+            if elements is not None and not np.all(
+                rounding_bounds.agree(reference.dtype, expected.data, expected.bound, elements.data)
             ):
                 return name
         return None
@@ -252,13 +253,13 @@ class KernelComparison:
         """Compare a large kernel before its loops are scheduled, then with shorter loops."""
         if self.kernel is None:
             return []
-        done: list[Agreement] = []
+        agreements: list[Agreement] = []
         try:
-            for turn in range(synthetic_inputs.ROUNDS):
-                done.append(self._agreement(turn, self._elementwise, self._fault))
+            for round_number in range(synthetic_inputs.ROUNDS):
+                agreements.append(self._agreement(round_number, self._elementwise, self._fault))
             short = self._shorten()
-            for turn in range(synthetic_inputs.ROUNDS):
-                reference = KernelReference(short[0], turn)
+            for round_number in range(synthetic_inputs.ROUNDS):
+                reference = KernelReference(short[0], round_number)
                 reference.complete = False
                 result = compare_stored(reference, interpreter(short[1]))
                 if isinstance(result, Difference):
@@ -266,9 +267,9 @@ class KernelComparison:
                     raise self._verify_error(what, result)
         except TooLarge:  # with shorter loops, too
             return []
-        return done
+        return agreements
 
-    def _elementwise(self, reference: Reference, over: int | None) -> tuple[Array, Array]:
+    def _elementwise(self, reference: Reference, overwritten: int | None) -> tuple[Array, Array]:
         """Run the kernel before its loops are scheduled, at some elements."""
         assert self.kernel is not None
         kernel = KernelReference(self.kernel, 0, {0: reference.size}, reference)
@@ -319,18 +320,18 @@ def shorten_loops(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
             shorter = length + extent % length
             if shorter >= extent:
                 break
-            other = substitute(kernel, {node: UOp.range(shorter, *axis)})
-            if fits(other):
-                kernel = other
+            shortened = substitute(kernel, {node: UOp.range(shorter, *axis)})
+            if fits(shortened):
+                kernel = shortened
                 break
     return kernel
 
 
-def _row(stage: str, check: Check, done: Sequence[Agreement], text: str, begin: float) -> Row:
+def _row(stage: str, check: Check, agreements: Sequence[Agreement], text: str, begin: float) -> Row:
     seconds = time.perf_counter() - begin
-    if not done:
+    if not agreements:
         return Row(0, stage, check, "stored elements", How.OPEN, TOO_LARGE, seconds)
-    least = min(done, key=lambda a: a.compared)
+    least = min(agreements, key=lambda a: a.compared)
     every = least.compared == least.size and not text
     how = How.ALL if every else How.SAMPLED
     amount = (
