@@ -80,9 +80,34 @@ def _corresponding_source(root: UOp, wanted: UOp) -> UOp | None:
 
 
 def _compare(pair: Pair, given: list[Pair], round_number: int) -> str | None:
+    """Return how two tensors differ, on the data of a round; None if they agree."""
     before, after = pair
     variables = synthetic_inputs.variables(pair, round_number)
     sizes = ElementEvaluator({}, variables)
+    memory = _synthetic_memory(pair, given, round_number, sizes)
+    dims = sizes.dims(before)
+    if before.dtype is not after.dtype or sizes.dims(after) != dims:
+        return f"{show(before, limit=200)}\nis {show(after, limit=200)}"
+    if math.prod(dims) > MAX_ELEMENTS:
+        raise TooLarge
+    flat = sample_addresses(np.arange(math.prod(dims)))
+    indices = np.unravel_index(flat, dims) if dims else ()
+    old, new = (ElementEvaluator(memory, variables).value(node, tuple(indices)) for node in pair)
+    bounds = [x for x in (old.bound, new.bound) if x is not None]
+    bound = None if not bounds else sum(bounds[1:], bounds[0])
+    agrees = rounding_bounds.agree(before.dtype.element, old.data, bound, new.data)
+    if np.all(agrees):
+        return None
+    agrees = np.broadcast_to(agrees, flat.shape) if dims else np.asarray(agrees).reshape(1)
+    worst = int(np.argmin(agrees))
+    x, y = (np.broadcast_to(v.data, flat.shape).reshape(-1)[worst] for v in (old, new))
+    return f"element {int(flat[worst])} of {show(before, limit=200)}: {x} before, {y} after"
+
+
+def _synthetic_memory(
+    pair: Pair, given: list[Pair], round_number: int, sizes: ElementEvaluator
+) -> dict[UOp, Array]:
+    """Return synthetic data for parameters, and the same data for corresponding tensors."""
     memory: dict[UOp, Array] = {}
     for node in toposort(*pair):
         if node.op is ops.PARAM:
@@ -95,20 +120,4 @@ def _compare(pair: Pair, given: list[Pair], round_number: int) -> str | None:
                 a.dtype.element, size, round_number, f"value {number}", float(a.vmin), float(a.vmax)
             )
         memory[b] = memory[a]
-    dims = sizes.dims(before)
-    if before.dtype is not after.dtype or sizes.dims(after) != dims:
-        return f"{show(before, limit=200)}\nis {show(after, limit=200)}"
-    if math.prod(dims) > MAX_ELEMENTS:
-        raise TooLarge
-    flat = sample_addresses(np.arange(math.prod(dims)))
-    places = np.unravel_index(flat, dims) if dims else ()
-    old, new = (ElementEvaluator(memory, variables).value(node, tuple(places)) for node in pair)
-    bounds = [x for x in (old.bound, new.bound) if x is not None]
-    bound = None if not bounds else sum(bounds[1:], bounds[0])
-    good = rounding_bounds.agree(before.dtype.element, old.data, bound, new.data)
-    if np.all(good):
-        return None
-    good = np.broadcast_to(good, flat.shape) if dims else np.asarray(good).reshape(1)
-    worst = int(np.argmin(good))
-    x, y = (np.broadcast_to(v.data, flat.shape).reshape(-1)[worst] for v in (old, new))
-    return f"element {int(flat[worst])} of {show(before, limit=200)}: {x} before, {y} after"
+    return memory

@@ -34,16 +34,13 @@ from porism.verification.accesses import (
     verify_scans,
     verify_scatters,
 )
+from porism.verification.accesses.access_conjectures import NOT_EXECUTED, effective_address
 from porism.verification.accesses.index_evaluation import Evaluation, Unknown
 from porism.verification.accesses.iteration_conjectures import Answer
 from porism.verification.accesses.kernel_accesses import Access
 from porism.verification.accesses.linear_constraints import LinearDomain, LinearSum
 from porism.verification.accesses.sample_points import point_text
-from porism.verification.accesses.stage_equivalence import (
-    NOT_EXECUTED,
-    Comparison,
-    effective_address,
-)
+from porism.verification.accesses.stage_equivalence import Comparison
 from porism.verification.values import value_comparison
 from porism.verification.verification_report import Check, How, Report, Row
 
@@ -67,38 +64,38 @@ def verify_graph(
     compiles.
     """
     begin = time.perf_counter()
-    made: dict[UOp, _StageChecker] = {}
-    checking = _StageChecker()
+    checker_of: dict[UOp, _StageChecker] = {}
+    checker = _StageChecker()
 
-    def see(name: str, leaves: Level, kernel: UOp) -> None:
-        nonlocal checking
+    def watch(name: str, leaves: Level, kernel: UOp) -> None:
+        nonlocal checker
         if leaves is not KERNEL:
             return
         if name == SPLIT_STAGE:
-            checking = _StageChecker()
-            checking.begin(kernel)
+            checker = _StageChecker()
+            checker.begin(kernel)
         else:
-            checking.stage(name, leaves, kernel)
-            made[kernel] = checking
+            checker.stage(name, leaves, kernel)
+            checker_of[kernel] = checker
 
-    with watched(see):
+    with watched(watch):
         schedule = schedule_graph(graph, cached=False)
-    planned = _check_memory(schedule)
+    memory_row = _check_memory(schedule)
     all_rows: list[Row] = []
     program = value_comparison.Program(graph, schedule) if level > 1 else None
     if program is not None:
         all_rows += program.graph_rows()
-    done: set[UOp] = set()
+    checked: set[UOp] = set()
     for number, step in enumerate(schedule.steps):
-        if step.kernel in done:
+        if step.kernel in checked:
             continue
-        done.add(step.kernel)
+        checked.add(step.kernel)
         buffers = [schedule.buffers[b] for b in step.buffers]
         sizes = {
             k: b.dims for k, b in enumerate(buffers) if any(d.op is not ops.CONST for d in b.dims)
         }
         names = {k: b.name for k, b in enumerate(buffers)}
-        earlier = made.get(step.kernel)
+        earlier = checker_of.get(step.kernel)
         later = _check_lowering(step.kernel, target, names, before=earlier)
         checkers = [later] if earlier is None else [earlier, later]
 
@@ -107,7 +104,7 @@ def verify_graph(
         )
         own = _collect_rows(checkers, subject, sizes, level, machine)
         all_rows += [dataclasses.replace(row, kernel=number) for row in own]
-    return Report((*all_rows, planned), _note(), len(done), time.perf_counter() - begin)
+    return Report((*all_rows, memory_row), _note(), len(checked), time.perf_counter() - begin)
 
 
 def _kernel_comparison(
@@ -149,16 +146,16 @@ def verify_lowering(
 
     Given actions replace those of the heuristic.
     """
-    checking = _check_lowering(kernel, target, names, scheduled=scheduled, actions=actions)
-    made = value_comparison.references_of(kernel)
-    anew = None if scheduled else kernel
+    checker = _check_lowering(kernel, target, names, scheduled=scheduled, actions=actions)
+    references = value_comparison.references_of(kernel)
+    unscheduled = None if scheduled else kernel
 
     def subject() -> value_comparison.KernelComparison:
         return value_comparison.KernelComparison(
-            made, checking.forms, anew, target, None, names or {}, actions
+            references, checker.forms, unscheduled, target, None, names or {}, actions
         )
 
-    return _collect_rows([checking], subject, sizes or {}, level, machine)
+    return _collect_rows([checker], subject, sizes or {}, level, machine)
 
 
 def _collect_rows(
@@ -172,9 +169,13 @@ def _collect_rows(
 
     The last of the checkers has the loops that are run.
     """
-    suspicions = [each.suspicion for each in checkers if each.suspicion is not None]
-    rest = machine is not None
-    rows = subject().check_suspicions(suspicions, rest=rest) if suspicions else []
+    suspicions = [checker.suspicion for checker in checkers if checker.suspicion is not None]
+    compares_machine_code = machine is not None
+    rows = (
+        subject().check_suspicions(suspicions, compares_machine_code=compares_machine_code)
+        if suspicions
+        else []
+    )
     try:
         checkers[-1].finish(sizes)
         if level > 1 and not suspicions:
@@ -185,11 +186,11 @@ def _collect_rows(
                 raise suspicions[0]
     except VerifyError as fault:
         raise suspicions[0] if suspicions else fault from None
-    return [*(row for each in checkers for row in each.rows), *rows]
+    return [*(row for checker in checkers for row in checker.rows), *rows]
 
 
 def _forms(checkers: Sequence[_StageChecker]) -> list[tuple[str, value_comparison.Form]]:
-    return [form for each in checkers for form in each.forms]
+    return [form for checker in checkers for form in checker.forms]
 
 
 def _check_lowering(
@@ -201,19 +202,19 @@ def _check_lowering(
     actions: Sequence[Action] | None = None,
     before: _StageChecker | None = None,
 ) -> _StageChecker:
-    checking = _StageChecker(names, target, actions)
-    checking.begin(kernel)
+    checker = _StageChecker(names, target, actions)
+    checker.begin(kernel)
     earlier = None if before is None else before.suspicion
     try:
-        with watched(checking.stage):
-            lines = lower_kernel(kernel, target, scheduled=scheduled, actions=actions)
+        with watched(checker.stage):
+            instructions = lower_kernel(kernel, target, scheduled=scheduled, actions=actions)
     except PorismError:  # what a wrong stage leaves may make no sense to those after it
-        suspicion = earlier or checking.suspicion
+        suspicion = earlier or checker.suspicion
         if suspicion is None:
             raise
         raise suspicion from None
-    checking.forms.append(("linearize", lines))
-    return checking
+    checker.forms.append(("linearize", instructions))
+    return checker
 
 
 def verify_actions(
@@ -227,15 +228,17 @@ def verify_actions(
 ) -> Report:
     """Verify that actions keep what a kernel computes, and what is compiled from it."""
     begin = time.perf_counter()
-    checking = _StageChecker(names, target)
-    checking.begin(before)
-    checking.actions("actions", after, actions)
-    later = _check_lowering(after, target, names, scheduled=True, before=checking)
-    checkers = [checking, later]
-    made = value_comparison.references_of(before)
+    checker = _StageChecker(names, target)
+    checker.begin(before)
+    checker.actions("actions", after, actions)
+    later = _check_lowering(after, target, names, scheduled=True, before=checker)
+    checkers = [checker, later]
+    references = value_comparison.references_of(before)
 
     def subject() -> value_comparison.KernelComparison:
-        return value_comparison.KernelComparison(made, _forms(checkers), None, target, None, names)
+        return value_comparison.KernelComparison(
+            references, _forms(checkers), None, target, None, names
+        )
 
     rows = _collect_rows(checkers, subject, {}, level, None)
     return Report(tuple(rows), _note(), 1, time.perf_counter() - begin)
@@ -322,8 +325,8 @@ class _StageChecker:
             )
 
     def _compare(self, level: Level, kernel: UOp) -> Iterator[Comparison]:
-        for known in (verify_scatters, verify_scans, verify_epilogues):
-            comparisons = known.compare(self.last, kernel)
+        for form in (verify_scatters, verify_scans, verify_epilogues):
+            comparisons = form.compare(self.last, kernel)
             if comparisons is not None:
                 return iter(comparisons)
         return stage_equivalence.compare(self.last, kernel, needs=level in (KERNEL, THREADS))

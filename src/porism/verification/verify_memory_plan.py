@@ -8,7 +8,7 @@ may only overwrite what it reads if it reads each element only for the same elem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from porism.base.errors import VerifyError
@@ -25,7 +25,7 @@ class _Temporary:
     """A temporary: its bytes in the arena, and the steps that use it."""
 
     name: str
-    place: int
+    buffer: int
     begin: int
     end: int
     writer: int
@@ -33,55 +33,70 @@ class _Temporary:
 
 
 def check_memory_plan(schedule: Schedule) -> int:
-    """Raise a VerifyError if the memory plan of a schedule is wrong; return its temporaries."""
-    values = [
+    """Raise a VerifyError if the plan is wrong; return the number of temporaries in it."""
+    temporaries = [
         _temporary(schedule, k) for k, b in enumerate(schedule.buffers) if b.role is Role.TEMPORARY
     ]
     before = _predecessors(schedule)
-    for value in values:
+    for value in temporaries:
         if not 0 <= value.begin <= value.end <= schedule.arena.peak:
             raise _fault(f"{value.name} leaves the arena", f"its bytes are {value.begin} … "
                          f"{value.end} of {schedule.arena.peak}")  # fmt: skip
+    _check_dependencies(schedule, temporaries, before)
+    for old, new in _overlapping_pairs(temporaries):
+        _check_pair(schedule, old, new, before)
+    return len(temporaries)
+
+
+def _check_dependencies(
+    schedule: Schedule, temporaries: Sequence[_Temporary], before: Sequence[int]
+) -> None:
+    """Check that each step waits for the steps that write what it reads."""
     for number, step in enumerate(schedule.steps):
-        for place in step.buffers[1:]:
-            writer = next((v.writer for v in values if v.place == place), None)
+        for buffer in step.buffers[1:]:
+            writer = next((v.writer for v in temporaries if v.buffer == buffer), None)
             if writer is not None and not before[number] >> writer & 1:
                 raise _fault(
                     f"step {number} does not wait for what it reads",
-                    f"{schedule.buffers[place].name} is written by step {writer}",
+                    f"{schedule.buffers[buffer].name} is written by step {writer}",
                 )
-    live = sorted(values, key=lambda v: v.begin)
-    for k, first in enumerate(live):
-        for second in live[k + 1 :]:
+
+
+def _overlapping_pairs(
+    temporaries: Sequence[_Temporary],
+) -> Iterator[tuple[_Temporary, _Temporary]]:
+    """Yield temporaries that share bytes of the arena, the one that is written first first."""
+    by_address = sorted(temporaries, key=lambda v: v.begin)
+    for k, first in enumerate(by_address):
+        for second in by_address[k + 1 :]:
             if second.begin >= first.end:
                 break
             if first.end > first.begin and second.end > second.begin:
                 old, new = sorted((first, second), key=lambda v: v.writer)
-                _check_pair(schedule, old, new, before)
-    return len(values)
+                yield old, new
 
 
-def _temporary(schedule: Schedule, place: int) -> _Temporary:
-    buffer = schedule.buffers[place]
-    begin = schedule.arena.offsets[buffer.number]
-    users = [(k, s.buffers.index(place)) for k, s in enumerate(schedule.steps)
-             if place in s.buffers]  # fmt: skip
-    writer = next(k for k, where in users if where == 0)
+def _temporary(schedule: Schedule, buffer: int) -> _Temporary:
+    description = schedule.buffers[buffer]
+    begin = schedule.arena.offsets[description.number]
+    users = [(k, s.buffers.index(buffer)) for k, s in enumerate(schedule.steps)
+             if buffer in s.buffers]  # fmt: skip
+    writer = next(k for k, position in users if position == 0)
     readers = tuple(k for k, _ in users if k != writer)
-    return _Temporary(buffer.name, place, begin, begin + buffer.bytes, writer, readers)
+    return _Temporary(description.name, buffer, begin, begin + description.bytes, writer, readers)
 
 
 def _predecessors(schedule: Schedule) -> list[int]:
     """Return for each step a bit set of the steps that are finished when it begins."""
-    found: list[int] = []
+    predecessors: list[int] = []
     for number, step in enumerate(schedule.steps):
         bits = 0
         for earlier in step.after:
             if earlier >= number:
                 raise _fault(f"step {number} waits for step {earlier}", "which comes later")
-            bits |= 1 << earlier | found[earlier]
-        found.append(bits)
-    return found
+            bits |= 1 << earlier | predecessors[earlier]
+        predecessors.append(bits)
+    return predecessors
 
 
 def _check_pair(
@@ -109,9 +124,9 @@ def _is_in_place(schedule: Schedule, old: _Temporary, new: _Temporary) -> bool:
     if (old.begin, old.end) != (new.begin, new.end):
         return False
     step = schedule.steps[new.writer]
-    if step.buffers.count(old.place) != 1:
+    if step.buffers.count(old.buffer) != 1:
         return False
-    return reads_only_stored_element(step.kernel, step.buffers.index(old.place))
+    return reads_only_stored_element(step.kernel, step.buffers.index(old.buffer))
 
 
 def reads_only_stored_element(kernel: UOp, number: int) -> bool:
@@ -121,9 +136,9 @@ def reads_only_stored_element(kernel: UOp, number: int) -> bool:
     if len(stores) != 1 or any(n.op is ops.REDUCE or n.op is ops.BUFFERIZE for n in nodes
                                if _depends(n, number)):  # fmt: skip
         return False
-    at = stores[0].src[0].src[1:]
+    index = stores[0].src[0].src[1:]
     return all(
-        n.src[1:] == at
+        n.src[1:] == index
         for n in nodes
         if n.op is ops.INDEX and n.src[0].op is ops.PARAM and n.src[0].arg == number
     )
@@ -143,8 +158,8 @@ def overwritten_parameter(schedule: Schedule, number: int) -> int | None:
     result = schedule.buffers[step.buffers[0]]
     if result.role is not Role.TEMPORARY:
         return None
-    for k, place in enumerate(step.buffers):
-        other = schedule.buffers[place]
+    for k, buffer in enumerate(step.buffers):
+        other = schedule.buffers[buffer]
         if k and other.role is Role.TEMPORARY and other.bytes == result.bytes and (
             schedule.arena.offsets[other.number] == schedule.arena.offsets[result.number]
         ):  # fmt: skip

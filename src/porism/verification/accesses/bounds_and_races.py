@@ -53,9 +53,9 @@ def check_bounds(kernel: UOp, sizes: Sizes) -> Iterator[AccessCheck]:
         yield AccessCheck(access, answer)
 
 
-def _grouped_lanes(found: Sequence[Access]) -> Iterator[tuple[Access, int]]:
+def _grouped_lanes(all_accesses: Sequence[Access]) -> Iterator[tuple[Access, int]]:
     """Yield accesses with their number of lanes; adjacent lanes under one gate are one access."""
-    for _, group in itertools.groupby(found, key=lambda a: a.node):
+    for _, group in itertools.groupby(all_accesses, key=lambda a: a.node):
         lanes = list(group)
         same = all(a.index is lanes[0].index and a.lane == 0 for a in lanes)
         if same and all(lane == 0 for a in lanes for _, lane in a.gates):
@@ -94,45 +94,67 @@ def check_races(kernel: UOp) -> Iterator[AccessCheck]:
     specials = [n for n in order if n.op is ops.SPECIAL]
     around = scopes(order)
     ends = enclosing_nests(order)
-    stored = {n.src[0]: n for n in order if n.op is ops.STORE}
-    by_buffer: dict[Buffer, list[Access]] = {}
-    for access in accesses(kernel):
-        if access.store and access.buffer[0] != ops.DEFINE_REG.name:
-            by_buffer.setdefault(access.buffer, []).append(access)
-    for (kind, _), found in by_buffer.items():
-        for a, b in itertools.combinations_with_replacement(found, 2):
+    store_of = {n.src[0]: n for n in order if n.op is ops.STORE}
+    for (kind, _), stores in _stores_by_buffer(kernel).items():
+        for a, b in itertools.combinations_with_replacement(stores, 2):
             if a.node is b.node and a is not b:
                 continue  # lanes of one store; the index is compared for all of them
-            stores = stored[a.node], stored[b.node]
-            inside = [around[s] | frozenset(ends.get(s, ())) for s in stores]
-            both = inside[0] & inside[1]
-            loops = [r for r in both if r.op is ops.RANGE and r.arg[1] in BLOCK_AXES | THREAD_AXES]
+            pair = store_of[a.node], store_of[b.node]
+            inside = [around[s] | frozenset(ends.get(s, ())) for s in pair]
+            loops = [r for r in inside[0] & inside[1] if r.op is ops.RANGE]
+            shared = frozenset[UOp]()
             if kind == ops.PARAM.name:
-                parallel, shared = [*loops, *specials], frozenset[UOp]()
-                if all(s.src[0] in toposort(s.src[1]) for s in stores):
-                    parallel += [r for r in both if r.op is ops.RANGE and r.arg[1] in LANE_AXES]
+                parallel = _parallel_on_global_memory(loops, specials, pair)
             else:
-                parallel = [r for r in loops if r.arg[1] in THREAD_AXES]
-                parallel += [s for s in specials if s.arg.startswith("thread")]
-                kept = {r for r in both if r.op is ops.RANGE} - _until_barrier(kernel, stores[0])
-                shared = frozenset((kept | set(specials)) - set(parallel))
+                parallel = _parallel_on_local_memory(loops, specials)
+                sequential = set(loops) - _until_barrier(kernel, pair[0])
+                shared = frozenset((sequential | set(specials)) - set(parallel))
             parallel = [p for p in parallel if p.vmax > 0]
             if parallel:
                 conjecture = no_race(a, b, parallel, shared)
                 yield AccessCheck(a, decide(conjecture), b)
 
 
+def _stores_by_buffer(kernel: UOp) -> dict[Buffer, list[Access]]:
+    """Return the stores to each buffer other than registers."""
+    stores: dict[Buffer, list[Access]] = {}
+    for access in accesses(kernel):
+        if access.store and access.buffer[0] != ops.DEFINE_REG.name:
+            stores.setdefault(access.buffer, []).append(access)
+    return stores
+
+
+def _parallel_on_global_memory(
+    loops: Sequence[UOp], specials: Sequence[UOp], stores: Sequence[UOp]
+) -> list[UOp]:
+    """Return the loops and indices whose iterations write a parameter in parallel.
+
+    Vectorized iterations are among them where each store updates what it reads.
+    """
+    parallel = [r for r in loops if r.arg[1] in BLOCK_AXES | THREAD_AXES]
+    parallel += specials
+    if all(s.src[0] in toposort(s.src[1]) for s in stores):
+        parallel += [r for r in loops if r.arg[1] in LANE_AXES]
+    return parallel
+
+
+def _parallel_on_local_memory(loops: Sequence[UOp], specials: Sequence[UOp]) -> list[UOp]:
+    """Return the loops and indices of threads, which share the local memory of a block."""
+    threads = [r for r in loops if r.arg[1] in THREAD_AXES]
+    return [*threads, *(s for s in specials if s.arg.startswith("thread"))]
+
+
 def _until_barrier(kernel: UOp, store: UOp) -> set[UOp]:
     """Return the loops around a store that end before the next barrier."""
-    by = users(kernel)
-    found: set[UOp] = set()
+    users_of = users(kernel)
+    ended: set[UOp] = set()
     node = store
     while True:
-        after = [n for n in by[node] if n.op in (ops.END, ops.GROUP)]
-        if not after:
-            return found
-        node = after[0]
-        found.update(node.src[1:] if node.op is ops.END else ())
+        enclosing = [n for n in users_of[node] if n.op in (ops.END, ops.GROUP)]
+        if not enclosing:
+            return ended
+        node = enclosing[0]
+        ended.update(node.src[1:] if node.op is ops.END else ())
 
 
 def no_race(a: Access, b: Access, parallel: Sequence[UOp], shared: frozenset[UOp]) -> Conjecture:

@@ -90,14 +90,14 @@ class Evaluation:
 
     def with_substitution(self, substitution: Mapping[UOp, UOp]) -> Evaluation:
         """Return an evaluation in which loops have the values of expressions evaluated here."""
-        found = self._under.get(id(substitution))
-        if found is None:
-            found = Evaluation(self.domain, self.substitution, self.copy, self.shared)
-            found.substituted = substitution  # its address is the key
+        inner = self._under.get(id(substitution))
+        if inner is None:
+            inner = Evaluation(self.domain, self.substitution, self.copy, self.shared)
+            inner.substituted = substitution  # its address is the key
             for r, value in substitution.items():
-                found._values[r, 0] = self._converted(r, value, self.value(value))
-            self._under[id(substitution)] = found
-        return found
+                inner._values[r, 0] = self._converted(r, value, self.value(value))
+            self._under[id(substitution)] = inner
+        return inner
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -115,15 +115,15 @@ class Evaluation:
             return known[root]
         stack = [root]
         while stack:
-            place = stack[-1]
-            if place in known:
+            lane = stack[-1]
+            if lane in known:
                 stack.pop()
                 continue
-            missing = [s for s in below(*place) if s not in known]
+            missing = [s for s in below(*lane) if s not in known]
             if missing:
                 stack += missing
                 continue
-            known[place] = make(*place)
+            known[lane] = make(*lane)
             stack.pop()
         return known[root]
 
@@ -136,9 +136,9 @@ class Evaluation:
             return self._access_operands(node, lane)
         if node.op in (ops.CONST, ops.VCONST, ops.INVALID):
             return []
-        found = source_lane(node, lane)
-        if found is not None:
-            return [found]
+        forwarded = source_lane(node, lane)
+        if forwarded is not None:
+            return [forwarded]
         if node.op.elementwise or node.op is ops.CAST:
             return [(s, lane if s.dtype.count > 1 else 0) for s in node.src]
         raise Unknown(f"{node.op.name} in an index")
@@ -149,11 +149,11 @@ class Evaluation:
             raise Unknown("memory behind a pointer that is computed")
         if buffer_of(access) is None:
             raise Unknown("a value that is kept without an address")
-        wide = node.dtype.count > 1
-        found = [(s, lane if s.dtype.count > 1 else 0) for s in access.src[1:]]
+        is_vector = node.dtype.count > 1
+        operands = [(s, lane if s.dtype.count > 1 else 0) for s in access.src[1:]]
         if node.op is ops.LOAD and len(node.src) > 1:
-            found.append((node.src[1], lane if wide else 0))
-        return found
+            operands.append((node.src[1], lane if is_vector else 0))
+        return operands
 
     def _value(self, node: UOp, lane: int) -> Value:
         if node in self.substitution:
@@ -169,9 +169,9 @@ class Evaluation:
             return self.domain.constant(lane_dtype(node.dtype), 0)
         if node.op in (ops.INDEX, ops.LOAD):
             return self._element(node, lane)
-        found = source_lane(node, lane)
-        if found is not None:
-            return self._values[found]
+        forwarded = source_lane(node, lane)
+        if forwarded is not None:
+            return self._values[forwarded]
         operands = [self._values[s, lane if s.dtype.count > 1 else 0] for s in node.src]
         if node.op is ops.CAST:
             return self.domain.cast(
@@ -205,12 +205,12 @@ class Evaluation:
             raise Unknown("a float in an index")
         buffer = buffer_of(access)
         assert buffer is not None
-        at = access.src[1]
-        address = self._values[at, lane if at.dtype.count > 1 else 0]
-        if at.dtype.count == 1 and node.dtype.count > 1:
+        address_node = access.src[1]
+        address = self._values[address_node, lane if address_node.dtype.count > 1 else 0]
+        if address_node.dtype.count == 1 and node.dtype.count > 1:
             address = self.add_constant(address, lane)
         value = self.domain.element(buffer, dtype, address)
-        gates = [self.valid(at, lane if at.dtype.count > 1 else 0)]
+        gates = [self.valid(address_node, lane if address_node.dtype.count > 1 else 0)]
         gates += [self._values[g, lane if g.dtype.count > 1 else 0] for g in access.src[2:]]
         other = self.domain.constant(dtype, 0)
         if node.op is ops.LOAD and len(node.src) > 1:
@@ -229,9 +229,9 @@ class Evaluation:
             or node.op in (ops.INDEX, ops.LOAD)
         ):
             return []
-        found = source_lane(node, lane)
-        if found is not None:
-            return [found]
+        forwarded = source_lane(node, lane)
+        if forwarded is not None:
+            return [forwarded]
         if node.op.elementwise or node.op is ops.CAST:
             return [(s, lane if s.dtype.count > 1 else 0) for s in node.src]
         return []
@@ -239,16 +239,16 @@ class Evaluation:
     def _is_valid(self, node: UOp, lane: int) -> Value:
         if node.op is ops.INVALID:
             return self.domain.constant(boolean, False)
-        below = [self._valid[s] for s in self._index_operands(node, lane)]
-        if all(part is None for part in below):
+        operands = [self._valid[s] for s in self._index_operands(node, lane)]
+        if all(part is None for part in operands):
             return None
         if node.op is ops.WHERE:
             condition = node.src[0]
             chosen = self.value(condition, lane if condition.dtype.count > 1 else 0)
-            yes, no = (self.constant(True) if part is None else part for part in below[1:])
-            picked = self.domain.apply(ops.WHERE, boolean, chosen, yes, no)
-            return self.conjunction(below[0], picked)
-        return self.conjunction(*below)
+            yes, no = (self.constant(True) if part is None else part for part in operands[1:])
+            selected = self.domain.apply(ops.WHERE, boolean, chosen, yes, no)
+            return self.conjunction(operands[0], selected)
+        return self.conjunction(*operands)
 
     # -- conditions and sums -----------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ def symbols_in(
 ) -> list[Symbol]:  # fmt: skip
     """Return the symbols that expressions depend on, sources first."""
     substitution = substitution or {}
-    found: dict[Symbol, None] = {}
+    symbols: dict[Symbol, None] = {}
     seen: set[UOp] = set()
     todo = list(roots)
     while todo:
@@ -73,9 +73,9 @@ def symbols_in(
             if node in substitution:
                 todo.append(substitution[node])
             elif node.op in SYMBOLS:
-                same = node.op is ops.VARIABLE or node in shared
-                found[node, 0 if same else copy] = None
-    return list(found)
+                is_shared = node.op is ops.VARIABLE or node in shared
+                symbols[node, 0 if is_shared else copy] = None
+    return list(symbols)
 
 
 def decide(conjecture: Conjecture) -> Answer:

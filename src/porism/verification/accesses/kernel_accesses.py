@@ -147,25 +147,27 @@ class LocalCopy:
 
     def is_executed(self, evaluation: Evaluation) -> Value:
         here, domain = self.inside(evaluation), evaluation.domain
-        place = domain.apply(ops.EQ, index, here.value(self.into), self.read.address(evaluation))
+        stored_there = domain.apply(
+            ops.EQ, index, here.value(self.into), self.read.address(evaluation)
+        )
         return evaluation.conjunction(
-            here.valid(self.into), place, self.read.is_executed(evaluation)
+            here.valid(self.into), stored_there, self.read.is_executed(evaluation)
         )
 
 
 def accesses(kernel: UOp, *, needs: bool = False) -> list[Access]:
     """Return the accesses of a kernel in topological order; with use conditions if `needs`."""
     order = toposort(kernel)
-    places = {n.src[0] for n in order if n.op is ops.STORE}
-    needed = _needs(order) if needs else {}
-    found = []
+    stored_indices = {n.src[0] for n in order if n.op is ops.STORE}
+    needed = _use_conditions(order) if needs else {}
+    lanes = []
     for node in order:
         if node.op is not ops.INDEX or node.src[0].op is ops.INDEX or len(node.src) < 2:
             continue
         buffer = buffer_of(node)
         if buffer is not None and _has_one_index(node):
-            found += _lanes(node, buffer, node in places, needed.get(node, ALWAYS))
-    return [*found, *_copies(found, order)] if needs else found
+            lanes += _lanes(node, buffer, node in stored_indices, needed.get(node, ALWAYS))
+    return [*lanes, *_reads_through_copies(lanes, order)] if needs else lanes
 
 
 def _has_one_index(node: UOp) -> bool:
@@ -173,14 +175,14 @@ def _has_one_index(node: UOp) -> bool:
 
 
 def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list[Access]:
-    at, *gates = node.src[1:]
+    index_node, *gates = node.src[1:]
     count = _count(node)
     size = base_of(node).dtype.size
     return [
         Access(
-            node, buffer, size, at,
-            lane if at.dtype.count > 1 else 0,
-            lane if at.dtype.count == 1 else 0,
+            node, buffer, size, index_node,
+            lane if index_node.dtype.count > 1 else 0,
+            lane if index_node.dtype.count == 1 else 0,
             tuple((gate, lane if gate.dtype.count > 1 else 0) for gate in gates),
             store, ALWAYS if store else needs,
         )
@@ -191,38 +193,43 @@ def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list
 # -- copies ----------------------------------------------------------------------------------------
 
 
-def _copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
+def _reads_through_copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
     """Yield the reads through local buffers that one store fills from a parameter."""
     stores: dict[UOp, list[UOp]] = {}
     for node in order:
         if node.op is ops.STORE:
             stores.setdefault(base_of(node.src[0]), []).append(node)
     for read in found:
-        filled = stores.get(base_of(read.node), [])
-        if read.store or read.buffer[0] != ops.DEFINE_LOCAL.name or len(filled) != 1:
-            continue
-        place, value = filled[0].src
-        element, gates = value, []
-        if value.op is ops.WHERE and value.src[2].op is ops.CONST:
-            element, gates = value.src[1], [value.src[0]]
-        plain = element.op is ops.INDEX and element.dtype.kind is not Kind.POINTER
-        if not plain or base_of(element).op is not ops.PARAM or len(place.src) != 2:
-            continue
-        around = set(read.node.src[0].ranges)
-        loops = [r for r in toposort(place.src[1], element) if r.op is ops.RANGE]
-        loops = [r for r in loops if r not in around]
-        substitution = invert_linear_index(place.src[1], loops, read.index)
-        buffer = buffer_of(element)
-        if substitution is None or buffer is None or not _has_one_index(element):
-            continue
-        if not _is_injective(place.src[1], loops):
-            continue
-        local_copy = LocalCopy(read, place.src[1], substitution)
-        at, *own = element.src[1:]
-        yield Access(
-            element, buffer, base_of(element).dtype.size, at, 0, 0,
-            tuple((gate, 0) for gate in (*own, *gates)), False, read.needs, local_copy,
-        )  # fmt: skip
+        copies = stores.get(base_of(read.node), [])
+        if not read.store and read.buffer[0] == ops.DEFINE_LOCAL.name and len(copies) == 1:
+            access = _read_through_copy(read, copies[0])
+            if access is not None:
+                yield access
+
+
+def _read_through_copy(read: Access, copy: UOp) -> Access | None:
+    """Return the access of a parameter that a store copied; None if it is no such copy."""
+    address, value = copy.src
+    element, masks = value, []
+    if value.op is ops.WHERE and value.src[2].op is ops.CONST:
+        element, masks = value.src[1], [value.src[0]]
+    is_element = element.op is ops.INDEX and element.dtype.kind is not Kind.POINTER
+    if not is_element or base_of(element).op is not ops.PARAM or len(address.src) != 2:
+        return None
+    around = set(read.node.src[0].ranges)
+    loops = [r for r in toposort(address.src[1], element) if r.op is ops.RANGE and r not in around]
+    substitution = invert_linear_index(address.src[1], loops, read.index)
+    buffer = buffer_of(element)
+    if substitution is None or buffer is None or not _has_one_index(element):
+        return None
+    if not _is_injective(address.src[1], loops):
+        return None
+    local_copy = LocalCopy(read, address.src[1], substitution)
+    index_node, *gates = element.src[1:]
+    return Access(
+        element, buffer, base_of(element).dtype.size, index_node, 0, 0,
+        tuple((gate, 0) for gate in (*gates, *masks)), False, read.needs, local_copy,
+    )  # fmt: skip
 
 
 def _is_injective(total: UOp, loops: Sequence[UOp]) -> bool:
@@ -246,14 +253,14 @@ def invert_linear_index(total: UOp, loops: Sequence[UOp], at: UOp) -> dict[UOp, 
     steps = {r: stride(total, r) for r in loops}
     rest = substitute(total, {r: UOp.const(r.dtype, 0) for r in loops}, exactly=True)
     number = UOp(ops.SUB, None, (at, rest))
-    found: dict[UOp, UOp] = {}
+    iteration: dict[UOp, UOp] = {}
     if any(not isinstance(step, int) or step < 1 for step in steps.values()):
         return None
     for r, step in sorted(steps.items(), key=lambda row: -(row[1] or 0)):
         size = UOp.const(index, int(step or 0))
-        found[r] = UOp(ops.IDIV, None, (number, size))
+        iteration[r] = UOp(ops.IDIV, None, (number, size))
         number = UOp(ops.MOD, None, (number, size))
-    return found
+    return iteration
 
 
 # -- lanes -----------------------------------------------------------------------------------------
@@ -268,23 +275,28 @@ def unused_lanes(kernel: UOp) -> set[tuple[UOp, int]]:
     order = toposort(kernel)
     if not any(n.op is ops.GEP and n.src[0].dtype.count > 1 for n in order):
         return set()
-    taken: dict[UOp, set[int]] = {}
+    used: dict[UOp, set[int]] = {}
     for node in reversed(order):
-        own = taken.get(node, set())
-        before = 0
-        for s in node.src:
-            count = _count(s)
-            lanes: Iterable[int] = range(count)
-            if node.op is ops.GEP:
-                lanes = [node.arg[k] for k in own]
-            elif node.op is ops.CAT:
-                lanes = [k - before for k in own if before <= k < before + count]
-                before += count
-            elif _is_lanewise(node) and count == _count(node):
-                lanes = own
-            taken.setdefault(s, set()).update(lanes)
-    reads = (n for n in order if n.op is ops.INDEX and _count(n) > 1)
-    return {(n, k) for n in reads for k in range(_count(n)) if k not in taken[n]}
+        for s, lanes in _source_lanes(node, used.get(node, set())):
+            used.setdefault(s, set()).update(lanes)
+    loads = (n for n in order if n.op is ops.INDEX and _count(n) > 1)
+    return {(n, k) for n in loads for k in range(_count(n)) if k not in used[n]}
+
+
+def _source_lanes(node: UOp, used: set[int]) -> Iterator[tuple[UOp, Iterable[int]]]:
+    """Yield the sources of a node, each with the lanes that the used lanes of the node need."""
+    before = 0
+    for s in node.src:
+        count = _count(s)
+        if node.op is ops.GEP:
+            yield s, [node.arg[k] for k in used]
+        elif node.op is ops.CAT:
+            yield s, [k - before for k in used if before <= k < before + count]
+            before += count
+        elif _is_lanewise(node) and count == _count(node):
+            yield s, used
+        else:
+            yield s, range(count)
 
 
 def _is_lanewise(node: UOp) -> bool:
@@ -298,23 +310,23 @@ def _count(node: UOp) -> int:
 # -- needs -----------------------------------------------------------------------------------------
 
 
-def _needs(order: Sequence[UOp]) -> dict[UOp, UseConditions]:
+def _use_conditions(order: Sequence[UOp]) -> dict[UOp, UseConditions]:
     """Return the conditions under which each node is used."""
     pure = _loop_expressions(order)
-    found: dict[UOp, UseConditions] = {}
+    conditions: dict[UOp, UseConditions] = {}
     for node in reversed(order):
-        own = found.get(node, ALWAYS)
-        for place, s in enumerate(node.src):
+        own = conditions.get(node, ALWAYS)
+        for operand, s in enumerate(node.src):
             need = own
-            if node.op is ops.WHERE and place and node.src[0] in pure:
-                need = _add_condition(own, node.src[0], place == 1)
+            if node.op is ops.WHERE and operand and node.src[0] in pure:
+                need = _add_condition(own, node.src[0], operand == 1)
             elif node.op is ops.STORE:
-                need = _store_condition(node, pure) if place else ALWAYS
+                need = _store_condition(node, pure) if operand else ALWAYS
             elif node.op in (ops.END, ops.SINK, ops.GROUP, ops.AFTER, ops.BARRIER):
-                need = own if node.op is ops.AFTER and not place else ALWAYS
+                need = own if node.op is ops.AFTER and not operand else ALWAYS
             need = _restrict_to_loops(need, s)
-            found[s] = need if s not in found else _union(found[s], need)
-    return found
+            conditions[s] = need if s not in conditions else _union(conditions[s], need)
+    return conditions
 
 
 def _restrict_to_loops(needs: UseConditions, node: UOp) -> UseConditions:
@@ -328,13 +340,13 @@ def _restrict_to_loops(needs: UseConditions, node: UOp) -> UseConditions:
 
 def _loop_expressions(order: Sequence[UOp]) -> set[UOp]:
     """Return the conditions and indices that depend on loops and sizes alone."""
-    found: set[UOp] = set()
+    expressions: set[UOp] = set()
     for node in order:
         leaf = node.op in (ops.RANGE, ops.SPECIAL, ops.VARIABLE, ops.CONST)
         number = node.dtype.is_integer or node.dtype.kind is Kind.BOOL
-        if number and (leaf or (node.op.elementwise and all(s in found for s in node.src))):
-            found.add(node)
-    return found
+        if number and (leaf or (node.op.elementwise and all(s in expressions for s in node.src))):
+            expressions.add(node)
+    return expressions
 
 
 def _store_condition(store: UOp, pure: set[UOp]) -> UseConditions:

@@ -51,10 +51,10 @@ class LinearSum:
         return total
 
     def plus(self, other: LinearSum, times: int = 1) -> LinearSum:
-        found = dict(self.coefficients)
+        coefficients = dict(self.coefficients)
         for term, coefficient in other.coefficients:
-            found[term] = found.get(term, 0) + coefficient * times
-        return _linear_sum(self.constant + other.constant * times, found.items())
+            coefficients[term] = coefficients.get(term, 0) + coefficient * times
+        return _linear_sum(self.constant + other.constant * times, coefficients.items())
 
     def times(self, number: int) -> LinearSum:
         if not number:
@@ -128,20 +128,27 @@ class LinearDomain:
                 return _term("product", frozenset((a, b)), corners=_corner_products(a, b))
             case ops.MULACC:
                 return self._number(ops.MUL, a, operands[1]).plus(b)
-            case ops.SHL if not b.coefficients and 0 <= b.constant < 64:
-                return a.times(1 << b.constant)
-            case ops.SHR if not b.coefficients and 0 <= b.constant < 64:
-                return _quotient(a, 1 << b.constant)
-            case ops.IDIV if not b.coefficients and b.constant > 0:
-                return _quotient(a, b.constant)
-            case ops.MOD if not b.coefficients and b.constant > 0:
-                return _remainder(a, b.constant)
-            case ops.CDIV if not b.coefficients and b.constant > 0 and a.low >= 0:
-                return _quotient(a, b.constant)
-            case ops.CMOD if not b.coefficients and b.constant > 0 and a.low >= 0:
-                return _remainder(a, b.constant)
             case ops.MAX | ops.MIN:
                 return self._minmax(op, a, b)
+        if not b.coefficients:
+            return self._divide_or_shift(op, a, b.constant)
+        raise Unknown(f"{op.name} in an index")
+
+    def _divide_or_shift(self, op: Op, a: LinearSum, number: int) -> LinearSum:
+        """Return a sum divided or shifted by a constant."""
+        match op:
+            case ops.SHL if 0 <= number < 64:
+                return a.times(1 << number)
+            case ops.SHR if 0 <= number < 64:
+                return _quotient(a, 1 << number)
+            case ops.IDIV if number > 0:
+                return _quotient(a, number)
+            case ops.MOD if number > 0:
+                return _remainder(a, number)
+            case ops.CDIV if number > 0 and a.low >= 0:
+                return _quotient(a, number)
+            case ops.CMOD if number > 0 and a.low >= 0:
+                return _remainder(a, number)
         raise Unknown(f"{op.name} in an index")
 
     def _minmax(self, op: Op, a: LinearSum, b: LinearSum) -> LinearSum:

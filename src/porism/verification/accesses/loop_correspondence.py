@@ -20,7 +20,6 @@ accesses are compared under it. Where several maps are possible many are tried, 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -76,15 +75,7 @@ def candidate_loop_maps(before: UOp, after: UOp) -> Iterator[LoopMap]:
         yield LoopMap(renamed)
         return
     yield from _merged_into_new_loop(removed, added, renamed)
-    options: list[list[_Option]] = []
-    merged = dict(_merged_loops(removed, added))
-    for r in removed:
-        if r in merged:
-            options.append([(r, _Replacement(merged[r]))])
-        else:
-            found = [(r, part) for part in _replacements(r, added)]
-            if found:
-                options.append(found)
+    options = _options(removed, added)
     for chosen in itertools.islice(_likeliest_first(options), MAX_CANDIDATES):
         yield LoopMap(
             {r: part.value for r, part in chosen} | renamed,
@@ -92,6 +83,17 @@ def candidate_loop_maps(before: UOp, after: UOp) -> Iterator[LoopMap]:
             {r: part.first_only for r, part in chosen if part.first_only is not None},
             tuple(c for _, part in chosen for c in part.shortened),
         )
+
+
+def _options(removed: Sequence[UOp], added: Sequence[UOp]) -> list[list[_Option]]:
+    """Return what each removed loop may have become, without loops of which nothing is known."""
+    merged = dict(_merged_loops(removed, added))
+    options: list[list[_Option]] = []
+    for r in removed:
+        values = [_Replacement(merged[r])] if r in merged else list(_replacements(r, added))
+        if values:
+            options.append([(r, value) for value in values])
+    return options
 
 
 def peeled_loop_maps(before: UOp, after: UOp) -> list[LoopMap]:
@@ -119,16 +121,16 @@ def peeled_loop_maps(before: UOp, after: UOp) -> list[LoopMap]:
 def _likeliest_first(options: Sequence[Sequence[_Option]]) -> Iterator[tuple[_Option, ...]]:
     """Yield all choices of one option per loop, those with the earliest options first."""
 
-    def chosen(at: int, steps: int) -> Iterator[tuple[_Option, ...]]:
-        if at == len(options):
+    def chosen(depth: int, steps: int) -> Iterator[tuple[_Option, ...]]:
+        if depth == len(options):
             yield ()
             return
-        most = sum(len(each) - 1 for each in options[at + 1 :])
-        for k in range(max(steps - most, 0), min(steps, len(options[at]) - 1) + 1):
-            for rest in chosen(at + 1, steps - k):
-                yield (options[at][k], *rest)
+        most = sum(len(choices) - 1 for choices in options[depth + 1 :])
+        for k in range(max(steps - most, 0), min(steps, len(options[depth]) - 1) + 1):
+            for rest in chosen(depth + 1, steps - k):
+                yield (options[depth][k], *rest)
 
-    for steps in range(sum(len(each) - 1 for each in options) + 1):
+    for steps in range(sum(len(choices) - 1 for choices in options) + 1):
         yield from chosen(0, steps)
 
 
@@ -148,23 +150,29 @@ def _merged_loops(removed: Sequence[UOp], added: Sequence[UOp]) -> Iterator[tupl
     """Yield loops that were merged into one with the axis of the first, with their values."""
     by_axis = {r.arg[0]: r for r in added}
     for start, first in enumerate(removed):
-        whole, size = by_axis.get(first.arg[0]), _extent(first)
-        total = _extent(whole) if whole is not None else None
-        if whole is None or size is None or total is None or total <= size:
+        merged, extent = by_axis.get(first.arg[0]), _extent(first)
+        trip_count = _extent(merged) if merged is not None else None
+        if merged is None or extent is None or trip_count is None or trip_count <= extent:
             continue
-        run = [first]
-        for r in removed[start + 1 :]:
-            own = _extent(r)
-            if own is None or math.prod(_extent(x) or 0 for x in run) >= total:
-                break
-            run.append(r)
-        if len(run) > 1 and math.prod(_extent(x) or 0 for x in run) == total:
-            step = total
-            for r in run:
-                count = _extent(r) or 1
-                step //= count
-                value = _raw(ops.IDIV, whole, step) if step > 1 else whole
-                yield r, _raw(ops.MOD, value, count)
+        stride = trip_count
+        for r in _loops_with_trip_count(removed[start:], trip_count):
+            count = _extent(r) or 1
+            stride //= count
+            value = _raw(ops.IDIV, merged, stride) if stride > 1 else merged
+            yield r, _raw(ops.MOD, value, count)
+
+
+def _loops_with_trip_count(loops: Sequence[UOp], trip_count: int) -> list[UOp]:
+    """Return the first loops whose trip count is a given one; none if no number of them has it."""
+    chosen: list[UOp] = []
+    product = 1
+    for r in loops:
+        extent = _extent(r)
+        if extent is None or (chosen and product >= trip_count):
+            break
+        chosen.append(r)
+        product *= extent
+    return chosen if len(chosen) > 1 and product == trip_count else []
 
 
 def _merged_into_new_loop(
@@ -186,30 +194,30 @@ def _merged_into_new_loop(
 
 
 def _replacements(r: UOp, added: Sequence[UOp]) -> Iterator[_Replacement]:
-    axis, size = r.arg[0], _extent(r)
+    """Yield what a loop may have become: a loop of the same axis, or parts of it."""
+    axis, extent = r.arg[0], _extent(r)
     same = [n for n in added if n.arg[0] == axis]
     for n in same:
-        own = _extent(n)
-        if size is None or own is None or own == size:
-            yield _Replacement(n)
-        elif own > size:
-            yield _Replacement(n, _below(n, size))
-        else:
-            for low in range(min(size - own, MAX_SHIFT) + 1):
-                yield _Replacement(_raw(ops.ADD, n, low), shortened=((r, low, low + own),))
+        yield from _resized(r, n, _extent(n))
     parts = [n for n in added if n.arg[0][: len(axis)] == axis and n not in same]
     if not parts or same:
         return
-    if size is not None:
-        yield from _overlapping(axis, size, parts)
-    for value, count in _linear_combinations(axis, parts):
-        if size is None or count == size:
-            yield _Replacement(value)
-        elif count > size:
-            yield _Replacement(value, _below(value, size))
-        else:
-            for low in range(min(size - count, MAX_SHIFT) + 1):
-                yield _Replacement(_raw(ops.ADD, value, low), shortened=((r, low, low + count),))
+    if extent is not None:
+        yield from _overlapping(axis, extent, parts)
+    for value, trip_count in _linear_combinations(axis, parts):
+        yield from _resized(r, value, trip_count)
+
+
+def _resized(r: UOp, value: UOp, trip_count: int | None) -> Iterator[_Replacement]:
+    """Yield a value in place of a loop: with a guard if it is longer, moved if it is shorter."""
+    extent = _extent(r)
+    if extent is None or trip_count is None or trip_count == extent:
+        yield _Replacement(value)
+    elif trip_count > extent:
+        yield _Replacement(value, _below(value, extent))
+    else:
+        for low in range(min(extent - trip_count, MAX_SHIFT) + 1):
+            yield _Replacement(_raw(ops.ADD, value, low), shortened=((r, low, low + trip_count),))
 
 
 def _overlapping(axis: tuple[int, ...], size: int, parts: Sequence[UOp]) -> Iterator[_Replacement]:
@@ -239,10 +247,10 @@ def _linear_combinations(axis: tuple[int, ...], parts: Sequence[UOp]) -> Iterato
     if len(groups.get(-1, ())) > 1:
         return  # loops of the same name, one after the other, are no parts of one
     inner = [
-        list(_linear_combinations((*axis, place), group))
+        list(_linear_combinations((*axis, number), group))
         if len(group) > 1
         else [(group[0], _extent(group[0]) or 1)]
-        for place, group in groups.items()
+        for number, group in groups.items()
     ]
     for chosen in itertools.product(*inner):
         for order in dict.fromkeys((chosen, chosen[::-1], *_permutations(chosen))):

@@ -72,13 +72,13 @@ class PointDomain:
         generator = np.random.default_rng(2024)
         numbers = np.arange(self.count)
         step = 1
-        for place, (symbol, (low, count)) in enumerate(zip(self.symbols, spans, strict=True)):
+        for position, (symbol, (low, count)) in enumerate(zip(self.symbols, spans, strict=True)):
             if self.is_exhaustive:
                 own = numbers // step % max(count, 1)
                 step *= max(count, 1)
             else:
                 own = generator.integers(0, max(count, 1), self.count)
-                _set_ends(own, place, count)
+                _set_ends(own, position, count)
             self.values[symbol] = own + low
 
     def at(self, point: int) -> dict[Symbol, int]:
@@ -93,13 +93,13 @@ class PointDomain:
         return semantics.array_of(dtype, value)
 
     def symbol(self, node: UOp, copy: int, low: int, end: Array) -> Array:
-        found = self.values.get((node, copy))
-        if found is None:
+        values = self.values.get((node, copy))
+        if values is None:
             raise Unknown("a symbol that is not among the points")
         if (node, copy) not in self._bounded:
             self._bounded.add((node, copy))
-            self.active &= np.asarray(found < end, np.bool_)
-        return semantics.cast(index, node.dtype.element, found) if _is_word(node.dtype) else found
+            self.active &= np.asarray(values < end, np.bool_)
+        return semantics.cast(index, node.dtype.element, values) if _is_word(node.dtype) else values
 
     def element(self, buffer: Buffer, dtype: DType, address: Array) -> Array:
         self.reads_data = True
@@ -135,14 +135,14 @@ def _is_word(dtype: DType) -> bool:
     return dtype.kind is not Kind.INDEX and dtype is not boolean
 
 
-def _set_ends(values: Array, place: int, count: int) -> None:
+def _set_ends(values: Array, position: int, count: int) -> None:
     """Set the first points: all symbols first or last, then each alone last, and alone first."""
     last = max(count - 1, 0)
     values[0], values[1] = 0, last
-    if 3 + 2 * place < len(values):
+    if 3 + 2 * position < len(values):
         values[2 : min(66, len(values)) : 2] = 0
         values[3 : min(67, len(values)) : 2] = last
-        values[2 + 2 * place], values[3 + 2 * place] = last, 0
+        values[2 + 2 * position], values[3 + 2 * position] = last, 0
 
 
 def point_text(point: Mapping[Symbol, int], names: Mapping[UOp, str]) -> str:

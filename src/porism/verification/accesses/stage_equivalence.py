@@ -15,17 +15,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.base.dtypes import boolean, index
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.verification.accesses.element_origins import Origins, Taken, element_sources, origins
-from porism.verification.accesses.index_evaluation import Buffer, Domain, Evaluation, Unknown, Value
+from porism.verification.accesses.access_conjectures import (
+    NOT_EXECUTED,
+    LaneInstance,
+    effective_address,
+    loop_guards_of,
+    never_has_effect,
+    no_effect_outside,
+    same_access,
+)
+from porism.verification.accesses.element_origins import (
+    Element,
+    LaneAddresses,
+    Origins,
+    Read,
+    element_sources,
+    origins,
+)
+from porism.verification.accesses.index_evaluation import Buffer, Evaluation, Unknown
 from porism.verification.accesses.iteration_conjectures import (
     Answer,
-    Conjecture,
     decide,
     symbols_in,
 )
@@ -56,9 +70,6 @@ FRAGMENTS: Final = (
     "not compared: threads read it for each other, for a tensor core; bounds are checked"
 )
 
-NOT_EXECUTED: Final = -1
-"""The address of an access that is not executed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -75,61 +86,45 @@ class Comparison:
     """What is wrong, if it is not the address of the access."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LaneInstance:
-    """An access before a stage, at some values of the loops that have become lanes."""
-
-    access: Access
-    fixed: tuple[tuple[UOp, int], ...] = ()
-
-    def substitution(self, loop_map: LoopMap) -> dict[UOp, UOp]:
-        constants = {r: UOp.const(index, value) for r, value in self.fixed}
-        return {**loop_map.substitution, **constants}
-
-
-def effective_address(
-    access: Access, evaluation: Evaluation, inside: Sequence[Value] = ()
-) -> Value:
-    """Return the address of an access where it has an effect, else NOT_EXECUTED."""
-    address = access.address(evaluation)
-    happens = evaluation.conjunction(access.has_effect(evaluation), *inside)
-    if happens is None:
-        return address
-    nowhere = evaluation.domain.constant(index, NOT_EXECUTED)
-    return evaluation.domain.apply(ops.WHERE, index, happens, address, nowhere)
-
-
 def compare(before: UOp, after: UOp, *, needs: bool) -> Iterator[Comparison]:
     """Yield every access that is new after a stage, compared with those before it."""
     old, new = accesses(before, needs=needs), accesses(after, needs=needs)
-    known, still = set(old), set(new)
-    idle = unused_lanes(after)
-    new_accesses = [a for a in new if a not in known and a.number not in idle]
-    spread = _fragments(after) if not _fragments(before) else set()
-    for access in (a for a in new_accesses if a.node in spread):
+    known, unused = set(old), unused_lanes(after)
+    new_accesses = [a for a in new if a not in known and a.number not in unused]
+    fragments = _fragments(after) if not _fragments(before) else set()
+    for access in (a for a in new_accesses if a.node in fragments):
         yield Comparison(access, None, Answer(How.OPEN, FRAGMENTS))
-    new_accesses = [a for a in new_accesses if a.node not in spread]
+    new_accesses = [a for a in new_accesses if a.node not in fragments]
     then, now = origins(before), origins(after)
-    if not new_accesses and all(a in still for a in old) and then == now:
+    if not new_accesses and known.issubset(new) and then == now:
         return
     matchings = _matchings(old, new, new_accesses, before, after)
-    through = {a.node for a in new if a.local_copy is not None}
-    undetermined = {a.buffer for a in new if a.node in spread}
-    for number, access in enumerate(new_accesses):
-        own = next((p for p in matchings if not p.foreign & access.ranges()), matchings[0])
-        found = own.decide_access(*own.pairs[number])
-        # New memory has no before. What fills it is compared where it is read.
-        if found.answer.detail != NEW_MEMORY and (
-            found.answer.detail != OWN_LOOPS or access.node not in through
-        ):
-            yield found
-            if found.answer.how is How.OPEN:
-                undetermined.add(access.buffer)
+    undetermined = {a.buffer for a in new if a.node in fragments}
+    for comparison in _decide_accesses(matchings, new_accesses, new):
+        yield comparison
+        if comparison.answer.how is How.OPEN:
+            undetermined.add(comparison.after.buffer)
     for matching in matchings:
         yield from matching.missing_stores()
         yield from matching.removed_iterations()
         yield from matching.missing_reads(undetermined)
         yield from matching.changed_sources(then, now, undetermined)
+
+
+def _decide_accesses(
+    matchings: Sequence[_Matching], new_accesses: Sequence[Access], new: Sequence[Access]
+) -> Iterator[Comparison]:
+    """Yield new accesses, each decided in the matching of its loops.
+
+    New memory has no accesses before; the copies that fill it are compared where it is read.
+    """
+    copied = {a.node for a in new if a.local_copy is not None}
+    for number, access in enumerate(new_accesses):
+        own = next((m for m in matchings if not m.foreign & access.ranges()), matchings[0])
+        comparison = own.decide_access(*own.pairs[number])
+        detail = comparison.answer.detail
+        if detail != NEW_MEMORY and (detail != OWN_LOOPS or access.node not in copied):
+            yield comparison
 
 
 def _matchings(
@@ -142,14 +137,16 @@ def _matchings(
     """Match accesses under the best loop map; under two, if iterations were peeled."""
     best: list[_Matching] = []
     fewest = len(new_accesses) + 1
-    for several in itertools.chain(
-        ([g] for g in candidate_loop_maps(before, after)), [peeled_loop_maps(before, after)]
+    for loop_maps in itertools.chain(
+        ([loop_map] for loop_map in candidate_loop_maps(before, after)),
+        [peeled_loop_maps(before, after)],
     ):
-        matchings = [_Matching(old, new, loop_map, before, after) for loop_map in several]
+        matchings = [_Matching(old, new, loop_map, before, after) for loop_map in loop_maps]
         for matching in matchings:
             matching.find(new_accesses)
         missed = sum(
-            min((p.missed[k] for p in matchings), default=True) for k in range(len(new_accesses))
+            min((matching.missed[k] for matching in matchings), default=True)
+            for k in range(len(new_accesses))
         )
         if matchings and missed < fewest:
             best, fewest = matchings, missed
@@ -169,38 +166,6 @@ def compare_under(
         yield matching.decide_access(access, copies)
 
 
-def loop_guards_of(access: Access, loop_map: LoopMap) -> tuple[list[UOp], list[UOp]]:
-    """Return the guards of a loop map: on the loops of an access, and on other loops.
-
-    Beyond the end of a loop of its own the access must have no effect; beyond that of another loop
-    there is nothing to compare it with, nor is there in local memory, which may be larger now.
-    """
-    own = access.ranges() if access.buffer[0] != ops.DEFINE_LOCAL.name else set()
-    inner = [condition for r, condition in loop_map.inside.items() if r in own]
-    outer = [condition for r, condition in loop_map.inside.items() if r not in own]
-    for r, condition in loop_map.first_only.items():
-        (inner if access.store and r in own else outer).append(condition)
-    return inner, outer
-
-
-def same_access(copy: _LaneInstance, after: Access, loop_map: LoopMap) -> Conjecture:
-    """Return the conjecture that an access after a stage equals a lane instance before it."""
-    substitution = copy.substitution(loop_map)
-    roots, (inner, outer) = copy.access.roots(), loop_guards_of(copy.access, loop_map)
-
-    def make(domain: Domain) -> Value:
-        then, now = Evaluation(domain, substitution), Evaluation(domain)
-        around = [now.value(condition) for condition in outer]
-        inside = [now.value(condition) for condition in inner]
-        a = effective_address(copy.access, then, [*inside, *around])
-        return domain.apply(ops.EQ, index, a, effective_address(after, now, around))
-
-    symbols = dict.fromkeys(
-        [*symbols_in(roots, substitution), *symbols_in([*after.roots(), *inner, *outer])]
-    )
-    return Conjecture(make, tuple(symbols), max(copy.access.size, after.size))
-
-
 # -- pairs -----------------------------------------------------------------------------------------
 
 
@@ -216,123 +181,133 @@ class _Matching:
         after: UOp,
     ) -> None:
         self.old, self.new, self.loop_map = old, new, loop_map
-        left = set(loops_in(after))
-        gone = [r for r in loops_in(before) if r not in left and r not in loop_map.substitution]
-        self.lanes = [r for r in gone if r.arg[1] in (Axis.UPCAST, Axis.UNROLL)]
-        said = {n for value in loop_map.substitution.values() for n in toposort(value)}
-        self.foreign = left - set(loops_in(before)) - said
-        """New loops that no loop before maps to, such as those of copies into local memory."""
-        self.threads = _thread_indices(after) - _thread_indices(before) - said
-        """Block and thread indices that loops have become."""
-        roots = [root for a in new for root in a.roots()]
-        olds = [root for a in old for root in a.roots()]
-        symbols = [
-            *symbols_in([*roots, *loop_map.inside.values(), *loop_map.first_only.values()]),
-            *symbols_in(olds, loop_map.substitution),
+        loops_after = set(loops_in(after))
+        removed = [
+            r for r in loops_in(before) if r not in loops_after and r not in loop_map.substitution
         ]
-        kept = [s for s in dict.fromkeys(symbols) if s[0] not in set(self.lanes)]
-        self.points = PointDomain(
-            kept, max_exhaustive=0, sample=PROBE_POINTS, width=max((a.size for a in old), default=0)
-        )
+        self.lanes = [r for r in removed if r.arg[1] in (Axis.UPCAST, Axis.UNROLL)]
+        replacement_nodes = {n for value in loop_map.substitution.values() for n in toposort(value)}
+        self.foreign = loops_after - set(loops_in(before)) - replacement_nodes
+        """New loops that no loop before maps to, such as those of copies into local memory."""
+        self.threads = _thread_indices(after) - _thread_indices(before) - replacement_nodes
+        """Block and thread indices that loops have become."""
+        self.points = self._probe_points()
         self.now = Evaluation(self.points)
-        for node, _ in kept:  # before anything is compared: which points there are
+        for node, _ in self.points.symbols:  # evaluates extents, which tell the active points
             self.now.value(node)
-        self.readings: dict[Any, Evaluation] = {}
-        self.table: dict[tuple[Any, bool], dict[bytes, list[_LaneInstance]]] = {}
-        self.copies: dict[Access, list[Taken]] = {}
-        self.pairs: list[tuple[Access, list[_LaneInstance]]] = []
+        self.nowhere = np.full(self.points.count, NOT_EXECUTED, np.int64).tobytes()
+        """The addresses of an access that is executed at no point."""
+        self.evaluations: dict[Any, Evaluation] = {}
+        self.table: dict[tuple[Any, bool], dict[bytes, list[LaneInstance]]] = {}
+        self.copies: dict[Access, list[LaneAddresses]] = {}
+        self.pairs: list[tuple[Access, list[LaneInstance]]] = []
         self.missed: list[bool] = []
         """For each new access whether its buffer was accessed before, but no access matches."""
+
+    def _probe_points(self) -> PointDomain:
+        """Return the points at which accesses are evaluated: values of all symbols but lanes."""
+        loop_map = self.loop_map
+        new_roots = [root for a in self.new for root in a.roots()]
+        old_roots = [root for a in self.old for root in a.roots()]
+        symbols = [
+            *symbols_in([*new_roots, *loop_map.inside.values(), *loop_map.first_only.values()]),
+            *symbols_in(old_roots, loop_map.substitution),
+        ]
+        symbols = [s for s in dict.fromkeys(symbols) if s[0] not in set(self.lanes)]
+        width = max((a.size for a in self.old), default=0)
+        return PointDomain(symbols, max_exhaustive=0, sample=PROBE_POINTS, width=width)
 
     def find(self, new_accesses: Sequence[Access]) -> None:
         """Match new accesses with old ones."""
         for access in self.old:
             row = self.table.setdefault((access.buffer, access.store), {})
             for copy in self._lane_instances(access):
-                taken = self._addresses(access, copy.substitution(self.loop_map), then=True)
-                if taken is not None:
-                    row.setdefault(taken, []).append(copy)
-                    self.copies.setdefault(access, []).append((dict(copy.fixed), taken))
+                addresses = self._addresses(access, copy.substitution(self.loop_map), then=True)
+                if addresses is not None:
+                    row.setdefault(addresses, []).append(copy)
+                    self.copies.setdefault(access, []).append((dict(copy.fixed), addresses))
         for access in new_accesses:
             known = self.table.get((access.buffer, access.store))
-            taken = self._addresses(access, {}, then=False)
-            copies = [] if taken is None or known is None else known.get(taken, [])
+            addresses = self._addresses(access, {}, then=False)
+            copies = [] if addresses is None or known is None else known.get(addresses, [])
             self.pairs.append((access, copies))
             # New memory has no accesses before, whatever the loop map is.
-            self.missed.append(not copies and taken is not None and known is not None)
+            self.missed.append(not copies and addresses is not None and known is not None)
 
-    def _lane_instances(self, access: Access) -> Iterator[_LaneInstance]:
+    def _lane_instances(self, access: Access) -> Iterator[LaneInstance]:
         own = {r for root in access.roots() for r in root.ranges}
         lanes = [r for r in self.lanes if r in own]
         values = itertools.product(*(range(int(r.vmax) + 1) for r in lanes))
         for chosen in itertools.islice(values, MAX_LANE_INSTANCES):
-            yield _LaneInstance(access, tuple(zip(lanes, chosen, strict=True)))
+            yield LaneInstance(access, tuple(zip(lanes, chosen, strict=True)))
 
     def _addresses(
         self, access: Access, substitution: Mapping[UOp, UOp], *, then: bool
     ) -> bytes | None:
         """Return the addresses of an access at all points that existed before; None if unknown."""
         key = frozenset(substitution.items()) if then else None
-        evaluation = self.readings.get(key)
+        evaluation = self.evaluations.get(key)
         if evaluation is None:
-            evaluation = self.readings[key] = (
+            evaluation = self.evaluations[key] = (
                 Evaluation(self.points, substitution) if then else self.now
             )
         try:
             limits = (*self.loop_map.inside.values(), *self.loop_map.first_only.values())
             inside = [self.now.value(c) for c in limits]
-            found: Array = np.asarray(effective_address(access, evaluation, inside))
+            address: Array = np.asarray(effective_address(access, evaluation, inside))
         except Unknown:
             return None
-        whole = np.broadcast_to(found, self.points.count).astype(np.int64)
-        return np.where(self.points.active, whole, NOT_EXECUTED).tobytes()
+        at_all_points = np.broadcast_to(address, self.points.count).astype(np.int64)
+        return np.where(self.points.active, at_all_points, NOT_EXECUTED).tobytes()
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def decide_access(self, after: Access, copies: Sequence[_LaneInstance]) -> Comparison:
+    def decide_access(self, after: Access, copies: Sequence[LaneInstance]) -> Comparison:
         """Decide whether a new access equals one of the old ones that it matches."""
-        found: Comparison | None = None
+        comparison: Comparison | None = None
         for copy in itertools.chain(copies[:1], self._best_candidates(after, copies)):
-            answer = self._compare_with(after, copy)
-            if found is None or answer.answer.holds:
-                found = answer
-            if found.answer.holds:
+            candidate = self._compare_with(after, copy)
+            if comparison is None or candidate.answer.holds:
+                comparison = candidate
+            if comparison.answer.holds:
                 break
-        if found is not None:
-            return found
+        if comparison is not None:
+            return comparison
         row = self.table.get((after.buffer, after.store))
-        taken = self._addresses(after, {}, then=False)
+        addresses = self._addresses(after, {}, then=False)
         if row is None:
             return Comparison(after, None, Answer(How.OPEN, NEW_MEMORY))
-        if taken is None or not row:
+        if addresses is None or not row:
             why = "not compared: it depends on floats, or on what a loop computes"
             return Comparison(after, None, Answer(How.OPEN, why))
         if self.foreign & after.ranges():
             return Comparison(after, None, Answer(How.OPEN, OWN_LOOPS))
         if self.threads:
             return Comparison(after, None, Answer(How.OPEN, THREADS))
-        idle = decide(_never_has_effect(after))
-        if idle.holds:
-            return Comparison(after, None, idle)
-        own = np.frombuffer(taken, np.int64)
-        nearest = max(row, key=lambda other: int((np.frombuffer(other, np.int64) == own).sum()))
+        never_executed = decide(never_has_effect(after))
+        if never_executed.holds:
+            return Comparison(after, None, never_executed)
+        own_addresses = np.frombuffer(addresses, np.int64)
+        nearest = max(
+            row, key=lambda other: int((np.frombuffer(other, np.int64) == own_addresses).sum())
+        )
         return self._compare_with(after, row[nearest][0])
 
-    def _compare_with(self, after: Access, copy: _LaneInstance) -> Comparison:
+    def _compare_with(self, after: Access, copy: LaneInstance) -> Comparison:
         inside = [c for part in loop_guards_of(copy.access, self.loop_map) for c in part]
         answer = decide(same_access(copy, after, self.loop_map))
         return Comparison(after, copy.access, answer, copy.substitution(self.loop_map), inside)
 
     def _best_candidates(
-        self, after: Access, copies: Sequence[_LaneInstance]
-    ) -> Iterator[_LaneInstance]:
+        self, after: Access, copies: Sequence[LaneInstance]
+    ) -> Iterator[LaneInstance]:
         """Yield more candidates, first those whose index also agrees where it is not executed."""
         if len(copies) < 2:
             return
         own = self._address(after, self.now)
 
-        def differs(copy: _LaneInstance) -> int:
-            evaluation = self.readings[frozenset(copy.substitution(self.loop_map).items())]
+        def differs(copy: LaneInstance) -> int:
+            evaluation = self.evaluations[frozenset(copy.substitution(self.loop_map).items())]
             return int((self._address(copy.access, evaluation) != own).sum())
 
         yield from sorted(copies, key=differs)[:MAX_CANDIDATES]
@@ -345,22 +320,21 @@ class _Matching:
         still = set(self.new)
         if self.threads:
             return
-        nowhere = np.full(self.points.count, NOT_EXECUTED, np.int64).tobytes()
         buffers = {a.buffer for a in self.new}
         written = {self._addresses(a, {}, then=False) for a in self.new if a.store}
         for (buffer, store), row in self.table.items():
             if not store or buffer not in buffers:
                 continue
-            for taken, copies in row.items():
+            for addresses, copies in row.items():
                 access = copies[0].access
-                if taken not in written and taken != nowhere and access not in still:
+                if addresses not in written and addresses != self.nowhere and access not in still:
                     yield Comparison(access, access, Answer(None, "the store is gone"))
 
     def removed_iterations(self) -> Iterator[Comparison]:
         """Yield the accesses in iterations that were removed: they must have no effect."""
         for access in self.old if not self.threads else ():
-            for cut in self.loop_map.shortened:
-                conjecture = _no_effect_outside(access, *cut)
+            for shortened in self.loop_map.shortened:
+                conjecture = no_effect_outside(access, *shortened)
                 if conjecture is not None:
                     yield Comparison(access, access, decide(conjecture))
 
@@ -371,31 +345,37 @@ class _Matching:
         """
         if self.threads:
             return
-        still = set(self.new)
-        seen = {a.local_copy.read.node for a in self.new if a.local_copy is not None}
-        known = {a.buffer for a in self.old}
-        obscure = any(not a.store and a.buffer not in known and a.node not in seen for a in still)
+        reads_unknown_memory = self._reads_unknown_memory()
         for (buffer, store), row in self.table.items():
-            if store or buffer in undetermined:
-                continue
-            gone = [
-                (taken, copies[0].access)
-                for taken, copies in row.items()
-                if not any(copy.access in still and not copy.fixed for copy in copies)
-            ]
-            if not gone:
-                continue
+            removed = self._removed_reads(row) if not store and buffer not in undetermined else []
             reads = [a for a in self.new if a.buffer == buffer and not a.store]
-            if not reads and buffer[0] != ops.PARAM.name:
-                continue  # memory that is another one now
-            done = {self._addresses(a, {}, then=False) for a in reads}
-            if None in done:
+            if not removed or (not reads and buffer[0] != ops.PARAM.name):
+                continue  # local memory that is not read at all has been replaced by another
+            read = {self._addresses(a, {}, then=False) for a in reads}
+            if None in read:
                 continue
-            for taken, access in gone:
-                if access.local_copy is not None and obscure:
-                    continue  # it may be read there
-                if taken not in done and not _is_covered(taken, done):
+            for addresses, access in removed:
+                if access.local_copy is not None and reads_unknown_memory:
+                    continue  # it may be read through that memory
+                if addresses not in read and not _is_covered(addresses, read):
                     yield Comparison(access, access, Answer(None, "the read is gone"))
+
+    def _reads_unknown_memory(self) -> bool:
+        """Return whether new memory is read of which it is not known what was copied there."""
+        copied = {a.local_copy.read.node for a in self.new if a.local_copy is not None}
+        known = {a.buffer for a in self.old}
+        return any(not a.store and a.buffer not in known and a.node not in copied for a in self.new)
+
+    def _removed_reads(
+        self, row: Mapping[bytes, Sequence[LaneInstance]]
+    ) -> list[tuple[bytes, Access]]:
+        """Return the reads of a buffer that are not among those after, with their addresses."""
+        still = set(self.new)
+        return [
+            (addresses, copies[0].access)
+            for addresses, copies in row.items()
+            if not any(copy.access in still and not copy.fixed for copy in copies)
+        ]
 
     def changed_sources(
         self, then: Origins, now: Origins, undetermined: set[Buffer]
@@ -403,56 +383,51 @@ class _Matching:
         """Yield stored elements that are computed from other elements than before."""
         if self.threads:
             return
-        here: dict[Access, list[Taken]] = {}
+        instances: dict[Access, list[LaneAddresses]] = {}
         for access in self.new:
-            taken = self._addresses(access, {}, then=False)
-            if taken is not None and not self.foreign & access.ranges():
-                here[access] = [({}, taken)]
+            addresses = self._addresses(access, {}, then=False)
+            if addresses is not None and not self.foreign & access.ranges():
+                instances[access] = [({}, addresses)]
         both = {a.buffer for a in self.old} & {a.buffer for a in self.new}
         before = element_sources(self.old, then, self.copies, both)
-        after = element_sources(self.new, now, here, both)
-        nowhere = np.full(self.points.count, NOT_EXECUTED, np.int64).tobytes()
-        for place, was in before.items():
-            made = after.get(place)
-            if was is None or made is None or place[1] == nowhere:
+        after = element_sources(self.new, now, instances, both)
+        for element, old_sources in before.items():
+            new_sources = after.get(element)
+            if old_sources is None or new_sources is None or element[1] == self.nowhere:
                 continue
-            other = {
-                buffer for buffer, taken in made if taken not in self.table.get((buffer, False), ())
+            unmatched = {
+                buffer
+                for buffer, addresses in new_sources
+                if addresses not in self.table.get((buffer, False), ())
             }
-            for read in [*was, *made]:
-                gone = read in was
-                if (gone and read in made) or read[0] in undetermined | other or read[1] == nowhere:
-                    continue
-                store, access, always = was[read] if gone else made[read]
-                if gone and not always:
-                    continue
-                how = "not computed any more" if gone else "computed, and was not,"
-                why = f"{store.text} is {how} from {access.text}"
-                yield Comparison(store, None, Answer(None, "made of other elements"), why=why)
+            yield from self._changes(old_sources, new_sources, undetermined | unmatched)
+
+    def _changes(
+        self, old: Mapping[Element, Read], new: Mapping[Element, Read], ignored: set[Buffer]
+    ) -> Iterator[Comparison]:
+        """Yield the sources of an element that are missing or added, except in some buffers."""
+        for source in [*old, *new]:
+            missing = source in old
+            if (missing and source in new) or source[0] in ignored or source[1] == self.nowhere:
+                continue
+            store, access, always = old[source] if missing else new[source]
+            if missing and not always:
+                continue
+            how = "not computed any more" if missing else "computed, and was not,"
+            why = f"{store.text} is {how} from {access.text}"
+            yield Comparison(store, None, Answer(None, "made of other elements"), why=why)
 
 
-def _is_covered(taken: bytes, done: Iterable[bytes | None]) -> bool:
+def _is_covered(addresses: bytes, others: Iterable[bytes | None]) -> bool:
     """Return whether other accesses together read every element that an access read."""
-    left = np.frombuffer(taken, np.int64)
-    missing = left != NOT_EXECUTED
-    for other in done:
+    wanted = np.frombuffer(addresses, np.int64)
+    missing = wanted != NOT_EXECUTED
+    for other in others:
         assert other is not None
-        missing &= np.frombuffer(other, np.int64) != left
+        missing &= np.frombuffer(other, np.int64) != wanted
         if not missing.any():
             return True
     return not missing.any()
-
-
-def _never_has_effect(access: Access) -> Conjecture:
-    """Return the conjecture that an access never has an effect, as an unused lane."""
-
-    def make(domain: Domain) -> Value:
-        matters = access.has_effect(Evaluation(domain))
-        if matters is None:
-            return domain.constant(boolean, False)
-        return domain.apply(ops.NOT, boolean, matters)
-
-    return Conjecture(make, tuple(symbols_in(access.roots())), access.size)
 
 
 def _fragments(kernel: UOp) -> set[UOp]:
@@ -463,22 +438,3 @@ def _fragments(kernel: UOp) -> set[UOp]:
 
 def _thread_indices(kernel: UOp) -> set[UOp]:
     return {n for n in toposort(kernel) if n.op is ops.SPECIAL}
-
-
-def _no_effect_outside(access: Access, r: UOp, low: int, high: int) -> Conjecture | None:
-    """Return the conjecture that an access has no effect in removed iterations."""
-    if not any(r in root.ranges for root in access.roots()):
-        return None
-
-    def make(domain: Domain) -> Value:
-        evaluation = Evaluation(domain)
-        matters = access.has_effect(evaluation)
-        at = evaluation.value(r)
-        first = domain.apply(ops.GE, index, at, domain.constant(index, low))
-        last = domain.apply(ops.LT, index, at, domain.constant(index, high))
-        within = evaluation.conjunction(first, last)
-        if matters is None:
-            return within
-        return evaluation.disjunction(domain.apply(ops.NOT, boolean, matters), within)
-
-    return Conjecture(make, tuple(symbols_in([*access.roots(), r])), access.size)

@@ -10,7 +10,6 @@ those before the stage. Sums that are stored and not used are computed all the s
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,70 +56,81 @@ def compare(before: UOp, after: UOp) -> list[Comparison] | None:
 
 
 def _compare(before: UOp, after: UOp, tile_buffer: _TileBuffer) -> Iterator[Comparison]:
-    come = set(loops_in(after)) - set(loops_in(before))
-    old = accesses(before)
-    known = set(old)
-    new = [
-        a for a in accesses(after) if a not in known and base_of(a.node) is not tile_buffer.memory
-    ]
-    behind = [a for a in new if a.ranges() & come]
-    (again,) = [a for a in accesses(after) if a.node is tile_buffer.read]
+    """Yield the read of the sums, then all other accesses of the tile and of the epilogue."""
+    old, new = accesses(before), accesses(after)
+    (sum_read,) = [a for a in new if a.node is tile_buffer.read]
     answer = (
         decide(_reads_what_was_written(tile_buffer))
         if tile_buffer.reads_each_once
         else Answer(How.OPEN, UNDETERMINED)
     )
-    yield Comparison(again, None, answer)
-    still = set(toposort(after))
-    done = {a for a in old if a.node in still}
-    tile = compare_under(old, [a for a in new if a not in behind], LoopMap({}), before, after)
-    rest = compare_under(old, behind, LoopMap(dict(tile_buffer.substitution)), before, after)
-    for found in itertools.chain(tile, rest):
-        done |= {found.before} if found.before is not None else set()
-        yield found
-    for access in (a for a in old if a not in done):
+    yield Comparison(sum_read, None, answer)
+    nodes = set(toposort(after))
+    matched = {a for a in old if a.node in nodes}
+    for comparison in _compare_parts(before, after, tile_buffer):
+        matched |= {comparison.before} if comparison.before is not None else set()
+        yield comparison
+    for access in (a for a in old if a not in matched):
         yield Comparison(access, access, Answer(None, "the access is gone"))
 
 
+def _compare_parts(before: UOp, after: UOp, tile_buffer: _TileBuffer) -> Iterator[Comparison]:
+    """Yield the new accesses of the tile, then those of the epilogue under its substitution."""
+    added = set(loops_in(after)) - set(loops_in(before))
+    old = accesses(before)
+    known = set(old)
+    new = [
+        a for a in accesses(after) if a not in known and base_of(a.node) is not tile_buffer.memory
+    ]
+    tile = [a for a in new if not a.ranges() & added]
+    epilogue = [a for a in new if a.ranges() & added]
+    yield from compare_under(old, tile, LoopMap({}), before, after)
+    yield from compare_under(old, epilogue, LoopMap(tile_buffer.substitution), before, after)
+
+
 def _match_epilogue(before: UOp, after: UOp) -> _TileBuffer | None:
-    fresh = _local_buffers(after) - _local_buffers(before)
-    if len(fresh) != 1 or set(loops_in(before)) - set(loops_in(after)):
+    """Return the buffer of the sums of a tile; None if the kernels do not have that form."""
+    new_buffers = _local_buffers(after) - _local_buffers(before)
+    if len(new_buffers) != 1 or set(loops_in(before)) - set(loops_in(after)):
         return None
-    (memory,) = fresh
-    places = [n for n in toposort(after) if n.op is ops.INDEX and base_of(n) is memory]
-    stores = [n for n in toposort(after) if n.op is ops.STORE and n.src[0] in places]
-    reads = [n for n in places if all(n is not s.src[0] for s in stores)]
+    (memory,) = new_buffers
+    indices = [n for n in toposort(after) if n.op is ops.INDEX and base_of(n) is memory]
+    stores = [n for n in toposort(after) if n.op is ops.STORE and n.src[0] in indices]
+    reads = [n for n in indices if all(n is not s.src[0] for s in stores)]
     if len(stores) != 1 or len(reads) != 1 or stores[0].src[1].op is not ops.REDUCE:
         return None
-    written, read = stores[0].src[0].src[1], reads[0].src[1]
-    around = set(reads[0].src[0].ranges)
+    return _tile_buffer(memory, stores[0].src[0].src[1], reads[0])
+
+
+def _tile_buffer(memory: UOp, written: UOp, read: UOp) -> _TileBuffer | None:
+    """Return the buffer with its loops mapped; None if not all of it is written once."""
+    around = set(read.src[0].ranges)
     tile = [r for r in written.ranges if r not in around]
-    behind = [r for r in read.ranges if r not in around]
-    substitution = invert_linear_index(written, tile, read)
+    epilogue = [r for r in read.src[1].ranges if r not in around]
+    substitution = invert_linear_index(written, tile, read.src[1])
     size = memory.dtype.size
     if substitution is None or _enumerated_count(written, tile) != size:
         return None
-    return _TileBuffer(
-        memory, written, reads[0], substitution, _enumerated_count(read, behind) == size
-    )
+    reads_each_once = _enumerated_count(read.src[1], epilogue) == size
+    return _TileBuffer(memory, written, read, substitution, reads_each_once)
 
 
 def _local_buffers(kernel: UOp) -> set[UOp]:
     return {n for n in toposort(kernel) if n.op is ops.DEFINE_LOCAL}
 
 
-def _enumerated_count(at: UOp, loops: Sequence[UOp]) -> int | None:
+def _enumerated_count(index_node: UOp, loops: Sequence[UOp]) -> int | None:
     """Return n if an index has each value from 0 to n - 1 exactly once; else None."""
-    rest = substitute(at, {r: UOp.const(r.dtype, 0) for r in loops})
+    rest = substitute(index_node, {r: UOp.const(r.dtype, 0) for r in loops})
     if not all(r.src[0].op is ops.CONST for r in loops) or rest.op is not ops.CONST or rest.arg:
         return None
     sizes = {r: int(r.src[0].arg) for r in loops if r.src[0].arg != 1}
-    steps = sorted((stride(at, r) or 0, size) for r, size in sizes.items())
-    done = 1
+    steps = sorted((stride(index_node, r) or 0, size) for r, size in sizes.items())
+    count = 1
     for step, size in steps:
-        if step != done:
+        if step != count:
             return None
-        done *= size
+        count *= size
     return math.prod(sizes.values())
 
 

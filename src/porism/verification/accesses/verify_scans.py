@@ -13,7 +13,7 @@ of another form is compared like the result of any other stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from porism.base.dtypes import index
@@ -38,61 +38,79 @@ class _Scan(NamedTuple):
 
 def compare(before: UOp, after: UOp) -> list[Comparison] | None:
     """Return all accesses, compared; None if the stage made no scan."""
-    found = _match_scan(before, after)
-    return None if found is None else list(_compare(before, after, found))
+    scan = _match_scan(before, after)
+    return None if scan is None else list(_compare(before, after, scan))
 
 
-def _compare(before: UOp, after: UOp, found: _Scan) -> Iterator[Comparison]:
+def _compare(before: UOp, after: UOp, scan: _Scan) -> Iterator[Comparison]:
     old = accesses(before)
-    new = [a for a in accesses(after) if base_of(a.node) not in found.buffers]
-    done = set()
-    for each in compare_under(old, new, LoopMap(found.substitution), before, after):
-        done |= {each.before} if each.before is not None else set()
-        yield each
-    for access in (a for a in old if a not in done):
+    new = [a for a in accesses(after) if base_of(a.node) not in scan.buffers]
+    matched = set()
+    for comparison in compare_under(old, new, LoopMap(scan.substitution), before, after):
+        matched |= {comparison.before} if comparison.before is not None else set()
+        yield comparison
+    for access in (a for a in old if a not in matched):
         yield Comparison(access, access, Answer(None, "the access is gone"))
 
 
+class _ScanLoops(NamedTuple):
+    """The scanned loop before the stage, and the ordered and the inner loop that it became."""
+
+    scanned: UOp
+    outer: UOp
+    inner: UOp | None
+
+    def iteration_number(self, inner: UOp | None) -> UOp:
+        """Return the number of an iteration of the outer loop and of one like the inner loop."""
+        if inner is None or self.inner is None:
+            return self.outer
+        extent = UOp.const(index, int(self.inner.src[0].arg))
+        return UOp(ops.ADD, None, (UOp(ops.MUL, None, (self.outer, extent)), inner))
+
+
 def _match_scan(before: UOp, after: UOp) -> _Scan | None:
+    """Return the scan that a stage made; None if the kernels do not have that form."""
     old, new = set(loops_in(before)), set(loops_in(after))
-    ordered = [r for r in new - old if r.arg[1] is Axis.ORDERED]
+    loops = _match_scan_loops(old - new, new - old)
     buffers = frozenset(_local_buffers(after) - _local_buffers(before))
-    gone = [r for r in old - new if r.arg[1] is Axis.LOOP]
-    if len(ordered) != 1 or len(gone) != 1 or not buffers:
+    if loops is None or not buffers:
         return None
-    (step,), (loop,) = ordered, gone
-    lanes = [r for r in new - old if r.arg[1] is Axis.LOOP]
-    sums = [n for n in toposort(before) if n.op is ops.REDUCE and loop in n.ranges]
-    if len(lanes) > 1 or not all(_is_prefix_reduction(n, loop) for n in sums):
+    reductions = [n for n in toposort(before) if n.op is ops.REDUCE and loops.scanned in n.ranges]
+    if not all(_is_prefix_reduction(n, loops.scanned) for n in reductions):
         return None
-    amount = int(lanes[0].src[0].arg) if lanes else 1
-    lane = lanes[0] if lanes else None
-    substitution = {loop: _linear_index(step, amount, lane)}
-    for whole in sums:
-        terms = whole.src[1]
-        parts = [r for r in new - old if r.arg[0] == (*terms.arg[0], 1)]
-        if len(parts) != len(lanes):
+    substitution = {loops.scanned: loops.iteration_number(loops.inner)}
+    for reduction in reductions:
+        number = _term_number(reduction, loops, new - old, after)
+        if number is None:
             return None
-        substitution[terms] = _linear_index(step, amount, parts[0] if parts else None)
-        inner = [n for n in toposort(after) if n.op is ops.REDUCE and parts and parts[0] in n.src]
-        if any(
-            lane in n.ranges and not _is_prefix_reduction(n, lane)
-            for n in inner
-            if lane is not None
-        ):
-            return None
-    carried = [n for n in toposort(after) if n.op is ops.STORE and base_of(n.src[0]) in buffers]
-    if len(buffers) != len(sums) or len(carried) != 2 * len(sums):
+        substitution[reduction.src[1]] = number
+    stores = [n for n in toposort(after) if n.op is ops.STORE and base_of(n.src[0]) in buffers]
+    if old - new != substitution.keys() or len(buffers) != len(reductions):
         return None
-    if set(old - new) != substitution.keys() or not _is_loop_carried(carried, sums, step, lanes):
-        return None
-    return _Scan(substitution, buffers)
+    return _Scan(substitution, buffers) if _is_loop_carried(stores, reductions, loops) else None
 
 
-def _linear_index(step: UOp, amount: int, part: UOp | None) -> UOp:
-    if part is None:
-        return step
-    return UOp(ops.ADD, None, (UOp(ops.MUL, None, (step, UOp.const(index, amount))), part))
+def _match_scan_loops(removed: set[UOp], added: set[UOp]) -> _ScanLoops | None:
+    """Return the loops of a scan; None if others were removed or added."""
+    scanned = [r for r in removed if r.arg[1] is Axis.LOOP]
+    outer = [r for r in added if r.arg[1] is Axis.ORDERED]
+    inner = [r for r in added if r.arg[1] is Axis.LOOP]
+    if len(scanned) != 1 or len(outer) != 1 or len(inner) > 1:
+        return None
+    return _ScanLoops(scanned[0], outer[0], inner[0] if inner else None)
+
+
+def _term_number(reduction: UOp, loops: _ScanLoops, added: set[UOp], after: UOp) -> UOp | None:
+    """Return which term of a prefix reduction an iteration adds; None if that is not known."""
+    parts = [r for r in added if r.arg[0] == (*reduction.src[1].arg[0], 1)]
+    if loops.inner is None:
+        return None if parts else loops.outer
+    if len(parts) != 1:
+        return None
+    partial = [n for n in toposort(after) if n.op is ops.REDUCE and parts[0] in n.src]
+    if all(_is_prefix_reduction(n, loops.inner) for n in partial if loops.inner in n.ranges):
+        return loops.iteration_number(parts[0])
+    return None
 
 
 def _local_buffers(kernel: UOp) -> set[UOp]:
@@ -110,22 +128,34 @@ def _is_prefix_reduction(node: UOp, loop: UOp) -> bool:
     return False
 
 
-def _is_loop_carried(carried: list[UOp], sums: list[UOp], step: UOp, lanes: list[UOp]) -> bool:
-    """Return whether each buffer begins with the identity and then adds all terms of a step."""
-    starts = [s for s in carried if step not in s.ranges]
-    steps = [s for s in carried if step in s.ranges]
-    known = {(n.arg, n.dtype) for n in sums}
-    if len(starts) != len(steps):
+def _is_loop_carried(stores: Sequence[UOp], reductions: Sequence[UOp], loops: _ScanLoops) -> bool:
+    """Return whether each buffer is initialized by the identity, then updated in every iteration.
+
+    An update adds the terms of one iteration of the outer loop.
+    """
+    starts = [s for s in stores if loops.outer not in s.ranges]
+    updates = [s for s in stores if loops.outer in s.ranges]
+    kinds = {(n.arg, n.dtype) for n in reductions}
+    return len(starts) == len(updates) == len(reductions) and all(
+        (s.src[1].op, s.src[1].dtype) in kinds
+        and _adds_terms(s, reduced=loops.inner is not None)
+        and _is_initialized(s, starts)
+        for s in updates
+    )
+
+
+def _adds_terms(update: UOp, *, reduced: bool) -> bool:
+    """Return whether a store adds to its element a term, or the reduction of several."""
+    address, value = update.src
+    if len(value.src) != 2 or value.src[0] is not address:
         return False
-    for store in steps:
-        place, value = store.src
-        if (value.op, value.dtype) not in known or len(value.src) != 2 or value.src[0] is not place:
-            return False
-        taken = value.src[1]
-        if lanes and (taken.op is not ops.REDUCE or taken.arg is not value.op):
-            return False
-        zero = identity(value.op, value.dtype)
-        own = [s for s in starts if base_of(s.src[0]) is base_of(place)]
-        if len(own) != 1 or own[0].src[1].op is not ops.CONST or own[0].src[1].arg != zero:
-            return False
-    return True
+    added = value.src[1]
+    return not reduced or (added.op is ops.REDUCE and added.arg is value.op)
+
+
+def _is_initialized(update: UOp, starts: Sequence[UOp]) -> bool:
+    """Return whether one store initializes the buffer of an update, by the identity of its op."""
+    address, value = update.src
+    values = [s.src[1] for s in starts if base_of(s.src[0]) is base_of(address)]
+    zero = identity(value.op, value.dtype)
+    return len(values) == 1 and values[0].op is ops.CONST and values[0].arg == zero

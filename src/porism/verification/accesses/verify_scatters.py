@@ -53,7 +53,7 @@ Meaning = Mapping[UOp, UOp]
 class _Reduction:
     """A store of a reduction of values that a condition selects."""
 
-    place: UOp
+    address: UOp
     loops: tuple[UOp, ...]
     op: Op
     condition: UOp
@@ -68,7 +68,7 @@ class _Scatter:
     first: UOp
     starts: tuple[UOp, ...]
     start: UOp
-    place: UOp
+    address: UOp
     op: Op
     ordered: tuple[UOp, ...]
     free: tuple[UOp, ...]
@@ -87,10 +87,10 @@ def compare(before: UOp, after: UOp) -> list[Comparison] | None:
     for free in itertools.combinations(old.loops, len(new.free)):
         if not _same_extents(free, new.free):
             continue
-        found = list(_ScatterComparison(before, after, old, new, free).all())
-        if all(each.answer.holds for each in found):
-            return found
-        best = best or found
+        comparisons = list(_ScatterComparison(before, after, old, new, free).all())
+        if all(comparison.answer.holds for comparison in comparisons):
+            return comparisons
+        best = best or comparisons
     return best
 
 
@@ -98,38 +98,38 @@ def _with_fresh_loops(before: UOp, after: UOp) -> UOp:
     """Return the kernel with fresh loops, so that none is mistaken for one of the other kernel."""
     loops = loops_in(before)
     beyond = max((r.arg[0][0] for r in (*loops, *loops_in(after))), default=0) + 1
-    other = {r: UOp.range(r.src[0], beyond + k, r.arg[1]) for k, r in enumerate(loops)}
-    return substitute(before, other, exactly=True)
+    fresh = {r: UOp.range(r.src[0], beyond + k, r.arg[1]) for k, r in enumerate(loops)}
+    return substitute(before, fresh, exactly=True)
 
 
 def _match_reduction(kernel: UOp) -> _Reduction | None:
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
-    place, value = end.src[0].src
+    address, value = end.src[0].src
     if value.op is not ops.REDUCE or value.src[0].op is not ops.WHERE:
         return None
     condition, _, other = value.src[0].src
-    return _Reduction(place, end.src[1:], value.arg, condition, other, value.src[1:])
+    return _Reduction(address, end.src[1:], value.arg, condition, other, value.src[1:])
 
 
 def _match_scatter(kernel: UOp) -> _Scatter | None:
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
-    place, value = end.src[0].src
-    buffer = place.src[0]
+    address, value = end.src[0].src
+    buffer = address.src[0]
     if buffer.op is not ops.AFTER or buffer.src[0].op is not ops.PARAM or len(buffer.src) != 2:
         return None
-    started = buffer.src[1]
-    if started.op is not ops.END or started.src[0].op is not ops.STORE:
+    initialization = buffer.src[1]
+    if initialization.op is not ops.END or initialization.src[0].op is not ops.STORE:
         return None
-    if len(value.src) != 2 or value.src.count(place) != 1:
+    if len(value.src) != 2 or value.src.count(address) != 1:
         return None
-    first, start = started.src[0].src
+    first, start = initialization.src[0].src
     ordered = tuple(r for r in end.src[1:] if r.arg[1] is Axis.ORDERED)
     free = tuple(r for r in end.src[1:] if r not in ordered)
-    return _Scatter(first, started.src[1:], start, place, value.op, ordered, free)
+    return _Scatter(first, initialization.src[1:], start, address, value.op, ordered, free)
 
 
 def _is_same_reduction(old: _Reduction, new: _Scatter) -> bool:
@@ -139,7 +139,7 @@ def _is_same_reduction(old: _Reduction, new: _Scatter) -> bool:
         new.op is old.op
         and all(n.op is ops.CONST for n in numbers)
         and old.other.arg == new.start.arg
-        and all(base_of(p) is base_of(old.place) for p in (new.first, new.place))
+        and all(base_of(p) is base_of(old.address) for p in (new.first, new.address))
         and all(r.arg[1] is Axis.LOOP for r in (*new.starts, *new.free))
         and _same_extents(old.loops, new.starts)
         and _same_extents(old.indices, new.ordered)
@@ -165,13 +165,13 @@ class _ScatterComparison:
         self.indexed_loops = [r for r in old.loops if r not in free]
         """The loops whose iteration the index tensor determines."""
         was, now = accesses(before), accesses(after)
-        (self.stored,) = [a for a in was if a.node is old.place]
+        (self.stored,) = [a for a in was if a.node is old.address]
         self.selected = dataclasses.replace(
             self.stored, gates=(*self.stored.gates, (old.condition, 0))
         )
         """The store before, in the iterations that contribute to it."""
         (self.first,) = [a for a in now if a.node is new.first]
-        (self.update,) = [a for a in now if a.node is new.place]
+        (self.update,) = [a for a in now if a.node is new.address]
         self.reads = [a for a in was if not a.store], [a for a in now if not a.store]
 
     def all(self) -> Iterator[Comparison]:
@@ -208,12 +208,12 @@ class _ScatterComparison:
 
     def _iterations_by_element(self) -> Meaning | None:
         """Return the iterations before that store to the element; None if not determined."""
-        at = substitute(self.stored.index, self.kept, exactly=True)
+        address = substitute(self.stored.index, self.kept, exactly=True)
         single = {r: UOp.const(index, 0) for r in self.indexed_loops if r.vmax == 0}
-        found = invert_linear_index(
-            at, [r for r in self.indexed_loops if r not in single], self.update.index
+        iterations = invert_linear_index(
+            address, [r for r in self.indexed_loops if r not in single], self.update.index
         )
-        return None if found is None else {**found, **single}
+        return None if iterations is None else {**iterations, **single}
 
     def _decide(self, make: Callable[[Domain], Value], substitution: Meaning) -> Comparison:
         symbols = dict.fromkeys(
@@ -228,9 +228,9 @@ def _same_address(a: Access, then: Evaluation, b: Access, now: Evaluation) -> Va
 
 
 def _within(evaluation: Evaluation, value: UOp, size: UOp) -> Value:
-    domain, at = evaluation.domain, evaluation.value(value)
-    low = domain.apply(ops.GE, index, at, domain.constant(index, 0))
-    return evaluation.conjunction(low, domain.apply(ops.LT, index, at, evaluation.value(size)))
+    domain, number = evaluation.domain, evaluation.value(value)
+    low = domain.apply(ops.GE, index, number, domain.constant(index, 0))
+    return evaluation.conjunction(low, domain.apply(ops.LT, index, number, evaluation.value(size)))
 
 
 def _implies(evaluation: Evaluation, condition: Value, *parts: Value) -> Value:
@@ -250,10 +250,10 @@ def find_unordered_update(kernel: UOp) -> tuple[UOp, UOp] | None:
     nodes = own_nodes(kernel)
     scope = scopes(nodes)
     for store in (n for n in nodes if n.op is ops.STORE):
-        place, value = store.src
-        if base_of(place).op is not ops.PARAM or place not in toposort(value):
+        address, value = store.src
+        if base_of(address).op is not ops.PARAM or address not in toposort(value):
             continue
-        for r in scope[store] - loops_in_address(place):
+        for r in scope[store] - loops_in_address(address):
             if r.op is ops.RANGE and r.arg[1] is Axis.LOOP:
                 return store, r
     return None

@@ -145,16 +145,18 @@ class KernelComparison:
         self.names = names
         self.actions = actions
 
-    def check_suspicions(self, suspicions: Sequence[VerifyError], *, rest: bool) -> list[Row]:
+    def check_suspicions(
+        self, suspicions: Sequence[VerifyError], *, compares_machine_code: bool
+    ) -> list[Row]:
         """Raise the first suspicion if values differ, or if not all elements could be compared.
 
-        Where machine code is compared as well (`rest`), some elements are enough.
+        Where machine code is compared as well, a sample of the elements is enough.
         """
         try:
-            row = self.values(whole=not rest)
+            row = self.values(whole=not compares_machine_code)
         except VerifyError:
             raise suspicions[0] from None
-        if row.how is How.OPEN and not rest:
+        if row.how is How.OPEN and not compares_machine_code:
             raise suspicions[0]
         return [row]
 
