@@ -147,7 +147,8 @@ class Evaluation:
                 else:
                     assert atom.numerator is not None
                     column = self.quotient(
-                        atom.numerator, atom.divisor if atom.over is None else atom.over
+                        atom.numerator,
+                        atom.divisor if atom.divisor_form is None else atom.divisor_form,
                     )
                 found = [_strict(operator.mul)(a, b) for a, b in zip(found, column, strict=True)]
             self._monomials[m] = found

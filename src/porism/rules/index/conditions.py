@@ -51,7 +51,7 @@ def simplify(arena: Arena, clause: Clause, equal: Sequence[Form] = ()) -> Clause
 
 
 def _excludes(a: Form, b: Form) -> bool:
-    """Whether two forms cannot both be 0, by the gcd of a linear combination."""
+    """Return whether two forms cannot both be 0, by the gcd of a linear combination."""
     for m, k in a.terms.items():
         j = b.terms.get(m)
         if j is None:
@@ -67,6 +67,7 @@ def _excludes(a: Form, b: Form) -> bool:
 
 
 def _simplify_equation(arena: Arena, a: Form) -> Form | bool:
+    """Return a form that is 0 where a given one is, divided by its gcd; or whether it is 0."""
     low, high = arena.here.interval(a)
     if low == high == 0 or low > 0 or high < 0:
         if arena.budget.steps is not None:
@@ -79,13 +80,13 @@ def _simplify_equation(arena: Arena, a: Form) -> Form | bool:
     if common <= 1:
         return a
     simpler = {m: k // common for m, k in a.terms.items()}
-    found = False if a.constant % common else arena.form(a.constant // common, simpler)
+    reduced = False if a.constant % common else arena.form(a.constant // common, simpler)
     if arena.budget.steps is not None:
-        after = Clause("==", found) if isinstance(found, Form) else False
+        after = Clause("==", reduced) if isinstance(reduced, Form) else False
         lemma = "equal-common" if after else "compare-no-multiple"
         terms = bind(x=arena.form(0, simpler), c0=common, c1=-a.constant)
         arena.here.note(lemma, Clause("==", a), after, terms)
-    return found
+    return reduced
 
 
 def _note_decided(arena: Arena, lemma: str, relation: Relation, a: Form, truth: bool) -> None:
@@ -96,6 +97,7 @@ def _note_decided(arena: Arena, lemma: str, relation: Relation, a: Form, truth: 
 
 
 def _simplify_inequality(arena: Arena, a: Form) -> Clause | bool:
+    """Return a simpler clause equal to a <= 0, or its truth."""
     while True:
         decided = arena.here.is_at_most_zero(a)
         if decided is not None:
@@ -109,6 +111,7 @@ def _simplify_inequality(arena: Arena, a: Form) -> Clause | bool:
 
 
 def _divide_by_gcd(arena: Arena, a: Form) -> Form | None:
+    """Divide an inequality by the gcd of its coefficients; None if that is 1."""
     common = 0
     for k in a.terms.values():
         common = gcd(common, k)
@@ -123,6 +126,7 @@ def _divide_by_gcd(arena: Arena, a: Form) -> Form | None:
 
 
 def _drop_remainder(arena: Arena, a: Form) -> Form | None:
+    """Drop a part of an inequality that stays between two multiples of a coefficient."""
     for g in sorted({abs(k) for k in a.terms.values()} - {1}, reverse=True):
         above: dict[Monomial, int] = {}
         below: dict[Monomial, int] = {}
@@ -165,22 +169,22 @@ def _remove_floor(arena: Arena, a: Form) -> Form | None:
                 others = arena.form(a.constant, {n: c for n, c in a.terms.items() if n is not m})
                 y = arena.scale(others, -k)
                 lemma = "compare-lift-below" if k > 0 else "compare-lift-above"
-                bound = bind(x=m.numerator, c0=e, y=y)
-                arena.here.note(lemma, Clause("<=", a), Clause("<=", lifted), bound)
+                bindings = bind(x=m.numerator, c0=e, y=y)
+                arena.here.note(lemma, Clause("<=", a), Clause("<=", lifted), bindings)
             return lifted
     return None
 
 
-def floors_in(a: Form, found: set[Atom] | None = None) -> set[Atom]:
+def floors_in(a: Form, floors: set[Atom] | None = None) -> set[Atom]:
     """Return the floors that occur in a form, nested ones too."""
-    found = set() if found is None else found
+    floors = set() if floors is None else floors
     stack = [a]
     while stack:
         for m in stack.pop().terms:
             for atom in m.atoms:
-                if atom.numerator is not None and atom not in found:
-                    found.add(atom)
+                if atom.numerator is not None and atom not in floors:
+                    floors.add(atom)
                     stack.append(atom.numerator)
-                    if atom.over is not None:
-                        stack.append(atom.over)
-    return found
+                    if atom.divisor_form is not None:
+                        stack.append(atom.divisor_form)
+    return floors

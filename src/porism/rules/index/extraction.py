@@ -49,55 +49,59 @@ class Writer:
         ordered = a.monomials()
         for m in ordered:
             if (m in terms and m.numerator is not None) or len(m.atoms) > 1:
-                found = self._modulo(m, terms) if m.divisor else self._remainder(m, terms)
-                if found is not None:
-                    node, times, shift = found
+                remainder = self._modulo(m, terms) if m.divisor else self._remainder(m, terms)
+                if remainder is not None:
+                    node, times, shift = remainder
                     parts.append((node, times))
                     constant += shift
         for m in ordered:
             k = terms.get(m)
             if k is None:
                 continue
-            if constant and self._takes(m, k, constant):
+            if constant and self._absorbs_constant(m, k, constant):
                 parts.append((self._shifted(m, constant // k), k))
                 constant = 0
                 continue
             node, shift = self._product(m)
             parts.append((node, k))
             constant += k * shift
-        whole = self._sum(parts, constant)
+        total = self._sum(parts, constant)
         if self.arena.budget.steps is not None:
-            self.arena.here.note("form-combine", a, whole, {})
-        return whole
+            self.arena.here.note("form-combine", a, total, {})
+        return total
 
-    def _takes(self, q: Monomial, k: int, constant: int) -> bool:
-        """Whether a constant may go into a quotient whose numerator has one already."""
+    def _absorbs_constant(self, q: Monomial, k: int, constant: int) -> bool:
+        """Return whether a constant joins the one that the numerator of a quotient has."""
         if not q.divisor or constant % k or self.uses.get(q, 0) > 1:
             return False
         assert q.numerator is not None
         return q.numerator.constant != 0 and not _is_two_valued(q)
 
     def _shifted(self, q: Monomial, k: int) -> UOp:
-        """floor(M/d) + k as floor((M + d*k)/d)."""
+        """Return the node of floor(M/d) + k, as floor((M + d*k)/d)."""
         assert q.numerator is not None
         moved = self.arena.add(q.numerator, self.arena.constant(k * q.divisor))
         divisor = UOp.const(dtypes.index, q.divisor)
-        found = self.make(ops.IDIV, (self.node(moved), divisor))
+        quotient = self.make(ops.IDIV, (self.node(moved), divisor))
         if self.arena.budget.steps is not None:
             terms = bind(x=k, y=q.divisor, z=q.numerator)
             before = Quotient(moved, q.divisor)
             self.arena.here.note("quotient-multiples", before, self._plus(q, k), terms)
-            self.arena.here.note("quotient-multiples", self._plus(q, k), found, {})
-        return found
+            self.arena.here.note("quotient-multiples", self._plus(q, k), quotient, {})
+        return quotient
 
     def _plus(self, q: Monomial, k: int) -> Form:
+        """Return the form q + k."""
         return self.arena.form(k, {q: 1})
 
     def _modulo(self, q: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
-        """Take `times * (numerator % divisor)` out of the terms, if all of it is there."""
+        """Subtract `times * (numerator % divisor)` from the terms, if they contain all of it.
+
+        Return the modulo, `times`, and the constant to be added; None if it is not contained.
+        """
         assert q.numerator is not None
-        times, left = divmod(-terms[q], q.divisor)
-        if left or self.uses.get(q, 0) > 1 or _is_two_valued(q):
+        times, rest = divmod(-terms[q], q.divisor)
+        if rest or self.uses.get(q, 0) > 1 or _is_two_valued(q):
             return None
         if any(terms.get(n) != times * k for n, k in q.numerator.terms.items()):
             return None
@@ -107,13 +111,13 @@ class Writer:
             divisor = UOp.const(dtypes.index, q.divisor)
             self.moduli[q] = self.make(ops.MOD, (self.node(q.numerator), divisor))
             if self.arena.budget.steps is not None:
-                rest = self.arena.add(q.numerator, self.arena.form(0, {q: 1}), -q.divisor)
-                bound = bind(x=q.numerator, c0=q.divisor)
-                self.arena.here.note("form-modulo", self.moduli[q], rest, bound)
+                expanded = self.arena.add(q.numerator, self.arena.form(0, {q: 1}), -q.divisor)
+                bindings = bind(x=q.numerator, c0=q.divisor)
+                self.arena.here.note("form-modulo", self.moduli[q], expanded, bindings)
         return self.moduli[q], times, -times * q.numerator.constant
 
     def _remainder(self, m: Monomial, terms: dict[Monomial, int]) -> tuple[UOp, int, int] | None:
-        """The same for a divisor that is a form: (A - D*floor(A/D)) * E is A % D * E.
+        """Do the same for a divisor that is a form: (A - D*floor(A/D)) * E is A % D * E.
 
         `m` is one of the products of the quotient, a monomial of the divisor, and a monomial E.
         """
@@ -121,17 +125,17 @@ class Writer:
             return None
         arena = self.arena
         for q in m.atoms:
-            numerator, over = q.numerator, q.over
-            if numerator is None or over is None:
+            numerator, divisor = q.numerator, q.divisor_form
+            if numerator is None or divisor is None:
                 continue
-            if self.uses.get(q, 0) > len(over.terms) + (over.constant != 0):
+            if self.uses.get(q, 0) > len(divisor.terms) + (divisor.constant != 0):
                 continue  # it is needed elsewhere too
-            for part in over.terms:
+            for part in divisor.terms:
                 extra = without_atoms(m.atoms, (q, *part.atoms))
                 if extra is None:
                     continue
                 scale = arena.of(arena.monomial(*extra)) if extra else arena.constant(1)
-                product = arena.multiply(arena.multiply(arena.of(q), over), scale)
+                product = arena.multiply(arena.multiply(arena.of(q), divisor), scale)
                 whole = arena.multiply(numerator, scale)
                 times, left = divmod(-terms[m], product.terms[m])
                 if (
@@ -143,7 +147,7 @@ class Writer:
                 merge(terms, product.terms, times)
                 merge(terms, whole.terms, -times)
                 if q not in self.moduli:
-                    src = (self.node(numerator), self.node(over))
+                    src = (self.node(numerator), self.node(divisor))
                     self.moduli[q] = self.make(ops.MOD, src)
                 node = self.moduli[q]
                 for atom in extra:
@@ -152,91 +156,100 @@ class Writer:
         return None
 
     def _product(self, m: Monomial) -> tuple[UOp, int]:
-        """The node of a monomial, and a constant that belongs to it."""
+        """Return a node and a constant whose sum is the value of a monomial."""
         if _is_two_valued(m):
-            return self._choice(m), int(m.low)
-        whole: UOp | None = None
+            return self._indicator(m), int(m.low)
+        product: UOp | None = None
         for atom in m.atoms:
             node = self._atom(atom)
-            whole = node if whole is None else self.make(ops.MUL, (whole, node))
-        assert whole is not None
-        return whole, 0
+            product = node if product is None else self.make(ops.MUL, (product, node))
+        assert product is not None
+        return product, 0
 
-    def _choice(self, atom: Monomial) -> UOp:
-        """A floor that is low or low + 1, less low: 1 from where the numerator is large enough."""
-        found = self.atoms.get(atom)
-        if found is None:
+    def _indicator(self, atom: Monomial) -> UOp:
+        """Return a two-valued floor minus its least value: 1 where its numerator is large."""
+        choice = self.atoms.get(atom)
+        if choice is None:
             assert atom.numerator is not None
             start = atom.divisor * int(atom.high)
             reached = self.arena.add(self.arena.constant(start), atom.numerator, -1)
             clause = simplify_everywhere(self.arena, Clause("<=", reached))
             one, zero = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 0)
-            found = self.make(ops.WHERE, (self.condition(clause), one, zero))
-            self.atoms[atom] = found
+            choice = self.make(ops.WHERE, (self.condition(clause), one, zero))
+            self.atoms[atom] = choice
             if self.arena.budget.steps is not None:
                 top = self.arena.form(int(atom.high), {atom: -1})
-                bound = bind(x=atom.numerator, c0=atom.divisor, y=int(atom.high))
+                bindings = bind(x=atom.numerator, c0=atom.divisor, y=int(atom.high))
                 start_at = Clause("<=", reached)
-                self.arena.here.note("compare-lift-above", Clause("<=", top), start_at, bound)
+                self.arena.here.note("compare-lift-above", Clause("<=", top), start_at, bindings)
                 above = self.arena.form(-int(atom.low), {atom: 1})
-                self.arena.here.note("compare-lift-above", above, found, {})
-        return found
+                self.arena.here.note("compare-lift-above", above, choice, {})
+        return choice
 
     def _atom(self, atom: Atom) -> UOp:
+        """Return the node of an atom."""
         if atom.node is not None:
             return atom.node
         if _is_two_valued(atom):
-            return self._sum([(self._choice(atom), 1)], int(atom.low))
-        found = self.atoms.get(atom)
-        if found is None:
+            return self._sum([(self._indicator(atom), 1)], int(atom.low))
+        quotient = self.atoms.get(atom)
+        if quotient is None:
             assert atom.numerator is not None
-            over = (
-                UOp.const(dtypes.index, atom.divisor) if atom.over is None else self.node(atom.over)
+            divisor = (
+                UOp.const(dtypes.index, atom.divisor)
+                if atom.divisor_form is None
+                else self.node(atom.divisor_form)
             )
-            found = self.make(ops.IDIV, (self.node(atom.numerator), over))
-            self.atoms[atom] = found
-        return found
+            quotient = self.make(ops.IDIV, (self.node(atom.numerator), divisor))
+            self.atoms[atom] = quotient
+        return quotient
 
     def condition(self, clause: Clause) -> UOp:
-        """A clause as a comparison of what is positive with what is not."""
-        found = self._condition(clause)
+        """Return a clause as a comparison with the positive terms on the left."""
+        comparison = self._condition(clause)
         if self.arena.budget.steps is not None:
-            self.arena.here.note("compare-moved", clause, found, {})
-        return found
+            self.arena.here.note("compare-moved", clause, comparison, {})
+        return comparison
 
     def _condition(self, clause: Clause) -> UOp:
-        terms, constant = dict(clause.form.terms), clause.form.constant
-        moduli: list[tuple[UOp, int]] = []
-        for m in clause.form.monomials():
-            found = self._modulo(m, terms) if m.divisor and m in terms else None
-            if found is not None:
-                moduli.append(found[:2])
-                constant += found[2]
-        left = _Side({m: k for m, k in terms.items() if k > 0}, [p for p in moduli if p[1] > 0])
-        right = _Side(
-            {m: -k for m, k in terms.items() if k < 0}, [(n, -k) for n, k in moduli if k < 0]
-        )
+        left, right, constant = self._sides(clause)
         if clause.relation != "<=":
             op = ops.EQ if clause.relation == "==" else ops.NE
             if not left:
                 left, right, constant = right, left, -constant
             low, high = (constant, 0) if constant > 0 else (0, -constant)
-            return self.make(op, (self._written(left, low), self._written(right, high)))
+            return self.make(op, (self._side_node(left, low), self._side_node(right, high)))
         if not left:  # constant <= right
-            src = (UOp.const(dtypes.index, constant), self._written(right, 0))
+            src = (UOp.const(dtypes.index, constant), self._side_node(right, 0))
             return self.make(ops.LE, src)
         # left + constant <= right  is  left < right - constant + 1
-        src = (self._written(left, 0), self._written(right, 1 - constant))
+        src = (self._side_node(left, 0), self._side_node(right, 1 - constant))
         return self.make(ops.LT, src)
 
-    def _written(self, side: _Side, constant: int) -> UOp:
+    def _sides(self, clause: Clause) -> tuple[_Side, _Side, int]:
+        """Return the positive terms, the negated negative ones, and the constant of a clause."""
+        terms, constant = dict(clause.form.terms), clause.form.constant
+        moduli: list[tuple[UOp, int]] = []
+        for m in clause.form.monomials():
+            modulo = self._modulo(m, terms) if m.divisor and m in terms else None
+            if modulo is not None:
+                moduli.append(modulo[:2])
+                constant += modulo[2]
+        left = _Side({m: k for m, k in terms.items() if k > 0}, [p for p in moduli if p[1] > 0])
+        right = _Side(
+            {m: -k for m, k in terms.items() if k < 0}, [(n, -k) for n, k in moduli if k < 0]
+        )
+        return left, right, constant
+
+    def _side_node(self, side: _Side, constant: int) -> UOp:
+        """Return one side of a comparison, plus a constant."""
         if not side.moduli:
             return self.node(self.arena.form(constant, side.terms))
         rest = [(self.node(self.arena.form(0, side.terms)), 1)] if side.terms else []
         return self._sum([*side.moduli, *rest], constant)
 
     def _sum(self, parts: list[tuple[UOp, int]], constant: int) -> UOp:
-        """A sum with the positive parts first, so that it begins with no minus."""
+        """Return a sum of multiples; positive ones first, so that it begins without a minus."""
         make = self.make
         total: UOp | None = None
         for node, times in [p for p in parts if p[1] > 0] + [p for p in parts if p[1] < 0]:
@@ -255,7 +268,7 @@ class Writer:
 
 
 class _Side(NamedTuple):
-    """What stands on one side of a comparison."""
+    """The terms and the modulos on one side of a comparison."""
 
     terms: dict[Monomial, int]
     moduli: list[tuple[UOp, int]]
@@ -265,16 +278,17 @@ class _Side(NamedTuple):
 
 
 def _contains(terms: dict[Monomial, int], a: Form, times: int) -> bool:
-    """Whether so many times all terms of a form are there."""
+    """Return whether all terms of a form, `times` over, are among the terms."""
     return all(terms.get(m) == times * k for m, k in a.terms.items())
 
 
 def _is_two_valued(m: Monomial) -> bool:
+    """Return whether a monomial is a floor with two possible values."""
     return bool(m.divisor) and m.high - m.low == 1
 
 
 def count_uses(roots: list[Form]) -> dict[Monomial, int]:
-    """In how many places each floor occurs below these forms, written once each."""
+    """Return how often each floor occurs in these forms and inside of floors, each counted once."""
     uses: dict[Monomial, int] = {}
     seen: set[Form] = set()
     stack = list(roots)
@@ -288,6 +302,6 @@ def count_uses(roots: list[Form]) -> dict[Monomial, int]:
                 if atom.numerator is not None:
                     uses[atom] = uses.get(atom, 0) + 1
                     stack.append(atom.numerator)
-                    if atom.over is not None:
-                        stack.append(atom.over)
+                    if atom.divisor_form is not None:
+                        stack.append(atom.divisor_form)
     return uses

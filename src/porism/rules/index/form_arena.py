@@ -33,23 +33,25 @@ class Arena:
     # -- creating forms ----------------------------------------------------------------------------
 
     def form(self, constant: int, terms: dict[Monomial, int]) -> Form:
+        """Return the form of a constant and terms; none of their coefficients is 0."""
         key = (constant, frozenset(terms.items()))
-        found = self._forms.get(key)
-        if found is None:
-            found = self._forms[key] = Form(constant, terms)
-        return found
+        interned = self._forms.get(key)
+        if interned is None:
+            interned = self._forms[key] = Form(constant, terms)
+        return interned
 
     def constant(self, value: int) -> Form:
         return self.form(value, {})
 
     def monomial(self, *atoms: Atom) -> Monomial:
+        """Return the product of atoms."""
         if len(atoms) == 1:
             return atoms[0]
         ordered = tuple(sorted(atoms, key=lambda a: a.rank))
-        found = self._products.get(ordered)
-        if found is None:
-            found = self._products[ordered] = Product(ordered)
-        return found
+        interned = self._products.get(ordered)
+        if interned is None:
+            interned = self._products[ordered] = Product(ordered)
+        return interned
 
     def of(self, monomial: Monomial) -> Form:
         return self.form(0, {monomial: 1})
@@ -130,21 +132,21 @@ class Arena:
             self.by_divisor.setdefault(divisor, []).append(atom)
         return atom
 
-    def ratio(self, numerator: Form, over: Form) -> Atom:
-        """Return the atom floor(numerator / over) for a divisor that is not a constant."""
-        key = (numerator, over)
+    def ratio(self, numerator: Form, divisor: Form) -> Atom:
+        """Return the atom floor(numerator / divisor) for a divisor that is not a constant."""
+        key = (numerator, divisor)
         atom = self._ratios.get(key)
         if atom is None:
             low, high = self.everywhere.interval(numerator)
-            least, most = self.everywhere.interval(over)
+            least, most = self.everywhere.interval(divisor)
             ends: list[Bound] = [-inf, inf]
             if least >= 1:
                 ends = [floor_quotient(a, b) for a in (low, high) for b in (least, most)]
-            rank = (2, *self._rank(numerator), *self._rank(over))
-            support = _support(numerator) | _support(over)
-            values = trial_points.of_ratio(numerator, over)
+            rank = (2, *self._rank(numerator), *self._rank(divisor))
+            support = _support(numerator) | _support(divisor)
+            values = trial_points.of_ratio(numerator, divisor)
             atom = Atom(rank, support, min(ends), max(ends), values)
-            atom.numerator, atom.over = numerator, over
+            atom.numerator, atom.divisor_form = numerator, divisor
             self._ratios[key] = atom
         return atom
 
@@ -165,10 +167,10 @@ class Arena:
     def _scope(self, facts: Sequence[Form]) -> Scope:
         """Return the scope of these facts; one object for equal facts."""
         key = tuple(dict.fromkeys(facts))
-        found = self._scopes.get(key)
-        if found is None:
-            found = self._scopes[key] = Scope(key, self.budget)
-        return found
+        scope = self._scopes.get(key)
+        if scope is None:
+            scope = self._scopes[key] = Scope(key, self.budget)
+        return scope
 
 
 def _support(a: Form) -> int:

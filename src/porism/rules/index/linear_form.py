@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from porism.rules.index.form_arena import Arena
 
 Interval = tuple[Bound, Bound]
+"""The least and the largest value; either may be infinite."""
 
 
 Rank = tuple[tuple[int, ...], ...]
+"""Orders monomials by their structure: a key of integers for each atom."""
 
 
 class Monomial:
@@ -42,7 +44,7 @@ class Monomial:
         self.high = high
         self.values = values  # at trial points
         self.numerator: Form | None = None  # of an atom that is a floor
-        self.divisor = 0  # over a constant
+        self.divisor = 0  # a positive constant; 0 if the monomial is no such floor
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
@@ -50,9 +52,9 @@ class Monomial:
 
 
 class Atom(Monomial):
-    """A factor: a leaf's node, or the floor of `numerator` over `divisor` or `over` a form."""
+    """A factor: a leaf, or the floor of `numerator` by `divisor` or by `divisor_form`."""
 
-    __slots__ = ("node", "over")
+    __slots__ = ("divisor_form", "node")
 
     def __init__(
         self,
@@ -63,8 +65,8 @@ class Atom(Monomial):
         values: trial_points.Values,
     ) -> None:
         super().__init__((rank,), support, low, high, values)
-        self.node: UOp | None = None
-        self.over: Form | None = None
+        self.node: UOp | None = None  # of a leaf
+        self.divisor_form: Form | None = None  # of a floor whose divisor is not a constant
 
     @property
     def atoms(self) -> tuple[Atom, ...]:

@@ -34,9 +34,11 @@ MOST_PRODUCTS = 64  # terms of a product that is multiplied out; chosen by hand
 HIGHEST_DEGREE = 8  # factors of a monomial; chosen by hand
 
 Parts = dict[UOp, int]
+"""Nodes with the factors by which they are added."""
 
 
-def _number(part: tuple[UOp, int]) -> int:
+def _creation_order(part: tuple[UOp, int]) -> int:
+    """Return the sort key of a part."""
     return part[0].order
 
 
@@ -61,9 +63,9 @@ class Reader:
             if node in known:
                 continue
             if parts is None:
-                parts = _parts(node, known)
+                parts = _operands_with_factors(node, known)
                 if self.in_order and len(parts) > 1:
-                    parts = dict(sorted(parts.items(), key=_number))
+                    parts = dict(sorted(parts.items(), key=_creation_order))
                 waiting: list[tuple[UOp, Parts | None]] = []
                 for part in parts:
                     if part not in known and part.op is not ops.CONST:
@@ -81,17 +83,17 @@ class Reader:
         return known[root]
 
     def _form(self, node: UOp, parts: Parts, known: dict[UOp, Form]) -> Form:
-        """The form of a node whose parts have theirs."""
+        """Return the form of a node whose operands have forms."""
         arena, op = self.arena, node.op
         if not parts:
             return self._leaf(node)
         if op in DIVISIONS:
             return self._division(node, known)
         if op in CHOICES:
-            found = self._chosen_of_two(node, known)
-            return self._leaf(node) if found is None else found
+            chosen = self._larger_or_smaller(node, known)
+            return self._leaf(node) if chosen is None else chosen
         if op in BITS:
-            a, size = self._operand(node.src[0], known), _size(node)
+            a, size = self._operand(node.src[0], known), _power_of_two(node)
             quotient = floor_divide(arena, a, size)
             return quotient if op is ops.SHR else arena.add(a, quotient, -size)
         if op is ops.MUL and not _addends(node):
@@ -109,12 +111,13 @@ class Reader:
         return arena.form(constant, terms)
 
     def _division(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        """Return the form of a `//` or `%`; a division by 0 is opaque."""
         arena = self.arena
-        a, over = self._operand(node.src[0], known), node.src[1]
-        if over.op is ops.CONST and over.arg > 0:
-            quotient = floor_divide(arena, a, over.arg)
-            return quotient if node.op is ops.IDIV else arena.add(a, quotient, -over.arg)
-        b = self._operand(over, known)
+        a, divisor = self._operand(node.src[0], known), node.src[1]
+        if divisor.op is ops.CONST and divisor.arg > 0:
+            quotient = floor_divide(arena, a, divisor.arg)
+            return quotient if node.op is ops.IDIV else arena.add(a, quotient, -divisor.arg)
+        b = self._operand(divisor, known)
         if b.is_constant and b.constant == 0:
             return self._leaf(node)
         quotient = divide_by_form(arena, a, b)
@@ -122,8 +125,8 @@ class Reader:
             return quotient
         return arena.add(a, arena.multiply(quotient, b), -1)
 
-    def _chosen_of_two(self, node: UOp, known: dict[UOp, Form]) -> Form | None:
-        """The one that `min` or `max` gives everywhere."""
+    def _larger_or_smaller(self, node: UOp, known: dict[UOp, Form]) -> Form | None:
+        """Return the operand that `min` or `max` selects everywhere; None if neither is proved."""
         arena = self.arena
         a, b = self._operand(node.src[0], known), self._operand(node.src[1], known)
         low, high = (a, b) if node.op is ops.MIN else (b, a)
@@ -140,20 +143,22 @@ class Reader:
         return chosen
 
     def _operand(self, node: UOp, known: dict[UOp, Form]) -> Form:
+        """Return the form of an operand, which may be a constant."""
         return self.arena.constant(node.arg) if node.op is ops.CONST else known[node]
 
     def _leaf(self, node: UOp) -> Form:
+        """Return the form of a constant, or of an opaque node after `opaque` has rewritten it."""
         if node.op is ops.CONST:
             return self.arena.constant(node.arg)
-        made = self.opaque(node)
-        if made is not node and (made.op in ARITHMETIC or made.op is ops.CONST):
-            return self.form(made) if made.src else self.arena.constant(made.arg)
-        return self.arena.leaf(made)
+        leaf = self.opaque(node)
+        if leaf is not node and (leaf.op in ARITHMETIC or leaf.op is ops.CONST):
+            return self.form(leaf) if leaf.src else self.arena.constant(leaf.arg)
+        return self.arena.leaf(leaf)
 
     # -- conditions --------------------------------------------------------------------------------
 
     def clause(self, node: UOp) -> Clause | None:
-        """A comparison of `index` values as a clause; None if it is something else."""
+        """Return a comparison of `index` values as a clause; None for any other node."""
         if node.op.group is not ops.COMPARISON or node.src[0].dtype.kind is not Kind.INDEX:
             return None
         arena, op = self.arena, node.op
@@ -163,36 +168,36 @@ class Reader:
         if op in (ops.LT, ops.GT):
             a = arena.add(a, arena.constant(1))
         relation: Relation = "==" if op is ops.EQ else "!=" if op is ops.NE else "<="
-        found = Clause(relation, arena.add(a, b, -1))
+        clause = Clause(relation, arena.add(a, b, -1))
         if arena.budget.steps is not None:
-            moved = bind(x=a, w=arena.scale(b, -1), y=0) if relation == "<=" else bind()
-            arena.here.note("compare-moved", node, found, moved)
-        return found
+            bindings = bind(x=a, w=arena.scale(b, -1), y=0) if relation == "<=" else bind()
+            arena.here.note("compare-moved", node, clause, bindings)
+        return clause
 
 
 def _is_large_product(a: Form, b: Form) -> bool:
-    """Whether multiplying out would make more terms, or longer ones, than it is worth."""
+    """Return whether a product would have too many terms, or monomials of too high a degree."""
     if a.is_constant or b.is_constant:
         return False
     degree = max(len(m.atoms) for m in a.terms) + max(len(m.atoms) for m in b.terms)
     return len(a.terms) * len(b.terms) > MOST_PRODUCTS or degree > HIGHEST_DEGREE
 
 
-def _parts(node: UOp, known: Container[UOp]) -> Parts:
-    """The nodes that a node's form is made of; of a sum, with how often each is in it."""
+def _operands_with_factors(node: UOp, known: Container[UOp]) -> Parts:
+    """Return the nodes whose forms a form is computed from; those of a sum with their factors."""
     op = node.op
-    if op in DIVISIONS or op in CHOICES or (op in BITS and _size(node)):
+    if op in DIVISIONS or op in CHOICES or (op in BITS and _power_of_two(node)):
         return dict.fromkeys(node.src, 1)
     if _addends(node):
-        return _sum(node, known)
+        return _flatten_sum(node, known)
     return dict.fromkeys(node.src, 1) if op is ops.MUL else {}
 
 
-def _sum(root: UOp, known: Container[UOp]) -> Parts:
-    """The parts of a sum, down to those that are known or are no sums.
+def _flatten_sum(root: UOp, known: Container[UOp]) -> Parts:
+    """Return the addends of a sum with their factors, nested sums flattened unless known.
 
-    A long sum is read in one go, since adding its terms one by one takes quadratic time. A sum
-    inside it is taken apart once, when it is known how often it occurs.
+    A long sum is converted at once, since adding its terms one by one takes quadratic time. A
+    nested sum is flattened once, when its factor is known from all its uses.
     """
     inner = {root: _addends(root)}
     uses: dict[UOp, int] = {}
@@ -221,7 +226,7 @@ def _sum(root: UOp, known: Container[UOp]) -> Parts:
 
 
 def _addends(node: UOp) -> tuple[tuple[UOp, int], ...]:
-    """What a sum or a product with a constant adds up, with factors; nothing for other nodes."""
+    """Return the addends of a sum, with factors, or of a product with a constant; else none."""
     op, src = node.op, node.src
     if op is ops.ADD:
         return (src[0], 1), (src[1], 1)
@@ -239,8 +244,8 @@ def _addends(node: UOp) -> tuple[tuple[UOp, int], ...]:
     return ()
 
 
-def _size(node: UOp) -> int:
-    """2^k for `x >> k` and for `x & (2^k - 1)`, which divide by it; else 0."""
+def _power_of_two(node: UOp) -> int:
+    """Return 2^k for `x >> k` and `x & (2^k - 1)`, which divide by it; 0 for other nodes."""
     amount = node.src[1]
     if amount.op is not ops.CONST:
         return 0

@@ -1,6 +1,6 @@
-"""Quotients: lemmas about floor(form / d), tried in the order of `THEOREMS`.
+"""Quotients: lemmas about floor(form / d), tried in the order of `LEMMAS`.
 
-| theorem    | statement                                                                        |
+| lemma      | statement                                                                        |
 |------------|----------------------------------------------------------------------------------|
 | multiples  | floor((d·A + R)/d) = A + floor(R/d)                                              |
 | common     | floor((g·X + k)/(g·m)) = floor((X + floor(k/g))/m)                               |
@@ -25,26 +25,30 @@ from porism.rules.index.lemma_steps import Quotient, bind
 from porism.rules.index.linear_form import Atom, Form, Interval, Monomial
 from porism.rules.index.scoped_facts import merge
 
-MOST_KNOWN = 32  # latest quotients by the same divisor that a new one is compared with
-MOST_TIES = 3  # remainders of exactly half the divisor that are rounded both ways
+MOST_KNOWN = 32  # latest quotients by the same divisor that a new one is compared with; by hand
+MOST_TIES = 3  # remainders of half the divisor that are rounded both ways; chosen by hand
 _divisors: dict[int, list[int]] = {}
+
+_Split = tuple[dict[Monomial, int], dict[Monomial, int]]
+"""The multiples of g in a sum, and what is left of it."""
 
 
 def floor_divide(arena: Arena, a: Form, d: int) -> Form:
-    """floor(a / d) for d > 0."""
+    """Return floor(a / d) for d > 0."""
     if d == 1:
         return a
     if not a.terms:
         return arena.constant(a.constant // d)
     key = (a, d)
     quotients = arena.here.quotients
-    found = quotients.get(key)
-    if found is None:
-        found = quotients[key] = _floor_divide(arena, a, d)
-    return found
+    quotient = quotients.get(key)
+    if quotient is None:
+        quotient = quotients[key] = _floor_divide(arena, a, d)
+    return quotient
 
 
 def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
+    """Return floor(a / d): multiples of d come out, and the rest is divided by itself."""
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     common = d
@@ -52,9 +56,9 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     low: Bound = constant
     high: Bound = constant
     for m, k in a.terms.items():
-        times, remainder = divmod(k, d)
-        if times:
-            whole[m] = times
+        multiple, remainder = divmod(k, d)
+        if multiple:
+            whole[m] = multiple
         if remainder:
             rest[m] = remainder
             common = gcd(common, remainder)
@@ -64,13 +68,13 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     if low != -inf and high != inf and low // d == high // d:  # the rest never reaches a multiple
         result = arena.form(quotient + int(low // d), whole)
         if outside is not None:
-            left = arena.form(constant, rest)
-            bound = bind(x=left, c0=d)
+            remaining = arena.form(constant, rest)
+            bindings = bind(x=remaining, c0=d)
             lemma = "quotient-one-bucket"
-            found = arena.constant(int(low // d))
-            arena.here.note(lemma, Quotient(left, d), found, bound, x=(low, high))
+            bucket = arena.constant(int(low // d))
+            arena.here.note(lemma, Quotient(remaining, d), bucket, bindings, x=(low, high))
     else:
-        inside = _inside(arena, constant, rest, common, d)
+        inside = _divide_proper(arena, constant, rest, common, d)
         if not whole and not quotient:
             return inside
         merge(whole, inside.terms, 1)
@@ -81,8 +85,10 @@ def _floor_divide(arena: Arena, a: Form, d: int) -> Form:
     return result
 
 
-def _inside(arena: Arena, constant: int, rest: dict[Monomial, int], common: int, d: int) -> Form:
-    """floor((constant + rest)/d) for coefficients between 0 and d."""
+def _divide_proper(
+    arena: Arena, constant: int, rest: dict[Monomial, int], common: int, d: int
+) -> Form:
+    """Return floor((constant + rest) / d) for coefficients between 0 and d."""
     if common > 1:
         reduced = arena.form(constant // common, {m: k // common for m, k in rest.items()})
         result = floor_divide(arena, reduced, d // common)
@@ -92,27 +98,27 @@ def _inside(arena: Arena, constant: int, rest: dict[Monomial, int], common: int,
             terms = bind(x=parts, c0=common, c1=constant, c2=d)
             arena.here.note("quotient-common", before, result, terms)
         return result
-    for theorem in THEOREMS:
-        found = theorem(arena, constant, rest, d)
-        if found is not None:
-            return found
+    for lemma in LEMMAS:
+        quotient = lemma(arena, constant, rest, d)
+        if quotient is not None:
+            return quotient
     return arena.of(arena.floor(arena.form(constant, rest), d))
 
 
 def _note_bucket(
     arena: Arena, whole: Quotient, result: Form, x: Form, y: Form, k: int, g: int
 ) -> None:
-    """floor((g·x + y)/d) where k·g <= y < (k+1)·g."""
+    """Record that floor((g·x + y)/d) was simplified by k·g <= y < (k+1)·g."""
     assert isinstance(whole.divisor, int)
     terms = bind(x=x, c0=g, y=y, c1=whole.divisor)
     arena.here.note("quotient-remainder", whole, result, terms, y=(k * g, k * g + g - 1))
 
 
-# -- theorems on constant + rest, with coefficients between 0 and d that have no common divisor ----
+# -- lemmas on constant + rest, with coefficients between 0 and d that have no common divisor ------
 
 
 def _remainder(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
-    """Drop a part that never reaches the next multiple of a divisor of d.
+    """Drop a part of the numerator that never reaches the next multiple of a divisor of d.
 
     Each coefficient is split into a multiple of g and what is nearest to zero, which makes the part
     to be dropped as small as it can be.
@@ -142,35 +148,46 @@ def _remainder(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -
         if width >= g or (g != d and not above):
             continue
         splits = [(above, below), *_flipped(above, below, ties, g)] if ties else [(above, below)]
-        for upper, lower in splits:
-            multiple = here.bucket(constant, lower, g)
-            if multiple is not None:
-                result = floor_divide(arena, arena.form(multiple, upper), d // g)
-                if arena.budget.steps is not None:
-                    x, y = arena.form(0, upper), arena.form(constant, lower)
-                    whole = Quotient(arena.form(constant, rest), d)
-                    _note_bucket(arena, whole, result, x, y, multiple, g)
-                return result
+        result = _drop_lower_part(arena, constant, rest, d, g, splits)
+        if result is not None:
+            return result
+    return None
+
+
+def _drop_lower_part(
+    arena: Arena, constant: int, rest: dict[Monomial, int], d: int, g: int, splits: list[_Split]
+) -> Form | None:
+    """Return the quotient by the first split whose lower part stays between two multiples of g."""
+    for upper, lower in splits:
+        multiple = arena.here.bucket(constant, lower, g)
+        if multiple is not None:
+            result = floor_divide(arena, arena.form(multiple, upper), d // g)
+            if arena.budget.steps is not None:
+                x, y = arena.form(0, upper), arena.form(constant, lower)
+                whole = Quotient(arena.form(constant, rest), d)
+                _note_bucket(arena, whole, result, x, y, multiple, g)
+            return result
     return None
 
 
 def _candidates(d: int, largest: int, plain: bool) -> list[int]:
-    """The divisors of d that are so small that the largest coefficient leaves something above.
+    """Return the divisors of d of which the largest coefficient has a multiple, largest first.
 
-    And d itself, unless no coefficient changes: their plain sum is known to be in no one bucket.
+    d itself is among them unless no coefficient changes by it: interval arithmetic has shown that
+    the sum then reaches the next multiple.
     """
-    found = divisors(d)
-    few = found[: bisect_left(found, 2 * largest)]
-    if len(few) < len(found) and (not plain or 2 * largest >= d):
-        few.append(d)
-    few.reverse()
-    return few
+    all_divisors = divisors(d)
+    candidates = all_divisors[: bisect_left(all_divisors, 2 * largest)]
+    if len(candidates) < len(all_divisors) and (not plain or 2 * largest >= d):
+        candidates.append(d)
+    candidates.reverse()
+    return candidates
 
 
 def _flipped(
     above: dict[Monomial, int], below: dict[Monomial, int], ties: list[Monomial], g: int
-) -> Iterator[tuple[dict[Monomial, int], dict[Monomial, int]]]:
-    """The splits with a remainder of -g/2 instead of g/2 at some of the ties."""
+) -> Iterator[_Split]:
+    """Yield the splits with a remainder of -g/2 instead of g/2 at some of the ties."""
     for flips in product((False, True), repeat=len(ties)):
         if any(flips):
             upper, lower = dict(above), dict(below)
@@ -181,7 +198,7 @@ def _flipped(
 
 
 def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
-    """The quotient is one that was met before, written over another numerator."""
+    """Express the quotient by an earlier one by d, if their numerators differ by less than d."""
     support = 0
     for m in rest:
         support |= m.support
@@ -201,7 +218,7 @@ def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Fo
 
 
 def _flatten(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
-    """A floor inside a floor becomes one floor."""
+    """Merge a floor inside of a floor into one."""
     inner = [m for m, k in rest.items() if k == 1 and m.divisor]
     if not inner:
         return None
@@ -214,160 +231,174 @@ def _flatten(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> 
     result = floor_divide(arena, numerator, e * d)
     if arena.budget.steps is not None:
         others = arena.form(constant, {n: k for n, k in rest.items() if n is not m})
-        bound = bind(x=m.numerator, c0=e, y=others, c1=d)
+        bindings = bind(x=m.numerator, c0=e, y=others, c1=d)
         before = Quotient(arena.form(constant, rest), d)
-        arena.here.note("quotient-flatten", before, result, bound)
+        arena.here.note("quotient-flatten", before, result, bindings)
     return result
 
 
-THEOREMS = (_remainder, _known, _flatten)
+LEMMAS = (_remainder, _known, _flatten)
 
 
 def divisors(d: int) -> list[int]:
-    """The divisors of d but 1, smallest first; for a huge d only d itself."""
-    found = _divisors.get(d)
-    if found is None:
+    """Return the divisors of d except 1, smallest first; for a huge d only d itself."""
+    result = _divisors.get(d)
+    if result is None:
         small = [i for i in range(1, int(d**0.5) + 1) if d % i == 0] if d < 1 << 40 else [1]
-        found = sorted({*small, *(d // i for i in small)} - {1})
+        result = sorted({*small, *(d // i for i in small)} - {1})
         if len(_divisors) > 10_000:
             _divisors.clear()
-        _divisors[d] = found
-    return found
+        _divisors[d] = result
+    return result
 
 
 # -- division by a form ----------------------------------------------------------------------------
 
 
-def divide_by_form(arena: Arena, a: Form, over: Form) -> Form:
-    """floor(a / over) for a divisor that is not a constant.
+def divide_by_form(arena: Arena, a: Form, divisor: Form) -> Form:
+    """Return floor(a / divisor) for a divisor that may not be a constant.
 
-    Multiples of the divisor come out, and what numerator and divisor have in common. What is left
-    is a number if all quotients of its bounds are, or if it is proved to lie between two
-    neighbouring multiples.
+    Multiples of the divisor come out, and common factors cancel. The quotient of the rest is a
+    constant if that follows from the bounds of both, or if the rest is proved to lie between two
+    adjacent multiples.
     """
-    if over.is_constant and over.constant:
-        if over.constant > 0:
-            return floor_divide(arena, a, over.constant)
+    if divisor.is_constant and divisor.constant:
+        if divisor.constant > 0:
+            return floor_divide(arena, a, divisor.constant)
         opposite = arena.scale(a, -1)
-        result = floor_divide(arena, opposite, -over.constant)
+        result = floor_divide(arena, opposite, -divisor.constant)
         if arena.budget.steps is not None:
-            terms = bind(x=opposite, y=-over.constant, z=-1)
-            arena.here.note("quotient-common-form", Quotient(a, over), result, terms)
+            terms = bind(x=opposite, y=-divisor.constant, z=-1)
+            arena.here.note("quotient-common-form", Quotient(a, divisor), result, terms)
         return result
-    outside, rest = _multiples_of(arena, a, over)
+    outside, rest = _multiples_of(arena, a, divisor)
     if not rest.terms and not rest.constant:
-        _note_multiples(arena, Quotient(a, over), outside, outside, rest)
+        _note_multiples(arena, Quotient(a, divisor), outside, outside, rest)
         return outside
     here = arena.here
-    constant = _constant_quotient(here.interval(rest), here.interval(over))
+    constant = _constant_quotient(here.interval(rest), here.interval(divisor))
     if constant is not None:
         if arena.budget.steps is not None:
-            here.note("quotient-one-bucket-form", Quotient(rest, over), constant, {})
+            here.note("quotient-one-bucket-form", Quotient(rest, divisor), constant, {})
         result = arena.add(outside, arena.constant(constant))
-        _note_multiples(arena, Quotient(a, over), result, outside, rest)
+        _note_multiples(arena, Quotient(a, divisor), result, outside, rest)
         return result
-    positive = here.at_least(over, 1)
-    if positive:
-        for k in (0, -1, 1):
-            moved = arena.add(rest, over, -k)
-            left = arena.add(moved, over, -1)
-            if here.at_least(moved, 0) and here.at_most(left, -1):
-                if arena.budget.steps is not None:
-                    proper = bind(x=moved, y=arena.scale(left, -1))
-                    before = Quotient(moved, over)
-                    here.note("quotient-proper", before, 0, proper, x=(0, inf), y=(1, inf))
-                outside = arena.add(outside, arena.constant(k))
-                _note_multiples(arena, Quotient(a, over), outside, outside, moved)
-                return outside
-    smaller = _without_common(arena, rest, over, positive)
+    positive = here.at_least(divisor, 1)
+    proper = _proper_rest(arena, rest, divisor) if positive else None
+    if proper is not None:
+        k, moved = proper
+        outside = arena.add(outside, arena.constant(k))
+        _note_multiples(arena, Quotient(a, divisor), outside, outside, moved)
+        return outside
+    smaller = _without_common(arena, rest, divisor, positive)
     if smaller is None:
-        inner = arena.of(arena.ratio(rest, over))
+        inner = arena.of(arena.ratio(rest, divisor))
     else:
         inner = divide_by_form(arena, *smaller)
         if arena.budget.steps is not None:
-            here.note("quotient-common-form", Quotient(rest, over), inner, {})
+            here.note("quotient-common-form", Quotient(rest, divisor), inner, {})
     result = arena.add(outside, inner)
-    _note_multiples(arena, Quotient(a, over), result, outside, rest)
+    _note_multiples(arena, Quotient(a, divisor), result, outside, rest)
     return result
 
 
+def _proper_rest(arena: Arena, rest: Form, divisor: Form) -> tuple[int, Form] | None:
+    """Return a small k with 0 <= rest - k·divisor < divisor, and that difference; or None."""
+    here = arena.here
+    for k in (0, -1, 1):
+        moved = arena.add(rest, divisor, -k)
+        left = arena.add(moved, divisor, -1)
+        if here.at_least(moved, 0) and here.at_most(left, -1):
+            if arena.budget.steps is not None:
+                bindings = bind(x=moved, y=arena.scale(left, -1))
+                before = Quotient(moved, divisor)
+                here.note("quotient-proper", before, 0, bindings, x=(0, inf), y=(1, inf))
+            return k, moved
+    return None
+
+
 def _note_multiples(arena: Arena, before: Quotient, result: Form, x: Form, z: Form) -> None:
-    """floor((x·y + z)/y), where the divisor y is a form."""
+    """Record that floor((x·y + z)/y) was simplified, where the divisor y is a form."""
     if arena.budget.steps is not None:
         terms = bind(x=x, y=before.divisor, z=z)
         arena.here.note("quotient-multiples", before, result, terms)
 
 
-def _constant_quotient(a: Interval, over: Interval) -> int | None:
-    """The quotient of all numbers within two intervals, if there is only one.
+def _constant_quotient(a: Interval, divisor: Interval) -> int | None:
+    """Return the floor quotient of any numbers of two intervals; None if there are several.
 
-    It is monotone in each of the two as long as the divisor does not change its sign, so that the
+    It is monotone in numerator and divisor where the divisor does not change its sign, so that the
     quotients at the corners bound all others.
     """
-    if -inf in (a[0], over[0]) or inf in (a[1], over[1]) or over[0] <= 0 <= over[1]:
+    if -inf in (a[0], divisor[0]) or inf in (a[1], divisor[1]) or divisor[0] <= 0 <= divisor[1]:
         return None
-    found = {int(x) // int(y) for x in a for y in over}
-    return found.pop() if len(found) == 1 else None
+    quotients = {int(x) // int(y) for x in a for y in divisor}
+    return quotients.pop() if len(quotients) == 1 else None
 
 
-def _without_common(arena: Arena, a: Form, over: Form, positive: bool) -> tuple[Form, Form] | None:
-    """Numerator and divisor without what divides both: a number, or atoms of every monomial.
+def _without_common(
+    arena: Arena, a: Form, divisor: Form, positive: bool
+) -> tuple[Form, Form] | None:
+    """Return numerator and divisor without common factors; None if they have none.
 
-    Where the divisor is positive, a constant of the numerator need not be divisible.
+    Factors are a constant, and atoms of every monomial. Where the divisor is positive, the constant
+    of the numerator need not be divisible.
     """
-    common = gcd(over.constant, *over.terms.values(), *a.terms.values())
+    common = gcd(divisor.constant, *divisor.terms.values(), *a.terms.values())
     constant = a.constant
     if not positive:
         common = gcd(common, constant)
     shared: list[Atom] = []
-    if not constant and not over.constant:
-        monomials = [*a.terms, *over.terms]
+    if not constant and not divisor.constant:
+        monomials = [*a.terms, *divisor.terms]
         for atom in monomials[0].atoms:
             if all(m.atoms.count(atom) > shared.count(atom) for m in monomials):
                 shared.append(atom)
     if common == 1 and not shared:
         return None
     return (
-        _divided(arena, arena.form(constant // common * common, dict(a.terms)), common, shared),
-        _divided(arena, over, common, shared),
+        _divide_exactly(
+            arena, arena.form(constant // common * common, dict(a.terms)), common, shared
+        ),
+        _divide_exactly(arena, divisor, common, shared),
     )
 
 
-def _divided(arena: Arena, a: Form, number: int, atoms: list[Atom]) -> Form:
-    """A form of which every term is divisible by a number and some atoms, without them."""
-    constant = a.constant // number
+def _divide_exactly(arena: Arena, a: Form, common_factor: int, atoms: list[Atom]) -> Form:
+    """Return a form divided by a number and some atoms, which divide every term."""
+    constant = a.constant // common_factor
     terms: dict[Monomial, int] = {}
     for m, k in a.terms.items():
-        left = without_atoms(m.atoms, tuple(atoms))
-        assert left is not None
-        if left:
-            terms[arena.monomial(*left)] = k // number
+        remaining = without_atoms(m.atoms, tuple(atoms))
+        assert remaining is not None
+        if remaining:
+            terms[arena.monomial(*remaining)] = k // common_factor
         else:
-            constant += k // number
+            constant += k // common_factor
     return arena.form(constant, terms)
 
 
-def _multiples_of(arena: Arena, a: Form, over: Form) -> tuple[Form, Form]:
-    """A and R with a = over·A + R, where the divisor is one monomial."""
-    if len(over.terms) != 1 or over.constant:
+def _multiples_of(arena: Arena, a: Form, divisor: Form) -> tuple[Form, Form]:
+    """Return A and R with a = divisor·A + R; A is 0 unless the divisor is one monomial."""
+    if len(divisor.terms) != 1 or divisor.constant:
         return arena.constant(0), a
-    ((divisor, factor),) = over.terms.items()
+    ((monomial, factor),) = divisor.terms.items()
     constant = 0
-    whole: dict[Monomial, int] = {}
+    multiples: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for m, k in a.terms.items():
-        left = without_atoms(m.atoms, divisor.atoms) if k % factor == 0 else None
+        left = without_atoms(m.atoms, monomial.atoms) if k % factor == 0 else None
         if left is None:
             rest[m] = k
         elif left:
-            merge(whole, {arena.monomial(*left): k // factor}, 1)
+            merge(multiples, {arena.monomial(*left): k // factor}, 1)
         else:
             constant += k // factor
-    return arena.form(constant, whole), arena.form(a.constant, rest)
+    return arena.form(constant, multiples), arena.form(a.constant, rest)
 
 
 def without_atoms(atoms: tuple[Atom, ...], part: tuple[Atom, ...]) -> list[Atom] | None:
-    """The factors of a product that are left when some are taken away; None if one is missing."""
+    """Return the factors of a product without some of them; None if one of these is missing."""
     left = list(atoms)
     for atom in part:
         if atom not in left:

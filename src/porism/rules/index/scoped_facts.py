@@ -13,18 +13,18 @@ from porism.rules.index.lemma_steps import Bindings, Step, Term, Within, bind
 from porism.rules.index.linear_form import Form, Interval, Monomial, Terms
 
 DEEPEST = 2
-"""How many quotients may be eliminated, one after the other, to bound a form."""
+"""How many quotients may be eliminated, one after the other, to bound a form; chosen by hand."""
 
 MOST_ELIMINATIONS = 20_000
 """How often a quotient or a fact may be used for one expression; then plain intervals must do."""
 
 FACTS_AT_ONCE = 1
-"""How many facts may be combined to bound a form."""
+"""How many facts may be combined to bound a form; chosen by hand."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of the work that one expression may be, and what was done."""
+    """The eliminations that are left for one expression, and the steps that were recorded."""
 
     eliminations: int = MOST_ELIMINATIONS
     steps: list[Step] | None = None
@@ -45,9 +45,7 @@ class Scope:
             for m in fact.terms:
                 self._touched |= m.support
         self._intervals: dict[frozenset[tuple[Monomial, int]], tuple[int, Interval]] = {}
-        self._points: list[int] | None = (
-            None  # trial points at which the facts hold, computed on demand
-        )
+        self._points: list[int] | None = None  # trial points at which the facts hold, on demand
 
     def note(
         self,
@@ -70,10 +68,11 @@ class Scope:
         return low + a.constant, high + a.constant
 
     def at_most(self, a: Form, limit: int) -> bool:
-        """Whether the form is provably at most `limit`."""
+        """Return whether the form is provably at most `limit`."""
         return all(v <= limit for v in self._values(a)) and self.interval(a)[1] <= limit
 
     def at_least(self, a: Form, limit: int) -> bool:
+        """Return whether the form is provably at least `limit`."""
         return all(v >= limit for v in self._values(a)) and self.interval(a)[0] >= limit
 
     def is_at_most_zero(self, a: Form) -> bool | None:
@@ -114,7 +113,7 @@ class Scope:
         return [values[i] for i in self._live()] if self.facts else values
 
     def _straddles(self, constant: int, terms: Terms, size: int) -> bool:
-        """Whether the values at two trial points lie in different multiples of `size`."""
+        """Return whether floor(form / size) differs between two trial points."""
         parts = [(m.values, k) for m, k in terms.items()]
         first: int | None = None
         for i in self._live():
@@ -130,7 +129,7 @@ class Scope:
     # -- intervals ---------------------------------------------------------------------------------
 
     def is_plain(self, terms: Terms) -> bool:
-        """Whether plain interval arithmetic is exact: no facts, and no shared leaves in floors."""
+        """Return whether interval arithmetic is exact: no facts, and no shared leaves in floors."""
         if self.facts:
             return False
         shared = _shared(terms) if len(terms) > 1 else 0
@@ -139,11 +138,11 @@ class Scope:
     def _interval(self, terms: Terms, depth: int) -> Interval:
         """Return the interval of a form without its constant, searched to a depth and cached."""
         key = frozenset(terms.items())
-        found = self._intervals.get(key)
-        if found is None:
-            found = (0, self._plain(terms))
-        done, known = found
-        if done < depth:
+        cached = self._intervals.get(key)
+        if cached is None:
+            cached = (0, self._plain(terms))
+        searched_depth, known = cached
+        if searched_depth < depth:
             known = self._improved(terms, known, depth, FACTS_AT_ONCE)
             self._intervals[key] = (depth, known)
         return known
@@ -175,40 +174,47 @@ class Scope:
         if low >= high or self.budget.eliminations <= 0:
             return known
         shared = _shared(terms) | self._touched
-        for monomial, k in terms.items() if shared else ():
-            e = monomial.divisor
-            if not e or not monomial.support & shared:
+        for monomial in terms if shared else ():
+            if not monomial.divisor or not monomial.support & shared:
                 continue
             numerator = monomial.numerator
             assert numerator is not None
             if depth == 1 and not self._narrowed and terms.keys().isdisjoint(numerator.terms):
                 continue  # nothing cancels
-            self.budget.eliminations -= 1
-            common = gcd(e, k)
-            scale, times = e // common, k // common
-            rest = {m: c * scale for m, c in terms.items()} if scale > 1 else dict(terms)
-            del rest[monomial]
-            merge(rest, numerator.terms, times)
-            least, most = self._plain(rest)
-            if depth > 1:
-                least, most = self._improved(rest, (least, most), depth - 1, facts)
-            shift = times * numerator.constant
-            slack = times * (e - 1)
-            if slack > 0:
-                least -= slack
-            else:
-                most -= slack
-            low = max(low, _up(least + shift, scale))
-            high = min(high, floor_quotient(most + shift, scale))
+            least, most = self._eliminate(terms, monomial, numerator, depth, facts)
+            low = max(low, least)
+            high = min(high, most)
             if self.budget.steps is not None:
                 interval = Within(Form(0, dict(terms)), low, high)
                 for lemma in ("quotient-below", "quotient-above"):
-                    self.note(lemma, True, interval, bind(x=numerator, c0=e))
+                    self.note(lemma, True, interval, bind(x=numerator, c0=monomial.divisor))
         if facts:
             for fact in self.facts:
                 if not terms.keys().isdisjoint(fact.terms):
                     low, high = self._by_fact(terms, (low, high), fact, depth, facts)
         return (low, high) if low <= high else known
+
+    def _eliminate(
+        self, terms: Terms, quotient: Monomial, numerator: Form, depth: int, facts: int
+    ) -> Interval:
+        """Return the interval of a sum after a quotient in it is replaced by (M - r)/e."""
+        self.budget.eliminations -= 1
+        e, k = quotient.divisor, terms[quotient]
+        common = gcd(e, k)
+        scale, times = e // common, k // common
+        rest = {m: c * scale for m, c in terms.items()} if scale > 1 else dict(terms)
+        del rest[quotient]
+        merge(rest, numerator.terms, times)
+        least, most = self._plain(rest)
+        if depth > 1:
+            least, most = self._improved(rest, (least, most), depth - 1, facts)
+        shift = times * numerator.constant
+        slack = times * (e - 1)
+        if slack > 0:
+            least -= slack
+        else:
+            most -= slack
+        return _up(least + shift, scale), floor_quotient(most + shift, scale)
 
     def _by_fact(
         self, terms: Terms, known: Interval, fact: Form, depth: int, facts: int
@@ -227,19 +233,19 @@ class Scope:
                 times = -times
             rest = {m: c * scale for m, c in terms.items()} if scale > 1 else dict(terms)
             merge(rest, fact.terms, times)
-            found = self._plain(rest)
+            interval = self._plain(rest)
             if depth > 1 or facts > 1:
-                found = self._improved(rest, found, max(depth - 1, 1), facts - 1)
+                interval = self._improved(rest, interval, max(depth - 1, 1), facts - 1)
             shift = times * fact.constant
             if upper:
-                high = min(high, floor_quotient(found[1] + shift, scale))
+                high = min(high, floor_quotient(interval[1] + shift, scale))
             else:
-                low = max(low, _up(found[0] + shift, scale))
+                low = max(low, _up(interval[0] + shift, scale))
             if self.budget.steps is not None:
                 whole = Form(0, dict(terms))
-                bound = bind(x=whole, y=fact, c0=scale, c1=abs(times))
+                bindings = bind(x=whole, y=fact, c0=scale, c1=abs(times))
                 lemma = "bound-above-by-fact" if upper else "bound-below-by-fact"
-                self.note(lemma, True, Within(whole, low, high), bound, y=(-inf, 0))
+                self.note(lemma, True, Within(whole, low, high), bindings, y=(-inf, 0))
         return low, high
 
 

@@ -66,7 +66,7 @@ def of_floor(numerator: Form, divisor: int) -> Values:
     return tuple([value // divisor for value in numerator.values])
 
 
-def of_ratio(numerator: Form, over: Form) -> Values:
+def of_ratio(numerator: Form, divisor: Form) -> Values:
     """Return the values of a quotient; any value will do where the divisor is 0."""
-    pairs = zip(numerator.values, over.values, strict=True)
+    pairs = zip(numerator.values, divisor.values, strict=True)
     return tuple([a // b if b else 0 for a, b in pairs])
