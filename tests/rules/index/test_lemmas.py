@@ -114,7 +114,7 @@ def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatc
             arena.here.note("quotient-flatten", whole, result, terms)
         return result
 
-    monkeypatch.setattr(quotients, "THEOREMS", (wrong,))
+    monkeypatch.setattr(quotients, "LEMMAS", (wrong,))
     assert any(fault.startswith("quotient-flatten at ") for fault in check_expression(NESTED))
 
 
