@@ -92,7 +92,8 @@ MODULES: Final = tuple(import_module(NORMAL_FORM + part) for part in _PARTS)
 
 CHOOSING: Final = frozenset({
     "quotients._candidates", "quotients._flipped", "quotients.divisors", "conditions.floors_in",
-    "extraction.count_uses", "extraction.Writer._absorbs_constant", "nodes_to_forms._is_large_product",
+    "extraction.count_uses", "extraction.Writer._absorbs_constant",
+    "nodes_to_forms._is_large_product",
     "normalize._cost", "normalize._costs_at_least", "normalize.division_count", "normalize.cost",
     "normalize._Simplifier.record", "scoped_facts.Scope._live", "scoped_facts.Scope._values",
     "scoped_facts.Scope._straddles", "scoped_facts.Scope.note", "scoped_facts._shared",
