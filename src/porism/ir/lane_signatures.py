@@ -17,7 +17,7 @@ from porism.ir.op_signatures import (
 
 
 def vectorize(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """VECTORIZE: scalars side by side."""
+    """VECTORIZE(scalar…): the vector with these lanes."""
     need_no_arg(arg)
     t = common_dtype(src)
     need(t.count == 1 and is_value(t), "it takes scalars, not {}", t)

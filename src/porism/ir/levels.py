@@ -1,8 +1,8 @@
-"""Levels: which ops, and which shapes of them, a graph may hold between the stages.
+"""Levels: which ops and invariants a graph may have between the stages.
 
-Going down the levels, tensors become loops, loops become lanes, lanes become what a machine has.
-Every stage of the pipeline names the level that it leaves; `check` then finds the first node that
-does not belong there, and says so.
+Going down the levels, tensors become loops, unrolled loops become lanes, lanes become operations
+of the target. Every stage of the pipeline names the level that it leaves; `check` then raises an
+error at the first node that the level does not allow.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 
 Check = Callable[[UOp], str | None]
-"""A function that says what is wrong with a node, or None."""
+"""A function that returns what is wrong with a node, or None."""
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """What holds of every node of a level, beyond its op."""
+    """A property of every node of a level, beyond its op."""
 
     name: str
     check: Check = field(repr=False)
@@ -35,7 +35,7 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Level:
-    """What a graph may hold at a point of the pipeline."""
+    """The ops and invariants of graphs at a point of the pipeline."""
 
     name: str
     doc: str
@@ -69,9 +69,9 @@ def check(root: UOp, level: Level, stage: str = "unnamed") -> None:
 
 
 def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:
-    """Raise a `LevelError` where a list of nodes is no program of the linear level.
+    """Raise a `LevelError` where a list of instructions is no program of the linear level.
 
-    Each node comes once and after its sources; loops and conditions are opened, closed and nested.
+    Each node occurs once and after its sources; loops and conditions are properly nested.
     """
     _check_nodes(lines, LINEAR, stage)
     seen: set[UOp] = set()
@@ -94,7 +94,7 @@ def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:
 
 
 def _order_fault(node: UOp, seen: set[UOp], blocks: list[UOp]) -> str | None:
-    """Why a node of a list cannot come next; opens and closes blocks."""
+    """Return why an instruction cannot come next, or None; update the open blocks."""
     if node in seen:
         return "the same node came before"
     for source in node.src:
@@ -112,7 +112,7 @@ def _order_fault(node: UOp, seen: set[UOp], blocks: list[UOp]) -> str | None:
 
 
 def levels_with(op: Op) -> list[str]:
-    """The names of the levels that allow an op, in the order of the pipeline."""
+    """Return the names of the levels that allow an op, in the order of the pipeline."""
     return [level.name for level in LEVELS if op in level.ops]
 
 
@@ -189,7 +189,7 @@ def _validity(node: UOp) -> str | None:
 
 
 def _validity_of_lanes(node: UOp) -> str | None:
-    """Of the copies of an access, the mask of one may never hold: it accesses nothing."""
+    """Allow an INVALID index of an access: of unrolled copies one may be always masked."""
     return None if node.op is ops.INDEX else _validity(node)
 
 

@@ -1,10 +1,10 @@
-"""Sweep: free the nodes that only the intern tables refer to.
+"""Node collector: free the nodes that only the intern tables refer to.
 
-A table that held its nodes weakly would cost every node a weak reference and every hit a call. So
-the tables are strong, and a sweep finds by reference counts what nothing else holds: first the dead
-nodes, then those of their sources that only they kept alive. It takes time linear in the tables,
-and runs when Python's garbage collector is asked for a full collection, or makes one of its own
-after the tables have doubled.
+A table of weak references would cost every node a weak reference and every hit a call. So the
+tables are strong, and a sweep finds dead nodes by their reference counts: first the nodes that
+nothing uses, then those of their sources that only they kept alive. It takes time linear in the
+tables, and runs when a program asks Python for a full garbage collection (`gc.collect`), or when
+Python makes one by itself after the tables have doubled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from porism.ir.ops import Op
 
 
 def live_nodes() -> int:
-    """How many nodes there are in this process."""
+    """Return how many nodes there are in this process."""
     return sum(
-        sum(is_exactly(found, op, key) for key, found in list(op.nodes.items()))
+        sum(is_exactly(entry, op, key) for key, entry in list(op.nodes.items()))
         + len(op.raw)
         + len(op.weak_nodes)
         for op in ops.table()
@@ -36,10 +36,10 @@ def live_nodes() -> int:
 
 
 def sweep() -> int:
-    """Free the nodes that only the tables refer to, and forget normal forms; says how many.
+    """Free the nodes that only the tables refer to, and cached normal forms; return how many.
 
-    A node that was taken out of its table and may have to go back must not be lost, so no interrupt
-    comes in between.
+    A node that was taken out of its table and may have to go back must not be lost, so the sweep
+    runs where no interrupt can stop it.
     """
     return run_off_main_thread(_sweep_locked)
 
@@ -55,10 +55,10 @@ def _sweep_locked() -> int:
         lock.release()
 
 
-# References to a node while it is looked at, when the table is all that refers to it.
-_LOOKED_UP: Final = 3  # the table, the variable, the call of getrefcount
+# Reference counts, as getrefcount returns them, of a node that only its table refers to.
+_IN_TABLE: Final = 3  # the table, the variable, the call of getrefcount
 _POPPED: Final = 2  # the variable and the call
-_IN_SOURCES: Final = 4  # the table, the counter of uses, the variable, the call; and each use
+_IN_SOURCES: Final = 4  # the table, the key of `uses`, the variable, the call; plus each use
 
 
 def _sweep() -> int:
@@ -73,26 +73,26 @@ def _sweep() -> int:
 def _forget_normal_forms(op: Op) -> None:
     # Other threads may add some meanwhile, so the table is walked by a copy of its keys.
     for key in list(op.nodes):
-        found = op.nodes.get(key)
-        if found is not None and not is_exactly(found, op, key):
+        entry = op.nodes.get(key)
+        if entry is not None and not is_exactly(entry, op, key):
             op.nodes.pop(key, None)
 
 
 def _sweep_table(op: Op, nodes: dict[Any, UOp]) -> int:
-    """Free the dead nodes of one table, users first: they were added last."""
+    """Free the dead nodes of one table, users first (they were added last); return how many."""
     count = sys.getrefcount
     freed = 0
     keys = list(nodes)
     while keys:
         key = keys.pop()
-        found = nodes.get(key)
-        if found is None:
-            # It was freed, but the key waiting here kept its sources alive.
+        entry = nodes.get(key)
+        if entry is None:
+            # The node was freed, but the key in this list kept its sources alive.
             waiting = _dead_sources(key[-1] if op.keyed else key)
             del key
-        elif count(found) <= _LOOKED_UP:
+        elif count(entry) <= _IN_TABLE:
             waiting = [(op, nodes, key)]
-            del key, found
+            del key, entry
         else:
             continue
         freed += _free(waiting)
@@ -104,26 +104,26 @@ Entry = tuple[Op, dict[Any, UOp], Any]
 
 
 def _dead_sources(src: tuple[UOp, ...]) -> list[Entry]:
-    """The entries of those sources that nothing but their table and their dead user refers to."""
+    """Return the entries of sources that only their table and their dead user refer to."""
     uses = Counter(src)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for child in uses:
         if sys.getrefcount(child) <= _IN_SOURCES + uses[child]:
             key = key_of(child.op, child.dtype, child.src, child.arg)
             table = child.op.nodes if key in child.op.nodes else child.op.raw
-            found.append((child.op, table, key))
-    return found
+            entries.append((child.op, table, key))
+    return entries
 
 
 def _free(waiting: list[Entry]) -> int:
-    """Drop entries whose nodes are dead, then the sources that only these kept alive."""
+    """Drop entries of dead nodes, then the sources that only these kept alive; return how many."""
     freed = 0
     while waiting:
         _, nodes, key = waiting.pop()
         dead = nodes.pop(key, None)
         if dead is None:
             continue
-        if sys.getrefcount(dead) > _POPPED:  # someone took it in the meantime
+        if sys.getrefcount(dead) > _POPPED:  # another thread has got it in the meantime
             nodes[key] = dead
             continue
         freed += 1
@@ -132,14 +132,14 @@ def _free(waiting: list[Entry]) -> int:
 
 
 on_full_collection: Final[list[Callable[[], object]]] = []
-"""Called when Python is asked for a full collection: what is kept only in case that it is needed
-again is let go of, so that the nodes that it refers to can be freed."""
+"""Functions called before the sweep of a requested full collection: they drop caches, so that the
+nodes in these can be freed."""
 
 
 def drop_unreferenced(
     table: dict[Any, Any], is_kept: Callable[[Any], bool] = lambda _: False
 ) -> None:
-    """Drop the entries of a table whose values nothing else refers to, but for some."""
+    """Drop the entries of a table whose values nothing else refers to, unless `is_kept` holds."""
     for key in list(table):
         value = table.pop(key, None)
         if value is None or (sys.getrefcount(value) <= _POPPED and not is_kept(value)):
@@ -148,7 +148,7 @@ def drop_unreferenced(
 
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:
-    """Sweep after a full collection: if it was asked for, or if the tables have doubled."""
+    """Sweep after a full collection, if a program requested it or the tables have doubled."""
     global _is_requested, _noticed, _entries_after_sweep
     _noticed = info if _noticed is _passed else None  # the other one was interrupted the last time
     if info["generation"] < 2 or sys.is_finalizing():
@@ -184,18 +184,18 @@ def _entries() -> int:
 
 _entries_after_sweep = 10_000
 _is_requested = False
-_is_own_collection = False  # whether it is us who asked for a collection
+_is_own_collection = False  # whether `_skip_collection` requested the collection
 _noticed: dict[str, int] | None = None
 _passed: dict[str, int] | None = None
-"""What the collector said last to the first and to the second of these callbacks."""
+"""The `info` that the garbage collector last passed to the first and to the second callback."""
 gc.callbacks += [_on_collection, _after_collection]
 
 
 _quiet = held_while_forking(threading.Lock())
 _inside = 0  # how many threads are inside `quiet_collector`
 _usual_thresholds: tuple[int, int, int] = gc.get_threshold()
-_skipped_objects = 0  # objects that no collection has looked at, about
-_RARE_THRESHOLD: Final = 200_000
+_skipped_objects = 0  # about how many objects no collection has visited
+_RARE_THRESHOLD: Final = 200_000  # new objects per collection inside `quiet_collector`; by hand
 
 
 @contextmanager
@@ -224,9 +224,10 @@ def quiet_collector() -> Iterator[None]:
 
 
 def _skip_collection() -> None:
-    """Where a collection is due, let all that is there count as old, without looking at it.
+    """If a collection is due, move all objects to the oldest generation without visiting them.
 
-    Otherwise it would go through the new graphs at once. After many objects it is let happen.
+    Otherwise the collection would visit the new graphs at once. After `_RARE_THRESHOLD` skipped
+    objects it runs.
     """
     global _is_own_collection, _skipped_objects
     young = gc.get_count()[0]

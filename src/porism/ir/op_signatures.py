@@ -23,21 +23,23 @@ Signature = Callable[[DType | None, Sources, Any], DType]
 SCHEMA = Kind.SCHEMA
 
 NON_TEMPORAL = "stream"
-"""The argument of a STORE that goes past the caches."""
+"""The argument of a non-temporal STORE, which does not fill the caches."""
 
 PREFETCH = "prefetch"
-"""The argument of a SINK begins with it where it says (buffer, elements, axes): with each load from
-a buffer, what is so many elements further is fetched into the caches; if there are axes, only with
-those loads that are in a loop of one of them. Where places are looked up, it says (buffer,
-iterations, axes, axis): what is read there so many iterations of a loop later is fetched."""
+"""The first entry of the argument of a SINK with prefetches; the others are tuples.
+
+(buffer, elements, axes): each load from the buffer also prefetches the address that is so many
+elements further; if axes are given, only loads inside loops of these axes. (buffer, iterations,
+axes, axis), for indirect loads: prefetch the address that the load reads so many iterations of the
+loop `axis` later."""
 
 
 class Misfit(Exception):  # noqa: N818 - turned into a TypeMismatch that names the op
-    """Why a node cannot be made."""
+    """The reason why a node cannot be made."""
 
 
 def need(condition: object, why: str, *parts: object) -> None:
-    """Raise unless the condition holds; the message is put together only then."""
+    """Raise a `Misfit` unless the condition holds; the message is formatted only then."""
     if condition:
         return
     try:
@@ -71,7 +73,7 @@ def is_value(t: DType) -> bool:
 
 
 def is_index(t: DType) -> bool:
-    """A type that can count: `index`, or a fixed-width integer after index lowering."""
+    """Return whether a type can be an index: `index`, or after lowering a fixed-width integer."""
     return t.is_integer or is_schema(t)
 
 
@@ -88,7 +90,7 @@ def common_dtype(src: Sources) -> DType:
 
 
 def elementwise(accepts: Callable[[DType], bool], kinds: str) -> Signature:
-    """Operands of one type, and a result of that type."""
+    """Return the signature of an op with operands of one type, and a result of that type."""
 
     def signature(dtype: DType | None, src: Sources, arg: Any) -> DType:
         need_no_arg(arg)
@@ -114,7 +116,7 @@ def comparison(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def choice(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """WHERE(condition, yes, no); a scalar condition may choose between vectors."""
+    """WHERE(condition, yes, no): a scalar condition may select between vectors."""
     need_no_arg(arg)
     condition = src[0]
     t = common_dtype(src[1:])
@@ -221,7 +223,7 @@ def _need_dims(src: Sources) -> None:
 
 
 def parameter(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """A numbered input: a tensor (its dims are the sources), or a pointer in a kernel."""
+    """PARAM(dim…; number): an input, which is a tensor, or in a kernel a pointer without dims."""
     need(type(arg) is int and arg >= 0, "its argument is its number, not {!r}", arg)
     need(dtype is not None and dtype.kind is not Kind.VOID, "its dtype must be given")
     assert dtype is not None
@@ -241,7 +243,7 @@ def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def iota(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """IOTA: its sources are its dims, its argument is the axis along which it counts."""
+    """IOTA(dim…; axis): the index of each element along an axis."""
     _need_dims(src)
     need(type(arg) is int and 0 <= arg < len(src), "its argument is one of its axes, not {!r}", arg)
     need(dtype in (None, dtypes.index), "it counts in index, not in {}", dtype)
@@ -304,7 +306,7 @@ def load(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def store(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """STORE(index or pointer, value), past the caches or not."""
+    """STORE(index or pointer, value; NON_TEMPORAL or None)."""
     need(arg in (None, NON_TEMPORAL), "its argument is {}, and not {!r}", arg, NON_TEMPORAL)
     need(is_value(src[1].dtype), "it stores a value, not {}", src[1].dtype)
     target = src[0].dtype
@@ -318,7 +320,7 @@ def store(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def effect(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """No value: the sources happen."""
+    """An op without a value, whose sources are effects."""
     return dtypes.void
 
 
@@ -347,7 +349,7 @@ def condition_end(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def like_first(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """The first source's value, unchanged."""
+    """An op whose value is that of its first source."""
     return src[0].dtype
 
 
@@ -357,7 +359,7 @@ def value_like_first(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def movement(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """A movement op whose sizes are its further sources."""
+    """A movement op: (x, size…), the sizes as sources."""
     need_no_arg(arg)
     _need_dims(src[1:])
     return value_like_first(dtype, src, arg)
@@ -419,7 +421,7 @@ def assign(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def bufferize(dtype: DType | None, src: Sources, arg: Any) -> DType:
-    """BUFFERIZE(value, range…; space): the value, kept in memory for these ranges."""
+    """BUFFERIZE(value, range…; space): the value, stored in a buffer with an axis per range."""
     need(isinstance(arg, Space), "its argument is an address space, not {!r}", arg)
     _need_dims(src[1:])
     return value_like_first(dtype, src, None)

@@ -1,8 +1,8 @@
 """Intervals: for each op, bounds that contain every value the node can take.
 
 A bound is an int, or an infinity on `index` where nothing is known. The functions here compute on
-unbounded integers; `clip` then says what a fixed-width type makes of the result: the same interval
-if it fits, the type's limits if the operation may wrap. Floats carry no bounds but on constants.
+unbounded integers; `clip` then returns the interval in a fixed-width type: the same if it fits, the
+type's limits if the operation may wrap. Of floats only constants have bounds.
 Each function is checked against exhaustive evaluation on small boxes, for every op of the table.
 """
 
@@ -20,12 +20,12 @@ Interval = tuple[Bound, Bound]
 Sources = tuple["UOp", ...]
 
 ANYTHING: Interval = (-INFINITY, INFINITY)
-HUGE = 1 << 512  # a bound beyond it is not worth carrying: it becomes infinite
-LARGEST_SHIFT = 512
+HUGE = 1 << 512  # a bound beyond it becomes infinite; chosen by hand, far above any index
+LARGEST_SHIFT = 512  # bits; a shift by more than that has an infinite bound
 
 
 def clip(dtype: DType, low: Bound, high: Bound) -> Interval:
-    """What is left of an exact interval in `dtype`, where values outside wrap around."""
+    """Return the interval in `dtype` of values from `low` to `high`, which wrap around."""
     if dtype.bits:
         return (low, high) if low >= dtype.min and high <= dtype.max else (dtype.min, dtype.max)
     if low < -HUGE:
@@ -40,17 +40,17 @@ def clip(dtype: DType, low: Bound, high: Bound) -> Interval:
 
 
 def unknown(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """Anything that the type can hold."""
+    """Return the limits of the type."""
     return dtype.min, dtype.max
 
 
 def first(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """The value of the first source passes through."""
+    """Return the bounds of the first source."""
     return src[0].vmin, src[0].vmax
 
 
 def hull(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """Any of the sources' values."""
+    """Return the smallest interval that contains the bounds of all sources."""
     return min(s.vmin for s in src), max(s.vmax for s in src)
 
 
@@ -74,7 +74,7 @@ def times(a: Bound, b: Bound) -> Bound:
 
 
 def floor_quotient(a: Bound, b: Bound) -> Bound:
-    """floor(a / b) for b != 0, with the limits at infinity."""
+    """Return floor(a / b) for b != 0, with the limits at infinity."""
     if isinstance(a, float):
         return a if b > 0 else -a
     if isinstance(b, float):
@@ -83,7 +83,7 @@ def floor_quotient(a: Bound, b: Bound) -> Bound:
 
 
 def truncated_quotient(a: Bound, b: Bound) -> Bound:
-    """a / b towards zero for b != 0, with the limits at infinity."""
+    """Return a / b towards zero for b != 0, with the limits at infinity."""
     if isinstance(a, float):
         return a if b > 0 else -a
     if isinstance(b, float):
@@ -93,7 +93,7 @@ def truncated_quotient(a: Bound, b: Bound) -> Bound:
 
 
 def corners(function: Any, a: Interval, b: Interval) -> Interval:
-    """The extremes of a function that is monotone in each argument."""
+    """Return the extremes of a function on a box; it is monotone in each argument."""
     values = [function(x, y) for x in a for y in b]
     return min(values), max(values)
 
@@ -145,18 +145,18 @@ def minimum(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def _division(dtype: DType, src: Sources, quotient: Any) -> Interval:
-    """Divide by the negative and by the positive divisors; by zero a fixed-width result is 0."""
+    """Return the bounds of a division; by zero a fixed-width result is 0."""
     a, b = src
     if b.vmin == b.vmax and b.vmin > 0:  # the common case: by a positive constant
         return quotient(a.vmin, b.vmin), quotient(a.vmax, b.vmin)
-    found: list[Bound] = []
+    extremes: list[Bound] = []
     if b.vmin < 0:
-        found += corners(quotient, (a.vmin, a.vmax), (b.vmin, min(b.vmax, -1)))
+        extremes += corners(quotient, (a.vmin, a.vmax), (b.vmin, min(b.vmax, -1)))
     if b.vmax > 0:
-        found += corners(quotient, (a.vmin, a.vmax), (max(b.vmin, 1), b.vmax))
-    if b.vmin <= 0 <= b.vmax and (dtype.kind is not Kind.INDEX or not found):
-        found.append(0)
-    return clip(dtype, min(found), max(found))
+        extremes += corners(quotient, (a.vmin, a.vmax), (max(b.vmin, 1), b.vmax))
+    if b.vmin <= 0 <= b.vmax and (dtype.kind is not Kind.INDEX or not extremes):
+        extremes.append(0)
+    return clip(dtype, min(extremes), max(extremes))
 
 
 def idiv(dtype: DType, src: Sources, arg: Any) -> Interval:
@@ -190,7 +190,7 @@ def cmod(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def _powers_of_two(low: Bound, high: Bound) -> Interval:
-    """Bounds of 2 to a power; the lower one is an int, since the power is one."""
+    """Return the bounds of 2 to a power; the lower bound is an int, since the power is an int."""
     return 1 << int(min(low, LARGEST_SHIFT)), INFINITY if high > LARGEST_SHIFT else 1 << int(high)
 
 
@@ -205,13 +205,13 @@ def shl(dtype: DType, src: Sources, arg: Any) -> Interval:
 def shr(dtype: DType, src: Sources, arg: Any) -> Interval:
     a, b = src
     low, high = b.vmin, b.vmax
-    if low < 0:  # such a shift moves everything out, as a very large one does
+    if low < 0:  # a negative shift moves all bits out, as a very large one does
         low, high = 0, INFINITY
     return corners(floor_quotient, (a.vmin, a.vmax), _powers_of_two(low, high))
 
 
 def _bits(*bounds: Bound) -> int:
-    """How many bits hold each of these ints, without a sign."""
+    """Return how many bits, without the sign, hold each of these ints."""
     return max(int(b if b >= 0 else ~int(b)).bit_length() for b in bounds)
 
 
@@ -363,17 +363,17 @@ def variable(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def loop_index(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """0 … end-1; an empty range has no value, and then any interval is right."""
+    """Return 0 … end-1; an empty range has no value, and then any interval is right."""
     return 0, max(plus(src[0].vmax, -1), 0)
 
 
 def iota(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """IOTA: 0 … dim-1 along its axis."""
+    """Return 0 … dim-1 for an IOTA along its axis."""
     return loop_index(dtype, src[arg : arg + 1], None)
 
 
 def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
-    """Those of the variable: what is built on it must hold for every value it may have."""
+    """Return the bounds of the variable: a kernel must work for every value that it may have."""
     variable, value = src
     if variable.vmin <= value.vmin and value.vmax <= variable.vmax:
         return variable.vmin, variable.vmax

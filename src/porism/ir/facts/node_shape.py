@@ -1,12 +1,12 @@
-"""Shapes: the dims of a tensor-graph node, as nodes themselves, since they may be symbolic.
+"""Shapes: the dims of a tensor-graph node, which are nodes themselves, since they may be symbolic.
 
     PARAM, BUFFER, IOTA their dims                PERMUTE, FLIP, REDUCE_AXIS   by their argument
     RESHAPE, EXPAND     (x, dim, …)               CONST, VARIABLE, RANGE, …    ()
     PAD                 (x, before, after, …)     SHRINK                       (x, begin, end, …)
-    GATHER              that of its indices
+    GATHER              the shape of its indices
 
-Elementwise ops need equal shapes; only what has the shape () goes with every other. Pointers and
-effects have no shape.
+Elementwise ops need equal shapes, or the shape (), which is broadcast. Pointers and effects have
+no shape.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _set_shape = MutableNode.__dict__["_shape"].__set__
 
 
 def shape(root: UOp) -> Shape:
-    """The dims of a node; raises a `ShapeError` where they do not fit, or where there are none.
+    """Return the dims of a node; raise a `ShapeError` where shapes do not fit or there is none.
 
     >>> from porism.base.dtypes import f32, index
     >>> n, two = UOp.variable("n", 1, 9), UOp.const(index, 2)
@@ -38,37 +38,37 @@ def shape(root: UOp) -> Shape:
     ('(n, 2)', '(n, 1)')
     """
     try:
-        found = root._shape
+        dims = root._shape
     except AttributeError:
         if all(hasattr(s, "_shape") for s in root.src):  # as when a graph is built
             _set_shape(root, _from_sources(root))
         else:
             for node in toposort(root, within=lambda n: not hasattr(n, "_shape")):
                 _set_shape(node, _from_sources(node))
-        found = root._shape
-    if found is None:
+        dims = root._shape
+    if dims is None:
         raise ShapeError(
             f"{root.op.name} has no shape",
             where=show(root, limit=120),
             why=f"it is {'a pointer' if root.dtype.kind is Kind.POINTER else 'an effect'}",
             fix="ask for the shape of a value",
         )
-    return found
+    return dims
 
 
 def to_text(dims: Shape) -> str:
-    """A shape in an error message."""
+    """Return a shape as text, for error messages."""
     inner = ", ".join(show(dim, limit=40) for dim in dims)
     return f"({inner},)" if len(dims) == 1 else f"({inner})"
 
 
 def are_equal(a: UOp, b: UOp) -> bool:
-    """Whether two dims are known to be the same number."""
+    """Return whether two dims are known to be the same number."""
     return a is b or a.vmin == a.vmax == b.vmin == b.vmax
 
 
 def flat_index(indices: Sequence[UOp], dims: Sequence[UOp]) -> UOp:
-    """The number of an element, counted row by row."""
+    """Return the row-major index of an element in a tensor with these dims."""
     number, stride = const(dtypes.index, 0), const(dtypes.index, 1)
     for at, dim in zip(reversed(indices), reversed(dims), strict=True):
         number = at * stride + number
@@ -91,7 +91,7 @@ def _scalar(node: UOp) -> Shape:
 
 
 def _first(node: UOp) -> Shape:
-    """The shape of the first source."""
+    """Return the shape of the first source."""
     return _shape_of(node.src[0])
 
 
@@ -100,14 +100,14 @@ def _own_dims(node: UOp) -> Shape:
 
 
 def _folded(dim: UOp) -> UOp:
-    """A dim in its simplest form: a constant where its bounds leave one value."""
+    """Return a dim as a constant where its bounds leave one value."""
     if dim.vmin == dim.vmax and dim.op is not ops.CONST:
         return const(dim.dtype, dim.vmin)
     return dim
 
 
 def _sum(*parts: UOp) -> UOp:
-    """A sum of dims without the zeros."""
+    """Return the sum of dims, without zeros and with equal terms merged."""
     kept = [p for p in parts if not p.vmin == p.vmax == 0]
     if len(kept) > 1 and not all(p.op is ops.CONST for p in kept):
         kept = _merge_terms(kept)
@@ -118,7 +118,7 @@ def _sum(*parts: UOp) -> UOp:
 
 
 def _merge_terms(parts: Sequence[UOp]) -> list[UOp]:
-    """The terms of a sum, each once: of n + 6 + n those of n * 2 + 6."""
+    """Return the terms of a sum with equal ones merged: n + 6 + n has n * 2 and 6."""
     times: dict[UOp, int] = {}
     rest = 0
     waiting = [(part, 1) for part in reversed(parts)]
@@ -134,10 +134,10 @@ def _merge_terms(parts: Sequence[UOp]) -> list[UOp]:
             rest += count * int(part.arg)
         else:
             times[part] = times.get(part, 0) + count
-    # in one order, whichever the parts came in: equal dims are then one node
+    # in an order that does not depend on that of the parts: equal dims are then one node
     terms = sorted(times.items(), key=lambda term: show(term[0], limit=200))
-    found = [part if count == 1 else part * count for part, count in terms if count]
-    return [*found, const(dtypes.index, rest)] if rest or not found else found
+    merged = [part if count == 1 else part * count for part, count in terms if count]
+    return [*merged, const(dtypes.index, rest)] if rest or not merged else merged
 
 
 def _refuse(node: UOp, what: str, why: str, fix: str) -> ShapeError:
@@ -145,22 +145,22 @@ def _refuse(node: UOp, what: str, why: str, fix: str) -> ShapeError:
 
 
 def _common(node: UOp) -> Shape:
-    """Elementwise: equal shapes, or none."""
-    found: Shape = ()
+    """Return the one shape of elementwise operands that have dims."""
+    common: Shape = ()
     for source in node.src:
         dims = _shape_of(source)
-        if not dims or dims is found:
+        if not dims or dims is common:
             continue
-        if not found:
-            found = dims
-        elif len(found) != len(dims) or not all(map(are_equal, found, dims)):
+        if not common:
+            common = dims
+        elif len(common) != len(dims) or not all(map(are_equal, common, dims)):
             raise _refuse(
                 node,
-                f"{node.op.name} of tensors of shapes {to_text(found)} and {to_text(dims)}",
+                f"{node.op.name} of tensors of shapes {to_text(common)} and {to_text(dims)}",
                 "elementwise operands have equal shapes; nothing is broadcast by itself",
                 "RESHAPE and EXPAND one of them first",
             )
-    return found
+    return common
 
 
 def _reshaped(node: UOp) -> Shape:
@@ -178,7 +178,7 @@ def _reshaped(node: UOp) -> Shape:
 
 
 def _elements(dims: Shape) -> tuple[float, float]:
-    """The least and the largest number of elements of a shape."""
+    """Return the least and the largest number of elements of a shape."""
     low: float = 1
     high: float = 1
     for dim in dims:
@@ -255,7 +255,7 @@ def _expanded(node: UOp) -> Shape:
 
 
 def _pairs(node: UOp, dims: Shape) -> list[tuple[UOp, UOp, UOp]]:
-    """Each dim with its two numbers."""
+    """Return each dim with its two numbers: (dim, before, after) or (dim, begin, end)."""
     numbers = node.src[1:]
     if len(numbers) != 2 * len(dims):
         raise _refuse(
@@ -274,7 +274,7 @@ def _padded(node: UOp) -> Shape:
 
 
 def _shrunk(node: UOp) -> Shape:
-    found = []
+    dims = []
     for dim, begin, end in _pairs(node, _shape_of(node.src[0])):
         if begin.vmax < 0 or end.vmax < begin.vmin or end.vmin > dim.vmax:
             raise _refuse(
@@ -284,12 +284,12 @@ def _shrunk(node: UOp) -> Shape:
                 "a part begins at 0 or later, and ends at the size or before",
                 "PAD adds elements",
             )
-        found.append(end if begin.vmin == begin.vmax == 0 else _folded(end - begin))
-    return tuple(map(_folded, found))
+        dims.append(end if begin.vmin == begin.vmax == 0 else _folded(end - begin))
+    return tuple(map(_folded, dims))
 
 
 def _gathered(node: UOp) -> Shape:
-    """GATHER: the common shape of its index tensors."""
+    """Return the common shape of the index tensors of a GATHER."""
     dims, indices = _shape_of(node.src[0]), node.src[1:]
     if len(indices) != len(dims):
         raise _refuse(
@@ -312,7 +312,7 @@ def _gathered(node: UOp) -> Shape:
 
 
 def _bufferized(node: UOp) -> Shape:
-    """BUFFERIZE: one dim for each range; an index that is no range has as many values as it can."""
+    """Return a dim for each range of a BUFFERIZE; for other indices their largest value + 1."""
     return tuple(
         _folded(r.src[0]) if r.op is ops.RANGE else const(dtypes.index, int(r.vmax) + 1)
         for r in node.src[1:]

@@ -1,7 +1,7 @@
-"""Scope: the ranges that a node depends on and that nothing below it has closed, ordered by axis.
+"""Open ranges: those that a node depends on and that nothing below it has closed, sorted by axis.
 
-Every node gets them when it is made. There are few sets of ranges for many nodes, so what two sets
-have together is remembered.
+They are a field of every node, set when it is made. There are few sets of ranges for many nodes, so
+the union of two sets is cached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _unions: dict[tuple[Ranges, Ranges], Ranges] = {}
 
 
 def ranges_left_open(op: Op, src: tuple[UOp, ...], ranges: Ranges) -> Ranges:
-    """Those of the ranges of its sources that a node does not close."""
+    """Return the ranges of the sources that a node of an op does not close."""
     if op not in CLOSERS:
         return ranges
     closed = {s for s in src[1:] if s.op is ops.RANGE}
@@ -35,33 +35,33 @@ def ranges_left_open(op: Op, src: tuple[UOp, ...], ranges: Ranges) -> Ranges:
 
 
 def union_of_ranges(a: Ranges, b: Ranges) -> Ranges:
-    """The ranges of both, in order."""
-    found = _unions.get((a, b))
-    if found is None:
-        found = a if set(b) <= set(a) else sort_ranges({*a, *b})
+    """Return the union of two sets of ranges, sorted."""
+    union = _unions.get((a, b))
+    if union is None:
+        union = a if set(b) <= set(a) else sort_ranges({*a, *b})
         if len(_unions) >= _MOST_UNIONS:
             _unions.clear()
-        _unions[a, b] = found
-    return found
+        _unions[a, b] = union
+    return union
 
 
 def sort_ranges(ranges: Iterable[UOp]) -> Ranges:
-    """Ranges by axis and kind, and only where these are the same by their digest."""
-    found = sorted(ranges, key=_sort_key)
-    places = [_sort_key(r) for r in found]
-    if any(map(operator.eq, places, places[1:])):
-        found.sort(key=lambda r: (*_sort_key(r), r.key))
-    return tuple(found)
+    """Return ranges sorted by axis and kind, and by digest where these are equal."""
+    ordered = sorted(ranges, key=_sort_key)
+    keys = [_sort_key(r) for r in ordered]
+    if any(map(operator.eq, keys, keys[1:])):
+        ordered.sort(key=lambda r: (*_sort_key(r), r.key))
+    return tuple(ordered)
 
 
 _KINDS: Final = {kind: kind.value for kind in Axis}
 
 
-def _sort_key(counter: UOp) -> tuple[tuple[int, ...], str]:
-    axis, kind = counter.arg
+def _sort_key(loop: UOp) -> tuple[tuple[int, ...], str]:
+    axis, kind = loop.arg
     return axis, _KINDS[kind]
 
 
 def clear_unions() -> None:
-    """Let go of the ranges that were remembered."""
+    """Clear the cache of unions, which holds ranges alive."""
     _unions.clear()

@@ -1,4 +1,4 @@
-"""Residues: what a value is known to be modulo something, `x ≡ remainder (mod modulus)`.
+"""Residues: a congruence that every value of a node satisfies, `x ≡ remainder (mod modulus)`.
 
 A residue is a pair `(modulus, remainder)`. `(1, 0)` says nothing; `(0, r)` says that the value *is*
 r. Interval bounds cannot tell that `4*i + 1` never crosses a multiple of 8 that `4*i` does not; its
@@ -20,11 +20,11 @@ Residue = tuple[int, int]
 Sources = tuple["UOp", ...]
 
 ANY: Residue = (1, 0)
-LARGEST = 1 << 128  # a modulus beyond it is not worth carrying
+LARGEST = 1 << 128  # a modulus beyond it is dropped; chosen by hand
 
 
 def canonical(modulus: int, remainder: int) -> Residue:
-    """The residue in its one form."""
+    """Return a residue in canonical form: 0 <= remainder < modulus."""
     if modulus == 0:
         return (0, remainder) if -LARGEST < remainder < LARGEST else ANY
     if modulus == 1 or modulus > LARGEST:
@@ -33,7 +33,7 @@ def canonical(modulus: int, remainder: int) -> Residue:
 
 
 def _exact(dtype: DType, modulus: int, remainder: int, low: Any, high: Any) -> Residue:
-    """A residue of the exact result, in a type that wraps unless `low` … `high` fits."""
+    """Return the residue of an exact result in a type that wraps unless `low` … `high` fits."""
     if low >= dtype.min and high <= dtype.max:
         return canonical(modulus, remainder)
     return canonical(gcd(modulus, 1 << dtype.bits), remainder)
@@ -48,7 +48,7 @@ def first(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def hull(dtype: DType, src: Sources, arg: Any) -> Residue:
-    """What holds of every source."""
+    """Return the residue that all sources have."""
     modulus, remainder = src[0].residue
     for s in src[1:]:
         m, r = s.residue
@@ -70,7 +70,7 @@ def vconst(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def _wraps(dtype: DType, modulus: int, remainder: int) -> Residue:
-    """A residue of a ring operation: on a type with a width, modulo a power of two at most."""
+    """Return the residue of a ring operation: on fixed widths, modulo a power of two at most."""
     return canonical(gcd(modulus, 1 << dtype.bits) if dtype.bits else modulus, remainder)
 
 
@@ -112,7 +112,7 @@ def neg(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def idiv(dtype: DType, src: Sources, arg: Any) -> Residue:
-    """(m·k + r) // d = (m/d)·k + r//d where d divides m, for a constant d > 0."""
+    """Use (m·k + r) // d = (m/d)·k + r//d where d divides m, for a constant d > 0."""
     (m, r), (n, d) = src[0].residue, src[1].residue
     if n == 0 and d > 0 and m % d == 0:
         return canonical(m // d, r // d)
@@ -120,7 +120,7 @@ def idiv(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def mod(dtype: DType, src: Sources, arg: Any) -> Residue:
-    """x % d = x − d·q, so it keeps what x and d have in common; d = 0 gives 0 on a fixed width."""
+    """Use x % d = x − d·q: the modulus is the gcd of those of x and d."""
     (m, r), (n, d) = src[0].residue, src[1].residue
     if n != 0 or d == 0:
         return ANY
@@ -130,7 +130,7 @@ def mod(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def shl(dtype: DType, src: Sources, arg: Any) -> Residue:
-    """x << k is x·2^k for a constant k in range."""
+    """Use x << k = x·2^k for a constant k in range."""
     (m, r), (n, k) = src[0].residue, src[1].residue
     if n != 0 or not 0 <= k < (dtype.bits or 128):
         return ANY
@@ -162,17 +162,17 @@ def zero_padded(dtype: DType, src: Sources, arg: Any) -> Residue:
 
 
 def of(root: UOp) -> Residue:
-    """The residue of a node, from those of its sources; no recursion."""
+    """Return the residue of a node, from those of its sources, without recursion."""
     stack = [root]
     while stack:
         node = stack[-1]
-        found = ANY
+        residue = ANY
         if node.dtype.is_integer:
             waiting = [s for s in node.src if not hasattr(s, "_residue")]
             if waiting:
                 stack += waiting
                 continue
-            found = node.op.residue(node.dtype, node.src, node.arg)
+            residue = node.op.residue(node.dtype, node.src, node.arg)
         stack.pop()
-        object.__setattr__(node, "_residue", found)
+        object.__setattr__(node, "_residue", residue)
     return root._residue

@@ -24,7 +24,7 @@ Meaning = Callable[..., Any]
 
 
 def _rounded(dtype: DType, function: Callable[..., Any], *arrays: Array) -> Array:
-    """Compute narrow floats in f32: right for + - * / sqrt, since f32 has twice the bits."""
+    """Compute narrow floats in f32: exact for + - * / sqrt, since f32 has twice the bits."""
     if dtype.bits < 32 and dtype.is_float:
         wide = [np.asarray(a).astype(np.float32) for a in arrays]
         return np.asarray(function(*wide)).astype(dtype.numpy)
@@ -32,7 +32,7 @@ def _rounded(dtype: DType, function: Callable[..., Any], *arrays: Array) -> Arra
 
 
 def arithmetic(function: Callable[..., Any]) -> Meaning:
-    """An op that NumPy has, with wrapping integers."""
+    """Return the meaning of an op that NumPy has, with wrapping integers."""
 
     def meaning(dtype: DType, *arrays: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -43,7 +43,7 @@ def arithmetic(function: Callable[..., Any]) -> Meaning:
 
 
 def transcendental(function: Callable[[Array], Any]) -> Meaning:
-    """A float function, computed in f64 and rounded once."""
+    """Return the meaning of a float function that is computed in f64 and rounded once."""
 
     def meaning(dtype: DType, x: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -54,7 +54,7 @@ def transcendental(function: Callable[[Array], Any]) -> Meaning:
 
 
 def rounding(function: Callable[[Array], Any]) -> Meaning:
-    """A rounding function: integers are whole already."""
+    """Return the meaning of a rounding function: the identity on integers."""
 
     def meaning(dtype: DType, x: Array) -> Array:
         return _rounded(dtype, function, x) if dtype.is_float else x
@@ -121,7 +121,7 @@ def _elementwise(function: Callable[..., int], *arrays: Array) -> Array:
 
 
 def _no_zero(dtype: DType, b: Array, what: str) -> Array:
-    """On `index`, refuse a zero divisor; elsewhere say where there is one."""
+    """Return where a divisor is zero; on `index`, where division by zero is undefined, raise."""
     zero = np.asarray(b == 0)
     if dtype.kind is Kind.INDEX and zero.any():
         raise EvaluationError(f"{what} by zero", why="it is undefined on index")
@@ -139,7 +139,7 @@ def _division(what: str, function: Callable[[int, int], int]) -> Meaning:
 
 
 def _fixed(dtype: DType, exact: Array, kind: np.dtype[Any]) -> Array:
-    """Python ints, wrapped to the type."""
+    """Return Python ints wrapped to a type."""
     if kind.kind == "O":
         return exact
     if dtype.kind is Kind.INDEX:
@@ -178,17 +178,17 @@ def _shift(dtype: DType, a: Array, b: Array, function: Callable[[int, int], int]
 
 
 def shl(dtype: DType, a: Array, b: Array) -> Array:
-    """On a fixed width, a shift by less than 0 or by the width or more gives 0."""
+    """Shift left; on a fixed width, by less than 0 or by the width or more gives 0."""
     return _shift(dtype, a, b, lambda x, k: x << k if 0 <= k < (dtype.bits or k + 1) else 0)
 
 
 def shr(dtype: DType, a: Array, b: Array) -> Array:
-    """On a fixed width, a shift out of range leaves only the sign: 0 or -1."""
+    """Shift right; on a fixed width, by an amount out of range leaves only the sign: 0 or -1."""
     return _shift(dtype, a, b, lambda x, k: x >> (k if 0 <= k < (dtype.bits or k + 1) else 4096))
 
 
 def integer_power(base: int, exponent: int, modulus: int | None = None) -> int:
-    """base ** exponent; a negative exponent gives the quotient 1 // base**-exponent towards 0."""
+    """Return base ** exponent; for a negative exponent 1 / base**-exponent towards 0."""
     if exponent >= 0:
         return pow(base, exponent, modulus)
     if abs(base) == 1:
@@ -206,7 +206,7 @@ def power(dtype: DType, a: Array, b: Array) -> Array:
 
 
 def mulacc(dtype: DType, a: Array, b: Array, c: Array) -> Array:
-    """a*b + c, on floats with one rounding."""
+    """Return a*b + c, on floats with one rounding."""
     if not dtype.is_float:
         return np.asarray(add(dtype, mul(dtype, a, b), c))
     with np.errstate(all="ignore"):
@@ -219,7 +219,7 @@ def mulacc(dtype: DType, a: Array, b: Array, c: Array) -> Array:
 
 
 def _round_to_odd_sum(a: Array, b: Array) -> Array:
-    """a + b in f64, its last bit set if anything was lost: a second rounding is then right."""
+    """Return a + b in f64 rounded to odd, so that rounding again to a narrower float is correct."""
     total = np.asarray(a + b)
     part = total - a
     error = (a - (total - part)) + (b - part)
@@ -242,9 +242,9 @@ def _fused(a: float, b: float, c: float) -> float:
 
 
 def ldexp(dtype: DType, x: Array, n: Array) -> Array:
-    """x times 2 to the power of the whole number below n, rounded once.
+    """Return x times 2 to the power floor(n), rounded once.
 
-    Of an infinite n the power is 0 or infinite; then it is the result even where x is NaN.
+    For an infinite n the power is 0 or infinite, and is the result even where x is NaN.
     """
     with np.errstate(all="ignore"):
         wide, whole = np.asarray(x).astype(np.float64), np.floor(np.asarray(n).astype(np.float64))
@@ -263,7 +263,7 @@ _FAR = 5000
 
 
 def cast(source: DType, target: DType, x: Array) -> Array:
-    """Convert values. Integers wrap; floats go to integers towards zero and saturate, NaN to 0."""
+    """Convert values: integers wrap; floats to integers truncate and saturate, NaN becomes 0."""
     source, target = source.element, target.element
     with np.errstate(all="ignore"):
         if target.kind is Kind.BOOL:
@@ -306,7 +306,7 @@ def _nearest_float(value: int) -> float:
 
 
 def _odd_float(value: int) -> float:
-    """An int as a float with its last bit set where bits were lost."""
+    """Return an int as a float rounded to odd."""
     excess = max(abs(value).bit_length() - 53, 0)
     kept = abs(value) >> excess
     if abs(value) != kept << excess:
@@ -329,7 +329,7 @@ def _float_to_integer(target: DType, x: Array) -> Array:
 
 
 def bitcast(source: DType, target: DType, x: Array) -> Array:
-    """The same bits as another type; the last axis is the lanes where sizes differ."""
+    """Return the same bits in another type; the last axis is the lanes where sizes differ."""
     return np.ascontiguousarray(x.astype(source.numpy)).view(target.numpy)
 
 
@@ -339,7 +339,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry(dtype: DType, counter: Array, key: Array) -> Array:
-    """Threefry-2x32 with 20 rounds: counter and key hold two 32-bit words, the low one first."""
+    """Return Threefry-2x32 with 20 rounds; counter and key hold two 32-bit words, low one first."""
     mask = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     x = [counter & mask, counter >> half]
@@ -360,7 +360,7 @@ def threefry(dtype: DType, counter: Array, key: Array) -> Array:
 
 
 def array_of(dtype: DType, value: Scalar) -> Array:
-    """A constant as an array of no dimensions."""
+    """Return a constant as an array of no dimensions."""
     if dtype.kind is Kind.INDEX:
         fits = -(1 << 62) <= value < 1 << 62
         return np.asarray(value, dtype=np.int64 if fits else object)

@@ -23,11 +23,11 @@ DEEPEST: Final = 32
 """Tuples in tuples stay below this depth, so that walking them needs little of Python's stack."""
 
 DECIMAL_BITS: Final = 2048
-"""An int with more bits is hexadecimal: Python can be told to refuse more than 640 digits."""
+"""An int with more bits is written in hexadecimal: Python may be set to refuse 641 digits."""
 
 
 def to_text(arg: Any, depth: int = 0) -> str:
-    """The one way to write an argument.
+    """Return the canonical text of an argument.
 
     >>> to_text((1, True, -0.0, "x", Axis.LOOP))
     '(1, true, -0.0, "x", axis.loop)'
@@ -65,7 +65,7 @@ def to_text(arg: Any, depth: int = 0) -> str:
 
 
 def nan_to_text(value: float) -> str:
-    """A NaN with its sign.
+    """Return a NaN with its sign as text.
 
     >>> nan_to_text(math.nan), nan_to_text(-math.nan)
     ('nan', '-nan')
@@ -74,7 +74,7 @@ def nan_to_text(value: float) -> str:
 
 
 def int_to_text(value: int) -> str:
-    """Decimal, or hexadecimal where Python may refuse to print so many digits."""
+    """Return decimal text, or hexadecimal where Python may refuse to print so many digits."""
     return str(value) if value.bit_length() < DECIMAL_BITS else hex(value)
 
 
@@ -91,9 +91,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def key(arg: Any) -> Any:
-    """A hashable stand-in: only equal arguments are equal (not 0.0 and -0.0, nor 1 and 1.0).
+    """Return a hashable key of an argument that tells 0.0 from -0.0, and 1 from 1.0 and True.
 
-    The marks are classes, which cannot be part of an argument.
+    Classes mark the types: they cannot be part of an argument.
     """
     kind = type(arg)
     if kind is float:
@@ -113,7 +113,7 @@ _MARKED: Final = frozenset({float, bool, tuple})
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a text may be: far beyond any graph, far below what would hurt the machine."""
+    """The largest text that is read: far above any graph, far below the memory of a machine."""
 
     characters: int = 1 << 29
     nodes: int = 10_000_000
@@ -140,7 +140,7 @@ _WORDS: Final[dict[str, Any]] = {
 
 
 class Reader:
-    """A place in a text, and how to read on from there; whatever is wrong is a `ParseError`."""
+    """A text and an offset in it, with methods that read on from there or raise a `ParseError`."""
 
     __slots__ = ("at", "limits", "text")
 
@@ -156,7 +156,7 @@ class Reader:
         raise ParseError(what, text=self.text, offset=offset, why=why, fix=fix) from None
 
     def skip(self) -> str:
-        """Pass over blanks; the character after them, or "" at the end of the line."""
+        """Skip blanks; return the character after them, or "" at the end of the line."""
         text, at = self.text, self.at
         following = text[at : at + 1]
         while following and following in " \t\r":
@@ -166,17 +166,16 @@ class Reader:
         return "" if following == "\n" else following
 
     def expect(self, wanted: str, why: str) -> None:
-        found = self.skip()
-        if found != wanted:
+        if self.skip() != wanted:
             self.fail(f"expected {wanted!r}, found {self.next_thing()}", why=why)
         self.at += 1
 
     def next_thing(self) -> str:
-        """What stands here, for a message."""
-        found = self.text[self.at : self.at + 1]
-        if found in ("", "\n"):
-            return "the end of the line" if found else "the end of the text"
-        return ascii(found)
+        """Return the next character in words, for a message."""
+        character = self.text[self.at : self.at + 1]
+        if character in ("", "\n"):
+            return "the end of the line" if character else "the end of the text"
+        return ascii(character)
 
     def name(self, pattern: re.Pattern[str], what: str, fix: str | None = None) -> str:
         match = pattern.match(self.text, self.at)
@@ -245,21 +244,21 @@ class Reader:
         return f"this reader takes at most {self.limits.digits}"
 
     def string(self) -> str:
-        """A string in quotes, with the escapes of JSON."""
+        """Read a string in quotes, with the escapes of JSON."""
         start = self.at
         self.at += 1
         while True:
             match = _PLAIN.match(self.text, self.at)
             if match is not None:
                 self.at = match.end()
-            found = self.text[self.at : self.at + 1]
-            if found == '"':
+            character = self.text[self.at : self.at + 1]
+            if character == '"':
                 self.at += 1
                 value: str = json.loads(self.text[start : self.at])
                 if _SURROGATE.search(value):
                     self.fail("a string with half of a surrogate pair", at=start)
                 return value
-            if found != "\\":
+            if character != "\\":
                 self.fail(
                     f"the string is not closed: {self.next_thing()} in it",
                     why="a string ends with a quote, on its own line",
@@ -274,13 +273,13 @@ class Reader:
             self.at = match.end()
 
     def argument(self, depth: int = 0) -> Any:
-        """An argument, as `to_text` writes it."""
-        found = self.skip()
-        if found == "(":
+        """Read an argument, as `to_text` writes it."""
+        character = self.skip()
+        if character == "(":
             return self._tuple(depth)
-        if found == '"':
+        if character == '"':
             return self.string()
-        if found.isascii() and (found.isdigit() or found == "-"):
+        if character.isascii() and (character.isdigit() or character == "-"):
             return self.number()
         start = self.at
         word = self.word("an argument", 'such as 4, -0.5, true, none, "name", axis.loop, (1, 2)')
@@ -292,7 +291,7 @@ class Reader:
         return self._member(word, start)
 
     def _member(self, kind: str, start: int) -> Any:
-        """What follows `op.`, `dtype.`, `axis.` or `space.`."""
+        """Read what follows `op.`, `dtype.`, `axis.` or `space.`."""
         if kind == "op":
             return self.op()
         if kind == "dtype":

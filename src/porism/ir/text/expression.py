@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ELISION: Final = "…"
 
-# How tightly a text holds together; operands that hold less tightly go into parentheses.
+# Operator precedences; an operand of lower precedence is put into parentheses.
 ATOM, POWER, PREFIX = 15, 14, 13
 _BINDING: Final = {
     "**": POWER,
@@ -39,12 +39,12 @@ COMPARISON: Final = 6
 
 _DEPTHS: Final = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2, 1)
 
-# A piece of text still to be written: itself, or a node, how tightly it must hold, how deep it is.
+# A piece of text still to be written: a string, or (node, least precedence, depth).
 Piece = str | tuple["UOp", int, int]
 
 
 def show(node: UOp, limit: int = 500, names: Mapping[UOp, str] | None = None) -> str:
-    """The node as an expression of at most `limit` characters; some nodes may have names.
+    """Return the node as an expression of at most `limit` characters; some nodes may have names.
 
     >>> from porism.ir.node import UOp
     >>> def node(op, *src):
@@ -69,7 +69,7 @@ def show(node: UOp, limit: int = 500, names: Mapping[UOp, str] | None = None) ->
 
 
 def size_text(node: UOp) -> str | None:
-    """A size as people write it, with variables that have a value by their names; None of others.
+    """Return a size with bound variables by their names; None for a node that has none.
 
     >>> from porism.ir.node import UOp
     >>> n = ops.BIND(UOp.variable("n", 1, 8), UOp.const(index, 5))
@@ -88,7 +88,7 @@ _BOUND: Final = re.compile(r"BIND\((\w+), \d+\)")
 
 
 def _write(node: UOp, limit: int, depth: int, names: Mapping[UOp, str]) -> str:
-    """Text from left to right, until it is complete or longer than `limit`."""
+    """Return the text of a node, cut off after more than `limit` characters."""
     written: list[str] = []
     length = 0
     waiting: list[Piece] = [(node, 0, 0)]
@@ -104,7 +104,7 @@ def _write(node: UOp, limit: int, depth: int, names: Mapping[UOp, str]) -> str:
 
 
 def _pieces(node: UOp, binding: int, level: int, *, depth: int, most: int) -> list[Piece]:
-    """A node's own text, with its sources in the places where they go."""
+    """Return the pieces of a node's text: its own strings, with its sources between them."""
     leaf = _leaf(node)
     if leaf is not None:
         return [f"({leaf})"] if leaf[0] == "-" and binding > PREFIX else [leaf]
@@ -138,7 +138,7 @@ def _enclosed(pieces: list[Piece], needed: bool) -> list[Piece]:
 
 
 def _operands(own: int) -> tuple[int, int]:
-    """How tightly the left and the right operand of an infix operator must hold."""
+    """Return the least precedence of the left and the right operand of an infix operator."""
     if own == POWER:  # a ** b ** c is a ** (b ** c); the exponent may have a sign
         return POWER + 1, PREFIX
     if own == COMPARISON:  # a < b < c would mean something else
@@ -148,7 +148,7 @@ def _operands(own: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=10_000)
 def name_of_axis(axis: tuple[int, ...]) -> str:
-    """What a range on this axis is called.
+    """Return the name of a range on this axis.
 
     >>> name_of_axis((3, 0, 1))
     'r3_0_1'
@@ -157,7 +157,7 @@ def name_of_axis(axis: tuple[int, ...]) -> str:
 
 
 def _leaf(node: UOp) -> str | None:
-    """The text of a node that shows no sources."""
+    """Return the text of a node that shows no sources; None for other nodes."""
     op, arg = node.op, node.arg
     if op is ops.CONST:
         return str(arg) if isinstance(arg, bool) else argument_text.to_text(arg)
@@ -177,7 +177,7 @@ def _leaf(node: UOp) -> str | None:
 
 
 def _head(node: UOp) -> str:
-    """What stands before the parenthesis of a call."""
+    """Return the text of a call up to its opening parenthesis."""
     op, arg = node.op, node.arg
     if op is ops.FACT:
         return f"{arg}("
@@ -197,7 +197,7 @@ def _listed(src: tuple[UOp, ...], level: int) -> list[Piece]:
 
 
 def _access(node: UOp, level: int, most: int) -> list[Piece]:
-    """An element of a buffer: `p0[r0 * 4, r1]`, `p0[r0 if r0 < 3]` with a gate."""
+    """Return the text of an element of a buffer: `p0[r0 * 4, r1]`, or `p0[r0 if r0 < 3]`."""
     buffer, *rest = node.src[:most]
     gated = len(rest) > 1 and rest[-1].dtype.element.mask is rest[-1].dtype.element
     indices = tuple(rest[:-1] if gated else rest)

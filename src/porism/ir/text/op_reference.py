@@ -1,4 +1,4 @@
-"""Reference: the page that lists every op, made from the table."""
+"""Op reference: the page `docs/ops.md`, which lists every op of the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Every op, from the table in `src/porism/ir/ops.py`. Made by `porism ops --page`.
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the page, in Markdown."""
     parts = [HEAD]
     for group in Group:
         parts.append(f"## {group.value.capitalize()}\n")

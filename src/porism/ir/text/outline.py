@@ -1,4 +1,4 @@
-"""Trees: a graph as an indented outline for people, each node once.
+"""Outlines: a graph as an indented tree for people, each node once.
 
     %0 ADD index  3…31  ≡ 3 (mod 4)
     ├─ %1 MUL index  0…28  ≡ 0 (mod 4)
@@ -7,9 +7,9 @@
     │  └─ 4 index
     └─ 3 index
 
-A line has the op, the dtype, the argument, and what is known of the value where that says more
-than the dtype. A node that came before is a reference, `%2 ↑ r0`. Any graph can be printed:
-what is too deep or too much is left out, and the last line says how much that is.
+A line has the op, the dtype, the argument, and bounds and residue where these say more than the
+dtype. A node that was printed before is a reference, `%2 ↑ r0`. Any graph can be printed: nodes
+beyond the limits are left out, and the last line has their number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_BOUND: Final = 24
 
 
 def tree(root: UOp, *, depth: int = 40, lines: int = 1000) -> str:
-    """The graph below a node, at most `depth` levels and `lines` lines of it.
+    """Return the graph below a node as text, at most `depth` levels and `lines` lines of it.
 
     >>> i = UOp.range(8, 0)
     >>> print(tree(UOp(ops.ADD, None, (UOp(ops.MUL, None, (i, i)), i.lift(3)))))
@@ -44,7 +44,7 @@ def tree(root: UOp, *, depth: int = 40, lines: int = 1000) -> str:
     numbers: dict[UOp, int] = {}
     shown: set[UOp] = set()
     whole = True
-    # a node, how deep it is, what stands before its line and before those of its sources
+    # (node, depth, prefix of its line, prefix of the lines of its sources)
     waiting: list[tuple[UOp, int, str, str]] = [(root, 0, "", "")]
     while waiting:
         if len(written) >= lines:
@@ -76,7 +76,7 @@ def tree(root: UOp, *, depth: int = 40, lines: int = 1000) -> str:
 
 
 def describe(node: UOp) -> str:
-    """What a line says of a node, without its sources.
+    """Return the line of a node, without its sources.
 
     >>> describe(UOp.variable("n", 1))
     'VARIABLE index  [("n", 1, none)]  ≥ 1'
@@ -91,28 +91,28 @@ def describe(node: UOp) -> str:
 
 
 def _value_facts(node: UOp) -> list[str]:
-    """The bounds and the residue, where they say more than the dtype."""
+    """Return the bounds and the residue as text, where they say more than the dtype."""
     t = node.dtype
     if not (t.is_integer or t.kind is Kind.BOOL) or node.op is ops.VCONST:
         return []
-    found: list[str] = []
+    facts: list[str] = []
     low, high = node.vmin, node.vmax
     if low == high:
         return [f"= {_bound(low)}"]
     if low > t.min and high < t.max:
-        found.append(f"{_bound(low)}…{_bound(high)}")
+        facts.append(f"{_bound(low)}…{_bound(high)}")
     elif low > t.min:
-        found.append(f"≥ {_bound(low)}")
+        facts.append(f"≥ {_bound(low)}")
     elif high < t.max:
-        found.append(f"≤ {_bound(high)}")
+        facts.append(f"≤ {_bound(high)}")
     modulus, remainder = node.residue
     if modulus > 1:
-        found.append(f"≡ {remainder} (mod {modulus})")
-    return found
+        facts.append(f"≡ {remainder} (mod {modulus})")
+    return facts
 
 
 def _bound(value: Bound) -> str:
-    """A bound, or its size where it is too long to read."""
+    """Return a bound as text, or its magnitude where it is too long to read."""
     text = argument_text.to_text(value)
     if len(text) <= LONGEST_BOUND or isinstance(value, float):
         return text

@@ -1,4 +1,4 @@
-"""Text: graphs as lines that can be stored, compared and read back, `parse(to_text(g)) is g`.
+"""Serialization: graphs as lines of text that can be read back, `parse(to_text(g)) is g`.
 
 One node a line, sources before users; the last line is the root:
 
@@ -11,7 +11,7 @@ small constant as `value:dtype`. The argument is left out where there is none. B
 comments are allowed.
 
 Reading makes exactly the nodes of the text; no rule is applied. The text may come from anywhere: it
-is never executed, whatever is wrong with it is a `ParseError` that points at the place, and
+is never executed, whatever is wrong with it is a `ParseError` that points at line and column, and
 `Limits` bound what reading may cost.
 """
 
@@ -36,7 +36,7 @@ _FORM: Final = "a line is: %number = OP dtype sources [argument]"
 
 
 def to_text(root: UOp) -> str:
-    """The graph below a node, as lines.
+    """Return the graph below a node as lines of text.
 
     >>> i = UOp.range(8, 0)
     >>> print(to_text(UOp(ops.MUL, None, (i, i))), end="")
@@ -62,7 +62,7 @@ def to_text(root: UOp) -> str:
 
 
 def parse(text: str, limits: Limits | None = None) -> UOp:
-    """The root of the graph that a text describes.
+    """Return the root of the graph that a text describes.
 
     >>> parse("%0 = CONST index [4]\\n%1 = ADD index %0 1:index")
     UOp(ADD index 4 + 1)
@@ -86,8 +86,8 @@ def parse(text: str, limits: Limits | None = None) -> UOp:
     nodes: dict[int, UOp] = {}
     root: UOp | None = None
     while reader.at < len(text):
-        found = reader.skip()
-        if found not in ("", "#"):
+        character = reader.skip()
+        if character not in ("", "#"):
             if len(nodes) >= limits.nodes:
                 reader.fail(
                     f"more than {limits.nodes} nodes",
@@ -95,11 +95,11 @@ def parse(text: str, limits: Limits | None = None) -> UOp:
                     fix="pass larger limits, if the text is from a source that you trust",
                 )
             root = _line(reader, nodes)
-            found = reader.skip()
-        if found == "#":
+            character = reader.skip()
+        if character == "#":
             end = text.find("\n", reader.at)
             reader.at = len(text) if end < 0 else end
-        elif found:
+        elif character:
             reader.fail(f"expected the end of the line, found {reader.next_thing()}", why=_FORM)
         reader.at += 1
     if root is None:
@@ -120,10 +120,10 @@ def _line(reader: Reader, nodes: dict[int, UOp]) -> UOp:
     reader.skip()
     dtype = reader.dtype()
     src: list[UOp] = []
-    while (found := reader.skip()) not in ("", "[", "#"):
-        src.append(_source(reader, nodes) if found == "%" else _constant(reader))
+    while (character := reader.skip()) not in ("", "[", "#"):
+        src.append(_source(reader, nodes) if character == "%" else _constant(reader))
     arg = None
-    if found == "[":
+    if character == "[":
         reader.at += 1
         arg = reader.argument()
         reader.expect("]", "the argument is closed by a bracket")
@@ -159,15 +159,15 @@ def _reference(reader: Reader) -> int:
 def _source(reader: Reader, nodes: dict[int, UOp]) -> UOp:
     start = reader.at
     number = _reference(reader)
-    found = nodes.get(number)
-    if found is None:
+    node = nodes.get(number)
+    if node is None:
         reader.fail(
             f"%{number} is used before it is defined",
             at=start,
             why="sources come before the nodes that use them",
             fix=f"add a line %{number} = … above this one",
         )
-    return found
+    return node
 
 
 def _constant(reader: Reader) -> UOp:

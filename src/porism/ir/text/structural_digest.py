@@ -1,7 +1,7 @@
-"""Stable: numbers and digests of structure, the same in every process.
+"""Structural digests: numbers and digests of a node's structure, the same in every process.
 
-`order` is a cheap number by which commutative operands are put in order; nodes whose numbers
-collide are told apart by their digest. The digest is what caches are keyed by.
+Commutative operands are sorted by a cheap order number; nodes whose numbers collide are compared by
+their digest. The digest is the key of caches.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _hashes: dict[Any, int] = {}
 
 
 def order_number(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any) -> int:
-    """The order of a node; constants come after everything else.
+    """Return the number by which a node is sorted; constants come after everything else.
 
-    Tuples of ints hash alike in every process; strings would not. The key is that of the tables.
+    Tuples of ints have the same hash in every process; strings do not. The key is that of the
+    intern tables.
     """
     if not op.keyed:
         return hash((op.code, *map(_order_of, src))) & MASK
@@ -38,25 +39,25 @@ def order_number(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any, key: Any)
     number = _hashes.get((op, dtype, key[1]))
     if number is None:
         number = _hash_own_fields(op, dtype, arg, key[1])
-    found = hash((op.code, number, *map(_order_of, src))) & MASK
-    return found | CONST_LAST if op is ops.CONST or op is ops.VCONST else found
+    mixed = hash((op.code, number, *map(_order_of, src))) & MASK
+    return mixed | CONST_LAST if op is ops.CONST or op is ops.VCONST else mixed
 
 
 _order_of: Final = operator.attrgetter("order")
 
 
 def _hash_own_fields(op: Op, dtype: DType, arg: Any, key: Any) -> int:
-    """A number for what is not a source, which is remembered."""
+    """Return a hash of op, dtype and argument, and cache it."""
     text = f"{op.name}:{dtype.name}:{argument_text.to_text(arg)}".encode()
-    found = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 3
     if len(_hashes) > _MOST_HASHES:
         _hashes.clear()
-    _hashes[op, dtype, key] = found
-    return found
+    _hashes[op, dtype, key] = number
+    return number
 
 
 def digest(root: UOp) -> bytes:
-    """The digest of a node, from the digests of its sources; no recursion."""
+    """Return the digest of a node, from the digests of its sources, without recursion."""
     stack = [root]
     while stack:
         node = stack[-1]
