@@ -1,8 +1,8 @@
-"""Debug: what is told about the work on the standard error, by the level that the settings ask for.
+"""Debug output: what is written to the standard error, by the level in `PORISM_DEBUG`.
 
 1  every kernel that runs, with its time and speed; why a function is traced
 2  the loops of a kernel when it first runs
-3  the steps of compiling in milliseconds, and what was found on disk
+3  the steps of compiling in milliseconds, and cache hits on disk
 4  the source of a kernel when it first runs
 """
 
@@ -24,19 +24,19 @@ SOURCE: Final = 4
 
 
 def level() -> int:
-    """How much is told here and now."""
+    """Return the debug level in force, 0 for no output."""
     return settings.debug if is_debugging() else 0
 
 
 def log(text: str, more: str = "") -> None:
-    """Tell a line, and below it a longer text."""
+    """Write a line, and below it a longer text, indented."""
     below = "\n" + textwrap.indent(more.rstrip("\n"), "    ") if more else ""
     print(f"porism: {text}{below}", file=sys.stderr)
 
 
 @contextmanager
 def timed_step(text: str) -> Iterator[None]:
-    """A step of compiling, told with its milliseconds when it is over."""
+    """Write how many milliseconds the `with` block took, at the level COMPILING."""
     begin = time.perf_counter()
     yield
     if level() >= COMPILING:

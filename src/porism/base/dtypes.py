@@ -1,8 +1,8 @@
 """Data types: scalars, vectors and pointers, as interned values that can be compared with `is`.
 
-The scalar types are one table. A dtype knows its limits, how it maps to NumPy, which other types
-hold all of its values, and which *theory* of arithmetic it obeys; the last decides which rewrite
-rules may be tried on a node of that type.
+The scalar types are one table. A dtype has its limits, its NumPy type, a test for conversion
+without loss, and the *theory* of arithmetic that it obeys, which decides which rewrite rules may be
+tried on a node of that type.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ INFINITY: Final = math.inf
 
 MOST_LANES: Final = 10**6
 MOST_ELEMENTS: Final = 10**20
-"""Vectors and pointers stay below these, so that every name can be read back."""
+"""Exclusive limits of the lanes of a vector and the elements behind a pointer; `_NAME` reads as
+many digits."""
 
 
 @fast_enum
 class Kind(enum.Enum):
-    """What sort of values a dtype has."""
+    """The kind of values of a dtype."""
 
     BOOL = "bool"
     SIGNED = "signed"
@@ -48,7 +49,7 @@ class Kind(enum.Enum):
 
 @fast_enum
 class Theory(enum.Enum):
-    """Which laws of arithmetic hold: the mathematics a rule is proved in."""
+    """The arithmetic that a type obeys, in which rules on it are proved."""
 
     INTEGERS = "integers"  # unbounded, as in Python: the dtype `index`
     FIXED_WIDTH = "fixed width"  # i8 … u64, wrapping
@@ -59,7 +60,7 @@ class Theory(enum.Enum):
 
 @fast_enum
 class Space(enum.Enum):
-    """Where a pointer points to."""
+    """The address space of a pointer."""
 
     GLOBAL = "global"
     LOCAL = "local"
@@ -76,7 +77,7 @@ _THEORY_OF_KIND: Final = {
 
 
 class DType:
-    """One type. Equal types are one object; make them with the names below, `vec` and `pointer`."""
+    """A data type. Equal types are one object, made by the names below, `vec` and `pointer`."""
 
     __slots__ = (
         "bits",
@@ -106,11 +107,11 @@ class DType:
     mask: DType  # the type of a comparison of two such values
     min: int | float
     max: int | float
-    precision: int  # bits of integers that are all exact: the significand of a float
+    precision: int  # all integers of so many bits are exact: the significand of a float
     space: Space | None
     size: int  # elements behind a pointer; -1 where not known
     theory: Theory
-    slot: int  # index of the table of construction-time rules; see rewrite.construct
+    slot: int  # index into the construction-time rules of an op; see rewrite/construction.py
     is_float: bool
     is_integer: bool  # fixed width or index; bool is not one
 
@@ -131,11 +132,11 @@ class DType:
 
     @property
     def scalar(self) -> DType:
-        """The type of one lane (a pointer is its own lane)."""
+        """Return the type of one lane (a pointer is its own lane)."""
         return self if self.kind is Kind.POINTER else self.element
 
     def vec(self, count: int) -> DType:
-        """The vector of `count` such lanes.
+        """Return the vector type of `count` such lanes.
 
         >>> f32.vec(4), f32.vec(1), f32.vec(4).element
         (f32x4, f32, f32)
@@ -154,7 +155,7 @@ class DType:
         return self if count == 1 else _intern(f"{self.name}x{count}", self, count)
 
     def pointer(self, space: Space = Space.GLOBAL, size: int = -1) -> DType:
-        """The pointer to `size` such elements in an address space.
+        """Return the pointer type to `size` such elements in an address space.
 
         >>> f32.pointer(Space.LOCAL, 64)
         f32*local[64]
@@ -170,7 +171,7 @@ class DType:
         return _intern(f"{self.name}*{space.value}{bounds}", self, 1, space, size)
 
     def fits_in(self, other: DType) -> bool:
-        """Whether every value of this type is a value of `other`: the cast there loses nothing.
+        """Return whether every value of this type is a value of `other`: a cast loses nothing.
 
         >>> i32.fits_in(f64), i32.fits_in(f32), u8.fits_in(i16), i8.fits_in(u64), i64.fits_in(index)
         (True, False, True, False, True)
@@ -197,7 +198,7 @@ class DType:
         return b.is_integer and b.min <= a.min and a.max <= b.max
 
     def canonical(self, value: object) -> Scalar:
-        """The Python value that a constant of this type holds for `value`; wraps and rounds.
+        """Return `value` as a constant of this type holds it: wrapped and rounded.
 
         >>> i8.canonical(200), f16.canonical(0.1), boolean.canonical(2), index.canonical(7)
         (-56, 0.0999755859375, True, 7)
@@ -235,15 +236,15 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy (or ml_dtypes) type of a lane; `index` is int64 there.
+        """Return the NumPy (or ml_dtypes) type of a lane; int64 for `index`.
 
         >>> f32.vec(4).numpy, bf16.numpy
         (dtype('float32'), dtype(bfloat16))
         """
-        found = _NUMPY.get(self.element.name)
-        if found is None:
+        numpy_type = _NUMPY.get(self.element.name)
+        if numpy_type is None:
             raise TypeMismatch(f"{self} has no NumPy type", why="it has no values in memory")
-        return found
+        return numpy_type
 
 
 _lock = held_while_forking(threading.Lock())
@@ -254,19 +255,19 @@ _NUMPY: dict[str, np.dtype[Any]] = {}
 def _intern(
     name: str, element: DType, count: int, space: Space | None = None, size: int = -1
 ) -> DType:
-    found = _table.get(name)
-    if found is None:
-        # Made before the lock is taken, which it may take too; a mask is its own mask.
+    known = _table.get(name)
+    if known is None:
+        # The mask is made before the lock is taken, as `vec` may take it; a mask is its own mask.
         masked = space is None and element.mask is not element
         mask = element.mask.vec(count) if masked else None
         with _lock:
-            found = _table.get(name)
-            if found is None:
+            known = _table.get(name)
+            if known is None:
                 kind = element.kind if space is None else Kind.POINTER
-                found = _make(name, kind, element, count, space, size)
-                found.mask = found if mask is None else mask
-                _table[name] = found
-    return found
+                known = _make(name, kind, element, count, space, size)
+                known.mask = known if mask is None else mask
+                _table[name] = known
+    return known
 
 
 def _make(
@@ -372,19 +373,19 @@ _FLOAT_RANGE: Final = {
 
 
 def scalars() -> tuple[DType, ...]:
-    """Every scalar type that has values, in the order of the table."""
+    """Return every scalar type that has values, in the order of the table."""
     return tuple(t for t in _SCALARS if t.kind not in (Kind.SCHEMA, Kind.VOID))
 
 
 def dtype(name: str) -> DType:
-    """The type with this name, as printed.
+    """Return the type with this name, as `repr` prints it.
 
     >>> dtype("f32x4"), dtype("i8*global[16]")
     (f32x4, i8*global[16])
     """
-    found = _table.get(name)
-    if found is not None:
-        return found
+    known = _table.get(name)
+    if known is not None:
+        return known
     match = _NAME.fullmatch(name)
     base = _table.get(match["base"]) if match else None
     if match is None or base is None or base.kind is Kind.VOID:
@@ -409,7 +410,7 @@ _NAME: Final = re.compile(
 
 
 def from_numpy(numpy: Any) -> DType:
-    """The type of the elements of a NumPy array with this dtype.
+    """Return the type of the elements of a NumPy array with this dtype.
 
     >>> from_numpy("float32")
     f32
@@ -425,7 +426,7 @@ def from_numpy(numpy: Any) -> DType:
 
 
 def wrap(lane: DType, value: int) -> int:
-    """The value of a fixed-width integer type that is congruent to `value`; itself on `index`.
+    """Return `value` wrapped to an integer type; unchanged on `index`.
 
     >>> wrap(u8, -1), wrap(i8, 128), wrap(index, 1 << 70) == 1 << 70
     (255, -128, True)
@@ -436,7 +437,7 @@ def wrap(lane: DType, value: int) -> int:
 
 
 def round_float(lane: DType, value: float) -> float:
-    """The value of a float type nearest to `value`, ties to even; overflow as the type has it.
+    """Return `value` rounded to a float type, ties to even; overflow as the type defines it.
 
     >>> round_float(bf16, 1 + 2**-8 + 2**-40), round_float(bf16, 1 + 2**-8)
     (1.0078125, 1.0)
@@ -445,7 +446,7 @@ def round_float(lane: DType, value: float) -> float:
 
 
 def round_floats(lane: DType, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array of f64 in a float type, each value rounded once."""
+    """Return an array of f64 in a float type, each value rounded once."""
     with np.errstate(all="ignore"):
         if lane.bits < 32 and lane is not f16:
             values = _round_to_odd(values)  # since ml_dtypes goes through f32
@@ -453,7 +454,7 @@ def round_floats(lane: DType, values: np.ndarray[Any, Any]) -> np.ndarray[Any, A
 
 
 def _round_to_odd(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """f64 as f32 with the last bit set where anything was lost: rounding again is then right."""
+    """Return f64 as f32 rounded to odd, so that rounding again to a narrower type is correct."""
     nearest = np.asarray(values.astype(np.float32))
     error = np.abs(values) - np.abs(nearest.astype(np.float64))
     bits = nearest.view(np.int32)
@@ -462,10 +463,10 @@ def _round_to_odd(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The type of an operation on `a` and `b`, as the Array API standard has it.
+    """Return the type of an operation on `a` and `b`, as the Array API standard defines it.
 
-    Mixed kinds are an error there, and here; floats that the standard does not know (f16, bf16,
-    fp8) meet in the smallest type that holds both.
+    Mixed kinds are an error, as in the standard; floats that it does not know (f16, bf16, fp8)
+    promote to the smallest type that holds both.
 
     >>> promote(i8, u8), promote(f16, bf16), promote(u32, i64)
     (i16, f32, i64)

@@ -33,7 +33,7 @@ WIDEST_EXCERPT: Final = 76
 
 
 def shorten(text: str) -> str:
-    """Cut a part of a message to a length that a person still reads.
+    """Return a part of a message, cut to `LONGEST_PART` characters and `MOST_LINES` lines.
 
     >>> shorten("short")
     'short'
@@ -55,7 +55,7 @@ def _unpickle(
 
 
 class PorismError(Exception):
-    """The root of all errors for users; its parts stay readable as attributes."""
+    """The base class of all errors for users; the four parts are attributes."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class PorismError(Exception):
 
 
 class TypeMismatch(PorismError, TypeError):  # noqa: N818 - the name says it all
-    """Operands whose dtypes do not go together, or a dtype an operation does not take."""
+    """Operands of incompatible dtypes, or a dtype that an operation does not accept."""
 
 
 class ShapeError(PorismError, ValueError):
-    """Shapes that do not go together, or an axis that is not there."""
+    """Incompatible shapes, or an axis that a tensor does not have."""
 
 
 class LevelError(PorismError):
@@ -96,7 +96,7 @@ class LevelError(PorismError):
 
 
 class RuleError(PorismError):
-    """A rule or procedure whose declaration makes no sense."""
+    """A rule or procedure that is not well formed."""
 
 
 class ProofError(PorismError):
@@ -108,7 +108,7 @@ class RewriteError(PorismError):
 
 
 class EvaluationError(PorismError):
-    """A program that has no meaning when run: out of bounds, unwritten memory, a race."""
+    """A program with undefined behaviour: out of bounds, uninitialized memory, a race."""
 
 
 class SettingsError(PorismError):
@@ -120,11 +120,11 @@ class TargetError(PorismError):
 
 
 class ActionError(PorismError):
-    """A change of a kernel's loops that is not legal there."""
+    """A transformation of a kernel's loops that is not legal."""
 
 
 class VerifyError(PorismError):
-    """A compile that verify mode has found wrong: see docs/verify.md."""
+    """A miscompilation that verify mode has detected: see docs/verify.md."""
 
 
 class ParseError(PorismError):
@@ -161,7 +161,7 @@ class ParseError(PorismError):
 
 
 def _excerpt(text: str, start: int, offset: int) -> str:
-    """The line from `start` on, cut around `offset`, with a caret below that character."""
+    """Return the line from `start` on, cut around `offset`, with a caret below that character."""
     newline = text.find("\n", offset)
     end = len(text) if newline < 0 else newline
     first = max(start, offset - WIDEST_EXCERPT // 2)

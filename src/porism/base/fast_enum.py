@@ -1,7 +1,7 @@
-"""Members: enums whose members are found and hashed as fast as plain attributes.
+"""Fast enums: members that are read and hashed as fast as plain attributes.
 
-Python 3.11 looks a member up by a call, and hashes it by its name. Both happen in the innermost
-loops of the compiler.
+Python 3.11 reads a member by a call, and hashes it by its name. Both happen in the innermost loops
+of the compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ E = TypeVar("E", bound=type[enum.Enum])
 
 
 def fast_enum(kind: E) -> E:
-    """An enum whose members are attributes of the class, and hashed as what they are: one object.
+    """Make the members of an enum plain attributes of its class, hashed by identity.
 
     >>> @fast_enum
     ... class Side(enum.Enum):

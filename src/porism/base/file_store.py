@@ -1,15 +1,15 @@
-"""The store: what is kept on disk for later processes, in files that are checked before use.
+"""File store: a cache on disk for later processes, in files that are checked before use.
 
 An entry is one file, `<kind>/<name>`; the name is a digest of all that the content depends on:
 
-    porism store 1        a mark
+    porism store 1        a magic number
     32 bytes              a digest of kind, name and content
     ...                   the content
 
-A file is written under another name and then renamed, so others see all of it or nothing, wherever
-a process is killed. A file that is cut off, changed, or was put in another's place has the wrong
-digest and counts as missing; so does one that others could have written. Nothing here raises an
-error when a folder cannot be used: the work is done once more, and `PORISM_DEBUG=1` says why.
+A file is written under a temporary name and then renamed, so others see all of it or nothing,
+wherever a process is killed. A file that is truncated, changed, or renamed has the wrong digest and
+counts as missing; so does one that another user could have written. Nothing here raises an error
+when a folder cannot be used: the work is done again, and `PORISM_DEBUG=1` shows why.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ DIGEST_BYTES: Final = 32
 NAME_BYTES: Final = 20
 
 TRIMMED_SHARE: Final = 0.8
-"""Of the limit, what is left after the entries that were not used for longest are removed."""
+"""The share of the limit to which the store is trimmed, least recently used entries first."""
 
 ABANDONED_SECONDS: Final = 3600.0
-"""Seconds after which a file that was never renamed is taken for that of a killed process."""
+"""Seconds after which a temporary file counts as that of a killed process; chosen by hand."""
 
 MOST_BYTES: Final = 1 << 30
-"""A file that is larger is none of ours."""
+"""A larger file is not an entry of the store."""
 
 _DISK_BLOCK: Final = 4096
-"""What a file takes is a multiple of this on most disks."""
+"""Bytes of a block on most file systems: the space of a file is a multiple of it."""
 
 _NAME: Final = re.compile(f"[0-9a-f]{{{2 * NAME_BYTES}}}")
 _TEMPORARY: Final = ".new-"
@@ -70,18 +70,18 @@ class Entry:
     kind: str
     path: Path
     bytes: int
-    """What it takes on the disk."""
+    """Its space on the disk."""
     used: float
-    """When it was last used."""
+    """When it was last used, in seconds since the epoch."""
 
     @property
     def finished(self) -> bool:
-        """Whether it has its name; if not, it is being written, or was when a process ended."""
+        """Return whether it has its final name; if not, it is being written, or was abandoned."""
         return not self.path.name.startswith(_TEMPORARY)
 
 
 def name_of(*parts: str | bytes) -> str:
-    """The name of what depends on some parts.
+    """Return the name of an entry: the digest of the parts that its content depends on.
 
     >>> name_of("ab", "c") == name_of("a", "bc")
     False
@@ -95,28 +95,28 @@ def name_of(*parts: str | bytes) -> str:
 
 
 _size_lock = held_while_forking(threading.Lock())
-"""Held while entries are counted, and some are removed."""
+"""Held while the size of the store is updated, and entries are removed."""
 
 
 class Store:
-    """A folder with entries. Several processes and threads may use it at the same time."""
+    """A folder of entries; several processes and threads may use it at the same time."""
 
     def __init__(self, folder: Path, limit: int, kinds: Sequence[str] = KINDS) -> None:
         self.folder = folder
         self.limit = limit
         self.kinds = kinds
-        self._taken: int | None = None
-        """What all entries took when they were last counted, and what was added since."""
+        self._bytes_used: int | None = None
+        """Bytes of all entries when they were last counted, plus what was added since."""
 
     def get(self, kind: str, name: str) -> bytes | None:
-        """The content of an entry, if it is there and sound; from now on it counts as used."""
+        """Return the content of an entry if it exists and is intact, and mark it as used."""
         content = self.peek(kind, name)
         if content is not None:
             self.touch(kind, [name])
         return content
 
     def peek(self, kind: str, name: str) -> bytes | None:
-        """The content of an entry, if it is there and sound."""
+        """Return the content of an entry if it exists and is intact."""
         path = self._path(kind, name)
         try:
             data = _read(path)
@@ -131,7 +131,7 @@ class Store:
         return content
 
     def put(self, kind: str, name: str, content: bytes) -> bool:
-        """Keep an entry; whether that was possible."""
+        """Write an entry; return whether that was possible."""
         size = len(MARK) + DIGEST_BYTES + len(content)
         if size > min(self.limit, MOST_BYTES):
             log_once(f"an entry of {size} bytes is not kept: the limit is {self.limit}")
@@ -145,13 +145,13 @@ class Store:
         return True
 
     def touch(self, kind: str, names: Iterable[str]) -> None:
-        """Entries are in use: what was not used for longest is removed first."""
+        """Mark entries as used now: the least recently used ones are removed first."""
         for name in names:
             with contextlib.suppress(OSError):
                 os.utime(self._path(kind, name), follow_symlinks=False)
 
     def entries(self) -> Iterator[Entry]:
-        """All files that are ours, in no order; also those of writers that did not finish."""
+        """Yield all files of the store, in no order, temporary ones included."""
         for kind in self.kinds:
             try:
                 files = list(os.scandir(self.folder / kind))
@@ -161,32 +161,32 @@ class Store:
                 if _NAME.fullmatch(file.name) or file.name.startswith(_TEMPORARY):
                     with contextlib.suppress(OSError):
                         status = file.stat(follow_symlinks=False)
-                        taken = max(status.st_size, 512 * getattr(status, "st_blocks", 0))
-                        yield Entry(kind, Path(file.path), taken, status.st_mtime)
+                        size = max(status.st_size, 512 * getattr(status, "st_blocks", 0))
+                        yield Entry(kind, Path(file.path), size, status.st_mtime)
 
     def trim(self) -> int:
-        """Remove entries until the rest is within the limit; what the rest takes."""
+        """Remove entries until the rest is within the limit; return the bytes of the rest."""
         now = time.time()
         entries = sorted(self.entries(), key=lambda entry: entry.used)
-        taken = sum(entry.bytes for entry in entries)
-        wanted = self.limit if taken <= self.limit else int(self.limit * TRIMMED_SHARE)
+        total = sum(entry.bytes for entry in entries)
+        wanted = self.limit if total <= self.limit else int(self.limit * TRIMMED_SHARE)
         for entry in entries:
             abandoned = not entry.finished and now - entry.used > ABANDONED_SECONDS
-            if abandoned or (taken > wanted and entry.finished):
+            if abandoned or (total > wanted and entry.finished):
                 _remove(entry.path)
-                taken -= entry.bytes
-        return taken
+                total -= entry.bytes
+        return total
 
     def clear(self) -> list[Entry]:
-        """Remove all entries; those that were there."""
-        found = list(self.entries())
-        for entry in found:
+        """Remove all entries; return those that existed."""
+        removed = list(self.entries())
+        for entry in removed:
             _remove(entry.path)
         for folder in (*(self.folder / kind for kind in self.kinds), self.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        self._taken = None
-        return found
+        self._bytes_used = None
+        return removed
 
     def _path(self, kind: str, name: str) -> Path:
         if kind not in self.kinds or not _NAME.fullmatch(name):
@@ -214,16 +214,19 @@ class Store:
             raise
 
     def _count(self, added: int) -> None:
-        """Remember what was added; see that the limit is kept."""
+        """Add bytes to the size of the store, and trim it if it is over the limit."""
         with _size_lock:
-            if self._taken is not None:
-                self._taken += added
-            if self._taken is None or self._taken > self.limit:
-                self._taken = self.trim()
+            if self._bytes_used is not None:
+                self._bytes_used += added
+            if self._bytes_used is None or self._bytes_used > self.limit:
+                self._bytes_used = self.trim()
 
 
 def cache_folder() -> Path | None:
-    """The folder of the store: that of the setting, or `porism` among the user's caches."""
+    """Return the folder of the store: that of the setting, or `porism` in the user's cache folder.
+
+    None where that is not known.
+    """
     if settings.cache_dir:
         return Path(settings.cache_dir).expanduser()
     if sys.platform == "win32":
@@ -238,7 +241,7 @@ def cache_folder() -> Path | None:
 
 
 def store() -> Store | None:
-    """The store that the settings ask for; None if there is to be none, or it cannot be used."""
+    """Return the store of the settings; None if it is turned off or cannot be used."""
     if not settings.cache:
         return None
     folder = cache_folder()
@@ -250,7 +253,7 @@ def store() -> Store | None:
 
 
 def why_unusable(folder: Path) -> str:
-    """Why a folder cannot be used; nothing if it can, or can perhaps be made."""
+    """Return why a folder cannot be used; "" if it can, or does not exist yet."""
     try:
         status = folder.stat()
     except FileNotFoundError:
@@ -263,7 +266,7 @@ def why_unusable(folder: Path) -> str:
 
 
 def is_trusted(status: os.stat_result) -> bool:
-    """Whether only this user, or the superuser, can have written something."""
+    """Return whether only this user, or the superuser, can have written a file."""
     if not hasattr(os, "geteuid"):
         return True
     others = stat.S_IWGRP | stat.S_IWOTH
@@ -271,7 +274,7 @@ def is_trusted(status: os.stat_result) -> bool:
 
 
 def log_once(text: str) -> None:
-    """Tell those who want to know why something was not kept or not used; each thing once."""
+    """Write why something was not kept or not used, each text once; only at debug level 1."""
     if settings.debug >= 1 and text not in _logged:
         if len(_logged) >= _MOST_LOGGED:
             _logged.clear()
@@ -285,12 +288,12 @@ _stores: dict[tuple[Path, int], Store] = {}
 
 
 def _store(folder: Path, limit: int) -> Store:
-    """One object for one folder, so that what it takes is counted once."""
+    """Return the one object for a folder and limit, so that its size is counted once."""
     return _stores.setdefault((folder, limit), Store(folder, limit))
 
 
 def _read(path: Path) -> bytes | None:
-    """What is in a file; None if it is no plain file of this user."""
+    """Return the bytes of a file; None if it is no regular file of this user."""
     number = os.open(path, _READ)
     try:
         status = os.fstat(number)
@@ -310,7 +313,7 @@ def _digest(kind: str, name: str, content: bytes) -> bytes:
 
 
 def _content(data: bytes, kind: str, name: str) -> bytes | None:
-    """The content of a file, if all of it is as it was written."""
+    """Return the content of a file if its digest is right, else None."""
     begin = len(MARK) + DIGEST_BYTES
     if len(data) < begin or not data.startswith(MARK):
         return None

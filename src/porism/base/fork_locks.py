@@ -1,8 +1,8 @@
-"""Forking: locks that no other thread holds while a process is copied.
+"""Fork locks: locks that no other thread holds while a process forks.
 
-A child has only the thread that forked. What another thread held at that moment stays held there
-for ever, and what it was in the middle of stays half done. So a fork waits for these locks: for as
-long as one node is added to a table, or one module is compiled by LLVM.
+A child process has only the thread that forked. A lock that another thread held at that moment is
+never released in the child, and the data it protects stays half changed. So a fork waits for these
+locks, as long as it takes to add a node to a table, or to compile a module with LLVM.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 
 class Lock(Protocol):
-    """What can be held."""
+    """A lock, such as `threading.Lock`."""
 
     def acquire(self) -> bool: ...
 
@@ -23,7 +23,7 @@ L = TypeVar("L", bound=Lock)
 
 
 def held_while_forking(lock: L) -> L:
-    """A lock for which a fork waits; of two that are held together, the inner one comes first."""
+    """Make a fork acquire a lock; of nested locks, the inner one must be registered first."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
             before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release

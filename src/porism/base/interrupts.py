@@ -1,9 +1,9 @@
-"""Interrupts: Ctrl-C is answered while native code runs, and where Python would lose it.
+"""Interrupts: handle Ctrl-C while native code runs, and where Python would lose it.
 
-Python runs the handlers of signals in its main thread, between two of its instructions. So a native
-call that takes long is made by another thread, while the main thread waits for it in a way that a
-signal interrupts: the call is then left to itself. And what must not stop halfway, as a change to a
-table in several steps, is done by another thread too: no handler runs there.
+Python runs signal handlers in its main thread, between two bytecode instructions. So a long native
+call is made by another thread, while the main thread waits for it in a way that a signal
+interrupts; the call then goes on in the background. A critical section, such as a change to a table
+in several steps, runs in another thread too: no handler can interrupt it there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 def run_off_main_thread(function: Callable[[], T]) -> T:
-    """What a function gives, which another thread calls if this is the main one.
+    """Return the result of a function, which another thread calls if this is the main thread.
 
-    An interrupt ends the waiting and not the function, which goes on; all that it uses has to stay
-    as it is, and is kept alive by it.
+    An interrupt ends the waiting but not the function, which goes on in the background: what it
+    uses must not be changed, and is kept alive by its closure.
     """
     main = threading.main_thread()
     if threading.get_ident() != main.ident or not main.is_alive() or sys.is_finalizing():
@@ -35,14 +35,14 @@ def run_off_main_thread(function: Callable[[], T]) -> T:
     def work() -> None:
         try:
             results.append(function())
-        except BaseException as fault:  # it is raised where the result is wanted
+        except BaseException as fault:  # raised again in the main thread
             faults.append(fault)
         finally:
             done.release()
 
     try:
-        _thread.start_new_thread(work, ())  # which takes no lock that this thread may hold
-    except RuntimeError:  # there are too many, or the interpreter ends
+        _thread.start_new_thread(work, ())  # unlike threading.Thread, it takes no lock
+    except RuntimeError:  # there are too many threads, or the interpreter ends
         return function()
     done.acquire()
     if faults:
@@ -51,14 +51,14 @@ def run_off_main_thread(function: Callable[[], T]) -> T:
 
 
 class _RaisingSignal(int):
-    """A signal that arrives once more when `again` is read."""
+    """A signal that is raised again when the attribute `again` is read."""
 
     again = property(_thread.interrupt_main)
 
 
 PENDING_INTERRUPT: Final = _RaisingSignal(signal.SIGINT)
-"""An interrupt for those whom Python does not let raise one, as callbacks of its collector.
+"""An interrupt for callbacks in which Python ignores exceptions, as those of its collector.
 
-`return INTERRUPT.again` interrupts whom they return to: Python looks for signals after calls, and
-not after it has read an attribute.
+`return PENDING_INTERRUPT.again` interrupts the caller of the callback: Python handles signals after
+calls, and not after it has read an attribute.
 """

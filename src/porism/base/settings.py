@@ -35,7 +35,7 @@ Value = int | str
 
 
 class Setting(ABC):
-    """One row of the table. Read as an attribute of `settings`, it gives its current value."""
+    """One row of the table: an attribute of `settings` whose value is the one in force."""
 
     name: str
     """The name of the attribute, set by the class that holds it."""
@@ -49,24 +49,24 @@ class Setting(ABC):
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
+        """Return the name of the environment variable."""
         return PREFIX + self.name.upper()
 
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """The allowed values, in words."""
+        """Return the allowed values, in words."""
 
     @abstractmethod
     def parse(self, text: str) -> Value | None:
-        """The value of a text, or None where the text is no allowed value."""
+        """Return the value of a text, or None where the text is no allowed value."""
 
     def text(self, value: Value) -> str:
-        """A value as it is written in the environment."""
+        """Return a value as it is written in the environment."""
         return value if isinstance(value, str) else str(int(value))
 
     def value(self) -> Value:
-        """The value in force: that of the innermost override, else that of the environment."""
+        """Return the value in force: that of the innermost override, else of the environment."""
         overrides = _overrides.get()
         return overrides[self.name] if self.name in overrides else _environment()[self.name]
 
@@ -96,7 +96,7 @@ class Integer(Setting):
 
 
 class Flag(Setting):
-    """Yes or no."""
+    """A boolean, written as 0 or 1, off or on, false or true."""
 
     WORDS: Final = {"0": False, "1": True, "off": False, "on": True, "false": False, "true": True}
 
@@ -112,7 +112,7 @@ class Flag(Setting):
 
 
 class Choice(Setting):
-    """One of some words."""
+    """One word of a fixed list."""
 
     def __init__(self, default: str, doc: str, *, words: tuple[str, ...]) -> None:
         super().__init__(default, doc)
@@ -131,7 +131,7 @@ class Choice(Setting):
 
 
 class Folder(Setting):
-    """A folder; the empty text stands for the usual one."""
+    """A folder; the empty text stands for the default one."""
 
     USUAL: Final = "default"
 
@@ -158,13 +158,13 @@ class Settings:
     __slots__ = ()
 
     debug = Integer(
-        0, "How much is told on the standard error: nothing at 0; at 1 every kernel that runs with "
+        0, "What is written to the standard error: nothing at 0; at 1 every kernel that runs, with "
         "its time and speed, and why functions are traced; at 2 also the loops of new kernels, at "
-        "3 the steps of compiling and what was found on disk, at 4 the source of new kernels.",
+        "3 the steps of compiling and cache hits on disk, at 4 the source of new kernels.",
         low=0, high=4,
     )  # fmt: skip
     progress = Flag(
-        True, "Show a bar on a terminal while something is compiled for more than a second."
+        True, "Show a progress bar on a terminal when compiling takes more than a second."
     )
     trace = Flag(
         False, "Write every rewrite to the standard error: the stage, the node before and after, "
@@ -174,15 +174,15 @@ class Settings:
         1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
         low=1, high=1_000_000_000,
     )  # fmt: skip
-    check = Flag(False, "Check after every stage that only what its level allows is left.")
+    check = Flag(False, "Check after every stage that the graph has only what its level allows.")
     verify = Integer(
-        0, "Check each compile: at 1 by proofs, of indices after every stage, bounds, writes of "
-        "parallel loops and the plan of memory; at 2 also the values of every kernel, at 3 also "
-        "those of its machine code.",
+        0, "Verify each compilation: at 1 prove indices after every stage, bounds, writes of "
+        "parallel loops and the memory plan; at 2 also compare the values of every kernel with the "
+        "evaluator, at 3 also those of its machine code.",
         low=0, high=3,
     )  # fmt: skip
     verify_ms = Integer(
-        300, "Milliseconds that the solver may take for one question of `verify`.",
+        300, "Time limit of the solver for one query of `verify`, in milliseconds.",
         low=1, high=3_600_000,
     )  # fmt: skip
     backend = Choice(
@@ -191,50 +191,50 @@ class Settings:
         words=("llvm", "c", "reference"),
     )  # fmt: skip
     threads = Integer(
-        0, "Threads that a kernel is shared among; 0 for as many as there are cores.",
+        0, "Threads that run a kernel; 0 for as many as there are cores.",
         low=0, high=4096,
     )  # fmt: skip
     pool_megabytes = Integer(
-        1024, "Memory that is kept for the next values while nobody uses it, in megabytes.",
+        1024, "Freed memory that is kept for new arrays, in megabytes.",
         low=0, high=1_000_000_000,
     )  # fmt: skip
     jit_signatures = Integer(
-        64, "Kinds of arguments for which a jitted function keeps its programs; the oldest go.",
+        64, "Signatures for which a jitted function keeps programs; the oldest are dropped.",
         low=1, high=1_000_000,
     )  # fmt: skip
     constants_megabytes = Integer(
-        2048, "Memory that a program of a jitted function may take for what it computes once, of "
-        "tensors that it finds outside, and for copies of them that its kernels read faster.",
+        2048, "Memory of a jitted program for folded constants and pre-packed weights, which it "
+        "computes once from the tensors that the function captures, in megabytes.",
         low=0, high=1_000_000_000,
     )  # fmt: skip
     beam = Integer(
-        0, "Lists of actions that are kept in each round when new kernels are tuned; 0 for no "
+        0, "Beam width of tuning: the candidates (lists of actions) kept in each round; 0 for no "
         "tuning.",
         low=0, high=1000,
     )  # fmt: skip
     beam_seconds = Integer(
-        60, "Seconds for tuning the new kernels of a computation, all together.",
+        60, "Time limit for tuning all new kernels of a computation, in seconds.",
         low=1, high=1_000_000,
     )  # fmt: skip
     kernel_nodes = Integer(
-        600, "Operations that one kernel computes, about: longer programs are cut into kernels.",
+        600, "About how many operations one kernel has at most: longer programs are split.",
         low=1, high=1_000_000,
     )  # fmt: skip
     kernel_buffers = Integer(
-        128, "Buffers that one kernel may read; what needs more is computed in steps.",
+        128, "Buffers that one kernel may read; a value of more buffers is computed in steps.",
         low=2, high=1_000_000,
     )  # fmt: skip
     kernel_uses = Integer(
-        32, "Ways in which a kernel may look at one value before that is stored.",
+        32, "Different indices at which a kernel may use one value before the value is stored.",
         low=1, high=1_000_000,
     )  # fmt: skip
     buffer_level = Integer(
-        1, "Which stored values are computed where they are read: none at 0, cheap ones at 1, all "
-        "without a reduction at 2, at 3 also reductions that are large beside their input.",
+        1, "Which stored values are recomputed where they are read instead: none at 0, cheap ones "
+        "at 1, all without a reduction at 2, at 3 also reductions larger than their input.",
         low=0, high=3,
     )  # fmt: skip
     buffer_ratio = Integer(
-        10, "How many times larger than its input the result of a reduction is, for level 3.",
+        10, "For buffer level 3: least ratio of the size of a reduction's result to its input.",
         low=1, high=1_000_000,
     )  # fmt: skip
     fast_math = Flag(
@@ -243,11 +243,11 @@ class Settings:
     )  # fmt: skip
     cache = Flag(True, "Keep compiled kernels on disk, for later processes.")
     cache_dir = Folder(
-        "", "Where they are kept; by default in `porism` among the caches of the user, on Linux "
-        "`$XDG_CACHE_HOME` or `~/.cache`. A folder that others can write to is not used.",
+        "", "The folder of these kernels; by default `porism` in the user's cache folder, on Linux "
+        "`$XDG_CACHE_HOME` or `~/.cache`. A folder that other users can write to is not used.",
     )  # fmt: skip
     cache_mb = Integer(
-        512, "Megabytes they may take; what was not used for longest is removed first.",
+        512, "The limit of that folder in megabytes; least recently used kernels are removed.",
         low=1, high=1_000_000,
     )  # fmt: skip
 
@@ -276,7 +276,7 @@ class Settings:
             _overrides.reset(token)
 
     def read(self, environment: Mapping[str, str]) -> dict[str, Value]:
-        """The values of all settings in an environment; an empty variable counts as unset."""
+        """Return the values of all settings in an environment; empty variables count as unset."""
         values: dict[str, Value] = {}
         for setting in TABLE:
             text = environment.get(setting.variable, "").strip()
@@ -294,12 +294,12 @@ class Settings:
         return values
 
     def reload(self) -> None:
-        """Forget what was read; the environment is read again at the next use."""
+        """Drop the values that were read; the environment is read again at the next use."""
         global _values
         _values = None
 
     def page(self) -> str:
-        """The text of `docs/settings.md`."""
+        """Return the text of `docs/settings.md`."""
         rows = [
             f"| `{setting.variable}` | {setting.text(setting.default)} | {setting.allowed} "
             f"| {setting.doc} |"
@@ -357,17 +357,17 @@ def _note_debugging(values: Mapping[str, Value]) -> None:
 
 
 def is_debugging() -> bool:
-    """Whether `debug` was more than 0 anywhere in this process: cheap to ask where every call does.
+    """Return whether `debug` was ever more than 0 in this process, at the cost of one global.
 
-    If so, `settings.debug` tells what it is here and now.
+    If so, `settings.debug` is the level in force.
     """
     return _was_debugging
 
 
 def unoverridden() -> Mapping[str, Value] | None:
-    """All values, where none is overridden; None where one is, or if they were not read yet.
+    """Return all values if none is overridden; None if one is, or if they were not read yet.
 
-    Of another environment it is another object: who has seen this one knows all values.
+    Each reading of the environment gives a new object: the same object means the same values.
     """
     return None if _overrides.get() else _values
 

@@ -1,7 +1,8 @@
-"""Sources: a digest of the compiler's own code, so that what older code has made is never used.
+"""Source digest: a digest of the compiler's own code, so that results of older code are not used.
 
-All that decides about machine code is read, a few milliseconds once in a process. A process that
-has loaded code which was edited since has no digest: it would put old results under a new name.
+All modules that affect machine code are read, which takes a few milliseconds once per process. A
+process that has loaded code which was edited since has no digest: it would store results of the old
+code under the digest of the new code.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ PACKAGE: Final = Path(__file__).parents[1]
 NOT_IMPORTED_BY_ENGINE: Final = frozenset(
     ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "doctor", "tensor", "prove")
 )
-"""What the engine never imports, and so cannot change what it makes."""
+"""Modules and packages that the engine never imports, so that they cannot affect its results."""
 
 
 def process_start() -> float:
-    """When this process began, or somewhat earlier; where that is not told, now."""
+    """Return when this process began, in seconds since the epoch; where that is unknown, now."""
     try:
         words = Path("/proc/self/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
         ticks = int(words[19])  # the 22nd word of all: clock ticks since the machine was started
@@ -38,12 +39,12 @@ _START: Final = process_start()
 
 @functools.cache
 def digest() -> str | None:
-    """The digest of the code that this process runs; None if that is not known."""
+    """Return the digest of the code that this process runs; None if that is not known."""
     return package_digest(PACKAGE, _START)
 
 
 def package_digest(package: Path, start: float) -> str | None:
-    """The digest of a package of which nothing was edited since a time."""
+    """Return the digest of a package; None if a file was edited since `start`."""
     state = hashlib.blake2b(digest_size=20)
     now = time.time()
     try:

@@ -1,4 +1,4 @@
-"""Targets: what a machine can do, as data. Passes ask a `Target`; they never ask a backend.
+"""Targets: what a machine can do, as data. Passes read a `Target`; they never import a backend.
 
 >>> GENERIC_CPU.lanes(32), GENERIC_CPU.load_lanes(32)
 ((4,), (1, 2, 4))
@@ -35,7 +35,7 @@ class TensorCore:
     dtype_in: str
     dtype_out: str
     threads: int = 1
-    """How many threads hold the matrices and issue the instruction together."""
+    """Threads that hold the matrices and execute the instruction together."""
 
     def __post_init__(self) -> None:
         where = f"tensor core {self.m}×{self.n}×{self.k} {self.dtype_in} → {self.dtype_out}"
@@ -47,14 +47,15 @@ class TensorCore:
 
 
 ASSUMED_LAST_CACHE: Final = 1 << 24
+"""Bytes of the last-level cache where it is not known; chosen by hand."""
 
 CACHE_LINE: Final = 64
-"""Bytes that a cache fetches together."""
+"""Bytes of a cache line, on x86-64 and most ARM cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Sizes in bytes; 0 where the machine has no such memory."""
+    """The sizes of caches and memories in bytes; 0 where the machine has no such memory."""
 
     l1: int = 0
     """Cache of one core."""
@@ -63,9 +64,9 @@ class Memory:
     l3: int = 0
     """Cache shared by all cores."""
     local: int = 0
-    """What the threads of one block can share."""
+    """Shared memory of one thread block."""
     registers: int = 16
-    """Registers of one thread, counted: vector registers on a CPU, 32-bit ones on a GPU."""
+    """Number of registers of one thread: vector registers on a CPU, 32-bit ones on a GPU."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -74,7 +75,7 @@ class Memory:
 
     @property
     def last_cache(self) -> int:
-        """The size of the cache in front of DRAM; a usual one where it is not known."""
+        """Return the bytes of the cache in front of DRAM; a common size where it is not known."""
         return self.l3 or ASSUMED_LAST_CACHE
 
 
@@ -107,7 +108,7 @@ class StorageModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One machine. What is not in `ops` or `dtypes` is decomposed or emulated by lowering."""
+    """One machine. Ops and dtypes that it does not list are decomposed or emulated by lowering."""
 
     name: str
     ops: frozenset[str]
@@ -119,9 +120,9 @@ class Target:
     index_bits: int = 64
     """Width of the integers that address memory."""
     vector_bits: tuple[int, ...] = ()
-    """Widths of vector registers, ascending; none where arithmetic is scalar."""
+    """Widths of vector registers in bits, ascending; none where arithmetic is scalar."""
     load_bytes: tuple[int, ...] = (1, 2, 4, 8)
-    """Widths of one load or store, ascending."""
+    """Widths of one load or store in bytes, ascending."""
     memory: Memory = field(default_factory=Memory)
     storage: StorageModel = field(default_factory=StorageModel)
     """Costs and limits by which scheduling decides which values are stored."""
@@ -182,11 +183,11 @@ class Target:
         )
 
     def lanes(self, bits: int) -> tuple[int, ...]:
-        """How many elements of this width the vector registers hold: each more than one."""
+        """Return how many elements of `bits` each vector register width holds, if more than one."""
         return tuple(width // bits for width in self.vector_bits if width >= 2 * bits)
 
     def load_lanes(self, bits: int) -> tuple[int, ...]:
-        """How many elements of this width one load or store can move."""
+        """Return how many elements of `bits` one load or store can move."""
         return tuple(8 * width // bits for width in self.load_bytes if 8 * width >= bits)
 
 
@@ -222,7 +223,7 @@ _ALL_OPS: Final = _PLAIN_OPS | {
 _INTEGERS: Final = frozenset(("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"))
 
 REFERENCE: Final = Target(name="reference", ops=_ALL_OPS, dtypes=DTYPES, predicated_store=True)
-"""The machine of the evaluator, which does everything and is in no hurry."""
+"""The machine of the evaluator, which has every op and dtype."""
 
 GENERIC_CPU: Final = Target(
     name="generic_cpu",
@@ -232,7 +233,7 @@ GENERIC_CPU: Final = Target(
     load_bytes=(1, 2, 4, 8, 16),
     memory=Memory(l1=32 * KIB, l2=256 * KIB, registers=16),
 )
-"""What every 64-bit CPU of today has; a real one is described after asking the machine."""
+"""What every current 64-bit CPU has; a backend describes the actual one by detection."""
 
 H200: Final = Target(
     name="h200",

@@ -1,7 +1,7 @@
-"""Weak tables: entries that go with an object which the table does not keep alive.
+"""Weak tables: dictionaries with weak references to their values or keys.
 
-Those of Python's library have callbacks written in Python. An interrupt that comes inside of one is
-ignored there, and lost; so the callbacks of these are functions of C.
+Those of Python's library have callbacks written in Python. An interrupt inside of such a callback
+is ignored, and lost; so the callbacks of these tables are functions of C.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class WeakValues(Generic[K, V]):
-    """A table whose entries go with their values.
+    """A table with weak references to its values; an entry is removed with its value.
 
     >>> class Thing: pass
     >>> table, thing = WeakValues(), Thing()
@@ -26,27 +26,27 @@ class WeakValues(Generic[K, V]):
     0
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_references",)
 
     def __init__(self) -> None:
-        self._found: dict[K, ref[Any]] = {}
+        self._references: dict[K, ref[Any]] = {}
 
     def setdefault(self, key: K, value: V) -> V:
-        """The value of a key that is there already, or else this one, which is put there."""
-        found = self._found.get(key)
-        there: V | None = None if found is None else found()
-        if there is not None:
-            return there
-        # Called with the reference, which is then what `pop` would give if there were no entry.
-        self._found[key] = ref(value, partial(self._found.pop, key))
+        """Return the value of a key, after adding this one if there is none."""
+        reference = self._references.get(key)
+        current: V | None = None if reference is None else reference()
+        if current is not None:
+            return current
+        # The callback gets the reference as its argument: the default of `pop`.
+        self._references[key] = ref(value, partial(self._references.pop, key))
         return value
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._references)
 
 
 class WeakKeys(Generic[K, V]):
-    """A table whose entries go with their keys, which are equal to themselves alone.
+    """A table with weak references to its keys, which are compared by identity.
 
     >>> class Thing: pass
     >>> table, thing = WeakKeys(), Thing()
@@ -58,20 +58,20 @@ class WeakKeys(Generic[K, V]):
     0
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_references",)
 
     def __init__(self) -> None:
-        self._found: dict[ref[Any], V] = {}
+        self._references: dict[ref[Any], V] = {}
 
     def __setitem__(self, key: K, value: V) -> None:
-        if ref(key) in self._found:
-            self._found[ref(key)] = value
+        if ref(key) in self._references:
+            self._references[ref(key)] = value
         else:
-            self._found[ref(key, self._found.__delitem__)] = value
+            self._references[ref(key, self._references.__delitem__)] = value
 
     def get(self, key: K) -> V | None:
-        """The value of a key, or None."""
-        return self._found.get(ref(key))
+        """Return the value of a key, or None."""
+        return self._references.get(ref(key))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._references)
