@@ -167,10 +167,10 @@ def test_promotion_is_numpys_where_both_are_defined() -> None:
 @pytest.mark.parametrize("a", FLOATS, ids=str)
 def test_small_floats_meet_in_the_smallest_type_that_holds_both(a: DType) -> None:
     for b in FLOATS:
-        found = promote(a, b)
-        assert a.fits_in(found)
-        assert b.fits_in(found)
-        smaller = [t for t in FLOATS if a.fits_in(t) and b.fits_in(t) and t.bits < found.bits]
+        common = promote(a, b)
+        assert a.fits_in(common)
+        assert b.fits_in(common)
+        smaller = [t for t in FLOATS if a.fits_in(t) and b.fits_in(t) and t.bits < common.bits]
         assert not smaller
     assert promote(dtypes.f16, dtypes.bf16) is dtypes.f32
     assert promote(dtypes.fp8e4m3, dtypes.fp8e5m2) is dtypes.f16
@@ -294,22 +294,22 @@ def test_numpy_types_there_and_back() -> None:
 @given(st.integers(-(2**70), 2**70), st.sampled_from(INTEGERS))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_wrapping(value: int, t: DType) -> None:
-    found = wrap(t, value)
-    assert t.min <= found <= t.max
-    assert (found - value) % (1 << t.bits) == 0
-    assert t.canonical(value) == found
+    wrapped = wrap(t, value)
+    assert t.min <= wrapped <= t.max
+    assert (wrapped - value) % (1 << t.bits) == 0
+    assert t.canonical(value) == wrapped
     assert wrap(dtypes.index, value) == value
 
 
 @given(st.floats(), st.sampled_from(FLOATS))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_rounding_is_idempotent_and_nearest(value: float, t: DType) -> None:
-    found = dtypes.round_float(t, value)
-    again = dtypes.round_float(t, found)
-    assert found == again or (found != found and again != again)
-    if math.isfinite(found) and t.bits >= 16 and t is not dtypes.bf16:
+    rounded = dtypes.round_float(t, value)
+    again = dtypes.round_float(t, rounded)
+    assert rounded == again or (rounded != rounded and again != again)
+    if math.isfinite(rounded) and t.bits >= 16 and t is not dtypes.bf16:
         with np.errstate(all="ignore"):
-            assert found == float(np.float64(value).astype(t.numpy))
+            assert rounded == float(np.float64(value).astype(t.numpy))
 
 
 def test_rounding_is_done_once() -> None:

@@ -47,7 +47,7 @@ def file_of(kept: Store, kind: str = "kernels", name: str = NAME) -> Path:
     return kept.folder / kind / name
 
 
-def test_what_is_kept_is_found(kept: Store) -> None:
+def test_an_entry_is_read_back(kept: Store) -> None:
     assert kept.get("kernels", NAME) is None
     assert kept.put("kernels", NAME, CONTENT)
     assert kept.put("modules", NAME, b"")
@@ -97,12 +97,12 @@ def test_every_length_but_the_right_one_is_refused(kept: Store) -> None:
     assert kept.get("kernels", NAME) == CONTENT
 
 
-def test_a_flipped_bit_is_seen_at_200_places(kept: Store) -> None:
+def test_a_flipped_bit_is_detected(kept: Store) -> None:
     kept.put("kernels", NAME, CONTENT)
     data = file_of(kept).read_bytes()
-    places = random.Random(7)
+    chance = random.Random(7)
     for _ in range(200):
-        bit = places.randrange(8 * len(data))
+        bit = chance.randrange(8 * len(data))
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         file_of(kept).write_bytes(damaged)
@@ -156,7 +156,7 @@ def test_a_damaged_entry_is_ignored_and_rewritten(
     assert kept.get("kernels", NAME) == CONTENT
 
 
-def test_an_entry_in_the_place_of_another_is_refused(kept: Store) -> None:
+def test_a_renamed_entry_is_refused(kept: Store) -> None:
     other = name_of("another name")
     kept.put("kernels", NAME, CONTENT)
     shutil.copy(file_of(kept), file_of(kept, name=other))
@@ -301,7 +301,7 @@ def test_a_home_that_is_not_known(
     assert "the home folder of the user is not known" in capsys.readouterr().err
 
 
-def test_without_debug_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_logged_without_debug(capsys: pytest.CaptureFixture[str]) -> None:
     with settings.override(debug=0, cache=True, cache_dir="/dev/null"):
         assert store() is None
     assert capsys.readouterr().err == ""
@@ -311,7 +311,7 @@ def test_without_debug_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_folder() == tmp_path / ".cache/porism"
@@ -331,7 +331,7 @@ def test_other_texts_are_no_folder(text: str) -> None:
         settings.override(cache_dir=text).__enter__()
 
 
-def test_it_can_be_turned_off(tmp_path: Path) -> None:
+def test_the_store_can_be_turned_off(tmp_path: Path) -> None:
     with settings.override(cache=False, cache_dir=str(tmp_path)):
         assert store() is None
     with settings.override(cache=True, cache_dir=str(tmp_path), cache_mb=3):
@@ -344,7 +344,7 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
 # -- the limit -------------------------------------------------------------------------------------
 
 
-def test_what_was_not_used_for_longest_goes_first(kept: Store) -> None:
+def test_least_recently_used_entries_are_removed_first(kept: Store) -> None:
     names = [name_of(str(k)) for k in range(12)]
     now = time.time()
     for k, name in enumerate(names[:10]):
@@ -369,13 +369,13 @@ def test_the_limit_holds_for_what_earlier_processes_left(kept: Store) -> None:
     assert smaller.get("kernels", NAME) == CONTENT
 
 
-def test_what_is_larger_than_the_limit_is_not_kept(kept: Store) -> None:
+def test_an_entry_larger_than_the_limit_is_not_written(kept: Store) -> None:
     kept.put("kernels", NAME, CONTENT)
     assert not kept.put("modules", NAME, bytes(kept.limit))
     assert kept.get("kernels", NAME) == CONTENT
 
 
-def test_files_of_killed_processes_go_after_a_while(kept: Store) -> None:
+def test_abandoned_temporary_files_are_removed(kept: Store) -> None:
     kept.put("kernels", NAME, CONTENT)
     old, young = (kept.folder / "kernels" / f".new-{word}" for word in ("old", "young"))
     for path in (old, young):
@@ -388,7 +388,7 @@ def test_files_of_killed_processes_go_after_a_while(kept: Store) -> None:
     assert kept.get("kernels", NAME) == CONTENT
 
 
-def test_clear_removes_what_is_ours_alone(kept: Store) -> None:
+def test_clear_removes_only_entries(kept: Store) -> None:
     for kind in ("kernels", "modules"):
         kept.put(kind, NAME, CONTENT)
     (kept.folder / "kernels" / ".new-part").write_bytes(b"a part")

@@ -41,12 +41,12 @@ def test_an_edit_is_seen(package: Path, name: str) -> None:
 
 
 def test_a_file_that_is_renamed_or_removed_is_seen(package: Path) -> None:
-    found = {source_digest.package_digest(package, later())}
+    digests = {source_digest.package_digest(package, later())}
     (package / "pipeline.py").rename(package / "other.py")
-    found.add(source_digest.package_digest(package, later()))
+    digests.add(source_digest.package_digest(package, later()))
     (package / "other.py").unlink()
-    found.add(source_digest.package_digest(package, later()))
-    assert len(found) == 3
+    digests.add(source_digest.package_digest(package, later()))
+    assert len(digests) == 3
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,9 @@ def test_casts_of_floats_say_nothing_wrong() -> None:
 @pytest.mark.parametrize("dtype", [dtypes.index, dtypes.i8, dtypes.u8], ids=str)
 def test_vectors(dtype: DType) -> None:
     seed = random.Random(str(dtype))
-    found = list(boxes(dtype, "a", seed))
+    all_boxes = list(boxes(dtype, "a", seed))
     for _ in range(200):
-        parts = seed.sample(found, 3)
+        parts = seed.sample(all_boxes, 3)
         vector = raw(ops.VECTORIZE, None, tuple(box.node for box in parts), None)
         for box in parts:
             within(vector, box.values)
@@ -251,8 +251,8 @@ def test_reductions(op: Op, dtype: DType) -> None:
                     continue
                 for _ in range(5):
                     values = [seed.choice(box.values) for _ in range(count)]
-                    found = reduced(op, dtype, values[1:], values[0]) if values else int(identity)
-                    within(node, [found])
+                    value = reduced(op, dtype, values[1:], values[0]) if values else int(identity)
+                    within(node, [value])
 
 
 def test_padding_adds_zeros() -> None:
@@ -364,25 +364,25 @@ def test_what_interval_bounds_alone_cannot_see() -> None:
 
 def evaluate(root: UOp, given_values: dict[UOp, Any]) -> Any:
     """The value of an expression, op by op."""
-    found: dict[UOp, Any] = {}
+    arrays: dict[UOp, Any] = {}
     for node in toposort(root):
-        src = [found[s] for s in node.src]
+        src = [arrays[s] for s in node.src]
         if node in given_values:
-            found[node] = array(node.dtype.element, [given_values[node]] * node.dtype.count)
+            arrays[node] = array(node.dtype.element, [given_values[node]] * node.dtype.count)
         elif node.op is ops.CONST:
-            found[node] = array(node.dtype.element, [node.arg] * node.dtype.count)
+            arrays[node] = array(node.dtype.element, [node.arg] * node.dtype.count)
         elif node.op is ops.VCONST:
-            found[node] = array(node.dtype.element, node.arg)
+            arrays[node] = array(node.dtype.element, node.arg)
         elif node.op is ops.CAST:
-            found[node] = semantics.cast(node.src[0].dtype, node.dtype, src[0])
+            arrays[node] = semantics.cast(node.src[0].dtype, node.dtype, src[0])
         elif node.op in (ops.VECTORIZE, ops.CAT):
-            found[node] = np.concatenate(src)
+            arrays[node] = np.concatenate(src)
         elif node.op is ops.GEP:
-            found[node] = src[0][list(node.arg)]
+            arrays[node] = src[0][list(node.arg)]
         else:
             assert node.op.meaning is not None, node
-            found[node] = node.op.meaning(node.src[-1].dtype.element, *src)
-    return found
+            arrays[node] = node.op.meaning(node.src[-1].dtype.element, *src)
+    return arrays
 
 
 def check_expression(data: st.DataObject, root: UOp) -> None:

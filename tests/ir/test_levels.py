@@ -177,7 +177,7 @@ BROKEN: Final = [
     (
         RANGED,
         make(ops.BUFFERIZE, TENSOR, make(ops.ADD, R, R), arg=Space.GLOBAL),
-        "it keeps a value for ranges, and r0 + r0 is none",
+        "it stores a value for ranges, and r0 + r0 is none",
     ),
     (
         KERNEL,

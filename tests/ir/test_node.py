@@ -354,9 +354,9 @@ DISTURBANCES: Final = {"sweep": sweep, "collect": gc.collect}
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_threads_make_the_same_nodes(way: Callable[..., UOp], disturbance: str) -> None:
     for seed in range(3):
-        found = in_threads(partial(build, seed, 300, way), 8, DISTURBANCES[disturbance])
-        for other in found[1:]:
-            assert all(a is b for a, b in zip(found[0], other, strict=True))
+        results = in_threads(partial(build, seed, 300, way), 8, DISTURBANCES[disturbance])
+        for other in results[1:]:
+            assert all(a is b for a, b in zip(results[0], other, strict=True))
 
 
 def churn(way: Callable[..., UOp], seeds: Iterator[int]) -> list[UOp]:
@@ -375,9 +375,9 @@ def churn(way: Callable[..., UOp], seeds: Iterator[int]) -> list[UOp]:
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_nodes_freed_while_others_make_them(way: Callable[..., UOp]) -> None:
     """What is kept was alive ever since, so that of equal nodes there can only be one."""
-    found = in_threads(partial(churn, way, itertools.count()), 8, sweep)
+    results = in_threads(partial(churn, way, itertools.count()), 8, sweep)
     one: dict[bytes, UOp] = {}
-    for kept in found:
+    for kept in results:
         for node in toposort(*kept):
             assert one.setdefault(node.key, node) is node
 
@@ -409,9 +409,9 @@ def sorted_operands() -> Iterator[None]:
 def test_threads_make_the_same_normal_forms() -> None:
     with sorted_operands():
         for seed in range(3):
-            found = in_threads(partial(build, seed, 300, construct), 8, sweep)
-            for other in found[1:]:
-                assert all(a is b for a, b in zip(found[0], other, strict=True))
+            results = in_threads(partial(build, seed, 300, construct), 8, sweep)
+            for other in results[1:]:
+                assert all(a is b for a, b in zip(results[0], other, strict=True))
         x, y = UOp.variable("x", 0, 9), UOp.variable("y", 0, 9)
         assert (x + y) is (y + x)
 
@@ -420,16 +420,16 @@ def test_threads_make_the_same_dtypes() -> None:
     def work() -> list[DType]:
         return [dtypes.f32.vec(n) for n in range(1000, 1100)]
 
-    found = in_threads(work, 8, lambda: dtypes.i8.vec(1000))
-    for other in found[1:]:
-        assert all(a is b for a, b in zip(found[0], other, strict=True))
+    results = in_threads(work, 8, lambda: dtypes.i8.vec(1000))
+    for other in results[1:]:
+        assert all(a is b for a, b in zip(results[0], other, strict=True))
 
 
 # -- freeing ---------------------------------------------------------------------------------------
 
 
-def settled() -> int:
-    """How many nodes are left of what other tests made."""
+def live_after_sweep() -> int:
+    """Return how many nodes of other tests are still alive."""
     gc.collect()  # frees the cycles that still hold nodes
     gc.collect()
     return live_nodes()
@@ -437,7 +437,7 @@ def settled() -> int:
 
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
-    before = settled()
+    before = live_after_sweep()
     pool = build(77, 500, way)
     assert live_nodes() > before + 300
     del pool
@@ -446,7 +446,7 @@ def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
 
 
 def test_what_is_referred_to_stays() -> None:
-    before = settled()
+    before = live_after_sweep()
     x = UOp.variable("freed_x", 0, 9)
     kept = make(ops.MUL, make(ops.ADD, x, x), x)
     dropped = make(ops.NEG, kept)
@@ -462,7 +462,7 @@ def test_what_is_referred_to_stays() -> None:
 
 
 def test_deep_and_wide_graphs_are_freed() -> None:
-    before = settled()
+    before = live_after_sweep()
     with quiet_collector():
         deep = UOp.variable("freed_x", 0, 9)
         for _ in range(100_000):
@@ -479,7 +479,7 @@ def test_deep_and_wide_graphs_are_freed() -> None:
 
 def test_aliases_of_normal_forms_do_not_keep_nodes_alive() -> None:
     with sorted_operands():
-        before = settled()
+        before = live_after_sweep()
         pool = build(78, 300, construct)
         del pool
         gc.collect()

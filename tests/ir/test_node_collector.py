@@ -1,4 +1,4 @@
-"""The garbage collector does not walk what is made under `quiet_collector`, and is not put off."""
+"""The garbage collector does not visit nodes made under `quiet_collector`, and is not disabled."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from porism.ir.node_collector import quiet_collector
 @pytest.fixture
 def collections() -> Iterator[list[int]]:
     """The generations that were collected meanwhile."""
-    found: list[int] = []
+    generations: list[int] = []
 
     def note(phase: str, info: dict[str, Any]) -> None:
         if phase == "stop":
-            found.append(info["generation"])
+            generations.append(info["generation"])
 
     gc.collect()
     gc.callbacks.append(note)
     try:
-        yield found
+        yield generations
     finally:
         gc.callbacks.remove(note)
 

@@ -21,9 +21,9 @@ def node(op: ops.Op, *src: UOp) -> UOp:
 
 def test_a_kernel() -> None:
     i = UOp.range(8, 0)
-    place = node(ops.ADD, node(ops.MUL, i, i.lift(4)), i.lift(3))
+    index = node(ops.ADD, node(ops.MUL, i, i.lift(4)), i.lift(3))
     pointer = raw(ops.PARAM, dtypes.f32.pointer(Space.GLOBAL, 64), (), 0)
-    store = node(ops.STORE, node(ops.INDEX, pointer, place), raw(ops.CAST, dtypes.f32, (i,), None))
+    store = node(ops.STORE, node(ops.INDEX, pointer, index), raw(ops.CAST, dtypes.f32, (i,), None))
     assert tree(node(ops.SINK, node(ops.END, store, i))).splitlines() == [
         "%0 SINK void",
         "└─ %1 END void",

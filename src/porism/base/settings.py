@@ -186,7 +186,7 @@ class Settings:
         low=1, high=3_600_000,
     )  # fmt: skip
     backend = Choice(
-        "llvm", "What runs kernels: machine code made by LLVM in this process, C and the compiler "
+        "llvm", "What runs kernels: machine code from LLVM in this process, C and the compiler "
         "of the system, or the evaluator, which is slow and checks every access.",
         words=("llvm", "c", "reference"),
     )  # fmt: skip

@@ -80,7 +80,7 @@ def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:
         wrong = _order_fault(node, seen, blocks)
         if wrong is not None:
             raise LevelError(
-                f"stage {stage!r} left a {node.op.name} in the wrong place of the list",
+                f"stage {stage!r} left a {node.op.name} at the wrong position of the list",
                 where=f"{show(node)}, number {len(seen)} of the list",
                 why=wrong,
             )
@@ -211,7 +211,7 @@ def _bufferizes_ranges(node: UOp) -> str | None:
     if node.op is ops.BUFFERIZE:
         for s in node.src[1:]:
             if s.op not in (ops.RANGE, ops.CONST):
-                return f"it keeps a value for ranges, and {show(s, limit=80)} is none"
+                return f"it stores a value for ranges, and {show(s, limit=80)} is none"
     return None
 
 
@@ -268,13 +268,13 @@ VALIDITY: Final = Invariant("invalid only where not valid", _validity)
 VALIDITY_OF_LANES: Final = Invariant("invalid only where not valid", _validity_of_lanes)
 CLOSES_RANGES: Final = Invariant("ranges are closed by name", _closes_ranges)
 RANGES_ENDED: Final = Invariant("ranges are ended", _ranges_ended)
-BUFFERIZES_RANGES: Final = Invariant("values are placed for ranges", _bufferizes_ranges)
+BUFFERIZES_RANGES: Final = Invariant("buffers have an axis per range", _bufferizes_ranges)
 UNIT_AXIS_INDEX: Final = Invariant("the index of an axis of size 1 is 0", _unit_axis_index)
-FLAT_ACCESS: Final = Invariant("one index a pointer", _flat_access)
-NO_LANE_RANGES: Final = Invariant("no ranges of lanes", _no_lane_ranges)
+FLAT_ACCESS: Final = Invariant("one index per pointer", _flat_access)
+NO_LANE_RANGES: Final = Invariant("no unrolled ranges", _no_lane_ranges)
 CONCRETE: Final = Invariant("concrete widths", _has_width)
 EXPLICIT_ACCESS: Final = Invariant("explicit loads", _explicit_access)
-ONE_RANGE: Final = Invariant("one range an end", _one_range)
+ONE_RANGE: Final = Invariant("one range per end", _one_range)
 
 # -- the levels ------------------------------------------------------------------------------------
 

@@ -356,33 +356,33 @@ def raw(op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
         arg = tuple(dtype.canonical(lane) for lane in arg)
     key = key_of(op, dtype, src, arg)
     if key.__class__ is tuple:
-        found = op.nodes.get(key)
-        if found is not None and is_exactly(found, op, key):
-            return found
-        found = op.raw.get(key)
-        if found is not None:
-            return found
+        interned = op.nodes.get(key)
+        if interned is not None and is_exactly(interned, op, key):
+            return interned
+        interned = op.raw.get(key)
+        if interned is not None:
+            return interned
     new = _create_node(op, dtype, src, arg, key)
     with lock:
         if new.uses_buffer:
             return op.weak_nodes.setdefault(key, new)
         new = op.raw.setdefault(key, new)  # from here on other constructors take the lock too
-        found = op.nodes.get(key)
-        if found is not None and is_exactly(found, op, key):
+        interned = op.nodes.get(key)
+        if interned is not None and is_exactly(interned, op, key):
             del op.raw[key]
-            return found
+            return interned
         return new
 
 
 def const(dtype: DType, value: Any) -> UOp:
     """Return a constant of this type."""
     if value.__class__ is int and dtype.is_integer:
-        found = small_constants.get((dtype, value))
-        if found is None:
+        node = small_constants.get((dtype, value))
+        if node is None:
             number = dtypes.wrap(dtype, value) if dtype.bits else value
-            found = intern(ops.CONST, (dtype, number, ()), dtype, (), number)
-            small_constants[dtype, value] = found
-        return found
+            node = intern(ops.CONST, (dtype, number, ()), dtype, (), number)
+            small_constants[dtype, value] = node
+        return node
     result_dtype(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
     canonical = dtype.canonical(value)
     return intern(ops.CONST, (dtype, argument_text.key(canonical), ()), dtype, (), canonical)
@@ -425,26 +425,26 @@ def construct_missing_binary(op: Op, a: UOp, b: UOp) -> UOp:
     if rules is not None:
         if rules.sorts and b.order <= a.order and a is not b and comes_before(b, a):
             swapped = (b, a)
-            found = op.nodes.get(swapped)
-            if found is None:
-                found = construct_missing_binary(op, b, a)
+            normal = op.nodes.get(swapped)
+            if normal is None:
+                normal = construct_missing_binary(op, b, a)
             if not uses_buffer:
-                op.nodes[src] = found
-            return found
+                op.nodes[src] = normal
+            return normal
         function = rules[a.op, b.op] if a is not b else rules[a.op, a.op, True]
         if function is not None:
             if _depth < DEEPEST:
                 _depth += 1
                 try:
-                    found = function(dtype, src, None)
+                    normal = function(dtype, src, None)
                 finally:
                     _depth -= 1
             else:
-                found = construct_nested(op, dtype, src, None)
-            if found is not None:
+                normal = construct_nested(op, dtype, src, None)
+            if normal is not None:
                 if not uses_buffer:
-                    op.nodes[src] = found
-                return found
+                    op.nodes[src] = normal
+                return normal
     node = MutableNode()
     node.op = op
     node.dtype = dtype
@@ -471,9 +471,9 @@ def _add_locked(op: Op, key: Any, node: UOp) -> UOp:
     with lock:
         if node.uses_buffer:
             return op.weak_nodes.setdefault(key, node)
-        found = op.nodes.setdefault(key, op.raw.get(key, node))
+        interned = op.nodes.setdefault(key, op.raw.get(key, node))
         op.raw.pop(key, None)  # last: wherever an interrupt comes, a table has the node
-        return found
+        return interned
 
 
 def construct_binary(op: Op, a: UOp, b: UOp) -> UOp:
