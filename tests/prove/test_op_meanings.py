@@ -65,11 +65,11 @@ def told(kind: Arithmetic, op: Op, *values: Any) -> Any:
     """What the solver computes."""
     result = kind.apply(op, *[kind.literal(value) for value in values])
     model = ANY_MODEL
-    if kind.statements:
-        answer, model = ask(kind.statements, milliseconds=5000)
+    if kind.constraints:
+        answer, model = ask(kind.constraints, milliseconds=5000)
         assert answer is Answer.YES
     if not z3.is_bool(result):
-        result = kind.exactly(result)
+        result = kind.to_number(result)
     return value_in(model, result)
 
 
@@ -110,10 +110,10 @@ def test_a_word_that_wraps_is_one_word(dtype: DType) -> None:
     kind = WrappingIntegers(dtype)
     a, b = kind.hole("a"), kind.hole("b")
     total, again = (kind.apply(ops.ADD, a, b) for _ in range(2))
-    assert ask([*kind.statements, total != again], milliseconds=5000)[0] is Answer.NO
+    assert ask([*kind.constraints, total != again], milliseconds=5000)[0] is Answer.NO
     high = int(dtype.max)
     wraps = [a == high, b == 1, total == int(dtype.min)]
-    assert ask([*kind.statements, *wraps], milliseconds=5000)[0] is Answer.YES
+    assert ask([*kind.constraints, *wraps], milliseconds=5000)[0] is Answer.YES
 
 
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u16, dtypes.i64, *FLOAT_TYPES], ids=str)
@@ -214,7 +214,7 @@ def test_casts(source: DType, target: DType) -> None:
     kind = arithmetic(target)
     for value in {source.canonical(value) for value in values}:
         made = kind.cast(arithmetic(source).literal(value), arithmetic(source))
-        found = value_in(ANY_MODEL, made if z3.is_bool(made) else kind.exactly(made))
+        found = value_in(ANY_MODEL, made if z3.is_bool(made) else kind.to_number(made))
         wanted = semantics.cast(source, target, semantics.array_of(source, value))[()].item()
         assert repr(found) == repr(wanted)
 

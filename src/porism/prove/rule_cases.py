@@ -271,7 +271,7 @@ def case_from_model(rule: Rule, reading: RuleSemantics, value: Any) -> dict[str,
         kind = reading.arithmetic(hole)
         known = reading.value(hole, computed=False)
         truth = kind.dtype is not None and kind.dtype.kind is Kind.BOOL
-        case[str(hole.arg)] = value(known if truth else kind.exactly(known))
+        case[str(hole.arg)] = value(known if truth else kind.to_number(known))
         case[DEFINED + str(hole.arg)] = value(reading.defined(hole, computed=False))
     for fact in facts_of(rule):
         about = fact.src[0]

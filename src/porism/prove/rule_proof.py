@@ -344,7 +344,7 @@ class Question:
 
     @property
     def statements(self) -> list[Truth]:
-        return [part for kind in self.kinds for part in kind.statements]
+        return [part for kind in self.kinds for part in kind.constraints]
 
     @property
     def nonlinear(self) -> bool:

@@ -97,9 +97,9 @@ class RuleSemantics:
         if term.dtype is terms.B:
             return self.condition(term)
         kind = self.arithmetic(term)
-        if term.op in kind.keeps and term.op is not ops.FACT:
+        if term.op in kind.exact_on_numbers and term.op is not ops.FACT:
             return kind.apply(term.op, *[self.value(s, computed=True) for s in term.src])
-        return kind.rounded(self.number(term))
+        return kind.from_number(self.number(term))
 
     # -- definedness -------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class RuleSemantics:
         """Return a number that Python computes when the rule fires."""
         kind = self.arithmetic(term)
         if term.op is ops.HOLE:
-            return kind.exactly(self.value(term, computed=False))
+            return kind.to_number(self.value(term, computed=False))
         if term.op is ops.CONST:
             return kind.numbers.literal(term.arg)
         if term.op is ops.FACT:

@@ -1,4 +1,4 @@
-"""Arrays: arithmetic on many cases at once, with the meanings that the evaluator uses."""
+"""Array arithmetic: ops on many cases at once, with the meanings that the evaluator uses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from porism.prove.arithmetic.op_meanings import (
 )
 
 SLACK: Final = "slack of "
-"""In a table of cases, how far a bound lies from the value; or the modulus of a residue."""
+"""Prefix of a table entry: the distance of a bound from its value, or the modulus of a residue."""
 
 Table = Mapping[str, Array]
 """The values of holes and facts by name, one element for each case."""
 
 
 class Arrays(Arithmetic):
-    """Values of a dtype."""
+    """Arrays of values of a type, one element for each case."""
 
     def __init__(self, dtype: DType, table: Table, *, huge: bool = False) -> None:
         self.dtype: DType = dtype
@@ -43,12 +43,12 @@ class Arrays(Arithmetic):
     def numbers(self) -> Arithmetic:
         return self._numbers
 
-    def exactly(self, value: Value) -> Value:
+    def to_number(self, value: Value) -> Value:
         if self.dtype.is_float:
             return np.asarray(value).astype(np.float64)
         return np.asarray(value).astype(object if self.huge else np.int64)
 
-    def rounded(self, number: Value) -> Value:
+    def from_number(self, number: Value) -> Value:
         if self.dtype.kind is Kind.INDEX:
             return number
         if self.dtype.kind is Kind.BOOL:
@@ -92,13 +92,13 @@ class Arrays(Arithmetic):
     def same(self, a: Value, b: Value) -> Truth:
         if not self.dtype.is_float:
             return np.asarray(a == b, dtype=np.bool_)
-        a, b = self.exactly(a), self.exactly(b)
+        a, b = self.to_number(a), self.to_number(b)
         return ((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
 
     def bound(self, name: str, value: Value, known: Truth, *, lower: bool) -> Value:
         if name in self.table:
             return self.table[name]
-        number = self.exactly(value)
+        number = self.to_number(value)
         slack = self.table[SLACK + name]
         if self.dtype.is_float:
             far = number - slack if lower else number + slack
@@ -113,7 +113,7 @@ class Arrays(Arithmetic):
         if self.dtype.is_float:
             raise Unsupported(f"residues, in {name}")
         m = self.table[SLACK + f"modulus({name})"]
-        number = self.exactly(value)
+        number = self.to_number(value)
         return m, np.where(m == 0, number, number % np.where(m == 0, 1, m))
 
     def limit(self, value: Value, *, lower: bool) -> Value:
@@ -125,7 +125,7 @@ class Arrays(Arithmetic):
 
 
 class Numbers(Arithmetic):
-    """Python's integers, or its floats."""
+    """Arrays of Python's integers or floats, with which constants are computed."""
 
     def __init__(self, dtype: DType) -> None:
         self.is_float = dtype.is_float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 import z3
@@ -12,6 +13,7 @@ from porism.ir.ops import Op
 from porism.prove.arithmetic.ieee_floats import Floats
 from porism.prove.arithmetic.op_meanings import (
     LARGEST_EXPONENT,
+    RING,
     Arithmetic,
     Truth,
     Value,
@@ -21,14 +23,22 @@ from porism.prove.arithmetic.op_meanings import (
 from porism.prove.arithmetic.python_constants import WideIntegers, floor_quotient, longer
 from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 
-_UNKNOWN: Final = frozenset({ops.POW, ops.THREEFRY})
-_WHOLE: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
+_UNINTERPRETED: Final = frozenset({ops.POW, ops.THREEFRY})
+_OPERATORS: Final = {
+    **RING,
+    ops.AND: operator.and_,
+    ops.OR: operator.or_,
+    ops.XOR: operator.xor,
+}
+_ROUNDINGS: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 
 
 class BitVectors(Symbolic):
     """A fixed-width integer type, or with `bits=1` one bit of an unbounded integer."""
 
-    keeps = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.AND, ops.OR, ops.XOR, ops.NOT})
+    exact_on_numbers = frozenset(
+        {ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.AND, ops.OR, ops.XOR, ops.NOT}
+    )
 
     def __init__(self, dtype: DType, bits: int | None = None) -> None:
         super().__init__(dtype)
@@ -44,10 +54,10 @@ class BitVectors(Symbolic):
     def numbers(self) -> Arithmetic:
         return self._numbers
 
-    def exactly(self, value: Value) -> Value:
+    def to_number(self, value: Value) -> Value:
         return value if self.has_sign else z3.ZeroExt(1, value)
 
-    def rounded(self, number: Value) -> Value:
+    def from_number(self, number: Value) -> Value:
         return z3.Extract(self.bits - 1, 0, longer(number, self.bits))
 
     def hole(self, name: str) -> Value:
@@ -57,25 +67,15 @@ class BitVectors(Symbolic):
         return z3.BitVecVal(int(value), self.bits)
 
     def apply(self, op: Op, *operands: Value) -> Value:
+        if op in _OPERATORS:
+            return _OPERATORS[op](*operands)
         match op, operands:
             case ops.NEG, (a,):
                 return -a
             case ops.NOT, (a,):
                 return ~a
-            case ops.ADD, (a, b):
-                return a + b
-            case ops.SUB, (a, b):
-                return a - b
-            case ops.MUL, (a, b):
-                return a * b
             case ((ops.IDIV | ops.MOD | ops.CDIV | ops.CMOD), (a, b)):
                 return z3.If(b == 0, self.literal(0), self._divided(op, a, b))
-            case ops.AND, (a, b):
-                return a & b
-            case ops.OR, (a, b):
-                return a | b
-            case ops.XOR, (a, b):
-                return a ^ b
             # an amount out of range, taken as an unsigned number, shifts everything out
             case ops.SHL, (a, b):
                 return a << b
@@ -91,9 +91,9 @@ class BitVectors(Symbolic):
                 return a * b + c
             case ops.POW, (a, b) if (exponent := _small(b)) is not None:
                 return product([a] * exponent, self.literal(1))
-        if op in _WHOLE:
+        if op in _ROUNDINGS:
             return operands[0]
-        if op in _UNKNOWN:
+        if op in _UNINTERPRETED:
             return self.unknown_function(op, *operands)
         return self._compared(op, *operands)
 
@@ -129,9 +129,9 @@ class BitVectors(Symbolic):
                 return a / b
         return z3.SRem(a, b)
 
-    def _whole(self, value: Value, source: Floats) -> Value:
+    def _truncated(self, value: Value, source: Floats) -> Value:
         """Return a float rounded towards zero and saturated; NaN is 0."""
-        value, limits = source.exactly(value), (self.dtype.min, int(self.dtype.max) + 1)
+        value, limits = source.to_number(value), (self.dtype.min, int(self.dtype.max) + 1)
         low, end = (source.numbers.literal(n) for n in limits)  # powers of two, which doubles have
         convert = z3.fpToSBV if self.has_sign else z3.fpToUBV
         inside = convert(z3.RTZ(), value, self.sort)
@@ -146,9 +146,9 @@ class BitVectors(Symbolic):
         if isinstance(source, Booleans):
             return z3.If(value, self.literal(1), self.literal(0))
         if isinstance(source, BitVectors):
-            return self.rounded(source.exactly(value))
+            return self.from_number(source.to_number(value))
         if isinstance(source, Floats):
-            return self._whole(value, source)
+            return self._truncated(value, source)
         return super().cast(value, source)
 
 

@@ -1,4 +1,4 @@
-"""Floats: IEEE 754 as formulas. Any NaN is the same as any other; the two zeros are not."""
+"""IEEE floats: IEEE 754 types as solver formulas; all NaNs are the same, the two zeros are not."""
 
 from __future__ import annotations
 
@@ -21,9 +21,31 @@ _SORTS: Final = {
     dtypes.bf16: lambda: z3.FPSort(8, 8),
 }
 
+_ROUNDED: Final = {
+    ops.ADD: z3.fpAdd,
+    ops.SUB: z3.fpSub,
+    ops.MUL: z3.fpMul,
+    ops.FDIV: z3.fpDiv,
+    ops.SQRT: z3.fpSqrt,
+    ops.MULACC: z3.fpFMA,
+}
+"""Ops whose exact result is rounded to nearest, ties to even."""
+
+_TO_INTEGER: Final = {ops.TRUNC: z3.RTZ, ops.FLOOR: z3.RTN, ops.CEIL: z3.RTP, ops.ROUND: z3.RNE}
+"""Ops that round to an integer, with their rounding modes."""
+
+_COMPARISONS: Final = {
+    ops.EQ: z3.fpEQ,
+    ops.NE: z3.fpNEQ,
+    ops.LT: z3.fpLT,
+    ops.LE: z3.fpLEQ,
+    ops.GT: z3.fpGT,
+    ops.GE: z3.fpGEQ,
+}
+
 
 class Floats(Symbolic):
-    """A float type."""
+    """An IEEE 754 float type."""
 
     def __init__(self, dtype: DType) -> None:
         super().__init__(dtype)
@@ -41,67 +63,41 @@ class Floats(Symbolic):
     def numbers(self) -> Arithmetic:
         return self._numbers
 
-    def exactly(self, value: Value) -> Value:
+    def to_number(self, value: Value) -> Value:
         return z3.fpToFP(z3.RNE(), value, z3.Float64())
 
-    def rounded(self, number: Value) -> Value:
+    def from_number(self, number: Value) -> Value:
         return z3.fpToFP(z3.RNE(), number, self._sort)
 
     def hole(self, name: str) -> Value:
         return z3.FP(name, self._sort)
 
     def literal(self, value: bool | int | float) -> Value:
-        return z3.simplify(self.rounded(z3.FPVal(float(value), z3.Float64())))
+        return z3.simplify(self.from_number(z3.FPVal(float(value), z3.Float64())))
 
     def apply(self, op: Op, *operands: Value) -> Value:
         mode = z3.RNE()
+        if op in _ROUNDED:
+            return _ROUNDED[op](mode, *operands)
+        if op in _TO_INTEGER:
+            return z3.fpRoundToIntegral(_TO_INTEGER[op](), *operands)
+        if op in _COMPARISONS:
+            return _COMPARISONS[op](*operands)
         match op, operands:
             case ops.NEG, (a,):
                 return z3.fpNeg(a)
-            case ops.SQRT, (a,):
-                return z3.fpSqrt(mode, a)
             case ops.RECIPROCAL, (a,):
                 return z3.fpDiv(mode, self.literal(1), a)
-            case ops.TRUNC, (a,):
-                return z3.fpRoundToIntegral(z3.RTZ(), a)
-            case ops.FLOOR, (a,):
-                return z3.fpRoundToIntegral(z3.RTN(), a)
-            case ops.CEIL, (a,):
-                return z3.fpRoundToIntegral(z3.RTP(), a)
-            case ops.ROUND, (a,):
-                return z3.fpRoundToIntegral(z3.RNE(), a)
-            case ops.ADD, (a, b):
-                return z3.fpAdd(mode, a, b)
-            case ops.SUB, (a, b):
-                return z3.fpSub(mode, a, b)
-            case ops.MUL, (a, b):
-                return z3.fpMul(mode, a, b)
-            case ops.FDIV, (a, b):
-                return z3.fpDiv(mode, a, b)
             case ops.MAX, (a, b):
                 return self._extreme(a, b, z3.fpGT(a, b))
             case ops.MIN, (a, b):
                 return self._extreme(a, b, z3.fpLT(a, b))
             case ops.WHERE, (condition, a, b):
                 return z3.If(condition, a, b)
-            case ops.MULACC, (a, b, c):
-                return z3.fpFMA(mode, a, b, c)
             case ops.POW, (a, b) if z3.is_true(z3.simplify(z3.fpIsZero(b))):
                 return self.literal(1)  # also of NaN: IEEE 754, 9.2.1
             case ops.POW, (a, b) if z3.is_true(z3.simplify(z3.fpEQ(b, self.literal(1)))):
                 return a
-            case ops.EQ, (a, b):
-                return z3.fpEQ(a, b)
-            case ops.NE, (a, b):
-                return z3.fpNEQ(a, b)
-            case ops.LT, (a, b):
-                return z3.fpLT(a, b)
-            case ops.LE, (a, b):
-                return z3.fpLEQ(a, b)
-            case ops.GT, (a, b):
-                return z3.fpGT(a, b)
-            case ops.GE, (a, b):
-                return z3.fpGEQ(a, b)
         return self.unknown_function(op, *operands)
 
     def _extreme(self, a: Value, b: Value, first: Truth) -> Value:

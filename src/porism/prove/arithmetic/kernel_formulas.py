@@ -1,8 +1,8 @@
-"""Formulas: indices and conditions of kernels as questions to the solver.
+"""Kernel formulas: indices and conditions of kernels as solver formulas.
 
-Integers are unbounded, with division stated and not computed. Words are too, and that no value of
-theirs leaves its type is proved first. What a buffer holds is a function of the address of which
-nothing is known but the limits of its type.
+Integers are unbounded, with division axiomatized. Fixed-width integers are unbounded as well; that
+none overflows is proved first. The contents of a buffer are an uninterpreted function of the
+address, within the limits of the element type.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Symbol = tuple[UOp, int]
 
 
 class Formulas:
-    """The world of formulas: see `porism.verification.accesses.index_evaluation.World`."""
+    """The domain of solver formulas: see `porism.verification.accesses.index_evaluation.Domain`."""
 
     def __init__(self) -> None:
         self.integers = Integers()
         self.truths = Booleans()
         self.symbols: dict[Symbol, Any] = {}
         self.known: list[Any] = []
-        """What holds of symbols and elements."""
-        self.wanted: list[Any] = []
-        """What must hold so that words do not wrap."""
+        """Constraints on symbols and elements."""
+        self.no_overflow: list[Any] = []
+        """Conditions under which no fixed-width integer overflows."""
         self.data = False
-        """Whether elements of buffers were asked for."""
-        self.fitting: list[Any] = []
-        """What holds where data does not wrap."""
+        """Whether a formula depends on elements of buffers."""
+        self.no_data_overflow: list[Any] = []
+        """Conditions under which no integer computed from elements overflows."""
 
     def constant(self, dtype: DType, value: bool | int | float) -> Any:
         if dtype.kind is Kind.BOOL:
@@ -48,11 +48,11 @@ class Formulas:
         return z3.IntVal(int(value))
 
     def symbol(self, node: UOp, copy: int, low: int, end: Any) -> Any:
-        found = self.symbols.get((node, copy))
-        if found is None:
-            found = self.symbols[node, copy] = z3.Int(f"symbol {len(self.symbols)}")
-            self.known += [found >= low, found < end]
-        return found
+        symbol = self.symbols.get((node, copy))
+        if symbol is None:
+            symbol = self.symbols[node, copy] = z3.Int(f"symbol {len(self.symbols)}")
+            self.known += [symbol >= low, symbol < end]
+        return symbol
 
     def element(self, buffer: tuple[str, Any], dtype: DType, address: Any) -> Any:
         self.data = True
@@ -69,7 +69,7 @@ class Formulas:
             return value if target.kind is Kind.BOOL else z3.If(value, 1, 0)
         if target.kind is Kind.BOOL:
             return value != 0
-        return self._kept(value, target)
+        return self._in_type(value, target)
 
     def apply(self, op: Op, dtype: DType, *operands: Any) -> Any:
         if dtype.is_float:
@@ -82,25 +82,26 @@ class Formulas:
             return self._masked(*operands)
         if op in (ops.OR, ops.XOR):
             raise Unsupported("bits of an index")
-        made = self.integers.apply(op, *operands)
-        return made if op.group is ops.COMPARISON else self._kept(made, dtype)
+        result = self.integers.apply(op, *operands)
+        return result if op.group is ops.COMPARISON else self._in_type(result, dtype)
 
     def _masked(self, a: Any, b: Any) -> Any:
-        """The low bits of a number."""
+        """Return a number masked by 2^k - 1, as a remainder; other masks are unsupported."""
         for value, mask in ((a, b), (b, a)):
             if z3.is_int_value(mask) and (mask.as_long() & (mask.as_long() + 1)) == 0:
                 return self.integers.apply(ops.MOD, value, z3.IntVal(mask.as_long() + 1))
         raise Unsupported("bits of an index")
 
-    def _kept(self, value: Any, dtype: DType) -> Any:
+    def _in_type(self, value: Any, dtype: DType) -> Any:
+        """Return a value of a fixed-width type, with the condition that it does not overflow."""
         if dtype.kind is Kind.INDEX or z3.is_int_value(value):
             return value
         fits = [value >= int(dtype.min), value <= int(dtype.max)]
         if not self.data:
-            self.wanted += fits
+            self.no_overflow += fits
             return value
-        # Data may be anything, and wrap: to something of which only the limits are said.
-        self.fitting += fits
+        # Elements may have any value and overflow: to an unknown within the limits of the type.
+        self.no_data_overflow += fits
         wrapped = z3.Function(f"wrapped to {dtype}", z3.IntSort(), z3.IntSort())(value)
         self.known += [wrapped >= int(dtype.min), wrapped <= int(dtype.max)]
         return z3.If(z3.And(*fits), value, wrapped)
@@ -109,27 +110,29 @@ class Formulas:
 def decide(
     make: Callable[[Formulas], Any], milliseconds: int, *, any_data: bool = False
 ) -> tuple[bool | None, dict[Symbol, int], bool]:
-    """Decide whether a condition holds for all values; if not, return values for which it fails.
+    """Return whether a condition holds for all values, a counterexample, and if it reads data.
 
-    None if the solver does not know. The last part says whether elements of buffers matter. With
-    `any_data` values also count if it is some data with which the condition is false.
+    The answer is None if the solver does not know. A counterexample that depends on the contents
+    of buffers counts only with `any_data`.
     """
-    world = Formulas()
+    domain = Formulas()
     try:
-        goal = make(world)
+        goal = make(domain)
     except Unsupported:
-        return None, {}, world.data
-    known = [*world.known, *world.integers.statements, *world.truths.statements]
-    if world.wanted:
-        wrong = z3.Not(z3.And(*world.wanted))
+        return None, {}, domain.data
+    known = [*domain.known, *domain.integers.constraints, *domain.truths.constraints]
+    if domain.no_overflow:
+        wrong = z3.Not(z3.And(*domain.no_overflow))
         if ask([*known, wrong], milliseconds=milliseconds)[0] is not Answer.NO:
-            return None, {}, world.data
+            return None, {}, domain.data
     answer, model = ask([*known, z3.Not(goal)], milliseconds=milliseconds)
     if answer is Answer.NO:
-        return True, {}, world.data
-    if answer is Answer.YES and world.data and any_data and world.fitting:
-        answer, model = ask([*known, *world.fitting, z3.Not(goal)], milliseconds=milliseconds)
-    if answer is Answer.YES and world.integers.faithful and (any_data or not world.data):
-        point = {s: int(value_in(model, value)) for s, value in world.symbols.items()}
-        return False, point, world.data
-    return None, {}, world.data
+        return True, {}, domain.data
+    if answer is Answer.YES and domain.data and any_data and domain.no_data_overflow:
+        answer, model = ask(
+            [*known, *domain.no_data_overflow, z3.Not(goal)], milliseconds=milliseconds
+        )
+    if answer is Answer.YES and domain.integers.faithful and (any_data or not domain.data):
+        point = {s: int(value_in(model, value)) for s, value in domain.symbols.items()}
+        return False, point, domain.data
+    return None, {}, domain.data

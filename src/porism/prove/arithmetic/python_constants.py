@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import z3
 
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import (
+    COMPARISONS,
     LARGEST_SHIFT,
+    RING,
     Arithmetic,
     Truth,
     Unsupported,
@@ -22,7 +26,7 @@ from porism.prove.arithmetic.op_meanings import (
 )
 
 WIDEST = 512
-"""Longer words are not worth asking about."""
+"""Bits of the longest word that the solver is asked about; chosen by hand."""
 
 
 class WideIntegers(Arithmetic):
@@ -55,57 +59,40 @@ class WideIntegers(Arithmetic):
             return _shifted(op, a, b)
         bits = a.size() + b.size() if op is ops.MUL else max(a.size(), b.size()) + 1
         a, b = longer(a, bits), longer(b, bits)
-        match op:
-            case ops.ADD:
-                return a + b
-            case ops.SUB:
-                return a - b
-            case ops.MUL:
-                return a * b
-            case ops.IDIV:
-                return floor_quotient(a, b)
-            case ops.MOD:
-                return a % b  # z3's smod: the sign of the divisor
-            case ops.MAX:
-                return z3.If(b > a, b, a)
-            case ops.MIN:
-                return z3.If(b < a, b, a)
-            case ops.AND:
-                return a & b
-            case ops.OR:
-                return a | b
-            case ops.XOR:
-                return a ^ b
-            case ops.EQ:
-                return a == b
-            case ops.NE:
-                return a != b
-            case ops.LT:
-                return a < b
-            case ops.LE:
-                return a <= b
-            case ops.GT:
-                return a > b
-            case ops.GE:
-                return a >= b
+        if op in _WORD_OPS:
+            return _WORD_OPS[op](a, b)
         raise no_meaning(op, "constants")
 
 
 def longer(value: Value, bits: int) -> Value:
-    """A signed word in at least so many bits."""
+    """Return a signed word, sign-extended to at least so many bits."""
     if bits > WIDEST:
         raise Unsupported(f"constants of {bits} bits")
     return z3.SignExt(bits - value.size(), value) if bits > value.size() else value
 
 
 def floor_quotient(a: Value, b: Value) -> Value:
-    """Division of signed words of one length, rounded down; z3's own rounds towards zero."""
+    """Return the quotient of signed words rounded down; z3's own rounds towards zero."""
     uneven = z3.SRem(a, b) != 0
     return z3.If(uneven & ((a < 0) != (b < 0)), a / b - 1, a / b)
 
 
+_WORD_OPS: Final[Mapping[Op, Callable[..., Value]]] = {
+    **RING,
+    **COMPARISONS,
+    ops.IDIV: floor_quotient,
+    ops.MOD: operator.mod,  # z3's smod: the sign of the divisor
+    ops.MAX: lambda a, b: z3.If(b > a, b, a),
+    ops.MIN: lambda a, b: z3.If(b < a, b, a),
+    ops.AND: operator.and_,
+    ops.OR: operator.or_,
+    ops.XOR: operator.xor,
+}
+"""Ops on signed words that are long enough for the result."""
+
+
 def _shifted(op: Op, a: Value, amount: Value) -> Value:
-    """A shift by an amount that a guard keeps in range."""
+    """Return a word shifted by an amount that a guard keeps in range, without overflow."""
     if op is ops.SHR:
         bits = max(a.size(), amount.size()) + 1
         return longer(a, bits) >> longer(amount, bits)

@@ -1,7 +1,7 @@
 """Real numbers: floats without rounding, on which rules of fast math are proved.
 
-There is one zero, and no infinity and no NaN. What these stand in for, such as a division by zero,
-has no value.
+There is one zero, and no infinity and no NaN. An op that gives one of these on floats, such as a
+division by zero, is undefined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import z3
 
 from porism.ir import ops
 from porism.ir.ops import Op
-from porism.prove.arithmetic.op_meanings import Truth, Unsupported, Value
+from porism.prove.arithmetic.op_meanings import COMPARISONS, Truth, Unsupported, Value
 from porism.prove.arithmetic.solver_booleans import Symbolic
 
 
@@ -66,16 +66,6 @@ class Reals(Symbolic):
                 return z3.If(condition, a, b)
             case ops.MULACC, (a, b, c):
                 return a * b + c
-            case ops.EQ, (a, b):
-                return a == b
-            case ops.NE, (a, b):
-                return a != b
-            case ops.LT, (a, b):
-                return a < b
-            case ops.LE, (a, b):
-                return a <= b
-            case ops.GT, (a, b):
-                return a > b
-            case ops.GE, (a, b):
-                return a >= b
+        if op in COMPARISONS:
+            return COMPARISONS[op](*operands)
         return self.unknown_function(op, *operands)

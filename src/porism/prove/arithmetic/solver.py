@@ -1,4 +1,4 @@
-"""The solver: z3, asked one question at a time, each with a limit on its time."""
+"""Solver: queries to z3, each with a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Formula = Any
 
 
 class Answer(enum.Enum):
-    """Whether the assertions can all hold at once."""
+    """Whether assertions are satisfiable."""
 
     YES = "yes"
     NO = "no"
@@ -24,10 +24,10 @@ class Answer(enum.Enum):
 def ask(
     assertions: Sequence[Formula], *, milliseconds: int, nonlinear: bool = False
 ) -> tuple[Answer, Any]:
-    """Whether these can all hold, and then a model in which they do.
+    """Return whether assertions are satisfiable, with a model if they are.
 
-    Questions about unbounded integers are `nonlinear`: equations are solved for a variable where
-    that is possible before the search begins, which is what proves most laws of division.
+    Queries about unbounded integers are `nonlinear`: equations are solved for a variable where
+    that is possible before the search begins, which is what proves most lemmas of division.
     """
     if nonlinear:
         solver = z3.Then("simplify", "propagate-values", "solve-eqs", "smt").solver()
@@ -35,25 +35,25 @@ def ask(
         solver = z3.Solver()
     solver.set("timeout", milliseconds)
     solver.add(*assertions)
-    found = solver.check()
-    if found == z3.sat:
+    verdict = solver.check()
+    if verdict == z3.sat:
         return Answer.YES, solver.model()
-    return (Answer.NO if found == z3.unsat else Answer.UNKNOWN), None
+    return (Answer.NO if verdict == z3.unsat else Answer.UNKNOWN), None
 
 
 def value_in(model: Any, expression: Formula) -> bool | int | float:
-    """An expression's value in a model: a truth, a signed word, an integer, a real or a float."""
-    found = model.eval(expression, model_completion=True)
-    if z3.is_bool(found):
-        return bool(z3.is_true(found))
-    if z3.is_bv(found):
-        return int(found.as_signed_long())
-    if z3.is_int(found):
-        return int(found.as_long())
-    if z3.is_real(found):
-        near = found if z3.is_rational_value(found) else found.approx(10)
+    """Return the value of an expression in a model; bit-vectors are signed."""
+    value = model.eval(expression, model_completion=True)
+    if z3.is_bool(value):
+        return bool(z3.is_true(value))
+    if z3.is_bv(value):
+        return int(value.as_signed_long())
+    if z3.is_int(value):
+        return int(value.as_long())
+    if z3.is_real(value):
+        near = value if z3.is_rational_value(value) else value.approx(10)
         return float(near.as_fraction())
-    wide = z3.fpToFP(z3.RNE(), found, z3.Float64())
+    wide = z3.fpToFP(z3.RNE(), value, z3.Float64())
     if z3.is_true(z3.simplify(z3.fpIsNaN(wide))):
         return float("nan")
     bits = z3.simplify(z3.fpToIEEEBV(wide)).as_long()

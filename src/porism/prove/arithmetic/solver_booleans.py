@@ -18,7 +18,7 @@ class Symbolic(Arithmetic):
 
     def __init__(self, dtype: DType) -> None:
         self.dtype: DType = dtype
-        self.statements: list[Truth] = []
+        self.constraints: list[Truth] = []
 
     @property
     def sort(self) -> Any:
@@ -41,11 +41,11 @@ class Symbolic(Arithmetic):
         limit = self.hole(name)
         order = ops.LE if lower else ops.GE
         self.state(known, self.apply(order, limit, value))
-        return self.exactly(limit)
+        return self.to_number(limit)
 
     def state(self, known: Truth, fact: Truth) -> None:
         """Add a constraint on an unknown, under the condition that a value is defined."""
-        self.statements.append(fact if z3.is_true(known) else z3.Implies(known, fact))
+        self.constraints.append(fact if z3.is_true(known) else z3.Implies(known, fact))
 
 
 class Booleans(Symbolic):
@@ -63,10 +63,10 @@ class Booleans(Symbolic):
     def numbers(self) -> Arithmetic:
         return self._numbers
 
-    def exactly(self, value: Value) -> Value:
+    def to_number(self, value: Value) -> Value:
         return z3.If(value, self._numbers.literal(1), self._numbers.literal(0))
 
-    def rounded(self, number: Value) -> Value:
+    def from_number(self, number: Value) -> Value:
         return number != 0
 
     def hole(self, name: str) -> Value:

@@ -14,9 +14,11 @@ from porism.base.dtypes import index
 from porism.ir import ops
 from porism.ir.ops import Op
 from porism.prove.arithmetic.op_meanings import (
+    COMPARISONS,
     DIVISIONS,
     LARGEST_EXPONENT,
     LARGEST_SHIFT,
+    RING,
     SHIFTS,
     Arithmetic,
     Truth,
@@ -26,13 +28,13 @@ from porism.prove.arithmetic.op_meanings import (
 )
 from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 
-_WHOLE: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
+_ROUNDINGS: Final = frozenset({ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
 
 
 class Integers(Symbolic):
-    """The type `index`."""
+    """The arithmetic of `index`, whose integers are unbounded."""
 
-    keeps = frozenset(ops.table())
+    exact_on_numbers = frozenset(ops.table())
 
     def __init__(self, name: str = index.name) -> None:
         super().__init__(index)
@@ -51,17 +53,13 @@ class Integers(Symbolic):
         return z3.IntVal(int(value))
 
     def apply(self, op: Op, *operands: Value) -> Value:
+        if op in RING:
+            return RING[op](*operands)
         match op, operands:
             case ops.NEG, (a,):
                 return -a
             case ops.NOT, (a,):
                 return -1 - a
-            case ops.ADD, (a, b):
-                return a + b
-            case ops.SUB, (a, b):
-                return a - b
-            case ops.MUL, (a, b):
-                return a * b
             case ops.IDIV, (a, b):
                 return self._quotient(a, b, truncating=False)
             case ops.MOD, (a, b):
@@ -84,44 +82,30 @@ class Integers(Symbolic):
                 return a * b + c
             case ops.POW, (a, b):
                 return self._power(a, b)
-        if op in _WHOLE:
+        if op in _ROUNDINGS:
             return operands[0]
-        return self._compared(op, *operands)
-
-    def _compared(self, op: Op, a: Value, b: Value) -> Truth:
-        match op:
-            case ops.EQ:
-                return a == b
-            case ops.NE:
-                return a != b
-            case ops.LT:
-                return a < b
-            case ops.LE:
-                return a <= b
-            case ops.GT:
-                return a > b
-            case ops.GE:
-                return a >= b
+        if op in COMPARISONS:
+            return COMPARISONS[op](*operands)
         raise no_meaning(op, "unbounded integers")
 
     def _quotient(self, a: Value, b: Value, *, truncating: bool) -> Value:
         """Return the unknown quotient of a division; the same for the same operands."""
         key = (truncating, a, b)
-        found = self._quotients.get(key)
-        if found is not None:
-            return found
+        quotient = self._quotients.get(key)
+        if quotient is not None:
+            return quotient
         kind = "truncated quotient" if truncating else "quotient"
         q = z3.Int(f"{kind} {len(self._quotients)} of {self._name}")
         self._quotients[key] = q
         r = a - b * q
         if truncating:
             size = z3.If(b > 0, b, -b)
-            self.statements += [
+            self.constraints += [
                 z3.Implies(z3.And(b != 0, a >= 0), z3.And(r >= 0, r < size)),
                 z3.Implies(z3.And(b != 0, a <= 0), z3.And(r <= 0, -r < size)),
             ]
         else:
-            self.statements += [
+            self.constraints += [
                 z3.Implies(b > 0, z3.And(r >= 0, r < b)),
                 z3.Implies(b < 0, z3.And(r <= 0, r > b)),
             ]
@@ -139,16 +123,16 @@ class Integers(Symbolic):
         known = z3.simplify(k)
         if z3.is_int_value(known) and 0 <= known.as_long() < LARGEST_SHIFT:
             return z3.IntVal(1 << known.as_long())
-        found = self._powers.get(k)
-        if found is None:
+        power = self._powers.get(k)
+        if power is None:
             self.faithful = False
-            found = self._powers[k] = z3.Int(f"power {len(self._powers)} of {self._name}")
-            self.statements += [
-                found >= 1,
-                z3.Implies(k == 0, found == 1),
-                z3.Implies(k >= 1, found >= k + 1),
+            power = self._powers[k] = z3.Int(f"power {len(self._powers)} of {self._name}")
+            self.constraints += [
+                power >= 1,
+                z3.Implies(k == 0, power == 1),
+                z3.Implies(k >= 1, power >= k + 1),
             ]
-        return found
+        return power
 
     def defined(self, op: Op, *operands: Value) -> Truth:
         if op in DIVISIONS:
@@ -168,7 +152,7 @@ class Integers(Symbolic):
         """Return an unknown below or above the value, which stands for infinity."""
         self.faithful = False
         limit = z3.Int(f"{'least' if lower else 'most'}({value})")
-        self.statements.append(limit <= value if lower else limit >= value)
+        self.constraints.append(limit <= value if lower else limit >= value)
         return limit
 
     def cast(self, value: Value, source: Arithmetic) -> Value:

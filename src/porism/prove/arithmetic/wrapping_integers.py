@@ -20,19 +20,21 @@ from porism.prove.arithmetic.solver_booleans import Booleans, Symbolic
 from porism.prove.arithmetic.unbounded_integers import Integers
 
 _WRAPS: Final = frozenset({ops.NEG, ops.NOT, ops.ADD, ops.SUB, ops.MUL, ops.MULACC})
-_STAYS: Final = frozenset({ops.MAX, ops.MIN, ops.WHERE, ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND})
+_NEVER_WRAPS: Final = frozenset(
+    {ops.MAX, ops.MIN, ops.WHERE, ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND}
+)
 
 
 class WrappingIntegers(Symbolic):
     """A fixed-width integer type."""
 
-    keeps = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.NOT})
+    exact_on_numbers = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.NOT})
 
     def __init__(self, dtype: DType) -> None:
         super().__init__(dtype)
         self._numbers = Integers(dtype.name)
         # one list, so that the constraints of divisions are known wherever their results are used
-        self.statements = self._numbers.statements
+        self.constraints = self._numbers.constraints
         self._holes: dict[str, Value] = {}
         self._multiples = 0
 
@@ -49,20 +51,20 @@ class WrappingIntegers(Symbolic):
         return self._numbers
 
     def hole(self, name: str) -> Value:
-        found = self._holes.get(name)
-        if found is None:
-            found = self._holes[name] = self._inside(z3.Int(name))
-        return found
+        unknown = self._holes.get(name)
+        if unknown is None:
+            unknown = self._holes[name] = self._inside(z3.Int(name))
+        return unknown
 
     def _inside(self, value: Value) -> Value:
         """Return a value after stating that it lies within the limits of the type."""
-        self.statements += [value >= int(self.dtype.min), value <= int(self.dtype.max)]
+        self.constraints += [value >= int(self.dtype.min), value <= int(self.dtype.max)]
         return value
 
     def literal(self, value: bool | int | float) -> Value:
         return z3.IntVal(int(self.dtype.canonical(int(value))))
 
-    def rounded(self, number: Value) -> Value:
+    def from_number(self, number: Value) -> Value:
         known = z3.simplify(number)
         if z3.is_int_value(known):
             return self.literal(known.as_long())
@@ -73,10 +75,10 @@ class WrappingIntegers(Symbolic):
     def apply(self, op: Op, *operands: Value) -> Value:
         if op in DIVISIONS:
             return self._divided(op, *operands)
-        if op in _STAYS or op.group is ops.COMPARISON:
+        if op in _NEVER_WRAPS or op.group is ops.COMPARISON:
             return self._numbers.apply(op, *operands)
         if op in _WRAPS:
-            return self.rounded(self._numbers.apply(op, *operands))
+            return self.from_number(self._numbers.apply(op, *operands))
         raise no_meaning(op, "wrapped integers")
 
     def _divided(self, op: Op, a: Value, b: Value) -> Value:
@@ -94,5 +96,5 @@ class WrappingIntegers(Symbolic):
         if isinstance(source, Booleans):
             return z3.If(value, 1, 0)
         if isinstance(source, WrappingIntegers | Integers):
-            return self.rounded(value)
+            return self.from_number(value)
         return super().cast(value, source)
