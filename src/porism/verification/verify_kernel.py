@@ -125,6 +125,7 @@ def _kernel_comparison(
 
 
 def _check_memory(schedule: Schedule) -> Row:
+    """Return the report row of the memory plan."""
     begin = time.perf_counter()
     count = verify_memory_plan.check_memory_plan(schedule)
     seconds = time.perf_counter() - begin
@@ -202,6 +203,7 @@ def _check_lowering(
     actions: Sequence[Action] | None = None,
     before: _StageChecker | None = None,
 ) -> _StageChecker:
+    """Lower a kernel with every stage checked; return the checker."""
     checker = _StageChecker(names, target, actions)
     checker.begin(kernel)
     earlier = None if before is None else before.suspicion
@@ -255,11 +257,11 @@ class _StageChecker:
         self,
         names: Names | None = None,
         target: Target | None = None,
-        given: Sequence[Action] | None = None,
+        given_actions: Sequence[Action] | None = None,
     ) -> None:
         self.names = names or {}
         self.target = target
-        self.given = given
+        self.given_actions = given_actions
         self.rows: list[Row] = []
         self.forms: list[tuple[str, value_comparison.Form]] = []
         """The kernel after each stage that has changed it."""
@@ -267,8 +269,9 @@ class _StageChecker:
         """The first access that no loop map explains; values decide whether it is a fault."""
 
     def begin(self, kernel: UOp) -> None:
+        """Begin with the kernel before its first stage."""
         self.forms = [(SPLIT_STAGE, kernel)]
-        self.made = self.last = self.loops = kernel
+        self.original = self.last = self.loops = kernel
         self.level = KERNEL
         self.name = SPLIT_STAGE
         self.loops_name = SPLIT_STAGE
@@ -277,9 +280,10 @@ class _StageChecker:
     def stage(self, name: str, level: Level, kernel: UOp) -> None:
         """Compare a graph with the one before; a watcher for `porism.pipeline.watched`."""
         if name == SCHEDULING_STAGE and self.target is not None and kernel is not self.last:
-            given = self.given
-            chosen = heuristic.choose_actions(self.last, self.target) if given is None else given
-            self.actions(name, kernel, chosen)
+            actions = self.given_actions
+            if actions is None:
+                actions = heuristic.choose_actions(self.last, self.target)
+            self.actions(name, kernel, actions)
         else:
             self._stage(name, level, kernel)
 
@@ -298,6 +302,7 @@ class _StageChecker:
         self._stage(name, KERNEL, kernel)
 
     def _stage(self, name: str, level: Level, kernel: UOp) -> None:
+        """Compare a graph with the one before; keep the first suspicion."""
         if kernel is not self.last:
             self.forms.append((name, kernel))
             self._check_update_order(name, level, kernel)
@@ -313,18 +318,20 @@ class _StageChecker:
             self.loops, self.loops_name = kernel, name
 
     def _check_update_order(self, stage: str, level: Level, kernel: UOp) -> None:
+        """Raise an error if an update at indirect elements is in an unordered loop."""
         violation = verify_scatters.find_unordered_update(kernel) if level is KERNEL else None
         if violation is not None:
             store, r = violation
             raise self.suspicion or VerifyError(
                 f"the stage '{stage}' changed what a kernel writes",
-                where=self._kernel_text(self.made),
+                where=self._kernel_text(self.original),
                 why=f"{show(store, limit=200)} changes elements that indices name, and "
                 f"the loop {show(r)} around it has no order",
                 fix=_FIX,
             )
 
     def _compare(self, level: Level, kernel: UOp) -> Iterator[Comparison]:
+        """Return the comparisons of the accesses, by the form of the stage if it is a known one."""
         for form in (verify_scatters, verify_scans, verify_epilogues):
             comparisons = form.compare(self.last, kernel)
             if comparisons is not None:
@@ -358,6 +365,7 @@ class _StageChecker:
     # -- faults ------------------------------------------------------------------------------------
 
     def _require_same(self, stage: str, comparison: Comparison) -> tuple[Access, Answer]:
+        """Return an access that is the same as before; raise an error if it is not."""
         if comparison.answer.holds:
             return comparison.after, comparison.answer
         point = comparison.answer.point or {}
@@ -380,7 +388,7 @@ class _StageChecker:
             )
         raise VerifyError(
             f"the stage '{stage}' changed what a kernel {what}",
-            where=self._kernel_text(self.made),
+            where=self._kernel_text(self.original),
             why=why,
             fix=_FIX,
         )
@@ -388,18 +396,20 @@ class _StageChecker:
     def _require_in_bounds(
         self, check: bounds_and_races.AccessCheck, sizes: bounds_and_races.Sizes
     ) -> tuple[Access, Answer]:
+        """Return an access that is in bounds; raise an error if it is not."""
         if check.answer.holds:
             return check.access, check.answer
         point = check.answer.point or {}
         raise VerifyError(
             f"after the stage '{self.name}' a kernel leaves its buffer",
-            where=self._kernel_text(self.made),
+            where=self._kernel_text(self.original),
             why=f"{check.access.text} has {_count(check.access, sizes)}\n"
             f"at {self._point_text(point)}: {self._element_text(check.access, point, None)}",
             fix=_FIX,
         )
 
     def _require_no_race(self, check: bounds_and_races.AccessCheck) -> tuple[Access, Answer]:
+        """Return a store without a race; raise an error if there is one."""
         if check.answer.holds:
             return check.access, check.answer
         point = check.answer.point or {}

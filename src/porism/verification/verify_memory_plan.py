@@ -77,6 +77,7 @@ def _overlapping_pairs(
 
 
 def _temporary(schedule: Schedule, buffer: int) -> _Temporary:
+    """Return a temporary with its bytes, its writer and its readers."""
     description = schedule.buffers[buffer]
     begin = schedule.arena.offsets[description.number]
     users = [(k, s.buffers.index(buffer)) for k, s in enumerate(schedule.steps)

@@ -98,6 +98,7 @@ class BitVectors(Symbolic):
         return self._compared(op, *operands)
 
     def _compared(self, op: Op, a: Value, b: Value) -> Truth:
+        """Return a comparison, signed or unsigned like the type."""
         match op:
             case ops.EQ:
                 return a == b

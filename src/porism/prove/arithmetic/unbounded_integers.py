@@ -60,14 +60,10 @@ class Integers(Symbolic):
                 return -a
             case ops.NOT, (a,):
                 return -1 - a
-            case ops.IDIV, (a, b):
-                return self._quotient(a, b, truncating=False)
-            case ops.MOD, (a, b):
-                return a - b * self._quotient(a, b, truncating=False)
-            case ops.CDIV, (a, b):
-                return self._quotient(a, b, truncating=True)
-            case ops.CMOD, (a, b):
-                return a - b * self._quotient(a, b, truncating=True)
+            case ((ops.IDIV | ops.CDIV), (a, b)):
+                return self._quotient(a, b, truncating=op is ops.CDIV)
+            case ((ops.MOD | ops.CMOD), (a, b)):
+                return a - b * self._quotient(a, b, truncating=op is ops.CMOD)
             case ops.SHL, (a, b):
                 return a * self._power_of_two(b)
             case ops.SHR, (a, b):

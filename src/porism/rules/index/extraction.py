@@ -212,6 +212,7 @@ class Writer:
         return comparison
 
     def _condition(self, clause: Clause) -> UOp:
+        """Return the comparison of the two sides of a clause."""
         left, right, constant = self._sides(clause)
         if clause.relation != "<=":
             op = ops.EQ if clause.relation == "==" else ops.NE

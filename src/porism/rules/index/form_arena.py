@@ -41,6 +41,7 @@ class Arena:
         return interned
 
     def constant(self, value: int) -> Form:
+        """Return the form of a constant."""
         return self.form(value, {})
 
     def monomial(self, *atoms: Atom) -> Monomial:
@@ -54,6 +55,7 @@ class Arena:
         return interned
 
     def of(self, monomial: Monomial) -> Form:
+        """Return the form of a single monomial."""
         return self.form(0, {monomial: 1})
 
     def add(self, a: Form, b: Form, times: int = 1) -> Form:
@@ -65,6 +67,7 @@ class Arena:
         return self.form(a.constant + times * b.constant, terms)
 
     def scale(self, a: Form, factor: int) -> Form:
+        """Return a form times an integer."""
         if factor == 1:
             return a
         if factor == 0:
@@ -72,6 +75,7 @@ class Arena:
         return self.form(a.constant * factor, {m: k * factor for m, k in a.terms.items()})
 
     def multiply(self, a: Form, b: Form) -> Form:
+        """Return the product of two forms, multiplied out."""
         if a.is_constant:
             return self.scale(b, a.constant)
         if b.is_constant:
@@ -151,6 +155,7 @@ class Arena:
         return atom
 
     def _rank(self, a: Form) -> tuple[int, ...]:
+        """Return a key of a form that depends on its structure alone."""
         ranks = [hash((m.rank, a.terms[m])) for m in a.terms]
         return (len(ranks), a.constant, *sorted(ranks))
 

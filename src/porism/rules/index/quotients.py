@@ -198,7 +198,7 @@ def _flipped(
 
 
 def _known(arena: Arena, constant: int, rest: dict[Monomial, int], d: int) -> Form | None:
-    """Express the quotient by an earlier one by d, if their numerators differ by less than d."""
+    """Express the quotient by an earlier quotient q by d, if k·d <= numerator - d·q < (k+1)·d."""
     support = 0
     for m in rest:
         support |= m.support

@@ -185,13 +185,12 @@ class Scope:
             low = max(low, least)
             high = min(high, most)
             if self.budget.steps is not None:
+                bindings = bind(x=numerator, c0=monomial.divisor)
                 interval = Within(Form(0, dict(terms)), low, high)
-                for lemma in ("quotient-below", "quotient-above"):
-                    self.note(lemma, True, interval, bind(x=numerator, c0=monomial.divisor))
-        if facts:
-            for fact in self.facts:
-                if not terms.keys().isdisjoint(fact.terms):
-                    low, high = self._by_fact(terms, (low, high), fact, depth, facts)
+                self.note("quotient-below", True, interval, bindings)
+                self.note("quotient-above", True, interval, bindings)
+        if facts and self.facts:
+            low, high = self._by_facts(terms, (low, high), depth, facts)
         return (low, high) if low <= high else known
 
     def _eliminate(
@@ -215,6 +214,13 @@ class Scope:
         else:
             most -= slack
         return _up(least + shift, scale), floor_quotient(most + shift, scale)
+
+    def _by_facts(self, terms: Terms, known: Interval, depth: int, facts: int) -> Interval:
+        """Improve an interval by each fact that has a monomial in common with the sum."""
+        for fact in self.facts:
+            if not terms.keys().isdisjoint(fact.terms):
+                known = self._by_fact(terms, known, fact, depth, facts)
+        return known
 
     def _by_fact(
         self, terms: Terms, known: Interval, fact: Form, depth: int, facts: int

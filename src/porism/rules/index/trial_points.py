@@ -53,6 +53,7 @@ def of_product(atoms: tuple[Atom, ...]) -> Values:
 
 
 def of_sum(constant: int, terms: Terms) -> list[int]:
+    """Return the values of a form at the trial points."""
     values = [constant] * COUNT
     for m, k in terms.items():
         if k == 1:

@@ -96,9 +96,7 @@ def check_races(kernel: UOp) -> Iterator[AccessCheck]:
     ends = enclosing_nests(order)
     store_of = {n.src[0]: n for n in order if n.op is ops.STORE}
     for (kind, _), stores in _stores_by_buffer(kernel).items():
-        for a, b in itertools.combinations_with_replacement(stores, 2):
-            if a.node is b.node and a is not b:
-                continue  # lanes of one store; the index is compared for all of them
+        for a, b in _store_pairs(stores):
             pair = store_of[a.node], store_of[b.node]
             inside = [around[s] | frozenset(ends.get(s, ())) for s in pair]
             loops = [r for r in inside[0] & inside[1] if r.op is ops.RANGE]
@@ -122,6 +120,13 @@ def _stores_by_buffer(kernel: UOp) -> dict[Buffer, list[Access]]:
         if access.store and access.buffer[0] != ops.DEFINE_REG.name:
             stores.setdefault(access.buffer, []).append(access)
     return stores
+
+
+def _store_pairs(stores: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+    """Yield all pairs of stores; of the lanes of one store, each with itself only."""
+    for a, b in itertools.combinations_with_replacement(stores, 2):
+        if a is b or a.node is not b.node:
+            yield a, b
 
 
 def _parallel_on_global_memory(

@@ -128,6 +128,7 @@ class Evaluation:
         return known[root]
 
     def _operands(self, node: UOp, lane: int) -> list[Lane]:
+        """Return the lanes that the value of a lane is computed from."""
         if node in self.substitution:
             return [(self.substitution[node], 0)]
         if node.op in SYMBOLS:
@@ -144,6 +145,7 @@ class Evaluation:
         raise Unknown(f"{node.op.name} in an index")
 
     def _access_operands(self, node: UOp, lane: int) -> list[Lane]:
+        """Return the lanes of the index, the gates and the alternative value of a read."""
         access = node.src[0] if node.op is ops.LOAD else node
         if access.op is not ops.INDEX or len(access.src) < 2 or access.src[0].op is ops.INDEX:
             raise Unknown("memory behind a pointer that is computed")
@@ -156,6 +158,7 @@ class Evaluation:
         return operands
 
     def _value(self, node: UOp, lane: int) -> Value:
+        """Return the value of a lane whose operands have values."""
         if node in self.substitution:
             replacement = self.substitution[node]
             return self._converted(node, replacement, self._values[replacement, 0])
@@ -188,6 +191,7 @@ class Evaluation:
         return value if source is target else self.domain.cast(value, source, target)
 
     def _symbol(self, node: UOp) -> Value:
+        """Return the symbol of a loop, a thread index or a variable, with its bounds."""
         copy = 0 if node in self.shared else self.copy
         if node.op is ops.VARIABLE:
             _, low, high = node.arg
@@ -199,6 +203,7 @@ class Evaluation:
         return self.domain.symbol(node, copy, 0, self._values[end, 0])
 
     def _element(self, node: UOp, lane: int) -> Value:
+        """Return the element that is read; 0 or the alternative value where it is masked."""
         access = node.src[0] if node.op is ops.LOAD else node
         dtype = lane_dtype(node.dtype)
         if dtype.is_float:
@@ -223,6 +228,7 @@ class Evaluation:
     # -- validity ----------------------------------------------------------------------------------
 
     def _index_operands(self, node: UOp, lane: int) -> list[Lane]:
+        """Return the lanes of indices that the validity of an index depends on."""
         if (
             node in self.substitution
             or not node.dtype.is_integer
@@ -237,6 +243,7 @@ class Evaluation:
         return []
 
     def _is_valid(self, node: UOp, lane: int) -> Value:
+        """Return whether an index is valid, from the validity of its operands; None for always."""
         if node.op is ops.INVALID:
             return self.domain.constant(boolean, False)
         operands = [self._valid[s] for s in self._index_operands(node, lane)]

@@ -110,6 +110,7 @@ def solver() -> Any:
 
 
 def _ask_solver(conjecture: Conjecture) -> Answer | None:
+    """Return the answer of the solver; None if it has none."""
     by_solver = solver()
     if by_solver is None:
         return None
@@ -125,6 +126,7 @@ def _ask_solver(conjecture: Conjecture) -> Answer | None:
 
 
 def _check_points(conjecture: Conjecture, **limits: int) -> Answer | None:
+    """Return whether a conjecture holds at all or some points; None if it has no value there."""
     try:
         points = PointDomain(conjecture.symbols, width=conjecture.width, **limits)
         truths = points.truth(conjecture.make(points))

@@ -146,6 +146,7 @@ class LocalCopy:
         return evaluation.with_substitution(self.substitution)
 
     def is_executed(self, evaluation: Evaluation) -> Value:
+        """Return whether the copy stored the element that is read."""
         here, domain = self.inside(evaluation), evaluation.domain
         stored_there = domain.apply(
             ops.EQ, index, here.value(self.into), self.read.address(evaluation)
@@ -171,10 +172,12 @@ def accesses(kernel: UOp, *, needs: bool = False) -> list[Access]:
 
 
 def _has_one_index(node: UOp) -> bool:
+    """Return whether an INDEX has one index beside its gates."""
     return len([s for s in node.src[1:] if s.dtype.element.kind is not Kind.BOOL]) == 1
 
 
 def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list[Access]:
+    """Return the accesses of an INDEX, one for each lane."""
     index_node, *gates = node.src[1:]
     count = _count(node)
     size = base_of(node).dtype.size
@@ -193,13 +196,13 @@ def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list
 # -- copies ----------------------------------------------------------------------------------------
 
 
-def _reads_through_copies(found: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
+def _reads_through_copies(lanes: Sequence[Access], order: Sequence[UOp]) -> Iterator[Access]:
     """Yield the reads through local buffers that one store fills from a parameter."""
     stores: dict[UOp, list[UOp]] = {}
     for node in order:
         if node.op is ops.STORE:
             stores.setdefault(base_of(node.src[0]), []).append(node)
-    for read in found:
+    for read in lanes:
         copies = stores.get(base_of(read.node), [])
         if not read.store and read.buffer[0] == ops.DEFINE_LOCAL.name and len(copies) == 1:
             access = _read_through_copy(read, copies[0])

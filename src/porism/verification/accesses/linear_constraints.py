@@ -112,6 +112,7 @@ class LinearDomain:
     # -- numbers -----------------------------------------------------------------------------------
 
     def _number(self, op: Op, *operands: LinearSum) -> LinearSum:
+        """Return the sum that an op on integers gives."""
         a, b = operands[0], operands[-1]
         match op:
             case ops.NEG:
@@ -152,6 +153,7 @@ class LinearDomain:
         raise Unknown(f"{op.name} in an index")
 
     def _minmax(self, op: Op, a: LinearSum, b: LinearSum) -> LinearSum:
+        """Return the larger or smaller sum; a term if neither is always that."""
         distance = a.plus(b, -1)
         if distance.low >= 0:
             return a if op is ops.MAX else b
@@ -164,6 +166,7 @@ class LinearDomain:
     # -- conditions -------------------------------------------------------------------------------
 
     def _comparison(self, op: Op, a: LinearSum, b: LinearSum) -> Any:
+        """Return a comparison of two sums."""
         match op:
             case ops.LT:
                 return _at_least_zero(b.plus(a, -1).plus(LinearSum(-1)))
@@ -180,6 +183,7 @@ class LinearDomain:
         raise Unknown(f"{op.name} in a condition")
 
     def _equal(self, a: LinearSum, b: LinearSum) -> Any:
+        """Return the condition that two sums are equal."""
         difference = a.plus(b, -1)
         if difference.low > 0 or difference.high < 0:
             return False
@@ -188,6 +192,7 @@ class LinearDomain:
         return ("zero", frozenset((difference, difference.times(-1))))
 
     def _logic(self, op: Op, *operands: Any) -> Any:
+        """Return an op on conditions."""
         match op:
             case ops.NOT:
                 return _not(operands[0])
@@ -210,6 +215,7 @@ def _require_no_overflow(value: LinearSum, dtype: DType) -> LinearSum:
 
 
 def _term(name: str, *parts: Any, corners: Iterable[float | int]) -> LinearSum:
+    """Return a sum of one term, whose value lies between its corners."""
     ends = list(corners)
     return LinearSum(0, frozenset({((name, *parts, min(ends), max(ends)), 1)}))
 
@@ -226,6 +232,7 @@ def _divide(a: LinearSum, number: int) -> tuple[LinearSum, LinearSum]:
 
 
 def _quotient(a: LinearSum, number: int) -> LinearSum:
+    """Return floor(a / number), with the multiples of the number taken out."""
     whole, rest = _divide(a, number)
     if rest.low == -math.inf or rest.high == math.inf:
         raise Unknown("a quotient without bounds")
@@ -236,11 +243,13 @@ def _quotient(a: LinearSum, number: int) -> LinearSum:
 
 
 def _remainder(a: LinearSum, number: int) -> LinearSum:
+    """Return a modulo a number."""
     _, rest = _divide(a, number)
     return rest.plus(_quotient(rest, number), -number)
 
 
 def _choice(condition: Any, yes: Any, no: Any) -> Any:
+    """Return a WHERE of numbers or conditions."""
     if condition is True or yes == no:
         return yes
     if condition is False:
@@ -252,6 +261,7 @@ def _choice(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def _at_least_zero(a: LinearSum) -> Any:
+    """Return the condition a >= 0, with coefficients divided by their gcd."""
     if a.low >= 0:
         return True
     if a.high < 0:
@@ -262,6 +272,7 @@ def _at_least_zero(a: LinearSum) -> Any:
 
 
 def _not(a: Any) -> Any:
+    """Return the negation of a condition."""
     if isinstance(a, bool):
         return not a
     if a[0] == "not":
@@ -272,6 +283,7 @@ def _not(a: Any) -> Any:
 
 
 def _both(a: Any, b: Any) -> Any:
+    """Return the conjunction of two conditions."""
     if a is False or b is False:
         return False
     if a is True or b is True:

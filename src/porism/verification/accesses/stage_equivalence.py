@@ -89,14 +89,13 @@ class Comparison:
 def compare(before: UOp, after: UOp, *, needs: bool) -> Iterator[Comparison]:
     """Yield every access that is new after a stage, compared with those before it."""
     old, new = accesses(before, needs=needs), accesses(after, needs=needs)
-    known, unused = set(old), unused_lanes(after)
-    new_accesses = [a for a in new if a not in known and a.number not in unused]
+    new_accesses = _new_accesses(old, new, after)
     fragments = _fragments(after) if not _fragments(before) else set()
     for access in (a for a in new_accesses if a.node in fragments):
         yield Comparison(access, None, Answer(How.OPEN, FRAGMENTS))
     new_accesses = [a for a in new_accesses if a.node not in fragments]
     then, now = origins(before), origins(after)
-    if not new_accesses and known.issubset(new) and then == now:
+    if not new_accesses and set(old).issubset(new) and then == now:
         return
     matchings = _matchings(old, new, new_accesses, before, after)
     undetermined = {a.buffer for a in new if a.node in fragments}
@@ -109,6 +108,12 @@ def compare(before: UOp, after: UOp, *, needs: bool) -> Iterator[Comparison]:
         yield from matching.removed_iterations()
         yield from matching.missing_reads(undetermined)
         yield from matching.changed_sources(then, now, undetermined)
+
+
+def _new_accesses(old: Sequence[Access], new: Sequence[Access], after: UOp) -> list[Access]:
+    """Return the accesses that did not exist before, without lanes that nothing uses."""
+    known, unused = set(old), unused_lanes(after)
+    return [a for a in new if a not in known and a.number not in unused]
 
 
 def _decide_accesses(
@@ -166,7 +171,7 @@ def compare_under(
         yield matching.decide_access(access, copies)
 
 
-# -- pairs -----------------------------------------------------------------------------------------
+# -- matching --------------------------------------------------------------------------------------
 
 
 class _Matching:
@@ -347,18 +352,29 @@ class _Matching:
             return
         reads_unknown_memory = self._reads_unknown_memory()
         for (buffer, store), row in self.table.items():
-            removed = self._removed_reads(row) if not store and buffer not in undetermined else []
-            reads = [a for a in self.new if a.buffer == buffer and not a.store]
-            if not removed or (not reads and buffer[0] != ops.PARAM.name):
-                continue  # local memory that is not read at all has been replaced by another
-            read = {self._addresses(a, {}, then=False) for a in reads}
-            if None in read:
+            if store or buffer in undetermined:
                 continue
-            for addresses, access in removed:
-                if access.local_copy is not None and reads_unknown_memory:
-                    continue  # it may be read through that memory
-                if addresses not in read and not _is_covered(addresses, read):
+            for access in self._missing_reads_of(buffer, row):
+                # A copy may be read through memory of which nothing is known.
+                if access.local_copy is None or not reads_unknown_memory:
                     yield Comparison(access, access, Answer(None, "the read is gone"))
+
+    def _missing_reads_of(
+        self, buffer: Buffer, row: Mapping[bytes, Sequence[LaneInstance]]
+    ) -> list[Access]:
+        """Return the reads of a buffer whose elements are not read any more."""
+        removed = self._removed_reads(row)
+        reads = [a for a in self.new if a.buffer == buffer and not a.store]
+        if not removed or (not reads and buffer[0] != ops.PARAM.name):
+            return []  # local memory that is not read at all has been replaced by another
+        read = {self._addresses(a, {}, then=False) for a in reads}
+        if None in read:
+            return []
+        return [
+            access
+            for addresses, access in removed
+            if addresses not in read and not _is_covered(addresses, read)
+        ]
 
     def _reads_unknown_memory(self) -> bool:
         """Return whether new memory is read of which it is not known what was copied there."""

@@ -43,6 +43,7 @@ def compare(before: UOp, after: UOp) -> list[Comparison] | None:
 
 
 def _compare(before: UOp, after: UOp, scan: _Scan) -> Iterator[Comparison]:
+    """Yield all accesses but those of the carried values, compared under the scan's loops."""
     old = accesses(before)
     new = [a for a in accesses(after) if base_of(a.node) not in scan.buffers]
     matched = set()
@@ -84,9 +85,9 @@ def _match_scan(before: UOp, after: UOp) -> _Scan | None:
         if number is None:
             return None
         substitution[reduction.src[1]] = number
-    stores = [n for n in toposort(after) if n.op is ops.STORE and base_of(n.src[0]) in buffers]
     if old - new != substitution.keys() or len(buffers) != len(reductions):
         return None
+    stores = _stores_to(buffers, after)
     return _Scan(substitution, buffers) if _is_loop_carried(stores, reductions, loops) else None
 
 
@@ -111,6 +112,11 @@ def _term_number(reduction: UOp, loops: _ScanLoops, added: set[UOp], after: UOp)
     if all(_is_prefix_reduction(n, loops.inner) for n in partial if loops.inner in n.ranges):
         return loops.iteration_number(parts[0])
     return None
+
+
+def _stores_to(buffers: frozenset[UOp], kernel: UOp) -> list[UOp]:
+    """Return the stores to some buffers."""
+    return [n for n in toposort(kernel) if n.op is ops.STORE and base_of(n.src[0]) in buffers]
 
 
 def _local_buffers(kernel: UOp) -> set[UOp]:

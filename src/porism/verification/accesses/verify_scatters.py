@@ -103,6 +103,7 @@ def _with_fresh_loops(before: UOp, after: UOp) -> UOp:
 
 
 def _match_reduction(kernel: UOp) -> _Reduction | None:
+    """Return the masked reduction that a kernel stores; None if it has another form."""
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
@@ -114,6 +115,7 @@ def _match_reduction(kernel: UOp) -> _Reduction | None:
 
 
 def _match_scatter(kernel: UOp) -> _Scatter | None:
+    """Return the ordered updates of a kernel; None if it has another form."""
     (end, *others) = kernel.src
     if others or end.op is not ops.END or end.src[0].op is not ops.STORE:
         return None
@@ -175,6 +177,7 @@ class _ScatterComparison:
         self.reads = [a for a in was if not a.store], [a for a in now if not a.store]
 
     def all(self) -> Iterator[Comparison]:
+        """Yield the comparisons of the initial stores, the updates and the reads."""
         starts = LoopMap(dict(zip(self.old.loops, self.new.starts, strict=True)))
         yield from compare_under([self.stored], [self.first], starts, self.before, self.after)
         yield self._check_complete()
@@ -182,6 +185,8 @@ class _ScatterComparison:
         yield from compare_under(*self.reads, LoopMap(self.kept), self.before, self.after)
 
     def _check_complete(self) -> Comparison:
+        """Check that every selected value before is added to its element after."""
+
         def make(domain: Domain) -> Value:
             then, now = Evaluation(domain, self.kept), Evaluation(domain)
             same = _same_address(self.selected, then, self.update, now)
@@ -192,6 +197,7 @@ class _ScatterComparison:
         return self._decide(make, self.kept)
 
     def _check_sound(self) -> Comparison:
+        """Check that every value that is added after was selected before."""
         iterations = self._iterations_by_element()
         if iterations is None:
             return Comparison(self.update, self.selected, Answer(How.OPEN, UNDETERMINED))

@@ -41,7 +41,7 @@ class Reference(Protocol):
 
     @property
     def round_number(self) -> int:
-        """Which round it is: each has other data."""
+        """The number of the round, which determines the synthetic data."""
         ...
 
     @property
@@ -51,12 +51,12 @@ class Reference(Protocol):
 
     @property
     def dtype(self) -> DType:
-        """The type of what is written."""
+        """The element type of the output buffer."""
         ...
 
     @property
     def size(self) -> int:
-        """The number of elements of the buffer that is written."""
+        """The number of elements of the output buffer."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class Reference(Protocol):
         ...
 
     def expected(self, addresses: Array) -> Bounded:
-        """The values at some addresses of the buffer that is written."""
+        """Return the expected elements at some addresses of the output buffer."""
         ...
 
     def stored(self) -> Array:
-        """Which elements of the buffer are written."""
+        """Return a mask of the elements of the output buffer that are stored."""
         ...
 
 
@@ -280,6 +280,7 @@ def _grid(dims: Sequence[int]) -> Indices:
 
 
 def _unflatten(addresses: Array, dims: Sequence[int]) -> Indices:
+    """Return the indices of elements along each axis from their flat addresses."""
     indices: list[Array] = []
     for size in reversed(dims):
         indices.append(addresses % max(size, 1))

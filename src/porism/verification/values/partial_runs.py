@@ -17,6 +17,7 @@ from porism.ir import ops
 from porism.ir.axis import THREAD_AXES
 from porism.ir.facts.effect_scopes import base_of, closed_ranges, loaded_indices, own_nodes, scopes
 from porism.ir.node import UOp
+from porism.ir.ops import Op
 from porism.ir.traversal import toposort
 from porism.verification.values.element_values import ElementEvaluator
 from porism.verification.values.synthetic_inputs import TooLarge
@@ -141,14 +142,19 @@ def independent_loops(nodes: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]])
 
 def _outer_loops(nodes: Sequence[UOp]) -> Iterator[UOp]:
     """Yield the sequential loops around stores; without those in whose extents a loop occurs."""
-    ended = {r for n in nodes if n.op is ops.END for r in closed_ranges(n)}
-    reduced = {r for n in nodes if n.op in (ops.REDUCE, ops.BUFFERIZE) for r in closed_ranges(n)}
+    ended = _closed_by(nodes, ops.END)
+    reduced = _closed_by(nodes, ops.REDUCE, ops.BUFFERIZE)
     loops = [n for n in nodes if n.op is ops.RANGE]
     for loop in loops:
         if loop not in ended or loop in reduced or loop.arg[1] in THREAD_AXES:
             continue
         if not loop.src[0].ranges and not any(loop in n.src[0].ranges for n in loops):
             yield loop
+
+
+def _closed_by(nodes: Sequence[UOp], *kinds: Op) -> set[UOp]:
+    """Return the loops that nodes of some ops close."""
+    return {r for n in nodes if n.op in kinds for r in closed_ranges(n)}
 
 
 def _accesses_by_buffer(

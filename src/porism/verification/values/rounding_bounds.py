@@ -105,6 +105,7 @@ def _chosen(condition: Array, operand: int, unknown: Array) -> Array:
 
 
 def _perturb(lane: DType, data: Array, bound: Array, side: float) -> Array:
+    """Return numbers moved by their bounds to one side."""
     if not lane.is_float:
         return data
     with np.errstate(all="ignore"):
@@ -125,6 +126,7 @@ def _distance(result_type: DType, a: Array, b: Array) -> Array:
 
 
 def _add_bounds(a: Bound, b: Bound) -> Bound:
+    """Return the sum of two bounds."""
     if a is None or b is None:
         return b if a is None else a
     return a + b
@@ -204,6 +206,7 @@ def _broadcast(bound: Array, dims: tuple[int, ...]) -> Array:
 
 
 def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Array) -> Bound:
+    """Return the bound of a float reduction: its own rounding, and that of its terms."""
     off = None if bound is None else _broadcast(bound, numbers.shape)
     if op in (ops.MAX, ops.MIN):
         return None if off is None else off.max(axis=0)
@@ -233,7 +236,7 @@ def _reduced_bound(op: Op, lane: DType, numbers: Array, bound: Bound, total: Arr
 
 
 def _largest(lane: DType) -> float:
-    """A number of a float type that is not far from the largest, in any case."""
+    """Return a number near the largest of a float type."""
     return _LARGE[lane.bits, lane.precision]
 
 

@@ -37,11 +37,11 @@ class Difference:
     """An element with a wrong value."""
 
     address: int
-    wanted: str
-    found: str
+    expected: str
+    computed: str
 
     def __str__(self) -> str:
-        return f"element {self.address}: {self.wanted} before, {self.found} after"
+        return f"element {self.address}: {self.expected} before, {self.computed} after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,7 @@ def sample_addresses(addresses: Array) -> Array:
 def _compare_elements(
     reference: Reference, data: Array, addresses: Array
 ) -> Agreement | Difference:
+    """Compare the stored elements at some addresses with the expected ones."""
     expected = _expected(reference, addresses)
     computed = data[addresses]
     agrees = rounding_bounds.agree(reference.dtype, expected.data, expected.bound, computed)
@@ -144,6 +145,7 @@ def _compare_elements(
 
 
 def _expected(reference: Reference, addresses: Array) -> Bounded:
+    """Return the expected elements at some addresses."""
     known = reference.expected(addresses)
     bound = known.bound
     return Bounded(

@@ -210,6 +210,7 @@ class KernelComparison:
         raise fault([together], again)
 
     def _fault(self, references: Sequence[Reference], difference: Difference) -> VerifyError:
+        """Return the error for a wrong element, which names the first wrong stage."""
         (reference,) = references
         stage = self._wrong_stage(reference, difference)
         if stage is None:
@@ -241,6 +242,7 @@ class KernelComparison:
         return self._verify_error(what, difference)
 
     def _verify_error(self, what: str, difference: Difference) -> VerifyError:
+        """Return the error for a wrong element of this kernel."""
         shown = self.forms[0][1]
         assert isinstance(shown, UOp)
         try:
@@ -330,6 +332,7 @@ def shorten_loops(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
 
 
 def _row(stage: str, check: Check, agreements: Sequence[Agreement], text: str, begin: float) -> Row:
+    """Return the report row of a comparison: all elements, a sample, or none."""
     seconds = time.perf_counter() - begin
     if not agreements:
         return Row(0, stage, check, "stored elements", How.OPEN, TOO_LARGE, seconds)
