@@ -25,7 +25,7 @@ from porism.schedule import memory_plan, schedule
 from porism.schedule.ranged_stages import rewrite_ranged
 from porism.schedule.rangeify import movement_indices, use_analysis, value_building
 from porism.schedule.rangeify.movement_indices import Element, SourceElement
-from tests.verify.breaking import Change, break_stage
+from tests.verify.fault_injection import Change, break_stage
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Rewrite = Callable[[UOp], UOp | None]
@@ -58,7 +58,7 @@ def chain() -> Any:
 
 
 def branches() -> Any:
-    """Values that wait for nothing of each other, and share memory all the same."""
+    """Independent values that share memory."""
     parts = [porism.softmax(numbers(8, 12) @ numbers(12, 12) * k, axis=0) for k in (1, 2, 3)]
     return sum((part @ numbers(12, 12) for part in parts[1:]), parts[0] @ numbers(12, 12))
 
@@ -97,40 +97,40 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 def changed(rewrite: Rewrite, *, every: bool = False) -> Change:
-    """A graph with the first node changed that a function has a replacement for, or every one."""
+    """Return a change that replaces the first node, or every one, that a rewrite matches."""
 
     def change(graph: UOp) -> UOp:
-        done = False
+        replaced = False
 
-        def each(node: UOp, src: tuple[UOp, ...]) -> UOp:
-            nonlocal done
+        def visit(node: UOp, src: tuple[UOp, ...]) -> UOp:
+            nonlocal replaced
             node = node.replace(src)
-            other = None if done and not every else rewrite(node)
-            done = done or other is not None
-            return node if other is None else other
+            replacement = None if replaced and not every else rewrite(node)
+            replaced = replaced or replacement is not None
+            return node if replacement is None else replacement
 
-        return rebuild(graph, each)
+        return rebuild(graph, visit)
 
     return change
 
 
 def after(stage: str, rewrite: Rewrite, *, every: bool = False) -> Plant:
-    """Change what a stage on kernels leaves."""
+    """Rewrite the graph that a stage on kernels returns."""
     return lambda patch: break_stage(patch, stage, changed(rewrite, every=every))
 
 
 def in_list(rewrite: Rewrite) -> Plant:
-    """Change the first node of a list of operations that a function has a replacement for."""
+    """Rewrite the first of the instructions that a rewrite matches."""
 
     def wrong(right: Any) -> Any:
         def linearized(kernel: UOp, *, fused: bool) -> list[UOp]:
             new: dict[UOp, UOp] = {}
-            done = False
+            replaced = False
             for node in right(kernel, fused=fused):
-                made = node.replace(tuple([new.get(s, s) for s in node.src]))
-                other = None if done else rewrite(made)
-                done = done or other is not None
-                new[node] = made if other is None else other
+                rebuilt = node.replace(tuple([new.get(s, s) for s in node.src]))
+                replacement = None if replaced else rewrite(rebuilt)
+                replaced = replaced or replacement is not None
+                new[node] = rebuilt if replacement is None else replacement
             return list(new.values())
 
         return linearized
@@ -139,24 +139,24 @@ def in_list(rewrite: Rewrite) -> Plant:
 
 
 def in_ranges(rewrite: Rewrite, stage: str = "simplify reductions") -> Plant:
-    """Change what a stage on the graph in ranges leaves."""
+    """Rewrite the graph that a stage on the graph in ranges returns."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         stages = list(pipeline.RANGED_STAGES)
-        place = next(k for k, each in enumerate(stages) if each.name == stage)
-        run = stages[place].run
+        number = next(k for k, candidate in enumerate(stages) if candidate.name == stage)
+        run = stages[number].run
         change = changed(rewrite)
         wrong = dataclasses.replace(
-            stages[place], run=lambda r, t: rewrite_ranged(run(r, t), change)
+            stages[number], run=lambda r, t: rewrite_ranged(run(r, t), change)
         )
-        stages[place] = wrong
+        stages[number] = wrong
         patch.setattr(pipeline, "RANGED_STAGES", tuple(stages))
 
     return plant
 
 
 def on_tensors(rewrite: Rewrite) -> Plant:
-    """Change what the stage on tensor graphs leaves."""
+    """Rewrite the graph that the stage on tensor graphs returns."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         (stage,) = pipeline.GRAPH_STAGES
@@ -168,28 +168,28 @@ def on_tensors(rewrite: Rewrite) -> Plant:
 
 
 def moving(op: Any, wrong: Callable[[UOp, Element, SourceElement], SourceElement]) -> Plant:
-    """Let a movement op lead to another element of its source."""
+    """Let a movement op index another element of its source."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = movement_indices.source_element
 
-        def moved(node: UOp, element: Element) -> SourceElement:
-            found = right(node, element)
-            return wrong(node, element, found) if node.op is op else found
+        def wrong_source_element(node: UOp, element: Element) -> SourceElement:
+            element_read = right(node, element)
+            return wrong(node, element, element_read) if node.op is op else element_read
 
         for module in (use_analysis, value_building):
-            patch.setattr(module, "source_element", moved)
+            patch.setattr(module, "source_element", wrong_source_element)
 
     return plant
 
 
 def replacing(module: Any, name: str, wrong: Callable[[Any], Any]) -> Plant:
-    """Replace something in a module, made of what is there."""
+    """Replace an attribute of a module by a function of it."""
     return lambda patch: patch.setattr(module, name, wrong(getattr(module, name)))
 
 
 def rendering(old: str, new: str) -> Plant:
-    """Write something else into the text for LLVM."""
+    """Replace a piece of text in the LLVM IR that is emitted."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = llvm_writer.Writer.emit
@@ -290,7 +290,7 @@ def first_term_only(node: UOp) -> UOp | None:
 
 
 def read_moved(node: UOp) -> UOp | None:
-    """An element beside the one that is wanted."""
+    """Read the mirrored element."""
     if node.op is not ops.INDEX or node.src[0].op is not ops.PARAM or len(node.src) < 2:
         return None
     at = node.src[-1]

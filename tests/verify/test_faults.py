@@ -1,4 +1,4 @@
-"""Faults on purpose: each stage made wrong is found out, named, and shown with a counterexample."""
+"""Injected faults: a wrong stage is detected, named, and shown with a counterexample."""
 
 from __future__ import annotations
 
@@ -24,22 +24,30 @@ from porism.verification.accesses import bounds_and_races
 from porism.verification.verification_report import How
 from porism.verification.verify_kernel import verify_actions, verify_lowering
 from tests.block_kernels import SMALL
-from tests.verify.breaking import Change, accesses_changed, break_stage, masked_otherwise, moved
+from tests.verify.fault_injection import (
+    Change,
+    break_stage,
+    move_index,
+    move_mask_limit,
+    replace_access,
+)
 
 
-def some(*dims: int) -> Any:
+def ones(*dims: int) -> Any:
     return porism.asarray(np.ones(dims, np.float32))
 
 
 def product() -> Any:
-    return some(24, 32) @ some(32, 48)
+    return ones(24, 32) @ ones(32, 48)
 
 
 def convolution() -> Any:
-    return porism.conv2d(some(1, 3, 9, 9), some(8, 3, 3, 3), padding=1)
+    return porism.conv2d(ones(1, 3, 9, 9), ones(8, 3, 3, 3), padding=1)
 
 
-def fails(tensor: Tensor, monkeypatch: pytest.MonkeyPatch, stage: str, change: Change) -> str:
+def verify_error_of(
+    tensor: Tensor, monkeypatch: pytest.MonkeyPatch, stage: str, change: Change
+) -> str:
     break_stage(monkeypatch, stage, change)
     monkeypatch.setattr(compile_verification, "_reports", {})
     with pytest.raises(VerifyError) as caught:
@@ -60,7 +68,7 @@ INDEX_STAGES = (
 
 @pytest.mark.parametrize("stage", INDEX_STAGES)
 def test_an_index_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = fails(product(), monkeypatch, stage, moved(1))
+    text = verify_error_of(product(), monkeypatch, stage, move_index(1))
     assert f"the stage '{stage}' changed what a kernel reads" in text
     assert "before: p1[" in text
     assert "after: p1[" in text
@@ -69,13 +77,13 @@ def test_an_index_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("stage", INDEX_STAGES)
 def test_a_store_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = fails(product(), monkeypatch, stage, moved(0))
+    text = verify_error_of(product(), monkeypatch, stage, move_index(0))
     assert f"the stage '{stage}' changed what a kernel writes" in text
 
 
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_wrong_mask(by: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = fails(convolution(), monkeypatch, "masks on loads", masked_otherwise(1, by))
+    text = verify_error_of(convolution(), monkeypatch, "masks on loads", move_mask_limit(1, by))
     assert "the stage 'masks on loads' changed what a kernel reads" in text
     assert ("nothing after" if by < 0 else "nothing before") in text
 
@@ -87,7 +95,7 @@ def test_an_access_beyond_its_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
                  for n in pointers}  # fmt: skip
         return substitute(graph, short)
 
-    text = fails(product(), monkeypatch, "decompose", smaller)
+    text = verify_error_of(product(), monkeypatch, "decompose", smaller)
     assert "after the stage 'decompose' a kernel leaves its buffer" in text
     assert "has 767 elements" in text
     assert "element 767" in text
@@ -99,7 +107,7 @@ def test_a_store_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(stores) > 1
         return substitute(graph, {stores[-1]: ops.NOOP()})
 
-    text = fails(product(), monkeypatch, "symbolic on lanes", without)
+    text = verify_error_of(product(), monkeypatch, "symbolic on lanes", without)
     assert "the stage 'symbolic on lanes' changed what a kernel writes" in text
     assert "is not done any more" in text
 
@@ -109,7 +117,7 @@ def test_a_loop_that_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.LOOP)
         return loop_substitution.replace_loop(graph, r, s := UOp.range(int(r.vmax), r.arg[0]), [s])
 
-    text = fails(product(), monkeypatch, "symbolic", shorter)
+    text = verify_error_of(product(), monkeypatch, "symbolic", shorter)
     assert "the stage 'symbolic' changed what a kernel writes" in text
 
 
@@ -120,12 +128,12 @@ def test_a_padded_loop_without_its_mask(monkeypatch: pytest.MonkeyPatch) -> None
             graph, r, s := UOp.range(int(r.vmax) + 2, r.arg[0]), [s]
         )
 
-    text = fails(product(), monkeypatch, "symbolic", longer)
+    text = verify_error_of(product(), monkeypatch, "symbolic", longer)
     assert "nothing before" in text
 
 
-def test_a_loop_in_three_parts_that_count_differently_for_reads_and_writes() -> None:
-    """Any order of the parts is right, and each only if all accesses agree on it."""
+def test_a_split_loop_with_different_strides_for_reads_and_writes() -> None:
+    """Any order of the parts is right if all accesses agree on it."""
     i, a, b, c = UOp.range(24, 0), *(UOp.range(n, (0, k)) for k, n in enumerate((2, 3, 4)))
     x, y = (UOp(ops.PARAM, f32.pointer(size=24), (), n) for n in (1, 0))
     before = ops.SINK(y.index(i).store(x.index(i)).end(i))
@@ -140,17 +148,17 @@ def test_a_loop_in_three_parts_that_count_differently_for_reads_and_writes() -> 
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4])
-def test_a_kept_sum_that_is_read_elsewhere(shift: int) -> None:
-    """The loops behind a tile are those that the index of the kept sum says."""
+def test_an_epilogue_that_reads_another_sum(shift: int) -> None:
+    """The index of the sum that is read determines the iteration of the tile."""
     i, j, k, a, b = (UOp.range(n, number) for number, n in enumerate((8, 4, 4, 8, 4)))
     y, x, z = (UOp(ops.PARAM, f32.pointer(size=32), (), n) for n in range(3))
-    whole = ops.REDUCE(x.index((i + k) % 8 * 4 + j), k, arg=ops.ADD)
-    before = ops.SINK(y.index(i * 4 + j).store(whole * z.index(i * 4 + j)).end(i, j))
+    total = ops.REDUCE(x.index((i + k) % 8 * 4 + j), k, arg=ops.ADD)
+    before = ops.SINK(y.index(i * 4 + j).store(total * z.index(i * 4 + j)).end(i, j))
     memory = UOp(ops.DEFINE_LOCAL, f32.pointer(Space.LOCAL, 32), (), 0)
-    kept = memory.index(i * 4 + j).store(whole).end(i, j)
-    at = a * 4 + b
-    again = memory.after(kept).index((at + shift) % 32 if shift else at)
-    after = ops.SINK(y.index(at).store(again * z.index(at)).end(a, b))
+    filled = memory.index(i * 4 + j).store(total).end(i, j)
+    address = a * 4 + b
+    sum_read = memory.after(filled).index((address + shift) % 32 if shift else address)
+    after = ops.SINK(y.index(address).store(sum_read * z.index(address)).end(a, b))
     if shift:
         with pytest.raises(VerifyError):
             verify_actions(before, after, GENERIC_CPU, {})
@@ -159,7 +167,7 @@ def test_a_kept_sum_that_is_read_elsewhere(shift: int) -> None:
 
 
 def test_a_wrong_copy_into_local_memory() -> None:
-    """What is read through local memory is compared with what was read before."""
+    """Elements that are read through local memory are compared with those read before."""
     i, j, k = UOp.range(8, 0), UOp.range(4, 1), UOp.range(4, 2)
     x, y = (UOp(ops.PARAM, f32.pointer(size=32), (), n) for n in (1, 0))
     before = ops.SINK(y.index(i * 4 + j).store(x.index(i * 4 + j)).end(i, j))
@@ -177,8 +185,8 @@ def test_a_wrong_copy_into_local_memory() -> None:
 
 
 @pytest.mark.parametrize("start", [7, 8, 9])
-def test_a_reduction_in_two_pieces(start: int) -> None:
-    """Each piece is compared: the second one begins where the first has ended."""
+def test_a_peeled_reduction(start: int) -> None:
+    """Both loops are compared: the second begins where the first ends."""
     i, r = UOp.range(4, 0), UOp.range(11, 1, Axis.REDUCE)
     most, rest = UOp.range(8, (1, 0), Axis.REDUCE), UOp.range(3, (1, 1), Axis.REDUCE)
     x, y = (UOp(ops.PARAM, f32.pointer(size=n), (), number) for number, n in ((1, 48), (0, 4)))
@@ -200,7 +208,7 @@ def test_a_reduction_in_two_pieces(start: int) -> None:
             verify_actions(before, after, GENERIC_CPU, {})
 
 
-def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     def narrowed(node: UOp) -> UOp | None:
         at = node.src[1]
         if node.src[0].op is not ops.PARAM or at.vmax < 128:
@@ -208,24 +216,24 @@ def test_a_word_that_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
         narrow = at.cast(i8.vec(at.dtype.count) if at.dtype.count > 1 else i8).cast(at.dtype)
         return node.src[0].index(narrow, *node.src[2:], dtype=node.dtype)
 
-    text = fails(product(), monkeypatch, "index dtype", accesses_changed(narrowed))
+    text = verify_error_of(product(), monkeypatch, "index dtype", replace_access(narrowed))
     assert "the stage 'index dtype' changed what a kernel" in text
 
 
-# -- stores at indices -----------------------------------------------------------------------------
+# -- scatters --------------------------------------------------------------------------------------
 
 
-def counted() -> Any:
+def bincount_program() -> Any:
     return porism.bincount(porism.asarray(np.arange(100) % 40), length=40)
 
 
-def added() -> Any:
+def index_add_program() -> Any:
     at = porism.asarray(np.arange(64) % 40)
-    return porism.index_add(some(3, 40, 5), 1, at, some(3, 64, 5))
+    return porism.index_add(ones(3, 40, 5), 1, at, ones(3, 64, 5))
 
 
-def place_changed(change: Callable[[UOp, UOp], UOp]) -> Change:
-    """Another index for stores at indices, made of the mask and the index that it is of."""
+def change_scatter_index(change: Callable[[UOp, UOp], UOp]) -> Change:
+    """Return a change of the index of a scatter, computed from its mask and its index."""
 
     def changed(node: UOp) -> UOp | None:
         if node.src[0].op is not ops.AFTER:
@@ -233,15 +241,15 @@ def place_changed(change: Callable[[UOp, UOp], UOp]) -> Change:
         condition, at, _ = node.src[1].src
         return node.src[0].index(change(condition, at), dtype=node.dtype)
 
-    return accesses_changed(changed)
+    return replace_access(changed)
 
 
-def half(condition: UOp, at: UOp, place: int) -> UOp:
-    return ops.WHERE(condition.src[place], at, NOT_EXECUTED)
+def keep_one_guard(condition: UOp, at: UOp, number: int) -> UOp:
+    return ops.WHERE(condition.src[number], at, NOT_EXECUTED)
 
 
 NOT_EXECUTED = ops.INVALID(dtype=index)
-WRONG_PLACES: dict[str, Callable[[UOp, UOp], UOp]] = {
+WRONG_SCATTER_INDICES: dict[str, Callable[[UOp, UOp], UOp]] = {
     "a neighbour": lambda condition, at: ops.WHERE(
         condition, (at + 1) % 40, ops.INVALID(dtype=index)
     ),
@@ -249,34 +257,34 @@ WRONG_PLACES: dict[str, Callable[[UOp, UOp], UOp]] = {
         condition, at * 0, ops.INVALID(dtype=index)
     ),
     "without a guard": lambda condition, at: at,
-    "half a guard": lambda condition, at: half(condition, at, 0),
-    "the other half": lambda condition, at: half(condition, at, 1),
+    "half a guard": lambda condition, at: keep_one_guard(condition, at, 0),
+    "the other half": lambda condition, at: keep_one_guard(condition, at, 1),
     "a guard that is too strong": lambda condition, at: ops.WHERE(
         condition & (at < 39), at, NOT_EXECUTED
     ),
 }
 
 
-@pytest.mark.parametrize("name", WRONG_PLACES)
-@pytest.mark.parametrize("make", [counted, added])
-def test_stores_at_other_places_than_indices_name(
+@pytest.mark.parametrize("name", WRONG_SCATTER_INDICES)
+@pytest.mark.parametrize("make", [bincount_program, index_add_program])
+def test_a_scatter_to_wrong_elements(
     make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = fails(make(), monkeypatch, "scatter", place_changed(WRONG_PLACES[name]))
+    text = verify_error_of(
+        make(), monkeypatch, "scatter", change_scatter_index(WRONG_SCATTER_INDICES[name])
+    )
     assert "the stage 'scatter' changed what a kernel writes" in text
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_scattered_kernel_that_reads_something_else(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scatter_that_reads_wrong_elements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The indices are one of the inputs, the values the other."""
-    text = fails(added(), monkeypatch, "scatter", moved(number))
+    text = verify_error_of(index_add_program(), monkeypatch, "scatter", move_index(number))
     assert "the stage 'scatter' changed what a kernel" in text
 
 
-def first_changed(change: Callable[[UOp], UOp]) -> Change:
-    """Another store before those at indices."""
+def change_initial_store(change: Callable[[UOp], UOp]) -> Change:
+    """Return a change of the store that initializes the elements of a scatter."""
 
     def changed(graph: UOp) -> UOp:
         first = next(n for n in toposort(graph) if n.op is ops.STORE and n.src[1].op is ops.CONST)
@@ -285,21 +293,27 @@ def first_changed(change: Callable[[UOp], UOp]) -> Change:
     return changed
 
 
-def test_elements_that_begin_with_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = first_changed(lambda store: store.src[0].store(store.src[1] + 1))
-    assert "the stage 'scatter'" in fails(counted(), monkeypatch, "scatter", change)
+def test_a_scatter_with_a_wrong_initial_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = change_initial_store(lambda store: store.src[0].store(store.src[1] + 1))
+    assert "the stage 'scatter'" in verify_error_of(
+        bincount_program(), monkeypatch, "scatter", change
+    )
 
 
-def test_elements_that_are_not_all_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scatter_that_initializes_half_of_the_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     def change(store: UOp) -> UOp:
-        place = store.src[0]
-        return place.src[0].index(place.src[1] // 2 * 2, dtype=place.dtype).store(store.src[1])
+        address = store.src[0]
+        return (
+            address.src[0].index(address.src[1] // 2 * 2, dtype=address.dtype).store(store.src[1])
+        )
 
-    assert "the stage 'scatter'" in fails(counted(), monkeypatch, "scatter", first_changed(change))
+    assert "the stage 'scatter'" in verify_error_of(
+        bincount_program(), monkeypatch, "scatter", change_initial_store(change)
+    )
 
 
-def of_kind(kind: Axis) -> Change:
-    """The loop over the indices as one of another kind."""
+def with_axis(kind: Axis) -> Change:
+    """Return a change of the axis of the ordered loop of a scatter."""
 
     def changed(graph: UOp) -> UOp:
         r = next(n for n in toposort(graph) if n.op is ops.RANGE and n.arg[1] is Axis.ORDERED)
@@ -308,37 +322,39 @@ def of_kind(kind: Axis) -> Change:
     return changed
 
 
-def test_stores_at_indices_are_not_made_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two indices may name one element: threads would lose what the other has stored."""
-    text = fails(counted(), monkeypatch, "schedule loops", of_kind(Axis.THREAD))
+def test_scatters_are_not_parallelized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two indices may address one element: threads would lose updates of each other."""
+    text = verify_error_of(
+        bincount_program(), monkeypatch, "schedule loops", with_axis(Axis.THREAD)
+    )
     assert "parallel iterations write the same element" in text
 
 
-def test_stores_at_indices_are_not_made_lanes() -> None:
-    """The same for lanes; where each has an element of its own, it is right."""
+def test_scatters_are_not_vectorized() -> None:
+    """Lanes must not update one element; where each has its own, vectorizing is right."""
 
     def kernel(kind: Axis, at: Callable[[UOp, UOp], UOp]) -> UOp:
         j, k = UOp.range(8, 0, kind), UOp.range(4, 1)
-        out, named = (UOp(ops.PARAM, i32.pointer(size=32), (), n) for n in (0, 1))
-        there = out.index(at(j, named.index(j).cast(index) % 8) * 4 + k)
-        return ops.SINK(there.store(there + 1).end(j, k))
+        out, indices = (UOp(ops.PARAM, i32.pointer(size=32), (), n) for n in (0, 1))
+        address = out.index(at(j, indices.index(j).cast(index) % 8) * 4 + k)
+        return ops.SINK(address.store(address + 1).end(j, k))
 
     assert list(bounds_and_races.check_races(kernel(Axis.ORDERED, lambda j, i: i))) == []
-    (found,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: i))
-    assert not found.answer.holds
-    (found,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: j))
-    assert found.answer.holds
+    (check,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: i))
+    assert not check.answer.holds
+    (check,) = bounds_and_races.check_races(kernel(Axis.UPCAST, lambda j, i: j))
+    assert check.answer.holds
 
 
-def test_a_scattered_kernel_has_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = fails(counted(), monkeypatch, "scatter", of_kind(Axis.LOOP))
+def test_a_scatter_is_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = verify_error_of(bincount_program(), monkeypatch, "scatter", with_axis(Axis.LOOP))
     assert "the stage 'scatter' changed what a kernel writes" in text
 
 
 # -- parallel iterations ---------------------------------------------------------------------------
 
 
-def shared(kind: Axis, at: Callable[[UOp, UOp], UOp], size: int = 64) -> UOp:
+def store_kernel(kind: Axis, at: Callable[[UOp, UOp], UOp], size: int = 64) -> UOp:
     r, k = UOp.range(8, 0, kind), UOp.range(8, 1)
     out = UOp(ops.PARAM, i32.pointer(size=size), (), 0)
     return ops.SINK(out.index(at(r, k)).store(UOp.const(i32, 1)).end(r, k))
@@ -349,7 +365,7 @@ def shared(kind: Axis, at: Callable[[UOp, UOp], UOp], size: int = 64) -> UOp:
 )
 def test_threads_that_write_the_same_element(at: Callable[[UOp, UOp], UOp]) -> None:
     with pytest.raises(VerifyError) as caught:
-        verify_lowering(shared(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
+        verify_lowering(store_kernel(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
     text = str(caught.value)
     assert "parallel iterations write the same element" in text
     assert "# thread" in text
@@ -360,15 +376,17 @@ def test_threads_that_write_the_same_element(at: Callable[[UOp, UOp], UOp]) -> N
 @pytest.mark.parametrize(
     "at", [lambda r, k: r * 8 + k, lambda r, k: k * 8 + r, lambda r, k: (r * 8 + k) % 64]
 )
-def test_threads_that_do_not(at: Callable[[UOp, UOp], UOp]) -> None:
-    rows = verify_lowering(shared(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
+def test_threads_that_write_different_elements(at: Callable[[UOp, UOp], UOp]) -> None:
+    rows = verify_lowering(store_kernel(Axis.THREAD, at), GENERIC_CPU, scheduled=True)
     assert {row.how for row in rows} <= {How.PROVED, How.ALL}
 
 
 def test_threads_of_a_block_that_write_the_same_element() -> None:
-    assert verify_lowering(shared(Axis.LOCAL, lambda r, k: r * 8 + k), SMALL, scheduled=True)
+    assert verify_lowering(store_kernel(Axis.LOCAL, lambda r, k: r * 8 + k), SMALL, scheduled=True)
     with pytest.raises(VerifyError, match="parallel iterations write the same element"):
-        verify_lowering(shared(Axis.LOCAL, lambda r, k: r // 2 * 8 + k), SMALL, scheduled=True)
+        verify_lowering(
+            store_kernel(Axis.LOCAL, lambda r, k: r // 2 * 8 + k), SMALL, scheduled=True
+        )
 
 
 def test_a_gate_keeps_threads_apart() -> None:
@@ -386,7 +404,7 @@ def test_a_gate_keeps_threads_apart() -> None:
 
 @pytest.mark.parametrize("kind", [Axis.LOOP, Axis.ORDERED])
 def test_a_loop_is_not_parallel(kind: Axis) -> None:
-    assert verify_lowering(shared(kind, lambda r, k: k), GENERIC_CPU, scheduled=True)
+    assert verify_lowering(store_kernel(kind, lambda r, k: k), GENERIC_CPU, scheduled=True)
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -413,5 +431,5 @@ def test_an_index_from_data_without_a_gate_is_an_assumption() -> None:
 
 def test_rebuilding_changes_nothing() -> None:
     """The tools that break a graph do not break it by themselves."""
-    kernel = shared(Axis.LOOP, lambda r, k: r * 8 + k)
+    kernel = store_kernel(Axis.LOOP, lambda r, k: r * 8 + k)
     assert rebuild(kernel, lambda node, src: node.replace(src)) is kernel

@@ -19,8 +19,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let no test see reports or kernels of another one."""
+def _empty_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clear the caches of reports and simplified kernels around each test."""
     monkeypatch.setattr(compile_verification, "_reports", {})
     pipeline._simplified.clear()
     yield
@@ -44,11 +44,11 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_there_are_bugs_of_all_kinds() -> None:
     assert len(BUGS) >= 40
     assert len({bug.name for bug in BUGS}) == len(BUGS)
-    found: dict[str, set[int]] = {}
+    levels_of: dict[str, set[int]] = {}
     for bug in BUGS:
-        found.setdefault(bug.kind, set()).add(bug.level)
+        levels_of.setdefault(bug.kind, set()).add(bug.level)
     rows = re.findall(r"^\| ([^|]+) \| ([\d, ]+) \| (\d+) \|$", PAGE.read_text("utf-8"), re.M)
-    said = {kind: {int(n) for n in levels.split(",")} for kind, levels, _ in rows}
-    assert said == found
+    documented = {kind: {int(n) for n in levels.split(",")} for kind, levels, _ in rows}
+    assert documented == levels_of
     counts = {kind: int(count) for kind, _, count in rows}
-    assert counts == {kind: sum(bug.kind == kind for bug in BUGS) for kind in found}
+    assert counts == {kind: sum(bug.kind == kind for bug in BUGS) for kind in levels_of}

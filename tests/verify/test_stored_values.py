@@ -24,31 +24,31 @@ from porism.verification.values.element_values import ElementEvaluator
 from porism.verification.verification_report import Check, How
 
 
-def whole(*dims: int, dtype: str = "float32") -> Any:
+def integers(*dims: int, dtype: str = "float32") -> Any:
     count = int(np.prod(dims))
     return porism.asarray((np.arange(count) * 5 % 7 - 3).astype(dtype).reshape(dims))
 
 
 GRAPHS: dict[str, Callable[[], Any]] = {
-    "product": lambda: whole(5, 7) @ whole(7, 6),
+    "product": lambda: integers(5, 7) @ integers(7, 6),
     "convolution": lambda: porism.conv2d(
-        whole(1, 3, 9, 9), whole(4, 3, 3, 3), padding=1, stride=2
+        integers(1, 3, 9, 9), integers(4, 3, 3, 3), padding=1, stride=2
     ),
-    "softmax": lambda: porism.softmax(whole(6, 9)),
-    "scan": lambda: porism.cumulative_sum(whole(4, 20), axis=1),
-    "sort": lambda: porism.sort(whole(21)),
-    "gather": lambda: whole(9, 3)[porism.asarray([1, 2, -1])],
-    "joined": lambda: porism.concat([whole(3, 4), whole(2, 4)]).flip(0)[::2],
+    "softmax": lambda: porism.softmax(integers(6, 9)),
+    "scan": lambda: porism.cumulative_sum(integers(4, 20), axis=1),
+    "sort": lambda: porism.sort(integers(21)),
+    "gather": lambda: integers(9, 3)[porism.asarray([1, 2, -1])],
+    "joined": lambda: porism.concat([integers(3, 4), integers(2, 4)]).flip(0)[::2],
     "scatter": lambda: porism.scatter_add(
-        whole(9, 4), 0, porism.asarray(np.arange(24).reshape(6, 4) % 9), whole(6, 4)
+        integers(9, 4), 0, porism.asarray(np.arange(24).reshape(6, 4) % 9), integers(6, 4)
     ),
-    "integers": lambda: (whole(7, 5, dtype="int32") // 3).prod(0),
+    "integers": lambda: (integers(7, 5, dtype="int32") // 3).prod(0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_elements_are_those_of_the_evaluator(name: str) -> None:
-    """At any places, in tensors and in ranges; bounds contain what the evaluator rounds to."""
+def test_elements_agree_with_the_evaluator(name: str) -> None:
+    """At any indices, in tensors and in ranges; bounds contain the evaluator's rounding."""
     graph = request([GRAPHS[name]().node]).graph
     params = {n for n in toposort(graph) if n.op is ops.PARAM}
     sizes = ElementEvaluator({}, {})
@@ -57,19 +57,21 @@ def test_elements_are_those_of_the_evaluator(name: str) -> None:
         for n in params
     }
     with np.errstate(all="ignore"):
-        (wanted,) = evaluate(graph, {n.arg: array for n, array in data.items()})
+        (expected,) = evaluate(graph, {n.arg: array for n, array in data.items()})
     (root,) = graph.src
     dims = sizes.dims(root)
-    some = np.random.default_rng(3).integers(0, wanted.size, 20)
+    addresses = np.random.default_rng(3).integers(0, expected.size, 20)
     for node in (root, rangeify(graph).sink.src[0]):
         own = sizes.dims(node)
-        found = ElementEvaluator(data, {}).value(node, tuple(np.unravel_index(some, own)))
-        good = rounding_bounds.agree(root.dtype, found.data, found.bound, wanted.reshape(-1)[some])
-        assert good.all()
-    assert wanted.shape == dims
+        elements = ElementEvaluator(data, {}).value(node, tuple(np.unravel_index(addresses, own)))
+        agrees = rounding_bounds.agree(
+            root.dtype, elements.data, elements.bound, expected.reshape(-1)[addresses]
+        )
+        assert agrees.all()
+    assert expected.shape == dims
 
 
-def test_whole_numbers_have_no_bound_and_others_a_small_one() -> None:
+def test_sums_of_integers_have_no_bound_and_others_a_small_one() -> None:
     ones = np.ones((1000, 3), np.float32)
     total, bound = rounding_bounds.reduce(ops.ADD, f32, ones, None)
     assert total.tolist() == [1000.0] * 3
@@ -81,7 +83,7 @@ def test_whole_numbers_have_no_bound_and_others_a_small_one() -> None:
     assert bound is not None  # whole numbers, and too large for the type
 
 
-def test_a_term_that_is_left_out_is_not_in_the_bound() -> None:
+def test_a_missing_term_exceeds_the_bound() -> None:
     x = np.full(4096, 0.3, np.float32)
     total, bound = rounding_bounds.reduce(ops.ADD, f32, x, None)
     less = np.asarray(np.float32(x[1:].sum()))
@@ -89,16 +91,18 @@ def test_a_term_that_is_left_out_is_not_in_the_bound() -> None:
     assert rounding_bounds.agree(f32, total, bound, np.asarray(np.float32(x.sum()))).all()
 
 
-def test_a_choice_between_numbers_that_may_be_equal_is_not_known() -> None:
+def test_a_comparison_of_nearly_equal_floats_is_unknown() -> None:
     third = np.asarray([1 / 3], np.float32)
     bound = np.asarray([1e-6])
     result = third < third
-    found = rounding_bounds.of_op(ops.LT, f32, [third, third], [bound, None], result, boolean)
-    assert found is not None
-    assert np.isinf(found).all()
+    result_bound = rounding_bounds.of_op(
+        ops.LT, f32, [third, third], [bound, None], result, boolean
+    )
+    assert result_bound is not None
+    assert np.isinf(result_bound).all()
 
 
-def test_invented_numbers_keep_to_what_is_known_of_them() -> None:
+def test_synthetic_inputs_are_within_their_bounds() -> None:
     for round_number in range(synthetic_inputs.ROUNDS):
         assert set(synthetic_inputs.numbers(i8, 500, round_number, "a", 0, 3)) <= {0, 1, 2, 3}
         positive = synthetic_inputs.numbers(f32, 500, round_number, "b", 0.0)
@@ -107,35 +111,35 @@ def test_invented_numbers_keep_to_what_is_known_of_them() -> None:
     assert synthetic_inputs.numbers(i8, 500, 2, "c").max() > 100
 
 
-def independent_of(tensor: Any) -> set[tuple[int, ...]]:
+def independent_axes(tensor: Any) -> set[tuple[int, ...]]:
     (step,) = schedule_graph(request([tensor.node]).graph).steps
     lines = lower_kernel(step.kernel, GENERIC_CPU)
     scope = partial_runs._scopes_of_list(lines)
     return {r.arg[0] for r in partial_runs.independent_loops(lines, scope)}
 
 
-def test_loops_that_carry_something_are_done_whole() -> None:
-    """The loops over rows are independent, those of a scan, a sum and stores at indices are not."""
-    found = independent_of(whole(50, 70) @ whole(70, 90))
-    assert found
-    assert not any(axis[0] == 2 for axis in found)
+def test_loop_carried_values_make_loops_dependent() -> None:
+    """Loops over rows are independent; those of a scan, a sum and a scatter are not."""
+    axes = independent_axes(integers(50, 70) @ integers(70, 90))
+    assert axes
+    assert not any(axis[0] == 2 for axis in axes)
     counted = porism.bincount(porism.asarray(np.arange(400) % 40), length=40)
-    assert independent_of(counted) == set()
+    assert independent_axes(counted) == set()
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: porism.topk(whole(20), 3)[0],
-        lambda: (whole(5, 2, dtype="int32") * porism.arange(2)).sum(1),
-        lambda: porism.cumulative_sum(whole(7)).prod(),
-        lambda: porism.scatter_add(whole(6, 2), 0, porism.asarray([[1, 5]] * 3), whole(3, 2)),
-        lambda: porism.softmax(whole(4, 33).astype("float16")).min(1),
-        lambda: porism.einsum("ij,kj->ik", whole(12, 7), whole(12, 7)),
-        lambda: porism.bincount(whole(38, dtype="int64") % 5, length=5)[1:3].sum(),
-        lambda: whole(1, dtype="int32").sum() - whole(1, 1),
-        lambda: whole(0) > 0,
-        lambda: whole(3, 2)[1:1],
+        lambda: porism.topk(integers(20), 3)[0],
+        lambda: (integers(5, 2, dtype="int32") * porism.arange(2)).sum(1),
+        lambda: porism.cumulative_sum(integers(7)).prod(),
+        lambda: porism.scatter_add(integers(6, 2), 0, porism.asarray([[1, 5]] * 3), integers(3, 2)),
+        lambda: porism.softmax(integers(4, 33).astype("float16")).min(1),
+        lambda: porism.einsum("ij,kj->ik", integers(12, 7), integers(12, 7)),
+        lambda: porism.bincount(integers(38, dtype="int64") % 5, length=5)[1:3].sum(),
+        lambda: integers(1, dtype="int32").sum() - integers(1, 1),
+        lambda: integers(0) > 0,
+        lambda: integers(3, 2)[1:1],
     ],
 )
 def test_right_programs_raise_no_alarm(make: Callable[[], Any]) -> None:
@@ -149,7 +153,7 @@ def test_right_programs_raise_no_alarm(make: Callable[[], Any]) -> None:
 
 def test_a_large_kernel_is_compared_in_two_halves() -> None:
     report = porism.verify(
-        porism.conv2d(whole(1, 64, 28, 28), whole(64, 64, 3, 3), padding=1), level=2
+        porism.conv2d(integers(1, 64, 28, 28), integers(64, 64, 3, 3), padding=1), level=2
     )
     (row,) = [row for row in report.rows if row.check is Check.VALUES]
     assert row.how is How.SAMPLED
@@ -157,7 +161,7 @@ def test_a_large_kernel_is_compared_in_two_halves() -> None:
 
 
 def test_levels() -> None:
-    x = whole(3, 4) * 2
+    x = integers(3, 4) * 2
     with pytest.raises(ValueError, match="there is no level 4"):
         porism.verify(x, level=4)
     with settings.override(verify=3):

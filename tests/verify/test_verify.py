@@ -24,60 +24,71 @@ from tests.block_kernels import product_case
 N = porism.Variable("n", 1, 6)
 
 
-def some(*dims: int) -> Any:
+def filled(*dims: int) -> Any:
+    """Return a tensor of small integers, as floats."""
     count = int(np.prod(dims))
     return porism.asarray((np.arange(count) % 7).astype(np.float32).reshape(dims))
 
 
-def named(most: int, *dims: int) -> Any:
-    """Indices, several of which are the same."""
+def repeated_indices(most: int, *dims: int) -> Any:
+    """Return indices, several of which are the same."""
     return porism.asarray((np.arange(int(np.prod(dims))) * 5 % most).reshape(dims))
 
 
 def assigned(rows: int, columns: int, many: int) -> Any:
     x = porism.zeros(rows, columns).realize()
-    x[named(rows, many)] = some(many, columns)
+    x[repeated_indices(rows, many)] = filled(many, columns)
     return x
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
-    "elementwise": lambda: some(1000, 99) * 2 + 1,
-    "matmul": lambda: some(64, 48) @ some(48, 80),
-    "odd matmul": lambda: some(100, 37) @ some(37, 53),
-    "matrix times vector": lambda: some(64, 103) @ some(103),
-    "large matmul": lambda: some(256, 256) @ some(256, 256),
-    "convolution": lambda: porism.conv2d(some(1, 8, 20, 20), some(16, 8, 3, 3), padding=1),
+    "elementwise": lambda: filled(1000, 99) * 2 + 1,
+    "matmul": lambda: filled(64, 48) @ filled(48, 80),
+    "odd matmul": lambda: filled(100, 37) @ filled(37, 53),
+    "matrix times vector": lambda: filled(64, 103) @ filled(103),
+    "large matmul": lambda: filled(256, 256) @ filled(256, 256),
+    "convolution": lambda: porism.conv2d(filled(1, 8, 20, 20), filled(16, 8, 3, 3), padding=1),
     "strided convolution": lambda: porism.conv2d(
-        some(2, 4, 9, 9), some(8, 4, 3, 3), padding=1, stride=2
+        filled(2, 4, 9, 9), filled(8, 4, 3, 3), padding=1, stride=2
     ),
     "convolution in flat tiles": lambda: porism.conv2d(
-        some(1, 32, 28, 28), some(40, 32, 3, 3), padding=1, stride=2
+        filled(1, 32, 28, 28), filled(40, 32, 3, 3), padding=1, stride=2
     ),
     "convolution of large windows": lambda: porism.conv2d(
-        some(1, 3, 112, 112), some(16, 3, 7, 7), padding=3, stride=2
+        filled(1, 3, 112, 112), filled(16, 3, 7, 7), padding=3, stride=2
     ),
-    "matmul and what follows": lambda: porism.tanh(some(160, 256) @ some(256, 192) + some(192)),
-    "softmax": lambda: some(64, 100).softmax(),
-    "attention": lambda: porism.scaled_dot_product_attention(*[some(1, 4, 32, 16)] * 3),
-    "cumulative sum": lambda: some(8, 100).cumsum(axis=1),
-    "gather": lambda: some(64, 10)[porism.asarray(np.arange(5))],
-    "concat": lambda: porism.concat([some(3, 4), some(5, 4), some(2, 4)]) * 2,
-    "pad": lambda: porism.pad(some(7, 9), ((1, 2), (3, 1))),
-    "flip and step": lambda: some(37, 20).flip(0)[::2, 1:],
-    "pool": lambda: porism.max_pool2d(some(1, 4, 20, 20), 3, stride=2, padding=1),
-    "transpose": lambda: some(64, 48).T + some(48, 64),
-    "argmax": lambda: some(37, 20).argmax(axis=1),
-    "sort": lambda: some(37).sort(),
+    "matmul and what follows": lambda: porism.tanh(
+        filled(160, 256) @ filled(256, 192) + filled(192)
+    ),
+    "softmax": lambda: filled(64, 100).softmax(),
+    "attention": lambda: porism.scaled_dot_product_attention(*[filled(1, 4, 32, 16)] * 3),
+    "cumulative sum": lambda: filled(8, 100).cumsum(axis=1),
+    "gather": lambda: filled(64, 10)[porism.asarray(np.arange(5))],
+    "concat": lambda: porism.concat([filled(3, 4), filled(5, 4), filled(2, 4)]) * 2,
+    "pad": lambda: porism.pad(filled(7, 9), ((1, 2), (3, 1))),
+    "flip and step": lambda: filled(37, 20).flip(0)[::2, 1:],
+    "pool": lambda: porism.max_pool2d(filled(1, 4, 20, 20), 3, stride=2, padding=1),
+    "transpose": lambda: filled(64, 48).T + filled(48, 64),
+    "argmax": lambda: filled(37, 20).argmax(axis=1),
+    "sort": lambda: filled(37).sort(),
     "assigned by indices": lambda: assigned(60, 8, 40),
-    "scatter_add": lambda: porism.scatter_add(some(50, 4), 0, named(50, 40, 4), some(40, 4)),
-    "scatter_max": lambda: porism.scatter_max(some(4, 50), 1, named(50, 4, 40), some(4, 40)),
-    "bincount": lambda: porism.bincount(named(40, 100), length=40),
-    "weighted bincount": lambda: porism.bincount(named(40, 100), some(100), length=40),
-    "index_add": lambda: porism.index_add(some(5, 40, 3), 1, named(40, 64), some(5, 64, 3)),
-    "one-hot product": lambda: porism.one_hot(named(40, 50), 40).astype("float32").T @ some(50, 8),
-    "symbolic slice": lambda: some(6, 4)[: N.bind(3)] * 2,
-    "symbolic product": lambda: some(6, 4)[: N.bind(3)] @ some(4, 6),
-    "large sum": lambda: some(100_000).sum(),
+    "scatter_add": lambda: porism.scatter_add(
+        filled(50, 4), 0, repeated_indices(50, 40, 4), filled(40, 4)
+    ),
+    "scatter_max": lambda: porism.scatter_max(
+        filled(4, 50), 1, repeated_indices(50, 4, 40), filled(4, 40)
+    ),
+    "bincount": lambda: porism.bincount(repeated_indices(40, 100), length=40),
+    "weighted bincount": lambda: porism.bincount(repeated_indices(40, 100), filled(100), length=40),
+    "index_add": lambda: porism.index_add(
+        filled(5, 40, 3), 1, repeated_indices(40, 64), filled(5, 64, 3)
+    ),
+    "one-hot product": lambda: (
+        porism.one_hot(repeated_indices(40, 50), 40).astype("float32").T @ filled(50, 8)
+    ),
+    "symbolic slice": lambda: filled(6, 4)[: N.bind(3)] * 2,
+    "symbolic product": lambda: filled(6, 4)[: N.bind(3)] @ filled(4, 6),
+    "large sum": lambda: filled(100_000).sum(),
     "random": lambda: porism.rand(100),
 }
 
@@ -99,43 +110,43 @@ SCATTERED = ("assigned by indices", "scatter_add", "scatter_max", "bincount", "i
 def test_stores_at_indices_are_compared_with_the_reduction(name: str) -> None:
     report = porism.verify(PROGRAMS[name]())
     rows = [row for row in report.rows if row.stage == "scatter"]
-    assert len(rows) >= 3  # the first stores, those at the indices, and what is read
+    assert len(rows) >= 3  # the initial stores, the updates, and the reads
     assert all(row.how is How.PROVED for row in rows), str(report)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 64])
 @pytest.mark.parametrize("step", [2, 3, -1, -2])
-def test_elements_between_those_that_are_wanted_are_no_accesses(size: int, step: int) -> None:
-    """Lanes with a distance come out of wide loads, of which not all lanes are taken."""
+def test_unused_lanes_of_strided_loads_are_no_accesses(size: int, step: int) -> None:
+    """Strided lanes are extracted from wider loads, of which some lanes are unused."""
     x = porism.asarray(np.arange(size * size, dtype=np.int32).reshape(size, size))
     for y in (x[:, ::step], x[::step].permute_dims((1, 0)), x.permute_dims((1, 0))[:, ::step]):
         report = porism.verify(y)
         assert report.counts[How.OPEN] == 0
 
 
-def test_nothing_to_compile_is_nothing_to_verify() -> None:
+def test_constants_need_no_verification() -> None:
     assert porism.verify(porism.asarray([1.0])).rows == ()
     with pytest.raises(porism.base.errors.PorismError, match="a float is not compiled"):
         porism.verify(1.0)
 
 
 def test_threads_are_compared() -> None:
-    report = porism.verify(some(512, 512) + 1)
+    report = porism.verify(filled(512, 512) + 1)
     writes = [row for row in report.rows if row.check is Check.WRITES]
     assert writes
     assert all(row.how is How.PROVED for row in writes)
 
 
 def test_the_setting_checks_each_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Report] = []
+    reports: list[Report] = []
     real = verify_kernel.verify_graph
 
     def watched(*arguments: Any) -> Report:
-        seen.append(real(*arguments))
-        return seen[-1]
+        reports.append(real(*arguments))
+        return reports[-1]
 
     monkeypatch.setattr(verify_kernel, "verify_graph", watched)
-    x = some(5, 7)
+    x = filled(5, 7)
     with settings.override(verify=1):
         np.testing.assert_array_equal((x * 3 + 0.5).numpy(), x.numpy() * 3 + 0.5)
 
@@ -145,13 +156,13 @@ def test_the_setting_checks_each_compile(monkeypatch: pytest.MonkeyPatch) -> Non
 
         for _ in range(3):
             np.testing.assert_allclose(f(x).numpy(), (x.numpy() * 5 + 0.25).sum(0))
-    assert len(seen) == 2  # the same graph once
-    assert all(report.rows for report in seen)
+    assert len(reports) == 2  # the same graph once
+    assert all(report.rows for report in reports)
 
 
 def test_debug_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     with settings.override(verify=1, debug=1):
-        (some(3, 11) * 7).realize()
+        (filled(3, 11) * 7).realize()
     assert "porism: verified 1 kernel: " in capsys.readouterr().err
 
 
@@ -159,14 +170,18 @@ def test_debug_prints_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
 
 ACTIONS: dict[str, list[Action]] = {
     "nothing": [],
-    "lanes and threads": [porism.Upcast("r1", 16), porism.Upcast("r0", 4), porism.Thread("r0_0")],
-    "far apart": [porism.Upcast("r1", 4, top=True), porism.Unroll("r2", 4, top=True)],
+    "vectorized and parallel": [
+        porism.Upcast("r1", 16),
+        porism.Upcast("r0", 4),
+        porism.Thread("r0_0"),
+    ],
+    "strided lanes": [porism.Upcast("r1", 4, top=True), porism.Unroll("r2", 4, top=True)],
     "padded": [porism.PadTo("r0", 8), porism.Upcast("r0", 8)],
     "swapped": [porism.Swap("r0", "r1"), porism.Upcast("r1", 8)],
     "split twice": [porism.Upcast("r1", 16), porism.Upcast("r1_0", 2)],
-    "staged": [porism.Upcast("r1", 16), porism.Pack(2, ("r2", "r1_1"))],
+    "packed": [porism.Upcast("r1", 16), porism.Pack(2, ("r2", "r1_1"))],
     "merged": [porism.Merge("r0", "r1"), porism.Upcast("r3", 16)],
-    "covered twice": [
+    "overlapping tails": [
         porism.OverlapTail("r0", 5),
         porism.OverlapTail("r1", 24),
         porism.Upcast("r1_1", 24),
@@ -175,49 +190,49 @@ ACTIONS: dict[str, list[Action]] = {
         porism.Pack(2, ("r2", "r1_1_1")),
     ],
     "peeled": [porism.Peel("r2", 5), porism.Unroll("r2_0", 5), porism.Thread("r0")],
-    "in blocks": [porism.Block("r2", 8, "r1"), porism.Upcast("r1", 16)],
-    "in blocks with some left over": [porism.Block("r2", 5, "r1"), porism.Upcast("r1", 16)],
-    "in blocks around all": [porism.Move("r1", "r0"), porism.Block("r2", 7, "r1")],
-    "staged and padded": [porism.PadTo("r0", 8), porism.Pack(1, ("r0", "r2"))],
+    "blocked": [porism.Block("r2", 8, "r1"), porism.Upcast("r1", 16)],
+    "blocked with a remainder": [porism.Block("r2", 5, "r1"), porism.Upcast("r1", 16)],
+    "blocked outermost": [porism.Move("r1", "r0"), porism.Block("r2", 7, "r1")],
+    "packed and padded": [porism.PadTo("r0", 8), porism.Pack(1, ("r0", "r2"))],
 }
 
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_kernels_after_actions(name: str) -> None:
-    (found,) = porism.kernels(some(12, 32) @ some(32, 64))
-    report = porism.opt(found, ACTIONS[name]).verify()
+    (kernel,) = porism.kernels(filled(12, 32) @ filled(32, 64))
+    report = porism.opt(kernel, ACTIONS[name]).verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
 
 
-def test_a_finished_tile() -> None:
-    """What follows the sums has loops of its own, and reads kept sums by them."""
-    (found,) = porism.kernels(porism.exp(some(13, 32) @ some(32, 64)) * some(64))
+def test_a_tile_with_an_epilogue() -> None:
+    """An epilogue has loops of its own, by which it reads the sums of the tile."""
+    (kernel,) = porism.kernels(porism.exp(filled(13, 32) @ filled(32, 64)) * filled(64))
     tile = [porism.OverlapTail("r0", 4), porism.Upcast("r0_1", 4), porism.Upcast("r1", 32)]
-    changed = porism.opt(found, [*tile, porism.Epilogue(16), porism.Thread("r0_0")])
-    assert changed.check() < 1e-6
-    report = changed.verify()
+    scheduled = porism.opt(kernel, [*tile, porism.Epilogue(16), porism.Thread("r0_0")])
+    assert scheduled.check() < 1e-6
+    report = scheduled.verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
 
 
-def test_a_tile_that_is_turned() -> None:
-    """What is kept has the other order, and the loops after it are padded and in lanes."""
-    (found,) = porism.kernels(porism.exp(some(16, 32) @ some(32, 63)) * some(63))
+def test_a_tile_with_a_transposed_epilogue() -> None:
+    """The local buffer is transposed; the loops of the epilogue are padded and vectorized."""
+    (kernel,) = porism.kernels(porism.exp(filled(16, 32) @ filled(32, 63)) * filled(63))
     tile = [porism.Upcast("r0", 16), porism.Upcast("r1", 7), porism.Epilogue(1, transposed=True)]
     last = [porism.PadTo("r4", 8), porism.Upcast("r4", 8), porism.Upcast("r3", 8)]
-    changed = porism.opt(found, [*tile, *last, porism.Thread("r1_0")])
-    assert changed.check() < 1e-5
-    report = changed.verify()
+    scheduled = porism.opt(kernel, [*tile, *last, porism.Thread("r1_0")])
+    assert scheduled.check() < 1e-5
+    report = scheduled.verify()
     assert report.share(How.PROVED) + report.share(How.ALL) >= 0.95, str(report)
 
 
-def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
+def test_only_fragments_of_tensor_cores_are_not_compared() -> None:
     case = product_case(32, 8, 16, f16, f32)
     actions = [TC("r0", "r1", "r2"), porism.Local("r0_0", 2)]
-    changed = apply_all(case.kernel, actions, H200)
-    report = verify_kernel.verify_actions(case.kernel, changed, H200, {})
-    unseen = [row for row in report.rows if row.detail == stage_equivalence.FRAGMENTS]
-    assert {row.stage for row in unseen} == {"tensor cores"}
-    assert all(row.text.startswith(("p1[", "p2[")) for row in unseen)
+    scheduled = apply_all(case.kernel, actions, H200)
+    report = verify_kernel.verify_actions(case.kernel, scheduled, H200, {})
+    not_compared = [row for row in report.rows if row.detail == stage_equivalence.FRAGMENTS]
+    assert {row.stage for row in not_compared} == {"tensor cores"}
+    assert all(row.text.startswith(("p1[", "p2[")) for row in not_compared)
     assert {row.check for row in report.rows} == {Check.INDEX, Check.BOUNDS, Check.WRITES}
 
 
@@ -231,15 +246,17 @@ def test_what_tensor_cores_read_is_not_compared_and_all_else_is() -> None:
         ((32, 16, 48), [porism.Local("r0_0", 2), porism.Local("r1_0", 2)]),
     ],
 )
-def test_tiles_of_tensor_cores_count_in_an_order_of_their_own(
+def test_loops_of_tensor_core_tiles_are_compared(
     sizes: tuple[int, int, int], more: list[Action]
 ) -> None:
     case = product_case(*sizes, f16, f32)
-    changed = apply_all(case.kernel, [TC("r0", "r1", "r2"), *more], H200)
-    report = verify_kernel.verify_actions(case.kernel, changed, H200, {})
-    at_once = [row for row in report.rows if row.stage == "actions" and row.check is Check.INDEX]
-    assert {row.text.split("[")[0] for row in at_once} == {"p0", "p1", "p2"}
-    assert all(row.how is not How.OPEN for row in at_once), str(report)
+    scheduled = apply_all(case.kernel, [TC("r0", "r1", "r2"), *more], H200)
+    report = verify_kernel.verify_actions(case.kernel, scheduled, H200, {})
+    action_rows = [
+        row for row in report.rows if row.stage == "actions" and row.check is Check.INDEX
+    ]
+    assert {row.text.split("[")[0] for row in action_rows} == {"p0", "p1", "p2"}
+    assert all(row.how is not How.OPEN for row in action_rows), str(report)
 
 
 # -- without a solver ------------------------------------------------------------------------------
@@ -250,7 +267,7 @@ def test_without_a_solver_the_report_says_so(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "z3", None)
     assert iteration_conjectures.solver() is None
-    x = porism.conv2d(some(1, 3, 11, 13), some(4, 3, 3, 3), padding=1)
+    x = porism.conv2d(filled(1, 3, 11, 13), filled(4, 3, 3, 3), padding=1)
     report = porism.verify(x)
     assert "pip install z3-solver" in report.note
     assert report.note in report.summary
@@ -258,8 +275,8 @@ def test_without_a_solver_the_report_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert report.share(How.PROVED) > 0.5  # by sums
 
 
-def test_the_report_names_what_is_not_proved() -> None:
-    report = porism.verify(some(30, 5)[porism.asarray(np.arange(7))] * 3)
+def test_the_report_lists_checks_that_are_not_proved() -> None:
+    report = porism.verify(filled(30, 5)[porism.asarray(np.arange(7))] * 3)
     text = str(report)
     for row in report.rows:
         assert (row.detail in text) or row.how is How.PROVED
@@ -270,7 +287,7 @@ def test_the_report_names_what_is_not_proved() -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_indices_beyond_32_bits_are_proved(level: int) -> None:
-    """A range of 32 bits that stands for an index would overflow in the index of before."""
+    """A 32-bit range substituted into the 64-bit index before the stage would overflow."""
     huge = porism.arange(1 << 34).reshape(1 << 17, 1 << 17)
     with settings.override(verify=level):
         report = porism.verify(huge * 3)

@@ -1,4 +1,4 @@
-"""Loops that carry a reduction on: what they read and store is compared, and what they keep."""
+"""Verification of scans: accesses and loop-carried reductions are compared."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ def kernel() -> UOp:
 
 
 def holds(before: UOp, after: UOp) -> bool:
-    found = verify_scans.compare(before, after)
-    if found is None:
-        found = list(stage_equivalence.compare(before, after, needs=True))
-    return all(each.answer.holds and each.answer.how is not How.OPEN for each in found)
+    comparisons = verify_scans.compare(before, after)
+    if comparisons is None:
+        comparisons = list(stage_equivalence.compare(before, after, needs=True))
+    return all(
+        comparison.answer.holds and comparison.answer.how is not How.OPEN
+        for comparison in comparisons
+    )
 
 
 @pytest.mark.parametrize("amount", [1, 8])
-def test_what_is_right_is_accepted(amount: int) -> None:
+def test_a_correct_scan_is_accepted(amount: int) -> None:
     before = kernel()
     after = Scan("r1", amount).apply(before, GENERIC_CPU)
     assert verify_scans.compare(before, after) is not None
@@ -41,7 +44,7 @@ def test_what_is_right_is_accepted(amount: int) -> None:
 
 
 def read_next(kernel: UOp) -> UOp:
-    """The element after the one that is wanted, where there is one."""
+    """Read the next element, where there is one."""
     (read,) = {n for n in toposort(kernel) if n.op is ops.INDEX and base_of(n).arg == 1
                and base_of(n).op is ops.PARAM}  # fmt: skip
     buffer, at = read.src
@@ -49,38 +52,40 @@ def read_next(kernel: UOp) -> UOp:
     return substitute(kernel, {read: other})
 
 
-def begun_with_one(kernel: UOp) -> UOp:
+def initialized_by_one(kernel: UOp) -> UOp:
     (store,) = [n for n in toposort(kernel) if n.op is ops.STORE and n.src[1].op is ops.CONST]
     return substitute(kernel, {store: store.src[0].store(UOp.const(f32, 1.0))})
 
 
-def not_carried(kernel: UOp) -> UOp:
-    """Each step begins anew."""
+def reset_in_every_iteration(kernel: UOp) -> UOp:
+    """Drop the store of the carried value."""
     end = kernel.src[0]
     first, *_ = end.src[0].src
     return ops.SINK(first.end(*end.src[1:]))
 
 
-def taken_twice(kernel: UOp) -> UOp:
+def added_twice(kernel: UOp) -> UOp:
     end = kernel.src[0]
-    first, kept = end.src[0].src
-    twice = kept.src[0].store(kept.src[1] + kept.src[1])
+    first, carried = end.src[0].src
+    twice = carried.src[0].store(carried.src[1] + carried.src[1])
     return ops.SINK(ops.GROUP(first, twice).end(*end.src[1:]))
 
 
-def without_the_last(kernel: UOp) -> UOp:
-    """The elements of a step before each of it."""
+def without_the_last_term(kernel: UOp) -> UOp:
+    """Exclude the last term of each prefix within an iteration of the outer loop."""
     (chosen,) = [n for n in toposort(kernel) if n.op is ops.LE]
     return substitute(kernel, {chosen: ops.LT(*chosen.src)})
 
 
-def test_parts_of_a_step_are_those_up_to_each_element() -> None:
+def test_an_inner_prefix_includes_its_last_term() -> None:
     before = kernel()
-    assert not holds(before, without_the_last(Scan("r1", 8).apply(before, GENERIC_CPU)))
+    assert not holds(before, without_the_last_term(Scan("r1", 8).apply(before, GENERIC_CPU)))
 
 
 @pytest.mark.parametrize("amount", [1, 8])
-@pytest.mark.parametrize("wrong", [read_next, begun_with_one, not_carried, taken_twice])
-def test_what_is_wrong_is_not(wrong: Callable[[UOp], UOp], amount: int) -> None:
+@pytest.mark.parametrize(
+    "wrong", [read_next, initialized_by_one, reset_in_every_iteration, added_twice]
+)
+def test_a_wrong_scan_is_rejected(wrong: Callable[[UOp], UOp], amount: int) -> None:
     before = kernel()
     assert not holds(before, wrong(Scan("r1", amount).apply(before, GENERIC_CPU)))

@@ -52,10 +52,10 @@ USED = frozenset(
 def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
     count: Counter[str] = Counter()
     for root, facts in random_expressions(EXPRESSIONS):
-        done = derive(root, facts)
-        count.update(step.lemma for step in done.steps)
-        found = next(step_faults(done), None)
-        assert found is None, f"{root!r} where {facts}: {found}"
+        derivation = derive(root, facts)
+        count.update(step.lemma for step in derivation.steps)
+        fault = next(step_faults(derivation), None)
+        assert fault is None, f"{root!r} where {facts}: {fault}"
     assert set(count) == USED
     assert min(count.values()) >= LEAST, count
 
@@ -63,8 +63,8 @@ def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
 def test_steps_on_layouts_are_instances_of_their_lemmas() -> None:
     for row in corpus(30, seed=11):
         root = parse(row["expr"], box(row["vars"]).variables)
-        found = next(step_faults(derive(root)), None)
-        assert found is None, f"{row['expr']}: {found}"
+        fault = next(step_faults(derive(root)), None)
+        assert fault is None, f"{row['expr']}: {fault}"
 
 
 def test_every_lemma_that_is_used_is_stated_and_proved_for_integers() -> None:
@@ -73,7 +73,7 @@ def test_every_lemma_that_is_used_is_stated_and_proved_for_integers() -> None:
     assert all("integers" in [t.value for t in stated[name].theories] for name in USED)
 
 
-def test_steps_are_not_kept_unless_they_are_asked_for() -> None:
+def test_steps_are_recorded_on_request_only() -> None:
     x = UOp.variable("x", 0, 99)
     arena = Arena()
     quotients.floor_divide(arena, arena.leaf(x), 7)
@@ -99,7 +99,7 @@ def plus(a: UOp, k: int) -> UOp:
 NESTED = div(plus(div(plus(X, 3), 4), 3), 8)
 
 
-def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_dropped_in_flatten_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """floor((floor((x + 3)/4) + 3)/8), of which one of the two constants is lost."""
     assert check_expression(NESTED) == []
     right = quotients._flatten
@@ -118,7 +118,7 @@ def test_a_constant_dropped_in_flatten_is_noticed(monkeypatch: pytest.MonkeyPatc
     assert any(fault.startswith("quotient-flatten at ") for fault in check_expression(NESTED))
 
 
-def test_bounds_that_are_too_narrow_are_noticed() -> None:
+def test_bounds_that_are_too_narrow_are_detected() -> None:
     arena = Arena()
     arena.budget.steps = []
     a = arena.leaf(X)

@@ -89,7 +89,7 @@ def test_cases(name: str) -> None:
     assert after is simplify(expected), f"{after!r}"
 
 
-def test_no_division_is_left_where_a_flat_index_is_taken_apart() -> None:
+def test_divisions_of_a_flattened_index_cancel() -> None:
     a, b, c = (UOp.variable(name, 0, 4) for name in "abc")
     flat = exact(ops.ADD, exact(ops.ADD, a * 25, b * 5), c)
     digits = (div(flat, 25), mod(div(flat, 5), 5), mod(flat, 5))
@@ -151,7 +151,7 @@ def test_min_and_max_are_decided_by_forms() -> None:
     assert simplify(exact(ops.MAX, A, J)).op is ops.MAX, "it depends"
 
 
-def test_nothing_is_left_for_the_garbage_collector() -> None:
+def test_no_reference_cycles_remain() -> None:
     mask = exact(ops.LT, mod(FLAT, 12), 8)
     before = raw(ops.WHERE, None, (mask, mod(div(FLAT, 3), 5), FLAT.lift(-1)), None)
     simplify(before)
@@ -164,7 +164,7 @@ def test_nothing_is_left_for_the_garbage_collector() -> None:
         gc.enable()
 
 
-def test_a_sum_that_is_shared_counts_each_time() -> None:
+def test_a_shared_sum_is_added_for_each_use() -> None:
     a = UOp.variable("a", 0, 9)
     inner = exact(ops.ADD, exact(ops.MUL, a, 12), exact(ops.ADD, exact(ops.MUL, a, 3), a))
     scaled = exact(ops.MUL, inner, 16)
@@ -216,7 +216,7 @@ def test_a_sum_of_many_terms_takes_linear_time() -> None:
     assert len(toposort(simplify(total))) < 400
 
 
-def test_a_sum_that_shares_its_parts_takes_no_longer() -> None:
+def test_a_sum_with_shared_parts_takes_linear_time() -> None:
     before, total = A, exact(ops.ADD, A, J)
     for _ in range(300):
         before, total = total, exact(ops.ADD, total, before)
@@ -264,7 +264,7 @@ def quotients(count: int) -> UOp:
     [remainders(50), halves(25), powers(2000), product(30), quotients(300)],
     ids=["remainders", "halves", "powers", "product", "quotients"],
 )
-def test_what_could_explode_does_not(before: UOp) -> None:
+def test_expressions_that_could_explode_are_bounded(before: UOp) -> None:
     assert cost(simplify(before)) <= cost(before)
 
 

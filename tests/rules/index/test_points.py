@@ -45,7 +45,7 @@ def test_a_form_has_the_value_of_its_node(node: UOp) -> None:
         assert values[i] == expected
 
 
-def test_what_two_points_refute_is_not_in_a_bucket() -> None:
+def test_trial_points_refute_a_bucket() -> None:
     reader = Reader()
     x = UOp.variable("x", 0, 99)
     rest = reader.form(x - x // 8 * 8)
