@@ -186,6 +186,12 @@ def expected(op: Op, dtype: DType, *values: Any) -> Scalar | None:
 
 def fold_cases(procedure: Procedure) -> Iterator[str]:
     """Yield differences between folding and Python's integers or NumPy's floats."""
+    yield from _integer_fold_cases(procedure)
+    yield from _float_fold_cases(procedure)
+
+
+def _integer_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield differences between folding integers or booleans and Python's integers."""
     for dtype, values in _INTEGERS.items():
         known = [*_PYTHON, ops.SHL, ops.SHR]
         if dtype.kind is Kind.BOOL:
@@ -195,6 +201,10 @@ def fold_cases(procedure: Procedure) -> Iterator[str]:
                 if op is ops.SHL and abs(chosen[1]) > 1 << 30 and not dtype.bits:
                     continue  # too large to be computed, and so not folded
                 yield _difference(procedure, op, dtype, chosen, expected(op, dtype, *chosen))
+
+
+def _float_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield differences between folding floats and NumPy's floats."""
     for dtype in (dtypes.f32, dtypes.f64):
         for op, function in _NUMPY.items():
             for floats in itertools.product(_FLOATS, repeat=op.arity):

@@ -98,21 +98,26 @@ def root_type(rule: Rule) -> DType:
 
 def instances(rule: Rule, theory: Theory) -> Iterator[Instance]:
     """Yield the instances of a rule in a theory; none if it cannot fire there."""
-    root = root_type(rule)
-    if root is terms.B and theory is not Theory.BOOLEANS:
+    if root_type(rule) is terms.B and theory is not Theory.BOOLEANS:
         return
+    bits = 1 if theory is Theory.INTEGERS and is_bitwise(rule) else None
+    for types in _type_assignments(rule, theory):
+        if _can_match(rule, types):
+            yield Instance(types, bits, exact=rounds_nothing(rule, types))
+
+
+def _type_assignments(rule: Rule, theory: Theory) -> Iterator[Mapping[DType, DType]]:
+    """Yield types for the type variables of a rule; that of its root is one of the theory."""
+    root = root_type(rule)
     sorts = {node.dtype for term in (rule.before, rule.after) for node in toposort(term)}
     fixed = {t: t for t in sorts if t.element.kind is not Kind.SCHEMA} | {terms.B: dtypes.boolean}
     free = [s for s in (terms.T, terms.U) if s in sorts and s is not root]
-    bits = 1 if theory is Theory.INTEGERS and is_bitwise(rule) else None
     for own in TYPES.get(theory, ()):
         for rest in product(ANY_TYPE, repeat=len(free)):
             chosen = dict(zip(free, rest, strict=True))
             if root is not terms.B:
                 chosen[root] = own
-            types = fixed | chosen
-            if _can_match(rule, types):
-                yield Instance(types, bits, exact=rounds_nothing(rule, types))
+            yield fixed | chosen
 
 
 def _can_match(rule: Rule, types: Mapping[DType, DType]) -> bool:
