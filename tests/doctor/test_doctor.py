@@ -109,7 +109,7 @@ def test_the_state_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     tmp_path.chmod(0o777)
     with settings.override(cache=True, cache_dir=str(tmp_path)):
         assert machine_report.cache()["state"] == f"not used: others can write to {tmp_path}"
-    monkeypatch.setattr(machine_report, "location", lambda: None)
+    monkeypatch.setattr(machine_report, "cache_folder", lambda: None)
     assert "not known" in machine_report.cache()["state"]
 
 
