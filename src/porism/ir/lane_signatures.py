@@ -37,6 +37,7 @@ def lane_selection(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def concatenate(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """CAT(vector…): the lanes of all sources, in order."""
     need_no_arg(arg)
     element = src[0].dtype.element
     for s in src:
@@ -45,6 +46,7 @@ def concatenate(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def concatenate_pointers(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """PTRCAT(pointer…): the addresses of the lanes of one access."""
     need_no_arg(arg)
     for s in src:
         need(s.dtype.kind is Kind.POINTER, "it takes pointers, not {}", s.dtype)

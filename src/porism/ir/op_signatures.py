@@ -78,10 +78,12 @@ def is_index(t: DType) -> bool:
 
 
 def need_no_arg(arg: Any) -> None:
+    """Raise a `Misfit` if a node has an argument."""
     need(arg is None, "it takes no argument, got {!r}", arg)
 
 
 def common_dtype(src: Sources) -> DType:
+    """Return the one dtype of all sources; raise a `Misfit` if they differ."""
     t = src[0].dtype
     for s in src[1:]:
         if s.dtype is not t:
@@ -133,6 +135,7 @@ def random_bits(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def conversion(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """CAST(value; dtype): between values of as many lanes, or pointers of one address space."""
     need_no_arg(arg)
     need(dtype is not None, "its dtype must be given")
     assert dtype is not None
@@ -146,6 +149,7 @@ def conversion(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def reinterpretation(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """BITCAST(value; dtype): between types of as many bits."""
     conversion(dtype, src, arg)
     assert dtype is not None
     a, b = src[0].dtype, dtype
@@ -163,6 +167,7 @@ def constant(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def vector_constant(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """VCONST(; numbers): a number for each lane."""
     need(dtype is not None and is_value(dtype), "a constant has a value type, not {}", dtype)
     assert dtype is not None
     need(
@@ -175,6 +180,7 @@ def vector_constant(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def variable(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """VARIABLE(; name, lowest, highest): bounds are inclusive, None for an infinite one."""
     need(
         isinstance(arg, tuple) and len(arg) == 3 and isinstance(arg[0], str),
         "its argument is (name, lowest, highest), not {!r}",
@@ -233,6 +239,7 @@ def parameter(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def buffer(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """BUFFER(dim…; id, device): memory of a tensor."""
     named = isinstance(arg, tuple) and len(arg) == 2 and isinstance(arg[1], str)
     need(named and isinstance(arg[0], (int, str)), "its argument is (id, device), not {!r}", arg)
     need(dtype is not None and is_value(dtype), "its dtype must be a value type")
@@ -251,6 +258,8 @@ def iota(dtype: DType | None, src: Sources, arg: Any) -> DType:
 
 
 def allocation(space: Space) -> Signature:
+    """Return the signature of DEFINE_LOCAL or DEFINE_REG: a sized pointer to an address space."""
+
     def signature(dtype: DType | None, src: Sources, arg: Any) -> DType:
         need(isinstance(arg, (int, str)), "its argument is its number or name, not {!r}", arg)
         fits = dtype is not None and dtype.space is space and dtype.size >= 0

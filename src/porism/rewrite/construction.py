@@ -170,6 +170,7 @@ class _StackConstructor:
         self.compiled = Compiled(rules, _generator_flavour())
 
     def build(self, op: Op, dtype: DType | None, src: tuple[UOp, ...], arg: Any) -> UOp:
+        """Return the normal form of a node."""
         running: list[tuple[Generated, Op, DType, tuple[UOp, ...], Any]] = []
         request: Request | None = (op, dtype, src, arg)
         value: UOp | None = None

@@ -142,6 +142,7 @@ class _Writer:
         self.conditions: list[str] = []
 
     def write(self, chosen: tuple[Candidate, ...]) -> str:
+        """Return the text of a function that tries the candidates in order."""
         title = "_".join([self.op.name.lower(), self.flavour.name])
         self.lines = [f"def {title}({self.flavour.parameters}):"]
         if self.flavour.prelude:

@@ -58,6 +58,7 @@ def hull(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def plus(a: Bound, b: Bound) -> Bound:
+    """Return a + b for bounds that are not opposite infinities."""
     try:
         return a + b
     except OverflowError:  # an infinity and an int too large for a float
@@ -65,6 +66,7 @@ def plus(a: Bound, b: Bound) -> Bound:
 
 
 def times(a: Bound, b: Bound) -> Bound:
+    """Return a * b, where 0 times infinity is 0."""
     if a == 0 or b == 0:
         return 0
     try:
@@ -382,6 +384,7 @@ def bind(dtype: DType, src: Sources, arg: Any) -> Interval:
 
 
 def reduce_ranges(dtype: DType, src: Sources, arg: Any) -> Interval:
+    """Return the bounds of a REDUCE, from those of its value and the extents of its ranges."""
     value, ranges = src[0], src[1:]
     if dtype.is_float:
         return ANYTHING

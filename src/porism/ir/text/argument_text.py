@@ -206,6 +206,7 @@ class Reader:
             self.fail(error.what, at=start, why=error.why, fix=error.fix)
 
     def number(self) -> int | float:
+        """Read a decimal or hexadecimal int, or a float."""
         start = self.at
         if self.text.startswith(("-inf", "-nan"), start):
             self.at += 4
