@@ -104,7 +104,9 @@ def alternatives(graph: UOp) -> Iterator[tuple[UOp, UOp]]:
 
 
 def is_detected(before: UOp, after: UOp, level: Level) -> bool:
-    comparisons = stage_equivalence.compare(before, after, needs=level in (KERNEL, THREADS))
+    comparisons = stage_equivalence.compare(
+        before, after, with_use_conditions=level in (KERNEL, THREADS)
+    )
     return any(not comparison.answer.holds for comparison in comparisons)
 
 
@@ -138,7 +140,9 @@ def test_the_error_says_which_element_has_wrong_sources() -> None:
     graph = {name: kernel for name, _, kernel in graphs(product(), PROGRAMS["product"][1])}
     read, other = next(alternatives(graph["expand"]))
     changed = substitute(graph["expand"], {read: other})
-    comparisons = list(stage_equivalence.compare(graph["masks on loads"], changed, needs=False))
+    comparisons = list(
+        stage_equivalence.compare(graph["masks on loads"], changed, with_use_conditions=False)
+    )
     why = [comparison.why for comparison in comparisons if comparison.why]
     assert any("is not computed any more from p1[" in text for text in why)
     assert any("is computed, and was not, from p1[" in text for text in why)

@@ -28,7 +28,7 @@ def kernel() -> UOp:
 def holds(before: UOp, after: UOp) -> bool:
     comparisons = verify_scans.compare(before, after)
     if comparisons is None:
-        comparisons = list(stage_equivalence.compare(before, after, needs=True))
+        comparisons = list(stage_equivalence.compare(before, after, with_use_conditions=True))
     return all(
         comparison.answer.holds and comparison.answer.how is not How.OPEN
         for comparison in comparisons

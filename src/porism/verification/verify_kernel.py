@@ -336,7 +336,9 @@ class _StageChecker:
             comparisons = form.compare(self.last, kernel)
             if comparisons is not None:
                 return iter(comparisons)
-        return stage_equivalence.compare(self.last, kernel, needs=level in (KERNEL, THREADS))
+        return stage_equivalence.compare(
+            self.last, kernel, with_use_conditions=level in (KERNEL, THREADS)
+        )
 
     def finish(self, sizes: bounds_and_races.Sizes) -> None:
         """Check the accesses of the last graphs for bounds and races."""

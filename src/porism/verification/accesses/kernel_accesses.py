@@ -55,7 +55,7 @@ class Access:
     """The distance of the element of this lane from the index, in elements."""
     gates: tuple[tuple[UOp, int], ...]
     store: bool
-    needs: UseConditions = ALWAYS
+    use_conditions: UseConditions = ALWAYS
     local_copy: LocalCopy | None = None
     """For a read through a local buffer: the copy that filled the buffer."""
 
@@ -84,13 +84,19 @@ class Access:
 
     def roots(self) -> list[UOp]:
         """Return its index, gates and use conditions; of a copy, without the loops of the copy."""
-        needed = [condition for need in self.needs for condition, _ in need]
+        conditions = [
+            condition for conjunction in self.use_conditions for condition, _ in conjunction
+        ]
         own = [self.index, *(gate for gate, _ in self.gates)]
         if self.local_copy is not None:
             loops = self.local_copy.substitution.keys()
             leaves = [n for n in toposort(*own, self.local_copy.into) if n.op in SYMBOLS]
-            return [*(n for n in leaves if n not in loops), *self.local_copy.read.roots(), *needed]
-        return [*own, *needed]
+            return [
+                *(n for n in leaves if n not in loops),
+                *self.local_copy.read.roots(),
+                *conditions,
+            ]
+        return [*own, *conditions]
 
     def address(self, evaluation: Evaluation) -> Value:
         """Return the element that is accessed, by its offset in the buffer."""
@@ -110,18 +116,20 @@ class Access:
 
     def has_effect(self, evaluation: Evaluation) -> Value:
         """Return whether the value read or written has an effect; None for always."""
-        if self.needs == ALWAYS:
+        if self.use_conditions == ALWAYS:
             return self.is_executed(evaluation)
-        ways = []
-        for need in self.needs:
+        alternatives = []
+        for conjunction in self.use_conditions:
             parts = [
                 evaluation.value(c)
                 if holds
                 else evaluation.domain.apply(ops.NOT, c.dtype, evaluation.value(c))
-                for c, holds in sorted(need, key=lambda part: part[0].key)
+                for c, holds in sorted(conjunction, key=lambda part: part[0].key)
             ]
-            ways.append(evaluation.conjunction(*parts))
-        return evaluation.conjunction(self.is_executed(evaluation), evaluation.disjunction(*ways))
+            alternatives.append(evaluation.conjunction(*parts))
+        return evaluation.conjunction(
+            self.is_executed(evaluation), evaluation.disjunction(*alternatives)
+        )
 
 
 @dataclass(frozen=True)
@@ -156,19 +164,19 @@ class LocalCopy:
         )
 
 
-def accesses(kernel: UOp, *, needs: bool = False) -> list[Access]:
-    """Return the accesses of a kernel in topological order; with use conditions if `needs`."""
+def accesses(kernel: UOp, *, with_use_conditions: bool = False) -> list[Access]:
+    """Return the accesses of a kernel in topological order; with use conditions on request."""
     order = toposort(kernel)
     stored_indices = {n.src[0] for n in order if n.op is ops.STORE}
-    needed = _use_conditions(order) if needs else {}
+    conditions = _use_conditions(order) if with_use_conditions else {}
     lanes = []
     for node in order:
         if node.op is not ops.INDEX or node.src[0].op is ops.INDEX or len(node.src) < 2:
             continue
         buffer = buffer_of(node)
         if buffer is not None and _has_one_index(node):
-            lanes += _lanes(node, buffer, node in stored_indices, needed.get(node, ALWAYS))
-    return [*lanes, *_reads_through_copies(lanes, order)] if needs else lanes
+            lanes += _lanes(node, buffer, node in stored_indices, conditions.get(node, ALWAYS))
+    return [*lanes, *_reads_through_copies(lanes, order)] if with_use_conditions else lanes
 
 
 def _has_one_index(node: UOp) -> bool:
@@ -176,7 +184,7 @@ def _has_one_index(node: UOp) -> bool:
     return len([s for s in node.src[1:] if s.dtype.element.kind is not Kind.BOOL]) == 1
 
 
-def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list[Access]:
+def _lanes(node: UOp, buffer: Buffer, store: bool, use_conditions: UseConditions) -> list[Access]:
     """Return the accesses of an INDEX, one for each lane."""
     index_node, *gates = node.src[1:]
     count = _count(node)
@@ -187,7 +195,7 @@ def _lanes(node: UOp, buffer: Buffer, store: bool, needs: UseConditions) -> list
             lane if index_node.dtype.count > 1 else 0,
             lane if index_node.dtype.count == 1 else 0,
             tuple((gate, lane if gate.dtype.count > 1 else 0) for gate in gates),
-            store, ALWAYS if store else needs,
+            store, ALWAYS if store else use_conditions,
         )
         for lane in range(count)
     ]  # fmt: skip
@@ -231,7 +239,7 @@ def _read_through_copy(read: Access, copy: UOp) -> Access | None:
     index_node, *gates = element.src[1:]
     return Access(
         element, buffer, base_of(element).dtype.size, index_node, 0, 0,
-        tuple((gate, 0) for gate in (*gates, *masks)), False, read.needs, local_copy,
+        tuple((gate, 0) for gate in (*gates, *masks)), False, read.use_conditions, local_copy,
     )  # fmt: skip
 
 
@@ -310,7 +318,7 @@ def _count(node: UOp) -> int:
     return 1 if node.dtype.kind is Kind.POINTER else node.dtype.count
 
 
-# -- needs -----------------------------------------------------------------------------------------
+# -- use conditions --------------------------------------------------------------------------------
 
 
 def _use_conditions(order: Sequence[UOp]) -> dict[UOp, UseConditions]:
@@ -320,24 +328,27 @@ def _use_conditions(order: Sequence[UOp]) -> dict[UOp, UseConditions]:
     for node in reversed(order):
         own = conditions.get(node, ALWAYS)
         for operand, s in enumerate(node.src):
-            need = own
+            condition = own
             if node.op is ops.WHERE and operand and node.src[0] in pure:
-                need = _add_condition(own, node.src[0], operand == 1)
+                condition = _add_condition(own, node.src[0], operand == 1)
             elif node.op is ops.STORE:
-                need = _store_condition(node, pure) if operand else ALWAYS
+                condition = _store_condition(node, pure) if operand else ALWAYS
             elif node.op in (ops.END, ops.SINK, ops.GROUP, ops.AFTER, ops.BARRIER):
-                need = own if node.op is ops.AFTER and not operand else ALWAYS
-            need = _restrict_to_loops(need, s)
-            conditions[s] = need if s not in conditions else _union(conditions[s], need)
+                condition = own if node.op is ops.AFTER and not operand else ALWAYS
+            condition = _restrict_to_loops(condition, s)
+            conditions[s] = condition if s not in conditions else _union(conditions[s], condition)
     return conditions
 
 
-def _restrict_to_loops(needs: UseConditions, node: UOp) -> UseConditions:
+def _restrict_to_loops(use_conditions: UseConditions, node: UOp) -> UseConditions:
     """Keep the conditions on loops of the node itself: it is computed once for all others."""
-    if needs == ALWAYS:
-        return needs
+    if use_conditions == ALWAYS:
+        return use_conditions
     own = set(node.ranges)
-    kept = [frozenset(part for part in need if set(part[0].ranges) <= own) for need in needs]
+    kept = [
+        frozenset(part for part in conjunction if set(part[0].ranges) <= own)
+        for conjunction in use_conditions
+    ]
     return ALWAYS if frozenset() in kept else frozenset(kept)
 
 
@@ -354,18 +365,18 @@ def _loop_expressions(order: Sequence[UOp]) -> set[UOp]:
 
 def _store_condition(store: UOp, pure: set[UOp]) -> UseConditions:
     """Return the conditions under which a store is executed."""
-    need = ALWAYS
+    condition = ALWAYS
     for s in store.src[0].src[1:]:
         if s.dtype.kind is Kind.BOOL and s in pure:
-            need = _add_condition(need, s, True)
+            condition = _add_condition(condition, s, True)
         elif s.op is ops.WHERE and s.src[2].op is ops.INVALID and s.src[0] in pure:
-            need = _add_condition(need, s.src[0], True)
-    return need
+            condition = _add_condition(condition, s.src[0], True)
+    return condition
 
 
-def _add_condition(needs: UseConditions, condition: UOp, holds: bool) -> UseConditions:
+def _add_condition(use_conditions: UseConditions, condition: UOp, holds: bool) -> UseConditions:
     parts = list(_clauses(condition, holds))
-    return frozenset(need.union(parts) for need in needs)
+    return frozenset(conjunction.union(parts) for conjunction in use_conditions)
 
 
 def _clauses(condition: UOp, holds: bool) -> Iterator[tuple[UOp, bool]]:

@@ -86,9 +86,12 @@ class Comparison:
     """What is wrong, if it is not the address of the access."""
 
 
-def compare(before: UOp, after: UOp, *, needs: bool) -> Iterator[Comparison]:
+def compare(before: UOp, after: UOp, *, with_use_conditions: bool) -> Iterator[Comparison]:
     """Yield every access that is new after a stage, compared with those before it."""
-    old, new = accesses(before, needs=needs), accesses(after, needs=needs)
+    old, new = (
+        accesses(before, with_use_conditions=with_use_conditions),
+        accesses(after, with_use_conditions=with_use_conditions),
+    )
     new_accesses = _new_accesses(old, new, after)
     fragments = _fragments(after) if not _fragments(before) else set()
     for access in (a for a in new_accesses if a.node in fragments):
