@@ -71,6 +71,7 @@ def results() -> Results:
 # -- a run -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_quick_run(tmp_path: Path) -> None:
     figures, table = tmp_path / "figures.json", tmp_path / "figures.csv"
     command = [sys.executable, "-m", "benchmarks.cpu", "--quick", "--threads", "1"]

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_the_demo() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "porism", "demo"],

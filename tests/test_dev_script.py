@@ -183,6 +183,7 @@ def test_a_failed_install_says_why(checkout: Checkout, pip_says: str, why: str) 
     assert not (checkout.root / ".venv.lock").exists()
 
 
+@pytest.mark.slow
 def test_no_network_for_real(tmp_path: Path) -> None:
     root = copy_of_the_script(tmp_path / "checkout")
     unreachable = "http://127.0.0.1:9/simple"

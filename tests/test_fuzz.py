@@ -38,12 +38,14 @@ def test_no_counterexample_in_a_short_run(label: str) -> None:
     batch(label, PROPERTIES[label], 1, examples=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", simplify.PROPERTIES)
 def test_a_minute_of_simplifying(label: str) -> None:
     check = simplify.PROPERTIES[label]
     assert for_seconds(label, check, SECONDS / len(simplify.PROPERTIES), SEED) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", compiled.PROPERTIES)
 def test_compiled_kernels_for_a_minute_and_a_half(label: str) -> None:
     for number in range(SEED, SEED + COMPILED[label]):

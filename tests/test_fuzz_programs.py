@@ -68,6 +68,7 @@ def test_every_row_can_be_drawn() -> None:
     raise AssertionError(f"never drawn: {sorted(ROWS.keys() - drawn.keys())}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_program_is_wrong(block: int) -> None:
     for number in range(block * SIZE, (block + 1) * SIZE):
@@ -76,6 +77,7 @@ def test_no_program_is_wrong(block: int) -> None:
         assert finding is None, script(found, how, finding)
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_compiler_is_found_and_shrunk() -> None:
     """The report ends with what was found and the count, and its script shows the fault."""
     options = ["--seed", str(SEED), "--count", "200", "--jobs", "1"]
@@ -110,6 +112,7 @@ def test_a_script_gives_what_the_oracle_says(capsys: pytest.CaptureFixture[str])
     assert compared > 5
 
 
+@pytest.mark.slow
 def test_a_crash_of_a_worker_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that was run is named, and the programs after it are run all the same."""
 

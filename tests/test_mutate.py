@@ -91,6 +91,7 @@ NOTICED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTICED)
 def test_these_are_noticed(name: str) -> None:
     target = next(t for t in every() if t.mutant.name == name)

@@ -38,6 +38,7 @@ ELSEWHERE = {
 """Stages that change nothing of what is so small, and where they are tested."""
 
 
+@pytest.mark.slow
 def test_no_fault_in_a_short_run_that_reaches_every_action_and_stage() -> None:
     counts = Counts()
     for seeds in SEEDS:
@@ -124,6 +125,7 @@ BUGS: dict[str, Bug] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_a_pass_is_found_and_named(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     blamed, where, name, wrong = BUGS[bug]

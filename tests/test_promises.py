@@ -515,6 +515,7 @@ def test_a_mistake_is_told_at_the_line_of_the_user(name: str) -> None:
         assert inside not in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_nan_is_seen_by_max_and_relu(dtype: str) -> None:
     """NumPy's semantics: NaN is never dropped, in vectors, at their ends and in reductions."""

@@ -49,8 +49,8 @@ METHODS_EXCLUDED: Final = {
 """Public attributes of tensors that are no functions of the namespace, and why they have no row."""
 
 EXCLUDED_MODULES: Final = {
-    "opt": "actions; some programs are compiled with random ones",
-    "random": "no oracle gives the same numbers",
+    "inspect.manual_schedule": "actions; some programs are compiled with random ones",
+    "api.random": "no oracle gives the same numbers",
 }
 """Modules of `namespace` without rows, and why."""
 

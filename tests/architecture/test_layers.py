@@ -25,6 +25,7 @@ def dependencies(extra: str | None = None) -> list[str]:
     return [name[0].replace("-", "_") for name in names if name]
 
 
+@pytest.mark.slow
 def test_the_tree_keeps_the_architecture() -> None:
     found = faults(SOURCE, dependencies())
     assert not found, "\n".join(found)
@@ -40,6 +41,7 @@ def test_layers_are_named_once() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_the_compiler_imports_without_the_development_extras() -> None:
     forbidden = {"z3", "hypothesis", "pytest", "torch", "tinygrad", *dependencies("dev")}
     names = [

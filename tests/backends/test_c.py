@@ -157,6 +157,7 @@ def test_a_dialect_overrides_what_it_has_otherwise() -> None:
 # -- what it computes ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
 @pytest.mark.parametrize("width", [1, 4])

@@ -133,6 +133,7 @@ def elementwise_kernel(
     return ops.SINK(out.index(i * width, dtype=value.dtype).store(value).end(i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
 @pytest.mark.parametrize("width", [1, 4, 16, 3])
 def test_every_op(backend: Backend, dtype: DType, width: int) -> None:
@@ -162,6 +163,7 @@ def one_way(source: DType, size: int) -> Array:
     return np.resize(special_values(source), size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SCALARS, ids=str)
 @pytest.mark.parametrize("width", [1, 8])
 def test_every_cast(backend: Backend, source: DType, width: int) -> None:
@@ -243,6 +245,7 @@ def access_kernels(dtype: DType, width: int) -> Iterator[tuple[str, UOp, int]]:
         yield "repeated", kernel(whole, some.where(one_lane, wide)), size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
 def test_every_access(backend: Backend, dtype: DType) -> None:
     cases = {}
@@ -316,6 +319,7 @@ def finished(kernel: UOp) -> UOp:
     return kernel
 
 
+@pytest.mark.slow
 @examples(40)
 @given(st.lists(kernels(types=SCALARS), min_size=4, max_size=8), st.integers(0, 1000))
 def test_random_kernels(backend: Backend, drawn: list[UOp], seed: int) -> None:
@@ -337,6 +341,7 @@ def test_random_kernels(backend: Backend, drawn: list[UOp], seed: int) -> None:
         compare(name, named[name], expected, found)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(st.lists(tensor_graphs(types=SUMMED), min_size=4, max_size=8), st.integers(0, 1000))
 def test_random_tensor_programs(backend: Backend, roots: list[UOp], seed: int) -> None:
@@ -394,6 +399,7 @@ def tail_kernels(dtype: DType, size: int) -> Iterator[tuple[str, UOp]]:
     yield "largest", ops.SINK(out.index(i).store(largest).end(i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TAIL_TYPES, ids=str)
 def test_tails(backend: Backend, dtype: DType) -> None:
     named, cases = {}, {}

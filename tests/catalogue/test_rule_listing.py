@@ -213,6 +213,7 @@ def test_a_topic_that_is_not_there_is_told() -> None:
         catalogue.examples("nonsense")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", KNOWN, ids=lambda item: item.name)
 def test_every_rule_has_an_example_with_the_same_value(item: Rewrite) -> None:
     found = before_and_after(item)

@@ -75,6 +75,7 @@ def compare(row: Row, name: str, got: Array, expected: Array) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "name", "kind"), cases())
 def test_every_function(backend: str, name: str, kind: str) -> None:
     rows = [row for found in ROWS.values() for row in found if kind in row.kinds]

@@ -36,6 +36,7 @@ def run(folder: Path, *arguments: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_processes_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "cache"
     for size in ("100", "100", "200"):

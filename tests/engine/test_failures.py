@@ -246,6 +246,7 @@ a = Holder(); a.me, a.x = a, (x + 1).realize()
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDS)
 def test_the_interpreter_ends(name: str) -> None:
     done = process(USED + ENDS[name], PORISM_THREADS="4")

@@ -36,6 +36,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["graph", "programs"])
 def test_no_interrupt_is_lost_and_tables_stay_whole(mode: str) -> None:
     """Also those that come while the collector runs, or memory is given back."""
@@ -45,6 +46,7 @@ def test_no_interrupt_is_lost_and_tables_stay_whole(mode: str) -> None:
     assert json.loads(output) == {"lost": 0, "not interned": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("mode", ["kernel", "compiler"])
 def test_native_code_does_not_keep_a_program_from_ending(
@@ -61,6 +63,7 @@ def test_native_code_does_not_keep_a_program_from_ending(
         assert process.returncode == -signal.SIGINT, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["kernel", "compiler"])
 def test_a_program_goes_on_after_an_interrupt_of_native_code(mode: str) -> None:
     with started(mode, "continue") as process:
@@ -85,6 +88,15 @@ def test_what_is_done_apart_gives_its_result_or_its_fault() -> None:
     assert run_off_main_thread(lambda: run_off_main_thread(threading.get_ident)) != main
 
 
+@pytest.fixture
+def answered() -> Iterator[None]:
+    """Have SIGINT raise KeyboardInterrupt, which it does not in a job in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("answered")
 def test_an_interrupt_comes_behind_the_one_who_asks_for_it() -> None:
     caught = []
 

@@ -238,6 +238,7 @@ def test_another_setting_is_another_entry(lowered: Lowered) -> None:
     assert len(lowered.kernels) == 3
 
 
+@pytest.mark.slow
 def test_a_target_is_the_same_text_in_every_process() -> None:
     code = "from porism.backends.backend_table import BACKENDS; "
     code += "from porism.engine.cache import kernel_cache; "
@@ -480,6 +481,7 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     return {**found, "errors": errors}
 
 
+@pytest.mark.slow
 def test_a_new_process_neither_schedules_nor_compiles(folder: Path) -> None:
     first = told(worker(folder, 0, 3))
     assert (first["right"], first["found"], first["compiled"]) == (True, 0, 3)
@@ -489,6 +491,7 @@ def test_a_new_process_neither_schedules_nor_compiles(folder: Path) -> None:
     assert second["scheduled"] == 0
 
 
+@pytest.mark.slow
 def test_processes_at_the_same_time(folder: Path) -> None:
     for process in [worker(folder, start, start + 4) for start in (0, 0, 2, 2)]:
         assert told(process)["right"]
@@ -496,6 +499,7 @@ def test_processes_at_the_same_time(folder: Path) -> None:
     assert (after["right"], after["found"], after["compiled"]) == (True, 6, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that takes no files")
 def test_a_home_that_is_read_only() -> None:
     plain = {"PORISM_CACHE_DIR": "", "XDG_CACHE_HOME": "", "HOME": "/proc"}
@@ -505,6 +509,7 @@ def test_a_home_that_is_read_only() -> None:
     assert "nothing is kept in /proc/.cache/porism" in loud["errors"]
 
 
+@pytest.mark.slow
 def test_ten_killed_processes() -> None:
     """`./dev fuzz cache --kills 200` is the long run."""
     done = subprocess.run(

@@ -149,6 +149,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -204,6 +205,7 @@ def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
     assert tuning.tune([large], LLVM, width=2, seconds=100) == []  # it is known
 
 
+@pytest.mark.slow
 def test_what_comes_before_the_search_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
     compiled = tuning._compile_baselines
@@ -224,6 +226,7 @@ def test_what_comes_before_the_search_counts(monkeypatch: pytest.MonkeyPatch) ->
         assert left[-1] <= most
 
 
+@pytest.mark.slow
 def test_symbolic_kernels_and_other_types_are_tuned() -> None:
     n = porism.Variable("n", 1, 40)
     x = porism.asarray(np.ones((40, 16), np.float16))[: n.bind(7)]
@@ -267,6 +270,7 @@ x = porism.asarray(np.ones((64, 64), np.float32))
 """
 
 
+@pytest.mark.slow
 def test_control_c_ends_a_program_that_is_being_tuned(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

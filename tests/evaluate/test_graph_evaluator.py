@@ -154,6 +154,7 @@ def test_an_index_is_exact_beyond_64_bits() -> None:
     assert square.tolist() == [(k + (1 << 61)) ** 2 - (1 << 122) for k in range(3)]
 
 
+@pytest.mark.slow
 def test_a_graph_of_great_depth() -> None:
     x = tensor(0, 2)
     total = x

@@ -271,6 +271,7 @@ def test_loops_and_conditions_nest() -> None:
     assert "it closes r0, but nothing is what is open" in refused_list(twice)
 
 
+@pytest.mark.slow
 def test_a_deep_graph_is_checked() -> None:
     x = UOp.variable("x", 0, 9)
     for _ in range(100_000):

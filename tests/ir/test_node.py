@@ -350,6 +350,7 @@ def in_threads(work: Callable[[], Any], count: int, disturb: Callable[[], Any]) 
 DISTURBANCES: Final = {"sweep": sweep, "collect": gc.collect}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_threads_make_the_same_nodes(way: Callable[..., UOp], disturbance: str) -> None:
@@ -372,6 +373,7 @@ def churn(way: Callable[..., UOp], seeds: Iterator[int]) -> list[UOp]:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_nodes_freed_while_others_make_them(way: Callable[..., UOp]) -> None:
     """What is kept was alive ever since, so that of equal nodes there can only be one."""
@@ -406,6 +408,7 @@ def sorted_operands() -> Iterator[None]:
         sweep()
 
 
+@pytest.mark.slow
 def test_threads_make_the_same_normal_forms() -> None:
     with sorted_operands():
         for seed in range(3):
@@ -435,6 +438,7 @@ def live_after_sweep() -> int:
     return live_nodes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
     before = live_after_sweep()
@@ -461,6 +465,7 @@ def test_what_is_referred_to_stays() -> None:
     assert live_nodes() == before
 
 
+@pytest.mark.slow
 def test_deep_and_wide_graphs_are_freed() -> None:
     before = live_after_sweep()
     with quiet_collector():
@@ -489,6 +494,7 @@ def test_aliases_of_normal_forms_do_not_keep_nodes_alive() -> None:
 # -- deep graphs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_nodes_deep() -> None:
     length = 100_000
     loop = UOp.range(8, 0)

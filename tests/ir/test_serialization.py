@@ -171,6 +171,7 @@ def test_patterns_come_back() -> None:
     assert parse(to_text(root)) is root
 
 
+@pytest.mark.slow
 def test_a_deep_graph_comes_back_in_linear_time() -> None:
     def seconds(length: int) -> float:
         node = UOp.variable("x", 0, 9)

@@ -40,6 +40,7 @@ def test_edges_of_words(op: Op, kind: DType) -> None:
     check(op(x, y), (a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [PLAIN, BY_COMPILER], ids=("products", "compiler"))
 @pytest.mark.parametrize("kind", [i8, u8])
 def test_every_constant_divisor_of_bytes(kind: DType, machine: Machine) -> None:

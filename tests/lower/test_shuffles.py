@@ -128,6 +128,7 @@ def test_expressions_in_lanes_keep_their_types() -> None:
     assert lane not in found.ranges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 3, 5, 6, 7])
 @pytest.mark.parametrize("columns", [2, 3, 4])
 @pytest.mark.parametrize("reduce", ["sum", "max"])

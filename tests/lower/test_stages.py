@@ -22,6 +22,7 @@ SCALAR = dataclasses.replace(GENERIC_CPU, name="scalar", vector_bits=())
 WIDE = dataclasses.replace(GENERIC_CPU, name="wide", vector_bits=(128, 256, 512))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(tensor_graphs(), st.integers(0, 1000))
 def test_kernel_stages(root: UOp, seed: int) -> None:

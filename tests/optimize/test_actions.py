@@ -107,6 +107,7 @@ def possible(kernel: UOp) -> list[Action]:
     return [action for action in found if action.is_legal(kernel, GENERIC_CPU)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_legal_action_keeps_the_result(name: str) -> None:
     kernel, sizes = KERNELS[name]
@@ -119,6 +120,7 @@ def test_every_legal_action_keeps_the_result(name: str) -> None:
         np.testing.assert_array_equal(run(changed, sizes), expected, err_msg=str(action))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_pairs_of_actions_keep_the_result(name: str) -> None:
     kernel, sizes = KERNELS[name]
@@ -132,6 +134,7 @@ def test_pairs_of_actions_keep_the_result(name: str) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["odd product", "squared product"])
 def test_actions_after_an_interchange_keep_the_result(name: str) -> None:
     kernel, sizes = KERNELS[name]

@@ -175,6 +175,7 @@ def test_nothing_slower_replaces_the_start() -> None:
     assert not result.interrupted
 
 
+@pytest.mark.slow
 def test_it_restarts_where_the_start_leads_nowhere() -> None:
     """On this machine the heuristic's first action is wrong, and those after it are needed."""
     kernel = product()

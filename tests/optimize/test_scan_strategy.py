@@ -52,6 +52,7 @@ STRIDED: list[list[Action]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actions", CONTIGUOUS, ids=str)
 @pytest.mark.parametrize("function", [porism.cumsum, porism.cumprod, porism.cummax, porism.cummin])
 def test_scans_along_the_contiguous_axis(function: Any, actions: list[Action]) -> None:

@@ -64,6 +64,7 @@ def test_kernels_without_actions(name: str, target: Target) -> None:
     check(CASES[name], started(CASES[name]), target, EXPECTED[name], name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [TINY, SMALL], ids=lambda target: target.name)
 @pytest.mark.parametrize("name", CASES)
 def test_every_legal_action_keeps_the_result(name: str, target: Target) -> None:
@@ -75,6 +76,7 @@ def test_every_legal_action_keeps_the_result(name: str, target: Target) -> None:
         check(case, action.apply(kernel, target), target, EXPECTED[name], str(action))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_pairs_of_actions_keep_the_result(name: str) -> None:
     """Each action followed by some others, chosen by a fixed seed."""
@@ -244,6 +246,7 @@ PRODUCTS: dict[str, tuple[Case, list[Action]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_tensor_cores_multiply(name: str) -> None:
     """Small whole numbers, so that every sum is exact."""

@@ -56,6 +56,7 @@ def test_every_rule_of_the_algebra_is_proved(item: Rule) -> None:
     assert proof.ok, proof.explain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", RULES, ids=lambda item: item.name)
 def test_no_proof_is_empty(item: Rule) -> None:
     """What is said of unknowns does not contradict itself, so not everything follows from it."""
@@ -410,6 +411,7 @@ def test_fast_math_beyond_real_numbers_is_left_open() -> None:
     assert unknown.results[0].status is Status.UNKNOWN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sides",
     [

@@ -121,6 +121,7 @@ def test_other_rules_give_other_normal_forms() -> None:
 LONG = 100_000
 
 
+@pytest.mark.slow
 def test_a_long_sum() -> None:
     terms = variables(LONG)
     total = terms[0] + 1
@@ -131,6 +132,7 @@ def test_a_long_sum() -> None:
     assert normalize(total) is total
 
 
+@pytest.mark.slow
 def test_a_long_sum_of_constants_is_one_constant() -> None:
     (i,) = variables(1)
     total = i

@@ -259,6 +259,7 @@ def test_a_rule_that_gives_the_node_back_is_no_rewrite() -> None:
 DEEP = 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("see_original", [False, True])
 def test_a_deep_graph_is_rewritten(see_original: bool) -> None:
     graph: UOp = i
@@ -271,6 +272,7 @@ def test_a_deep_graph_is_rewritten(see_original: bool) -> None:
     assert not any(node.op is ops.MAX for node in found)
 
 
+@pytest.mark.slow
 def test_a_deep_graph_is_normalized_with_a_trace() -> None:
     graph: UOp = i
     for n in range(20_000):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import porism
 from porism import pipeline
@@ -36,6 +37,7 @@ def run(**settings: str) -> tuple[str, list[str]]:
     return done.stdout, done.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_the_setting_writes_every_rewrite_with_its_stage() -> None:
     quiet, nothing = run()
     told, lines = run(PORISM_TRACE="1")

@@ -89,6 +89,7 @@ def removed(graph: UOp, keep: Sequence[UOp] = (), **values: int) -> RemainingBuf
 # -- random graphs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", range(4))
 def test_removing_buffers_preserves_random_graphs(level: int) -> None:
     @given(ranged_graphs(), st.integers(0, 99))

@@ -498,6 +498,7 @@ def filled(kernel: UOp, seed: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @graphs.examples(150)
 @given(indexed_kernels(), st.integers(0, 1 << 30))
 def test_kernels(before: UOp, seed: int) -> None:

@@ -19,6 +19,7 @@ def test_every_procedure_has_examples() -> None:
     assert {*EXAMPLES, *TYPED, "fold"} == set(PROCEDURES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str) -> None:
     item = PROCEDURES[name]

@@ -163,6 +163,7 @@ def leaves(draw: Draw, dtype: DType, ranges: list[UOp]) -> UOp:
     return number(draw(st.sampled_from(special)), dtype)
 
 
+@pytest.mark.slow
 @graphs.examples(1500)
 @given(st.data())
 def test_random_sums(data: st.DataObject) -> None:
@@ -177,6 +178,7 @@ def test_random_sums(data: st.DataObject) -> None:
         assert rewrite(after, rules) is after
 
 
+@pytest.mark.slow
 @graphs.examples(600)
 @given(st.data())
 def test_random_conditions(data: st.DataObject) -> None:
@@ -429,6 +431,7 @@ def test_a_kernel_that_gathers() -> None:
     np.testing.assert_array_equal(results[1], results[0])
 
 
+@pytest.mark.slow
 @graphs.examples(150)
 @given(st.data())
 def test_random_kernels(data: st.DataObject) -> None:

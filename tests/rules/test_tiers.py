@@ -40,6 +40,7 @@ def test_validity_comes_first() -> None:
     assert all(name.startswith("invalid-") for name in (*made[:4], *later[:3]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "cast-cast"])
 def test_a_whole_tier_changes_no_example(name: str, tier: str) -> None:

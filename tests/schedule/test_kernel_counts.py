@@ -215,6 +215,7 @@ def work(graph: UOp) -> tuple[int, Schedule]:
     return calls, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "count"),
     [(deep, 2500), (diamonds, 2500), (rows, 600), (views, 600), (wide, 600), (products, 600)],

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, DrawFn
@@ -101,6 +102,7 @@ def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Life
             assert apart or not overlap(place(life, offset), there), (life, other)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(some_lives())
 def test_kernels_that_may_run_at_once_do_not_disturb_each_other(

@@ -109,6 +109,7 @@ def on_numbers(before: UOp, after: UOp) -> bool:
 # -- random kernels --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_preserves_random_kernels(name: str) -> None:
     @given(kernels(), st.integers(0, 99))

@@ -142,6 +142,7 @@ PROGRAMS: Final[dict[str, Callable[[], tuple[Any, Array]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values(name: str, backend: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def _upto(data: Mapping[int, Array]) -> range:
     return range(max(data, default=-1) + 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(tensor_graphs(), st.integers(0, 1000))
 def test_random_programs_keep_their_value(root: UOp, seed: int) -> None:

@@ -39,6 +39,7 @@ def texts(rows: list[dict[str, Any]]) -> list[str]:
     return [simplify(row["expr"], row["vars"]).text for row in rows]
 
 
+@pytest.mark.slow
 def test_right_and_never_worse(seed: int) -> None:
     for row in corpus(MANY, seed):
         result = simplify(row["expr"], row["vars"])
@@ -52,6 +53,7 @@ def test_right_and_never_worse(seed: int) -> None:
         assert measure(again) == (result.divmods, result.cost), (row, result.text)
 
 
+@pytest.mark.slow
 def test_once_is_enough_and_neither_order_nor_names_matter(seed: int) -> None:
     chance = random.Random(seed)
     for row in corpus(MANY, seed):
@@ -69,6 +71,7 @@ def test_a_variant_is_another_text_of_the_same_value() -> None:
     assert variants.renamed("min(a, b) + ab", {"a": "b", "b": "a"}) == "min(b, a) + ab"
 
 
+@pytest.mark.slow
 def test_every_process_finds_the_same(seed: int) -> None:
     program = (
         "from benchmarks.index_corpus import corpus\n"

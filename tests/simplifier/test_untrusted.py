@@ -91,6 +91,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_is_refused(case: str) -> None:
     text, bounds, message = REFUSED[case]
@@ -147,6 +148,7 @@ ANSWERED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ANSWERED)
 def test_is_answered(case: str) -> None:
     text, bounds = ANSWERED[case]

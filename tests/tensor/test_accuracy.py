@@ -84,6 +84,7 @@ def samples(name: str, kind: DType, chance: np.random.Generator) -> Array:
         return np.concatenate([part.astype(kind.numpy) for part in parts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [f32, f64], ids=str)
 @pytest.mark.parametrize(("name", "bound"), list(documented_bounds()))
 def test_functions_are_within_the_stated_errors(name: str, bound: int, kind: DType) -> None:

@@ -47,6 +47,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1, 5])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_of_a_symbolic_size(function: str, value: int) -> None:

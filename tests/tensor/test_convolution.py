@@ -78,6 +78,7 @@ def reference_conv_transpose(
     return result[(slice(None), slice(None), *inside)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_one_axis(stride: int, groups: int) -> None:
@@ -87,6 +88,7 @@ def test_one_axis(stride: int, groups: int) -> None:
         agree(actual, reference_conv(x, weight, [stride], [padding], [dilation], groups))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_one_axis_transposed(stride: int, groups: int) -> None:
@@ -129,6 +131,7 @@ def test_three_axes() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["int8", "int64", "float16", "bfloat16"])
 def test_types(name: str) -> None:
     x, weight = draw(name, (1, 2, 6), scale=1), draw(name, (2, 2, 3), seed=1, scale=1)

@@ -70,6 +70,7 @@ OF_FLOATS: Final[dict[str, tuple[Function, float, float]]] = {
 SHAPES: Final = ((), (0,), (1,), (3, 4), (2, 0, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", OF_FLOATS)
 @pytest.mark.parametrize("name", FLOATS)
 def test_float_functions(function: str, name: str) -> None:

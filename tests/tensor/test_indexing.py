@@ -200,6 +200,7 @@ def numpy_assignment(x: Array, key: Any, value: Any) -> Array:
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [*BASIC, *ARRAYS, *MASKS], ids=key_text)
 def test_assignment(key: Any) -> None:
     chosen = X[key]

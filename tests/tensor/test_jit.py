@@ -620,6 +620,7 @@ def _called_with_shapes(first: int, last: int) -> Any:
     return jitted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["clear", "del"])
 def test_what_a_function_has_compiled_is_given_back(how: str) -> None:
     """Nodes, schedules, programs and machine code; a collection after it is let go of is enough."""

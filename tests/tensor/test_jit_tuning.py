@@ -228,6 +228,7 @@ def relatives(mark: str) -> list[str]:
     return actual
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
 @pytest.mark.parametrize(
     ("how", "after", "status"),
@@ -252,6 +253,7 @@ def test_nothing_is_left_behind_when_a_program_ends(
     assert not left
 
 
+@pytest.mark.slow
 def test_the_examples_run() -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testfile(str(PAGE), module_relative=False, optionflags=flags)

@@ -76,6 +76,7 @@ def test_terms_that_do_not_depend_on_the_reduced_axis(name: str) -> None:
     agree(program, expected, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [19, 20, 27])
 @pytest.mark.parametrize(("columns", "features"), [(3, 16), (6, 17), (28, 16), (30, 33)])
 def test_softmax_of_an_outer_product(rows: int, columns: int, features: int) -> None:

@@ -137,6 +137,7 @@ def test_bools_have_no_sum_of_products() -> None:
         porism.matmul(np.ones((2, 2), bool), np.ones((2, 2), bool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [6, 8, 11, 12, 13, 30, 33])
 @pytest.mark.parametrize("dtype", ["float32", "int16", "float16"])
 def test_half_of_a_symmetric_product(

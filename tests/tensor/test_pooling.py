@@ -45,6 +45,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "taps", "stride", "padding", "ceil_mode"), CASES)
 def test_one_axis(size: int, taps: int, stride: int, padding: int, ceil_mode: bool) -> None:
     x = draw("float64", (2, size))

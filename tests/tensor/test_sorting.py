@@ -85,6 +85,7 @@ def test_topk(largest: bool, name: str) -> None:
     agree(along, porism.sort(x, 0, descending=largest).numpy()[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "count"),
     [((50,), 50), ((2, 65), 7), ((3, 259), 4), ((1030,), 1), ((1001,), 100)],

@@ -66,6 +66,7 @@ INDEX_STAGES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", INDEX_STAGES)
 def test_an_index_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = verify_error_of(product(), monkeypatch, stage, move_index(1))
@@ -75,12 +76,14 @@ def test_an_index_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert " = " in text.split("\n    at ")[1]  # the values of the loops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", INDEX_STAGES)
 def test_a_store_off_by_one(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = verify_error_of(product(), monkeypatch, stage, move_index(0))
     assert f"the stage '{stage}' changed what a kernel writes" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_wrong_mask(by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = verify_error_of(convolution(), monkeypatch, "masks on loads", move_mask_limit(1, by))

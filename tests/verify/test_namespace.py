@@ -17,6 +17,7 @@ def cases() -> list[tuple[Row, str]]:
     return [(row, KINDS[kind]) for rows in ROWS.values() for row in rows for kind in row.kinds[:1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "kind"), cases(), ids=lambda case: getattr(case, "call", case))
 def test_a_function_raises_no_alarm(row: Row, kind: str) -> None:
     result = called(row, data.arrays(kind))

@@ -27,12 +27,14 @@ def _empty_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pipeline._simplified.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_without_a_bug_pass(name: str) -> None:
     report = porism.verify(PROGRAMS[name](), level=3)
     assert report.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     program = PROGRAMS[bug.program]()

@@ -127,6 +127,7 @@ def test_loop_carried_values_make_loops_dependent() -> None:
     assert independent_axes(counted) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -151,6 +152,7 @@ def test_right_programs_raise_no_alarm(make: Callable[[], Any]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_large_kernel_is_compared_in_two_halves() -> None:
     report = porism.verify(
         porism.conv2d(integers(1, 64, 28, 28), integers(64, 64, 3, 3), padding=1), level=2

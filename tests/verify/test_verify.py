@@ -93,6 +93,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_right_programs_pass(name: str) -> None:
     report = porism.verify(PROGRAMS[name]())
@@ -197,6 +198,7 @@ ACTIONS: dict[str, list[Action]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIONS)
 def test_kernels_after_actions(name: str) -> None:
     (kernel,) = porism.kernels(filled(12, 32) @ filled(32, 64))

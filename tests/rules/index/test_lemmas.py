@@ -49,6 +49,7 @@ USED = frozenset(
 """The lemmas that the code of the normal form names."""
 
 
+@pytest.mark.slow
 def test_steps_on_random_expressions_are_instances_of_their_lemmas() -> None:
     count: Counter[str] = Counter()
     for root, facts in random_expressions(EXPRESSIONS):
