@@ -1,6 +1,7 @@
-"""Shapes: sizes as ints, or as nodes where they are symbolic; axes; broadcasting.
+"""Shapes: sizes, axes and broadcasting; checks of arguments that are sizes or axes.
 
-Wrong arguments are refused here, with the line of the user's program, and not deeper down.
+A size is an int, or a node where it is symbolic. Wrong arguments are refused here, with the line of
+the user's program, before a graph is built from them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Sizes = tuple[Dim, ...]
 
 
 class SymbolicShape(tuple[Dim, ...]):
-    """A shape with symbolic sizes, which prints as people write it."""
+    """A shape with symbolic sizes, whose repr shows them as expressions: `(n=5, n * 2)`."""
 
     __slots__ = ()
 
@@ -93,7 +94,7 @@ def shapes_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def is_one(size: Dim) -> bool:
-    """Whether a size is known to be 1, so that the axis can be repeated."""
+    """Whether a size is known to be 1, so that the axis can be broadcast."""
     return sizes_equal(size, 1)
 
 
@@ -145,7 +146,9 @@ def as_size(value: Any, what: str = "a size") -> Dim:
 
 
 def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
-    """Return the sizes in a `shape` argument, an int or a sequence; none is below `allow`.
+    """Return the sizes in a `shape` argument: an int, a sequence, or a tuple with one sequence.
+
+    A size below `allow` is an error; with `allow=-1`, -1 stands for a size to be inferred.
 
     >>> as_sizes(3), as_sizes([2, 3]), as_sizes(((2, 3),))
     ((3,), (2, 3), (2, 3))

@@ -1,4 +1,8 @@
-"""Cache report: the command `porism cache`, which describes and clears the cache on disk."""
+"""Cache report: the texts of `porism cache`: what the cache on disk holds, and what was cleared.
+
+A module is the machine code of kernels that were compiled together (`kernel_cache`). It is used by
+the version of Porism and of the compiler that wrote it only; modules are counted by version.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,12 @@ def info() -> str:
     """Return a description of the cache: folder, state, entries, sizes, hits and misses."""
     disk = _store()
     entries = [entry for entry in disk.entries() if entry.finished]
-    numbers = {kind: sum(entry.kind == kind for entry in entries) for kind in KINDS}
+    counts = {kind: sum(entry.kind == kind for entry in entries) for kind in KINDS}
     total = sum(entry.bytes for entry in entries)
     rows = [
         ("folder", str(disk.folder)),
         ("state", _state(disk)),
-        ("entries", ", ".join(f"{count} {kind}" for kind, count in numbers.items())),
+        ("entries", ", ".join(f"{count} {kind}" for kind, count in counts.items())),
         ("size", f"{size_text(total)} of {size_text(disk.limit)} at most"),
     ]
     if entries:
@@ -56,15 +60,15 @@ def clear() -> str:
 
 
 def size_text(number: int) -> str:
-    """Return a number of bytes as text with a unit.
+    """Return a number of bytes as text with three digits and a unit; a kB is 1024 bytes.
 
     >>> size_text(700), size_text(404 << 10), size_text(512 << 20)
     ('700 bytes', '404 kB', '512 MB')
     """
-    rest, unit = float(number), 0
-    while rest >= 1000 and unit < len(_UNITS) - 1:
-        rest, unit = rest / 1024, unit + 1
-    return f"{rest:.3g} {_UNITS[unit]}"
+    value, unit = float(number), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.3g} {_UNITS[unit]}"
 
 
 def _store() -> Store:
@@ -94,11 +98,17 @@ def _hits_and_misses(disk: Store) -> str:
 
 
 def _own_version() -> str:
+    """Return the version of this Porism and its compiler as `modules_by_version` names it.
+
+    If there is none, return the reason.
+    """
     backend = selected_backend()
     if backend.objects is None:
         return f"the backend {backend.name}, whose code is not kept"
-    base = compile_environment(backend.target(), backend)
-    return "not known: the sources are being edited" if base is None else version_text(base)
+    environment = compile_environment(backend.target(), backend)
+    if environment is None:
+        return "not known: the sources are being edited"
+    return version_text(environment)
 
 
 def _age_text(seconds: float) -> str:

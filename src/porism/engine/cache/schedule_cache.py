@@ -1,8 +1,8 @@
 """Schedule cache: schedules on disk as JSON, shared by processes.
 
 The key is a digest of the graph, the settings and the sources of Porism. Nodes are written by
-`porism.ir.text.serialization`; reading them gives the same nodes. Schedules that are made quickly
-are not stored.
+`porism.ir.text.serialization`; since nodes are unique, parsing them gives the identical nodes, not
+copies. A schedule that takes less than `MIN_SECONDS` to make is not stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from porism.schedule.memory_plan import Plan
 from porism.schedule.schedule import Buffer, Role, Schedule, Step
 
 MIN_SECONDS: Final = 0.02
-"""Seconds of scheduling from which on a schedule is stored; chosen by hand."""
+"""The least seconds of scheduling for which a schedule is stored; chosen by hand."""
 
 
 def load_or_schedule(graph: UOp) -> Schedule:
@@ -62,7 +62,7 @@ def _schedule(graph: UOp) -> Schedule:
 
 
 def serialize(schedule: Schedule) -> str:
-    """Return a schedule as JSON, with each kernel once."""
+    """Return a schedule as JSON; steps refer to kernels by number, so that each is written once."""
     kernels = list(dict.fromkeys(step.kernel for step in schedule.steps))
     kernel_numbers = {kernel: k for k, kernel in enumerate(kernels)}
     plan = schedule.arena
@@ -85,18 +85,18 @@ def serialize(schedule: Schedule) -> str:
 def deserialize(text: str) -> Schedule:
     """Return the schedule of a JSON text: `deserialize(serialize(s)) == s`."""
     table: dict[str, Any] = json.loads(text)
-    nodes: dict[str, UOp] = {}
+    parsed: dict[str, UOp] = {}
 
-    def node(text: str) -> UOp:
-        if text not in nodes:  # sizes are the same few over and over
-            nodes[text] = parse(text)
-        return nodes[text]
+    def parse_size(text: str) -> UOp:
+        if text not in parsed:  # buffers have the same few sizes
+            parsed[text] = parse(text)
+        return parsed[text]
 
     kernels = [parse(kernel) for kernel in table["kernels"]]
     offsets, peak, total, waits = table["arena"]
     return Schedule(
         tuple(
-            Buffer(Role(role), number, dtype(name), tuple(node(dim) for dim in dims))
+            Buffer(Role(role), number, dtype(name), tuple(parse_size(dim) for dim in dims))
             for role, number, name, dims in table["buffers"]
         ),
         tuple(

@@ -17,11 +17,15 @@ from porism.engine.tune import tuning, tuning_cache
 from porism.engine.tune.tuning_progress import action_lines, report_table
 
 INTERRUPTED: Final = 130
-"""The exit status after Ctrl-C: 128 + SIGINT, as shells say."""
+"""The exit status after Ctrl-C: 128 + SIGINT, as shells report it."""
 
 
 def run(words: Sequence[str], beam: int, seconds: int) -> int:
-    """Run the command with these arguments; return the exit status."""
+    """Run `porism tune` with the arguments `words`; return the exit status.
+
+    The arguments are a subcommand (export, import, info or clear), or a program and its arguments,
+    which is tuned with a beam width of `beam` and at most `seconds` for each computation.
+    """
     match list(words):
         case ["export", path]:
             number = tuning_cache.export_file(Path(path))
@@ -55,7 +59,7 @@ def run(words: Sequence[str], beam: int, seconds: int) -> int:
 
 
 def info() -> str:
-    """Return a description of the tuning cache."""
+    """Return a description of the tuning cache: kernels, how many are faster, their speedup."""
     entries = tuning_cache.entries()
     usable = [entry for entry in entries if entry.environment == tuning_cache.own_environment()]
     faster = [entry for entry in usable if entry.after < entry.before]
@@ -67,8 +71,8 @@ def info() -> str:
         ),
     ]
     if faster:
-        gain = sum(entry.before for entry in faster) / sum(entry.after for entry in faster)
-        rows.append(("faster", f"{len(faster)} of these, {gain:.2f} times in all"))
+        speedup = sum(entry.before for entry in faster) / sum(entry.after for entry in faster)
+        rows.append(("faster", f"{len(faster)} of these, {speedup:.2f} times in all"))
     return "\n".join(f"{name:<9}{text}" for name, text in rows)
 
 
@@ -89,15 +93,16 @@ def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) 
     settings.reload()
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
-    first = len(tuning.reports)
+    earlier = len(tuning.reports)  # of tuning before this program
     status = 0
     try:
         runpy.run_path(str(script), run_name="__main__")
     except KeyboardInterrupt:
         status = INTERRUPTED
     except SystemExit as end:
+        # As for Python: no code is success, one that is not an int is failure.
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    reports = tuning.reports[first:]
+    reports = tuning.reports[earlier:]
     if reports:
         Console().print(report_table(reports))
         print(action_lines(reports))

@@ -1,10 +1,11 @@
 """Tuning worker: the main program of a worker process, which compiles and times candidates.
 
 It reads jobs as lines of JSON and answers each with a line. A compiler or a kernel that crashes or
-never returns ends this process only.
+never returns ends this process only. "The heuristic" chooses the actions of kernels that are not
+tuned; its machine code is the baseline of candidates.
 
     compile    a kernel and actions → its machine code
-    open       a kernel and the heuristic's machine code → the time of this baseline; makes data
+    open       a kernel and the baseline's machine code → its time; keeps it and makes input data
     time       machine code → its time divided by the baseline's, if its result is right
     compare    machine code → its time and the baseline's, timed alternately
     tune       a schedule → the fastest actions of each kernel, found with workers of its own
@@ -42,7 +43,10 @@ def _parse_kernel(text: str) -> UOp:
 
 
 def compile_candidate(job: Job) -> Answer:
-    """Compile a kernel with some actions, or those of the heuristic."""
+    """Return the machine code of a kernel with the job's actions, the heuristic's if they are null.
+
+    With it are the buffers, variables and parallel extent that `link_function` needs.
+    """
     backend = native_backend()
     assert backend.objects is not None
     actions_text = job["actions"]
@@ -84,7 +88,10 @@ def open_benchmark(job: Job) -> Answer:
 
 
 def time_candidate(job: Job) -> Answer:
-    """Check the result of a candidate, and time it against the baseline."""
+    """Check the result of a candidate, and time it against the baseline.
+
+    `job["bar"]` is the ratio to beat: the best candidate's time so far divided by the baseline's.
+    """
     (benchmark,) = _open_benchmark
     candidate = link_function(job["binary"])
     mismatch = benchmark.mismatch(candidate)
@@ -108,13 +115,14 @@ def tune_program(job: Job) -> Answer:
 
     schedule = deserialize(job["schedule"])
     kernels = [step.kernel for step in schedule.steps]
-    parent = job["parent"]  # which may be gone by now, so that its id is not asked for here
+    # The job names the parent: if it is gone by now, `os.getppid` returns another process.
+    parent = job["parent"]
 
-    def listen(_: tuning.TuningState | None = None) -> None:
+    def stop_if_orphaned(_: tuning.TuningState | None = None) -> None:
         if os.getppid() != parent:
             raise KeyboardInterrupt
 
-    listen()
+    stop_if_orphaned()
 
     backend = native_backend()
     for number, actions, before, after in job["known"]:
@@ -126,7 +134,9 @@ def tune_program(job: Job) -> Answer:
     ]
     width, seconds = job["width"], job["seconds"] * (1 - program_comparison.COMPARISON_SHARE)
     nice = 0  # workers inherit the priority of this process
-    tuning.tune(new_kernels, backend, width=width, seconds=seconds, nice=nice, listener=listen)
+    tuning.tune(
+        new_kernels, backend, width=width, seconds=seconds, nice=nice, listener=stop_if_orphaned
+    )
     cache = tuning_cache.TuningCache(backend)
     if faster := list(tuning_cache.known_actions(new_kernels, backend)):
         constants = frozenset(job["constants"])
@@ -172,15 +182,15 @@ def time_limit(seconds: float) -> Iterator[None]:
 def limit_memory(size: int) -> None:
     """Limit the address space of this process to some bytes.
 
-    A compiler that is given too large a kernel then fails, and does not starve other processes.
+    So compiling a kernel that is too large fails, and does not exhaust the memory of the machine.
     """
     if sys.platform != "win32":
         import resource
 
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        size = size if most == resource.RLIM_INFINITY else min(size, most)
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+        size = size if hard_limit == resource.RLIM_INFINITY else min(size, hard_limit)
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_AS, (size, most))
+            resource.setrlimit(resource.RLIMIT_AS, (size, hard_limit))
 
 
 def machine_memory_bytes() -> int:

@@ -1,7 +1,8 @@
-"""Warps: a WMMA, executed by the threads of a warp together.
+"""Warps: evaluates a WMMA (tensor core product), which the threads of a warp execute together.
 
-Each thread holds fragments of the matrices (`porism.ir.fragments`). The threads of a block are
-numbered with `thread0` fastest; consecutive ones are a warp.
+Each thread holds fragments of the matrices (`porism.ir.fragments`). They are gathered into whole
+matrices, multiplied, and the result is distributed as fragments again. The threads of a block are
+numbered with `thread0` varying fastest; each group of consecutive threads is a warp.
 """
 
 from __future__ import annotations
@@ -23,20 +24,26 @@ Indices = Mapping[UOp, int]
 
 
 def thread_number(indices: Indices) -> int:
-    """Return the number of a thread in its block."""
-    total, stride = 0, 1
-    sizes = {n.arg: (value, n.src[0]) for n, value in indices.items() if n.op is ops.SPECIAL}
-    for name in sorted(name for name in sizes if name.startswith(THREAD_INDEX)):
-        value, size = sizes[name]
-        total += value * stride
+    """Return the linear index of a thread in its block, `thread0` varying fastest."""
+    number, stride = 0, 1
+    indices_and_sizes = {
+        n.arg: (value, n.src[0]) for n, value in indices.items() if n.op is ops.SPECIAL
+    }
+    for name in sorted(name for name in indices_and_sizes if name.startswith(THREAD_INDEX)):
+        value, size = indices_and_sizes[name]
+        number += value * stride
         stride *= int(size.vmax)
-    return total
+    return number
 
 
 def multiply_fragments(
     node: UOp, indices: Sequence[Indices], sources: Sequence[Sequence[Value]]
 ) -> list[Value]:
-    """Return the result fragment of each thread of a block; `sources` are its operands."""
+    """Return the result fragment of each thread of a block.
+
+    `indices` and `sources` have an element for each thread: its indices, and its fragments of the
+    operands a, b and c.
+    """
     numbers = [thread_number(own) for own in indices]
     threads = node.arg[3]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
@@ -62,12 +69,12 @@ def _warp_product(node: UOp, sources: Sequence[Sequence[Value]]) -> Iterator[Val
     m, n, k = node.arg[1]
     w = fragments.elements_per_word(node.src[0].dtype.element)
     a, b, c = (
-        _gather_matrix(node, [thread[operand] for thread in sources], layout, size)
-        for operand, (layout, size) in enumerate(
-            ((_left(m, k, w), m * k), (_right(n, k, w), k * n), (_result(m, n), m * n))
+        _gather_matrix(node, [thread[operand] for thread in sources], offsets, size)
+        for operand, (offsets, size) in enumerate(
+            ((_a_layout(m, k, w), m * k), (_b_layout(n, k, w), k * n), (_c_layout(m, n), m * n))
         )
     )
-    # the same node on whole matrices
+    # The same product with whole matrices as operands, not fragments.
     whole = raw(
         ops.WMMA,
         None,
@@ -78,13 +85,13 @@ def _warp_product(node: UOp, sources: Sequence[Sequence[Value]]) -> Iterator[Val
         node.arg[:2],
     )
     total = op_evaluation.matrix_product(whole, a, b, c)
-    for positions in _result(m, n):
-        state = None if total.state is None else total.states[..., positions]
-        yield Value(total.data[..., positions], state=state)
+    for offsets in _c_layout(m, n):
+        state = None if total.state is None else total.states[..., offsets]
+        yield Value(total.data[..., offsets], state=state)
 
 
 def _gather_matrix(node: UOp, fragment_values: Sequence[Value], layout: Array, size: int) -> Value:
-    """Return a matrix in row-major order from the fragments of the threads."""
+    """Return a row-major matrix from the fragments of the threads; `layout` has their offsets."""
     if any(fragment.lanes != layout.shape[1] or fragment.axes for fragment in fragment_values):
         raise failure(
             Fault(
@@ -96,34 +103,34 @@ def _gather_matrix(node: UOp, fragment_values: Sequence[Value], layout: Array, s
         )
     data = np.zeros(size, fragment_values[0].data.dtype)
     state = np.zeros(size, np.int32)
-    for fragment, positions in zip(fragment_values, layout, strict=True):
-        data[positions] = fragment.data
+    for fragment, offsets in zip(fragment_values, layout, strict=True):
+        data[offsets] = fragment.data
         if fragment.state is not None:
-            state[positions] = np.broadcast_to(fragment.states, fragment.data.shape)
+            state[offsets] = np.broadcast_to(fragment.states, fragment.data.shape)
     return Value(data, state=state if state.any() else None)
 
 
 def _threads() -> Iterator[tuple[int, int]]:
-    """Yield the row and column of each thread in the warp."""
+    """Yield the row g and column t of each thread of a warp, in the order of their numbers."""
     return ((g, t) for g in range(fragments.WARP_ROWS) for t in range(fragments.WARP_COLUMNS))
 
 
-def _left(m: int, k: int, w: int) -> Array:
-    """Return for each thread the positions of its fragment in the left matrix."""
+def _a_layout(m: int, k: int, w: int) -> Array:
+    """Return for each thread the offsets of its fragment in the row-major m × k matrix a."""
     return np.array(
         [[(g + y) * k + t * w + x for y, x in fragments.a_offsets(m, k, w)] for g, t in _threads()]
     )
 
 
-def _right(n: int, k: int, w: int) -> Array:
-    """Return for each thread the positions of its fragment in the right matrix."""
+def _b_layout(n: int, k: int, w: int) -> Array:
+    """Return for each thread the offsets of its fragment in the row-major k × n matrix b."""
     return np.array(
         [[(t * w + y) * n + g for y in fragments.b_offsets(k, w)] for g, t in _threads()]
     )
 
 
-def _result(m: int, n: int) -> Array:
-    """Return for each thread the positions of its fragment in the result."""
+def _c_layout(m: int, n: int) -> Array:
+    """Return for each thread the offsets of its fragment in the row-major m × n result."""
     return np.array(
         [[(g + y) * n + 2 * t + x for y, x in fragments.c_offsets(m)] for g, t in _threads()]
     )

@@ -1,7 +1,7 @@
 """Contraction accesses: the operands of a kernel that is one contraction, and their strides.
 
-A contraction here is one nest of output loops around reductions over the same loops, such as a
-matrix product or a convolution.
+A contraction here is one nest of output loops around one or more reductions that share their
+reduction axes, such as a matrix product or a convolution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from porism.rules.addresses.validity import is_masked
 
 @dataclass(frozen=True)
 class Operand:
-    """A load inside of a reduction, with the conversions that only it feeds."""
+    """A load inside of a reduction, with the casts and selects that are applied to it alone."""
 
     value: UOp
     """The load after its conversions: what packing would store."""
@@ -35,7 +35,7 @@ class Operand:
     buffer: int
     """The number of the buffer that is loaded."""
     load_number: int
-    """Which of the loads of its buffer."""
+    """The position of the load among those of its buffer, in the order of `loads_of`."""
 
     @cached_property
     def ranges(self) -> frozenset[UOp]:
@@ -54,7 +54,7 @@ class Operand:
 
     @cached_property
     def is_masked(self) -> bool:
-        """Whether some elements are not loaded."""
+        """Whether some elements are masked: not loaded, or replaced by a select."""
         return self.value.op is ops.WHERE or is_masked(self.load.src[1])
 
     def stride(self, loop: UOp) -> int | None:
@@ -70,10 +70,11 @@ class Operand:
         return {}
 
     def window(self, loop: UOp, k_loops: Iterable[UOp]) -> tuple[UOp, int] | None:
-        """Return the reduction axis that slides a window along an output loop, and its stride.
+        """Return the reduction axis whose window slides along an output loop, and its stride.
 
-        The windows of neighbouring iterations overlap; their stride is in iterations of the axis.
-        None if no window does.
+        As in a convolution, an iteration of the loop reads a window of as many elements as the axis
+        has, and the next one reads a window that overlaps it. The stride from one to the next is in
+        iterations of the axis. None if no axis is such a window.
         """
         stride = self.stride(loop)
         for k_loop in k_loops:
@@ -87,7 +88,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Contraction:
-    """A nest of output loops around reductions over the same loops."""
+    """A nest of output loops around reductions that share their reduction axes."""
 
     outputs: tuple[UOp, ...]
     """The output loops, the outermost first."""
@@ -100,7 +101,7 @@ class Contraction:
     bits: int
     """Bits of the widest type that is loaded, reduced or converted to."""
     epilogue_instructions: int
-    """Instructions of the epilogue for one vector, about."""
+    """An estimate of the instructions of the epilogue for one vector of results."""
     constant_buffers: frozenset[int] = frozenset()
     """Buffers that can be pre-packed, once before all calls."""
 
@@ -115,7 +116,7 @@ class Contraction:
 
     @cached_property
     def work(self) -> int:
-        """Terms of all reductions together: the multiply-adds of a matrix product."""
+        """Iterations of all reductions together: the multiply-adds of a matrix product."""
         return self.results * self.k * self.reductions
 
     @cached_property
@@ -125,7 +126,7 @@ class Contraction:
 
     @cached_property
     def k(self) -> int:
-        """Terms of one reduction: the trip count of the reduction axes."""
+        """Iterations of one reduction: the trip count of the reduction axes."""
         return trip_count(self.k_loops)
 
 

@@ -50,7 +50,7 @@ def _require_equal_sizes(what: str, a: Tensor, i: int, b: Tensor, j: int) -> Non
 @operator("matmul", reflected=True)
 @method
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """Return the matrix product (`@`) over the last axis of x1 and the last but one of x2.
+    """Return the matrix product (`@`) over the last axis of x1 and the second to last of x2.
 
     As in NumPy, a tensor of one axis is a row vector on the left and a column vector on the right,
     and that axis is dropped from the result; leading axes are broadcast.
@@ -65,7 +65,7 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     left = a.node if a.ndim > 1 else primitive.reshape(a.node, [1, *a.shape])
     right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
     rows, inner = shapes.sizes_of(left)[-2:]
-    if left is transpose_last(right) and len(shape(left)) == 2:
+    if left is transpose_last(right) and len(shape(left)) == 2:  # x @ x.T, which is symmetric
         grid = choose_block_grid(rows, inner)
         if grid is not None:
             return Tensor(primitive.cast(symmetric_product(left, grid), a.dtype))
@@ -107,7 +107,7 @@ def transpose_last(x: UOp) -> UOp:
 
 @method
 def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
-    """Return the dot product along one axis, counted from the end; the other axes are broadcast.
+    """Return the dot product along one axis, a negative number; the other axes are broadcast.
 
     >>> porism.vecdot([[1, 2], [3, 4]], [10, 1]).tolist()
     [12, 34]
@@ -136,7 +136,9 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
 
 @method
 def dot(x1: Any, x2: Any) -> Tensor:
-    """Return NumPy's dot: the sum over x1's last and x2's last but one axis, or a scalar product.
+    """Return NumPy's dot: products summed over the last axis of x1 and the second to last of x2.
+
+    A vector x2 is summed over its only axis; a scalar is multiplied with each element.
 
     >>> porism.dot([1, 2, 3], [4, 5, 6]).item()
     32
@@ -218,7 +220,7 @@ def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], 
 
 @method
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """Return x times the transposed weight (features out, features in), plus the bias.
+    """Return `x @ weight.T + bias`, with a weight of shape (features out, features in).
 
     >>> porism.linear([1, 2], [[1, 0], [0, 1], [1, 1]], bias=[10, 20, 30]).tolist()
     [11, 22, 33]

@@ -1,7 +1,7 @@
 """Indexing: `x[key]` as in NumPy, by movement ops for ints and slices, by GATHER for arrays.
 
-The values of index tensors are unknown when the graph is built, so they are not checked: an index
-out of range gives 0. Negative indices count from the end.
+Indices in lists and NumPy arrays are checked. The values of index tensors are unknown when the
+graph is built, so an index out of range gives 0. Negative indices count from the end.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
 
 def _shrink_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return x from begin to end of each axis, without steps and reversal."""
-    # One element at a symbolic index is shrunk to in two steps, so that its size is known.
+    # A symbolic index i selects [i, i + 1). Shrinking to [i, size) first, and then to [0, 1), makes
+    # the size of the result the constant 1.
     first_begins = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in selection]
     sizes = sizes_of(x)
     x = primitive.shrink(x, list(zip(first_begins, sizes, strict=True)))
@@ -109,18 +110,22 @@ def _shrink_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
 
 @dataclass(frozen=True)
 class GatherLayout:
-    """Where the axes of index arrays go: to the arrays' position, or first if they are apart."""
+    """The order of the axes of x[key]: outer axes, the common axes of the index arrays, inner axes.
+
+    As in NumPy, the common axes replace the arrays if these are adjacent in the key; otherwise they
+    come first. Axes are given by their positions in the key.
+    """
 
     outer: list[int]
-    """Positions in the key of the axes before those of the arrays."""
+    """The axes before the common axes."""
     inner: list[int]
-    """Positions in the key of the axes after those of the arrays."""
+    """The axes after the common axes."""
     common: Sizes
-    """The common shape of the arrays."""
+    """The shape to which the arrays are broadcast together."""
 
 
 def gather_layout(selection: Sequence[AxisIndex]) -> GatherLayout:
-    """Return the order of the result's axes; ints among the arrays count as arrays, as in NumPy."""
+    """Return the order of the axes of x[key]; as in NumPy, ints count as index arrays."""
     array_axes = [k for k, part in enumerate(selection) if part.is_array]
     other_axes = [k for k in range(len(selection)) if k not in array_axes]
     adjacent = array_axes == list(range(array_axes[0], array_axes[-1] + 1))
@@ -131,14 +136,14 @@ def gather_layout(selection: Sequence[AxisIndex]) -> GatherLayout:
 
 def gather_by_arrays(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
     """Return the elements of x, already sliced, that index arrays select."""
-    plan = gather_layout(selection)
+    layout = gather_layout(selection)
     sliced_sizes = iter(sizes_of(x))
     sizes = [1 if part.new else next(sliced_sizes) for part in selection]
-    outer, inner = ([sizes[k] for k in group] for group in (plan.outer, plan.inner))
+    outer, inner = ([sizes[k] for k in group] for group in (layout.outer, layout.inner))
     # GATHER needs at least one axis; a scalar is gathered as one element.
-    common = plan.common if outer or inner or plan.common else (1,)
+    common = layout.common if outer or inner or layout.common else (1,)
     result_sizes: Sizes = (*outer, *common, *inner)
-    source_axes = [*plan.outer, *[None] * len(common), *plan.inner]
+    source_axes = [*layout.outer, *[None] * len(common), *layout.inner]
     indices: list[UOp] = []
     for k, part in enumerate(selection):
         if part.index is not None:
@@ -149,11 +154,15 @@ def gather_by_arrays(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
             indices.append(primitive.full(dtypes.index, 0, result_sizes))
         elif not part.new:
             indices.append(primitive.iota(result_sizes, source_axes.index(k)))
-    return primitive.reshape(primitive.gather(x, indices), (*outer, *plan.common, *inner))
+    return primitive.reshape(primitive.gather(x, indices), (*outer, *layout.common, *inner))
 
 
 def index_node(index: Array | Tensor, size: Dim) -> UOp:
-    """Return an index array as a node of non-negative indices."""
+    """Return an index array as a node of type `index`, with negative indices wrapped.
+
+    The indices of a NumPy array are in range and non-negative already (`parse_key`); clamping them
+    tells the compiler their bounds. Those of a tensor may be out of range (`wrap_negative`).
+    """
     if isinstance(index, Tensor):
         return wrap_negative(index.node, size)
     most = int(index.max(initial=0))
@@ -162,7 +171,10 @@ def index_node(index: Array | Tensor, size: Dim) -> UOp:
 
 
 def wrap_negative(index: UOp, size: Dim) -> UOp:
-    """Return an index tensor in the type `index`, with negative indices counted from the end."""
+    """Return an index tensor in the type `index`, with negative indices counted from the end.
+
+    Indices out of range become -1 or the size.
+    """
     if index.dtype.kind is Kind.UNSIGNED:
         return primitive.clamp_index(index, size)
     signed = primitive.cast(index, dtypes.i64)
@@ -182,10 +194,11 @@ def _index_tensor(indices: Any, what: str) -> Tensor:
 
 @method
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """Return the elements of x at indices along an axis, which the axes of `indices` replace.
+    """Return the elements of x at indices along an axis.
 
-    With axis None x is flattened first, as in NumPy. An index out of range gives 0 if its value is
-    only known at run time, and an error otherwise.
+    In the shape of the result, the shape of `indices` replaces the size of that axis. With axis
+    None x is flattened first, as in NumPy. An index out of range gives 0 if its value is only known
+    at run time, and an error otherwise.
 
     >>> porism.take([10, 20, 30], [2, 0]).tolist()
     [30, 10]
