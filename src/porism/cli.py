@@ -285,9 +285,9 @@ def _cache_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _cache(options: argparse.Namespace) -> int:
     """Describe or clear the cache on disk."""
-    from porism.engine.cache import cache_report
+    from porism.engine.cache import cache_command
 
-    print(cache_report.clear() if options.action == "clear" else cache_report.info())
+    print(cache_command.clear() if options.action == "clear" else cache_command.info())
     return 0
 
 

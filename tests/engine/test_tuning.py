@@ -316,3 +316,19 @@ def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
 
     tuning.tune([product()], LLVM, width=2, seconds=1, listener=listen)
     assert done == [3500.0]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "message"),
+    [("sys.exit('a message')", 1, "a message\n"), ("sys.exit(3)", 3, ""), ("pass", 0, "")],
+)
+def test_a_tuned_program_ends_as_it_would_without(
+    tmp_path: Path, end: str, status: int, message: str
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(f"import sys\n{end}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "porism", "tune", str(script)],
+        capture_output=True, text=True, check=False, timeout=PATIENCE, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (status, message)

@@ -18,7 +18,7 @@ from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, cache_folder, why_unusable
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
-from porism.engine.cache.cache_report import size_text
+from porism.engine.cache.cache_command import size_text
 
 VECTOR_FEATURES: Final = re.compile(
     r"sse[234].*|avx.*|fma|f16c|bmi2?|vnni|amx.*|neon|sve.*|bf16|fullfp16|i8mm"

@@ -100,8 +100,10 @@ def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) 
     except KeyboardInterrupt:
         status = INTERRUPTED
     except SystemExit as end:
-        # As for Python: no code is success, one that is not an int is failure.
+        # As for Python: no code is success, one that is not an int is a message and failure.
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
     reports = tuning.reports[earlier:]
     if reports:
         Console().print(report_table(reports))

@@ -30,7 +30,7 @@ from porism.evaluate.graph_evaluator import GraphEvaluator
 from porism.evaluate.threads.kernel_steps import Step
 from porism.evaluate.threads.thread_machine import Program, ThreadMachine
 from porism.evaluate.threads.tracked_memory import Memory
-from porism.evaluate.threads.warps import multiply_fragments
+from porism.evaluate.threads.warp_matrix_product import multiply_fragments
 from porism.evaluate.varying_value import Value, axis_order
 from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX

@@ -1,4 +1,4 @@
-"""Warps: evaluates a WMMA (tensor core product), which the threads of a warp execute together.
+"""Warp matrix product: evaluates a WMMA (tensor core), executed by the threads of a warp together.
 
 Each thread holds fragments of the matrices (`porism.ir.fragments`). They are gathered into whole
 matrices, multiplied, and the result is distributed as fragments again. The threads of a block are

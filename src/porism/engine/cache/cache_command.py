@@ -1,4 +1,4 @@
-"""Cache report: the texts of `porism cache`: what the cache on disk holds, and what was cleared.
+"""The command `porism cache`: what the cache on disk holds, and what was cleared, as text.
 
 A module is the machine code of kernels that were compiled together (`kernel_cache`). It is used by
 the version of Porism and of the compiler that wrote it only; modules are counted by version.
