@@ -1,1 +1,1 @@
-"""Optimisation of a kernel: which loops run side by side, in parallel, and in which order."""
+"""Optimization of a kernel: which loops are vectorized, unrolled or parallel, and in which order."""

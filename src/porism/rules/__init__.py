@@ -1,1 +1,1 @@
-"""The rules of the compiler, one topic a file; `algebra` puts them together."""
+"""The rules of the compiler, one topic a file; `rule_sets` puts them together."""
