@@ -1,1 +1,1 @@
-"""Optimization of a kernel: which loops are vectorized, unrolled or parallel, and in which order."""
+"""Optimization of a kernel: which loops are vectorized, unrolled or parallel, in which order."""
