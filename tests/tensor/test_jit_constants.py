@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,13 @@ def once(jitted: Any) -> list[tuple[int, ...]]:
     schedule = program.constants.constant_program.schedule
     buffers = [schedule.buffers[place] for place in schedule.outputs]
     return [tuple(int(dim.arg) for dim in buffer.dims) for buffer in buffers]
+
+
+@pytest.fixture
+def not_verified() -> Iterator[None]:
+    """Compile without verification, under which no weights are pre-packed."""
+    with settings.override(verify=0):
+        yield
 
 
 def copies(jitted: Any) -> list[Any]:
@@ -273,6 +281,7 @@ def test_products(function: Any, rows: int, terms: int, columns: int) -> None:
         weight.assign(array(*sizes[1]))
 
 
+@pytest.mark.usefixtures("not_verified")
 def test_a_product_reads_weights_as_they_were_laid_out() -> None:
     weight = porism.asarray(array(512, 512))
     layer: Any = porism.jit(lambda x: x @ weight)
@@ -365,6 +374,7 @@ def test_the_evaluator_has_what_is_computed_once_too() -> None:
 # -- explain ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("not_verified")
 def test_explain_says_what_is_done_once(capsys: pytest.CaptureFixture[str]) -> None:
     weight, scale = porism.asarray(array(512, 512)), porism.asarray(array(512))
     layer = porism.jit(lambda x: x @ weight * scale.exp())
