@@ -180,8 +180,21 @@ def run(begin: int, count: int | None, jobs: int, only: str | None, end: float |
     whole = Found()
     chunks = _chunks(begin, count)
     started = time.time()
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=LIFE) as pool:
-        left = {pool.submit(search, chunk, only, end) for chunk in islice(chunks, jobs)}
+    while batch := list(islice(chunks, jobs * LIFE)):
+        if end is None or time.time() < end:
+            _run_batch(batch, jobs, only, end, whole, started)
+        else:
+            break
+    return whole
+
+
+def _run_batch(
+    batch: Sequence[range], jobs: int, only: str | None, end: float | None, whole: Found,
+    started: float,
+) -> None:  # fmt: skip
+    """Try chunks of nests in new processes, and add what they find."""
+    with ProcessPoolExecutor(jobs) as pool:
+        left = {pool.submit(search, chunk, only, end) for chunk in batch}
         while left:
             done = next(as_completed(left))
             left.remove(done)
@@ -196,10 +209,6 @@ def run(begin: int, count: int | None, jobs: int, only: str | None, end: float |
                 file=sys.stderr,
                 flush=True,
             )
-            chunk = next(chunks, None)
-            if chunk is not None and (end is None or time.time() < end):
-                left.add(pool.submit(search, chunk, only, end))
-    return whole
 
 
 def summary(found: Found, begin: int) -> str:

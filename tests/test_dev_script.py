@@ -227,7 +227,10 @@ def test_the_first_run_sets_up_and_the_second_does_not(checkout: Checkout) -> No
     second = checkout.dev("test")
     assert second.returncode == 0
     assert "set-up" not in second.stderr
-    assert checkout.asked() == ["python [-c] []", "python [-m] [pytest] [-n] [auto]"]
+    assert checkout.asked() == [
+        "python [-c] []",
+        "python [-m] [pytest] [-n] [auto] [-m] [not slow]",
+    ]
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
@@ -298,7 +301,11 @@ def test_the_lock_of_a_dead_set_up_is_taken_over(checkout: Checkout) -> None:
     ("arguments", "asked"),
     [
         (("demo",), "[-m] [porism] [demo]"),
-        (("test", "-k", "two words"), "[-m] [pytest] [-n] [auto] [-k] [two words]"),
+        (
+            ("test", "-k", "two words"),
+            "[-m] [pytest] [-n] [auto] [-m] [not slow] [-k] [two words]",
+        ),
+        (("test", "--all", "-x"), "[-m] [pytest] [-n] [auto] [-x]"),
         (("check",), "[-m] [mypy] [--strict] [src] [tests]"),
         (("bench", "engine", "--json", "a b"), "[-m] [benchmarks.engine] [--json] [a b]"),
         (("fuzz", "text", "--minutes", "1"), "[-m] [fuzz.text] [--minutes] [1]"),

@@ -118,12 +118,12 @@ def explain(
     prints each kernel as that too; True stands for what the backend compiles. Of a jitted function,
     print the kernels of each traced program, and those that run once for its constants.
 
-    >>> porism.explain(porism.arange(4) * 29)
-    kernel 0: writes output0 (4,) int64
+    >>> porism.explain(porism.arange(29) * 31)
+    kernel 0: writes output0 (29,) int64
       reads nothing
-      it is an output; 32 bytes written, 0 bytes read
-        for r0 < 4:
-            output0[r0] = cast(r0, i64) * 29
+      it is an output; 232 bytes written, 0 bytes read
+        for r0 < 29:
+            output0[r0] = cast(r0, i64) * 31
       loop schedule: ...
     """
     kind = kind_of(source) if source is not False else None
