@@ -33,7 +33,7 @@ def now() -> Seconds:
 
 
 def in_thread() -> Seconds:
-    """The same of this thread alone: for steps that go on side by side."""
+    """The same of this thread alone: for steps that run concurrently."""
     return time.thread_time(), time.perf_counter()
 
 

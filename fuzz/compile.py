@@ -117,14 +117,14 @@ def random_field(data: st.DataObject, name: str, type_: Any, names: Sequence[str
     return tuple(data.draw(axes))
 
 
-def arranged(
+def scheduled_at_random(
     kernel: UOp, data: st.DataObject, target: Target, first: Sequence[Action] = ()
 ) -> tuple[UOp, list[Action]]:
     """A kernel after some legal actions, and these."""
     begin = data.draw(st.integers(0, 4)) if not first else 2
     follows = begin == 1 and not target.block
     if begin == 0:
-        note("arranged by the heuristic")
+        note("scheduled by the heuristic")
         chosen = heuristic.choose_actions(unscheduled_kernel(kernel, target), target)
         return optimize_kernel(kernel, target), list(chosen)
     kernel = unscheduled_kernel(kernel, target)
@@ -254,11 +254,11 @@ def seldom(data: st.DataObject, share: int) -> bool:
 
 def check(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
           data: st.DataObject, *, tame: bool, blocks: bool = True) -> None:  # fmt: skip
-    """Compare a kernel, whose loops are arranged at random, with the evaluator.
+    """Compare a kernel, whose loops are scheduled at random, with the evaluator.
 
     If not `blocks`, in blocks of threads it is not tried.
     """
-    changed, actions = arranged(kernel, data, LLVM.target())
+    changed, actions = scheduled_at_random(kernel, data, LLVM.target())
     if seldom(data, VERIFIED):
         verify_actions(kernel, changed, LLVM.target(), actions)
     backend = BACKENDS["c"] if seldom(data, COMPILED_BY_C) and has_compiler() else LLVM
@@ -290,7 +290,7 @@ def check_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[
 def run_threads(kernel: UOp, buffers: Mapping[int, Array], variables: Mapping[str, int],
                 data: st.DataObject, target: Target, first: Sequence[Action]) -> None:  # fmt: skip
     """The same for one target, with some actions before those by chance."""
-    changed, actions = arranged(kernel, data, target, first)
+    changed, actions = scheduled_at_random(kernel, data, target, first)
     if seldom(data, VERIFIED):
         verify_actions(kernel, changed, target, actions)
     lines = lower_kernel(changed, target, scheduled=True)

@@ -162,8 +162,8 @@ BUSY: Final[dict[str, Callable[[], Any]]] = {
 }
 
 
-def _has_lanes(arranged: str) -> bool:
-    return "# upcast" in arranged or "# unroll" in arranged
+def _has_lanes(listing: str) -> bool:
+    return "# upcast" in listing or "# unroll" in listing
 
 
 @pytest.mark.parametrize("name", BUSY)

@@ -38,7 +38,7 @@ NARROW: Final = frozenset({"Block", "Pack", "Epilogue", "Scan", "Group", "GroupT
 MOST: Final = 6
 MOST_PROPOSED: Final = 60
 TOGETHER: Final = (32, 32, 32, 64, 32, 32, 64, 256)
-"""Iterations side by side, at most: more take long."""
+"""Unrolled and vectorized iterations, at most: more take long."""
 ATTEMPTS: Final = 3
 """Actions that are tried for one that is done."""
 
@@ -130,7 +130,7 @@ class _List:
         self.most = most
 
     def attempt(self, action: Action) -> None:
-        """Do an action, if it is legal and leaves no more side by side than may be."""
+        """Do an action, if it is legal and unrolls no more than the limit."""
         try:
             kernel = action.apply(self.kernel, self.target)
         except ActionError:
@@ -190,7 +190,7 @@ def _vectorize(choices: Choices, found: _List) -> None:
 
 
 def _together(kernel: UOp) -> int:
-    """Iterations side by side of what has most of them."""
+    """Return the most unrolled and vectorized iterations of any node."""
     scopes = {n.ranges for n in toposort(kernel)}
     spread = (Axis.UPCAST, Axis.UNROLL)
     return max(

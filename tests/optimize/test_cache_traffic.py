@@ -1,4 +1,4 @@
-"""Traffic: which bytes go into which cache, as loops are arranged."""
+"""Traffic: which bytes go into which cache, by the loop schedule."""
 
 from __future__ import annotations
 

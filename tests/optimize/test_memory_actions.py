@@ -87,9 +87,9 @@ def test_not_on_a_gpu() -> None:
 def test_non_temporal_stores_keep_the_result(lanes: int, length: int) -> None:
     x = porism.asarray(np.ones((5, length), np.float32))
     (kernel,) = porism.kernels(x * 3)
-    arranged = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.NonTemporal(0)])
-    assert "# stream" in arranged.text
-    assert arranged.check() == 0
+    scheduled = porism.opt(kernel, [porism.Upcast("r0", lanes), porism.NonTemporal(0)])
+    assert "# stream" in scheduled.text
+    assert scheduled.check() == 0
 
 
 @pytest.mark.parametrize("size", [17, 61, 128, 1003])
@@ -130,10 +130,10 @@ def test_a_prefetch_keeps_the_result(ahead: int) -> None:
     """Also far beyond the end, where there is no memory; and no other element is accessed."""
     x = porism.asarray(np.ones((6, 70), np.float32))
     (kernel,) = porism.kernels(porism.softmax(x, -1))
-    arranged = porism.opt(kernel, [porism.Prefetch(1, "r0", ahead)])
-    assert f"# prefetch input0, {70 * ahead} elements ahead" in arranged.text
-    assert arranged.check() < 1e-6
-    arranged.verify()
+    scheduled = porism.opt(kernel, [porism.Prefetch(1, "r0", ahead)])
+    assert f"# prefetch input0, {70 * ahead} elements ahead" in scheduled.text
+    assert scheduled.check() < 1e-6
+    scheduled.verify()
 
 
 def test_a_prefetch_is_emitted_for_each_line() -> None:

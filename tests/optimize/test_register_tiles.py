@@ -156,8 +156,8 @@ def test_only_contiguous_output_loops_are_flattened() -> None:
 
 def test_lanes_beyond_the_row_of_a_panel_need_no_mask() -> None:
     kernel = loops_of(convolution(16, 14, 3))
-    arranged = heuristic.schedule_loops(kernel, GENERIC_CPU)
-    reads = [n for n in toposort(arranged) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
+    scheduled = heuristic.schedule_loops(kernel, GENERIC_CPU)
+    reads = [n for n in toposort(scheduled) if n.op is ops.INDEX and n.src[0].op is ops.AFTER]
     assert reads
     assert not any(is_masked(n.src[1]) for n in reads)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
+import importlib
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from porism.rewrite.terms import c0, c1, x
 from porism.rules import proof_record
 from porism.rules.index.index_lemmas import LEMMAS
 from porism.rules.rule_sets import ALGEBRA, EVERYTHING
+from tests.absent_solver import hide_solver
 from tests.examples.catalogue_examples import EXAMPLES
 from tests.prove.stated import INTEGERS, stated
 from tools import prove
@@ -222,17 +222,8 @@ def test_bounds_are_tried_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_without_the_solver_the_message_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import_module = builtins.__import__
-
-    def absent(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "z3":
-            raise ImportError(name)
-        return import_module(name, *rest, **options)
-
-    for name in [name for name in sys.modules if name.startswith("porism.prove")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", absent)
+    hide_solver(monkeypatch)
     with pytest.raises(PorismError, match="proving needs the solver z3, which is not installed"):
-        import_module("porism.prove.rule_proof")
+        importlib.import_module("porism.prove.rule_proof")
     assert main(["prove", "mod-small"]) == 2
     assert "fix: pip install z3-solver" in capsys.readouterr().err

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import sys
-from typing import Any
-
 import pytest
 
 from porism.base.dtypes import Theory
@@ -15,6 +11,7 @@ from porism.prove.arithmetic.solver import Answer
 from porism.rewrite import terms
 from porism.rewrite.terms import c0, c1, divides, hi, lo, p, q, x, y
 from porism.simplifier.conjecture import FACTS, read
+from tests.absent_solver import hide_solver
 
 TRUE = [
     "x*0 -> 0",
@@ -216,16 +213,7 @@ def test_shifts_that_are_too_large_are_no_crash(capsys: pytest.CaptureFixture[st
 def test_without_the_solver_the_message_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import_module = builtins.__import__
-
-    def absent(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "z3":
-            raise ImportError(name)
-        return import_module(name, *rest, **options)
-
-    for name in [name for name in sys.modules if name.startswith("porism.prove")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", absent)
+    hide_solver(monkeypatch)
     assert main(["prove", "--rule", "x + 0 -> x"]) == 2
     message = capsys.readouterr().err
     assert "proving needs the solver z3, which is not installed" in message

@@ -207,7 +207,7 @@ def test_limits(case: str) -> None:
 
 @pytest.mark.parametrize("operand", ["(-a)", "min(a, b)", "(a if a < b else b)"])
 def test_only_open_parentheses_count_as_nesting(operand: str) -> None:
-    """Twelve operands side by side are one level deep; the same parentheses nested are refused."""
+    """Twelve operands of one sum are one level deep; the same parentheses nested are refused."""
     limits = Limits(depth=4)
     wide = parse("+".join([operand] * 12), VARIABLES, limits)
     assert wide is parse("+".join([operand] * 12), VARIABLES)

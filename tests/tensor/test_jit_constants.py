@@ -256,7 +256,7 @@ def product(x: Any, w: Any) -> Any:
     return x @ w
 
 
-def turned(x: Any, w: Any) -> Any:
+def transposed(x: Any, w: Any) -> Any:
     return x @ w.T
 
 
@@ -264,14 +264,14 @@ def from_the_left(x: Any, w: Any) -> Any:
     return w @ x
 
 
-@pytest.mark.parametrize("function", [product, turned, from_the_left])
+@pytest.mark.parametrize("function", [product, transposed, from_the_left])
 @pytest.mark.parametrize(
     ("rows", "terms", "columns"), [(128, 512, 512), (64, 512, 50), (1, 256, 700), (77, 131, 101)]
 )
 def test_products(function: Any, rows: int, terms: int, columns: int) -> None:
     sizes = {
         product: ((rows, terms), (terms, columns)),
-        turned: ((rows, terms), (columns, terms)),
+        transposed: ((rows, terms), (columns, terms)),
         from_the_left: ((terms, columns), (rows, terms)),
     }[function]
     x, weight = array(*sizes[0]), porism.asarray(array(*sizes[1]))

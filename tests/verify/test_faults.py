@@ -175,16 +175,16 @@ def test_a_wrong_copy_into_local_memory() -> None:
     x, y = (UOp(ops.PARAM, f32.pointer(size=32), (), n) for n in (1, 0))
     before = ops.SINK(y.index(i * 4 + j).store(x.index(i * 4 + j)).end(i, j))
 
-    def staged(offset: int) -> UOp:
+    def with_local_copy(offset: int) -> UOp:
         memory = UOp(ops.DEFINE_LOCAL, f32.pointer(Space.LOCAL, 4), (), 0)
         fill = memory.index(k, dtype=f32).store(x.index((i * 4 + k + offset) % 32)).end(k)
         read = memory.after(fill).index(j, dtype=f32)
         return ops.SINK(y.index(i * 4 + j).store(read).end(i, j))
 
-    report = verify_actions(before, staged(0), GENERIC_CPU, {})
+    report = verify_actions(before, with_local_copy(0), GENERIC_CPU, {})
     assert report.counts[How.OPEN] == 0
     with pytest.raises(VerifyError, match="the stage 'actions' changed what a kernel reads"):
-        verify_actions(before, staged(1), GENERIC_CPU, {})
+        verify_actions(before, with_local_copy(1), GENERIC_CPU, {})
 
 
 @pytest.mark.parametrize("start", [7, 8, 9])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from porism.tensor.tensor import Tensor
 from porism.verification import verify_kernel
 from porism.verification.accesses import iteration_conjectures, stage_equivalence
 from porism.verification.verification_report import Check, How, Report
+from tests.absent_solver import hide_solver
 from tests.block_kernels import product_case
 
 N = porism.Variable("n", 1, 6)
@@ -265,9 +265,7 @@ def test_loops_of_tensor_core_tiles_are_compared(
 
 
 def test_without_a_solver_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [n for n in sys.modules if n.startswith("porism.prove")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "z3", None)
+    hide_solver(monkeypatch)
     assert iteration_conjectures.solver() is None
     x = porism.conv2d(filled(1, 3, 11, 13), filled(4, 3, 3, 3), padding=1)
     report = porism.verify(x)

@@ -97,12 +97,6 @@ def check(op: Op) -> list[BoundsCheck]:
     return checks
 
 
-def check_all() -> Iterator[BoundsCheck]:
-    """Check all ops of the table."""
-    for op in checked_ops():
-        yield from check(op)
-
-
 _ON_TRUTHS: Final = (*(ops.AND, ops.OR, ops.XOR, ops.NOT, ops.MAX, ops.MIN, ops.WHERE), ops.CAST)
 
 

@@ -23,8 +23,6 @@ from porism.rewrite import terms
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
-ALL_THEORIES: Final = tuple(Theory)
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:

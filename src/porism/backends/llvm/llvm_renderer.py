@@ -180,7 +180,7 @@ class Renderer(MemoryWriter):
     def _fenced(self, node: UOp, value: str) -> str:
         """Return a shuffle behind an arithmetic fence if another shuffle uses it.
 
-        LLVM would search whole trees of shuffles for cheaper ones, which is slow and in vain.
+        LLVM would search whole trees of shuffles for cheaper ones, which is slow and finds none.
         """
         kind = type_of(node.dtype)
         if node not in self.reshuffled or kind.split()[-1] not in ("float>", "double>"):
