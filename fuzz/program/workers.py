@@ -30,6 +30,8 @@ BLOCK: Final = 25
 """Programs that are given to a worker at once."""
 LIFE: Final = 1500
 """Programs after which a worker is replaced: what a process keeps of each kernel adds up."""
+COLLECTED: Final = (200_000, 20, 20)
+"""Objects after which garbage is collected: less often than usual, as little of it is left."""
 HANG: Final = 600.0
 """Seconds after which a program hangs; the slowest ones take some, more on a busy machine."""
 SHRINK: Final = 20.0
@@ -101,7 +103,7 @@ def case_of(number: int, found: Program, how: How, finding: Finding, group: str 
 
 def _work(pipe: Connection, run: Run) -> None:
     """Run blocks of programs until there are no more."""
-    gc.freeze()  # what is imported stays: the collector need not look at it
+    gc.set_threshold(*COLLECTED)
     kinds: Counter[str] = Counter()
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:

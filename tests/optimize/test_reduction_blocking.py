@@ -12,10 +12,11 @@ import porism
 from porism.base.dtypes import f32
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Target
+from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
-from porism.optimize.actions.action import Action
+from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.loops.loop_interchange import Move, Swap
 from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
 from porism.optimize.actions.loops.parallel_loop import Thread
@@ -52,6 +53,18 @@ PRODUCT = [
 def test_blocking_with_other_actions_keeps_the_result(actions: list[Action]) -> None:
     kernel = kernel_of((values(12, 32) @ values(32, 64) + 1).exp())
     assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_lanes_outside_of_the_outer_loops_are_moved_inside() -> None:
+    output = UOp(ops.PARAM, f32.pointer(size=24), (), 0)
+    rows, columns = UOp.range(3, 0), UOp.range(8, 1)
+    terms = UOp.range(4, 2, Axis.REDUCE)
+    total = columns.cast(f32).reduce(ops.ADD, terms)
+    kernel = ops.SINK(output.index(rows * 8 + columns).store(total).end(rows, columns))
+    actions = [Upcast("r1", 4), Move("r1_1", "r0"), Block("r2", 2, "r1_0")]
+    blocked = apply_all(kernel, actions, GENERIC_CPU)
+    (found,) = evaluate(blocked, {0: np.zeros(24, np.float32)})
+    assert found.tolist() == [4.0 * k for k in range(8)] * 3
 
 
 def test_several_reductions_are_blocked_together() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from porism.base.dtypes import f16, f32, f64, i8, i32
+from porism.base.dtypes import f16, f32, f64, i8, i32, index
 from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Memory, Target
 from porism.evaluate import run_arrays
@@ -201,6 +202,17 @@ def test_more_threads_than_a_block_has_are_refused() -> None:
     with pytest.raises(ActionError, match="24 threads") as caught:
         Group("r2", 3).apply(kernel, TINY)
     assert "16, 4 × 4 × 2 at most" in str(caught.value)
+
+
+def test_ranges_that_are_reduced_together_are_threads_of_their_own() -> None:
+    first, second = UOp.range(4, 0, Axis.REDUCE), UOp.range(4, 1, Axis.REDUCE)
+    total = pointer(1, 4).index(first).reduce(ops.ADD, first, second)
+    case = Case(ops.SINK(pointer(0, 1).index(UOp.const(index, 0)).store(total)), (1,), (4,))
+    kernel = Group("r0", 4).apply(started(case), TINY)
+    both = Group("r1", 4).apply(kernel, TINY)
+    check(case, both, TINY, run_graph(case, case.kernel), "16 threads")
+    with pytest.raises(ActionError, match="16 threads"):
+        Group("r1", 4).apply(kernel, replace(TINY, block_threads=8))
 
 
 def test_more_local_memory_than_a_block_has_is_refused() -> None:

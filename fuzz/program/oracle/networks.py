@@ -87,6 +87,8 @@ def batch_norm(
         return _affine(_standard(x, axes, eps), weight, bias, [1])
     assert running_mean is not None
     assert running_var is not None
+    if any(old.shape != x.shape[1:2] for old in (running_mean, running_var)):
+        raise ValueError("the running statistics are not one for each channel")
     far = floats(x) - placed(running_mean, [1], x.ndim)
     return _affine(far / np.sqrt(placed(running_var, [1], x.ndim) + eps), weight, bias, [1])
 
@@ -94,6 +96,8 @@ def batch_norm(
 def batch_statistics(
     x: Array, running_mean: Array, running_var: Array, momentum: float = 0.1
 ) -> tuple[Array, Array]:
+    if any(old.shape != x.shape[1:2] for old in (running_mean, running_var)):
+        raise ValueError("the running statistics are not one for each channel")
     axes = tuple(k for k in range(x.ndim) if k != 1)
     mean, variance = np.mean(floats(x), axes), var(x, axes, correction=1)
     return (
@@ -155,6 +159,8 @@ def _label_loss(
 ) -> Array:
     axis = 1 if logs.ndim > 1 else 0
     logs = np.moveaxis(logs, axis, -1)
+    if target.shape != logs.shape[:-1]:
+        raise ValueError("the target has not one label for each row")
     weights = np.ones(logs.shape[-1]) if weight is None else floats(weight)
     counted = target != ignore
     labels = np.where(counted, target, 0)
@@ -180,6 +186,8 @@ def cross_entropy(
     logs = log_softmax(x, axis)
     if not is_float(target):
         return _label_loss(logs, target, weight, ignore_index, reduction, label_smoothing)
+    if target.shape != x.shape:
+        raise ValueError("the target has no probability for each class")
     shares = target * (1 - label_smoothing) + label_smoothing / x.shape[axis]
     weights = 1.0 if weight is None else placed(weight, [axis], x.ndim)
     return _reduced(-np.sum(shares * logs * weights, axis), reduction)

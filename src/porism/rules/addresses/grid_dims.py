@@ -1,8 +1,8 @@
 """Grid dimensions: which block and thread indices the parallel ranges of a kernel are mapped to.
 
-Ranges of equal extent that are never nested share a slot: the threads that reduce a row together
-are then those that write it. A slot is an index of the machine, or a part of one:
-`fit_dimensions` maps the slots of a kernel to the few dimensions of a grid or a block.
+Ranges of equal extent that are neither nested nor closed together share a slot: the threads that
+reduce a row together are then those that write it. A slot is an index of the machine, or a part of
+one: `fit_dimensions` maps the slots of a kernel to the few dimensions of a grid or a block.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def assign_slots(kernel: UOp, kinds: frozenset[Axis]) -> list[Slot]:
         s for n in order if n.op is ops.REDUCE for s in n.src[1:] if is_tensor_core_reduction(s)
     }
     for node in order:
-        ranges = [r for r in scope_of[node] if r.op is ops.RANGE and r.arg[1] in kinds]
-        nest = [r for r in ranges if r not in summed]
+        # a node closes ranges that its value may not depend on
+        closed = node.src[1:] if node.op in (ops.REDUCE, ops.END) else ()
+        around = dict.fromkeys(r for r in (*scope_of[node], *closed) if r.op is ops.RANGE)
+        nest = [r for r in around if r.arg[1] in kinds and r not in summed]
         for loop in nest:
             nested_with.setdefault(loop, set()).update(nest)
     accesses = [n for n in order if n.op is ops.INDEX and base_of(n).op is ops.PARAM]

@@ -75,7 +75,9 @@ class Block(Action):
         self._check_operands(kernel, reductions, first, extent)
         self._check_memory(kernel, reductions, kept)
         outer = [r for r in end.src[1:] if r not in loops]
-        return block_reductions(kernel, reductions, k, self.amount, kept, outer)
+        # partial results are computed inside of the outer loops, and so is what uses them
+        nested = substitute(kernel, {end: end.src[0].end(*outer, *loops)})
+        return block_reductions(nested, reductions, k, self.amount, kept, outer)
 
     def _check_operands(
         self, kernel: UOp, reductions: Sequence[UOp], first: UOp, extent: int
