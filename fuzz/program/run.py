@@ -217,6 +217,7 @@ def _jitted(program: Program, how: How) -> Finding | None:
     if how.resized is not None:
         with contextlib.suppress(Exception):  # most programs do not go with other sizes
             steps = [_with_size(step, *how.resized) for step in program.steps]
+            _tensors(steps, _inputs(steps))  # the oracle takes some sizes that functions refuse
             calls.append((evaluated(steps, program.results), 0))
     calls.append((program, 0))
     for number, (each, shift) in enumerate(calls):
