@@ -433,9 +433,11 @@ def test_threads_make_the_same_dtypes() -> None:
 
 def live_after_sweep() -> int:
     """Return how many nodes of other tests are still alive."""
-    gc.collect()  # frees the cycles that still hold nodes
-    gc.collect()
-    return live_nodes()
+    before = -1
+    while live_nodes() != before:  # one collection frees what holds nodes, the next frees these
+        before = live_nodes()
+        gc.collect()
+    return before
 
 
 @pytest.mark.slow

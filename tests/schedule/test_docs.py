@@ -10,7 +10,7 @@ import pytest
 from porism.base.settings import TABLE
 from porism.base.target import StorageModel
 from porism.ir import ops
-from porism.schedule.rangeify import placement, placement_cost
+from porism.schedule.rangeify import placement
 
 STORAGE = StorageModel()
 PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
@@ -28,8 +28,7 @@ def test_the_examples_run() -> None:
     [
         f"`n·(c + {STORAGE.store_local:.0f}) + t·{STORAGE.load_local:.0f}`",
         f"`n·(c + {STORAGE.store_global:.0f}) + t·{STORAGE.load_global:.0f}`",
-        f"`exp2` {placement_cost.OP_COSTS[ops.EXP2]:.0f}, "
-        f"a division {placement_cost.OP_COSTS[ops.FDIV]:.0f}",
+        f"`exp2` {ops.EXP2.cost:.0f}, a division {ops.FDIV.cost:.0f}",
         f"costs at least {placement.MIN_LOCAL_COST:.0f} an element",
         f"{placement.MAX_LOCAL_COST:.0f} or more an element",
         f"no more than {STORAGE.local_bytes >> 10} KiB",

@@ -143,7 +143,7 @@ def test_a_recomputed_value_is_named_by_the_kernel_that_recomputes_it() -> None:
     (why,) = reasons(result)
     assert why == (
         "it is an output; it recomputes a value of 2 x 6 elements at each use, "
-        "which costs 216 additions, and storing it 300"
+        "which costs 264 additions, and storing it 324"
     )
 
 

@@ -1,9 +1,12 @@
 """Ops: the one table of everything a node can be.
 
 A row has the name of an op, the number of its sources, the dtypes that it accepts (`signature`),
-bounds and residue of its value (`bounds`, `residue`), what it computes (`meaning`), its operator in
-expressions (`symbol`) and a line of documentation. Constructor, checker, evaluator, printer, parser
-and random graphs read this table.
+bounds and residue of its value (`bounds`, `residue`), what it computes (`meaning`), what that costs
+(`cost`), its operator in expressions (`symbol`) and a line of documentation. Constructor, checker,
+evaluator, cost models, printer, parser and random graphs read this table.
+
+The unit of `cost` is an addition in a vectorized loop. Costs are rough, in the proportions measured
+on a CPU (`./dev bench ops`); an op that machines do not have costs what it is decomposed into.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class Op:
         "bounds",
         "code",
         "commutative",
+        "cost",
         "doc",
         "dtype_cache",
         "elementwise",
@@ -92,6 +96,7 @@ class Op:
         meaning: s.Meaning | None = None,
         min_arity: int | None = None,
         commutative: bool = False,
+        cost: float = 1.0,
     ) -> None:
         self.name = name
         self.code = zlib.crc32(name.encode())  # the same in every process, unlike hash(name)
@@ -105,6 +110,7 @@ class Op:
         self.residue = residue
         self.meaning = meaning
         self.commutative = commutative
+        self.cost = cost
         self.elementwise = group in ELEMENTWISE
         # The sources alone identify an elementwise node; others also need dtype and argument.
         self.keyed = not self.elementwise
@@ -204,14 +210,14 @@ NEG = Op("NEG", UNARY, 1, t.numeric, "-x; integers wrap", symbol="-",
          bounds=b.neg, residue=r.neg, meaning=s.neg)
 NOT = Op("NOT", UNARY, 1, t.logical, "logical not of a bool, all bits of an integer", symbol="~",
          bounds=b.bit_not, meaning=s.bit_not)
-SQRT = Op("SQRT", UNARY, 1, t.floating, "square root", meaning=s.sqrt)
-EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp)
-EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2)
-EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, minus 1", meaning=s.expm1)
-TANH = Op("TANH", UNARY, 1, t.floating, "hyperbolic tangent", meaning=s.tanh)
-LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2)
-SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin)
-RECIPROCAL = Op("RECIPROCAL", UNARY, 1, t.floating, "1/x", meaning=s.reciprocal)
+SQRT = Op("SQRT", UNARY, 1, t.floating, "square root", meaning=s.sqrt, cost=8)
+EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp, cost=12)
+EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2, cost=10)
+EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, minus 1", meaning=s.expm1, cost=12)
+TANH = Op("TANH", UNARY, 1, t.floating, "hyperbolic tangent", meaning=s.tanh, cost=12)
+LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2, cost=24)
+SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin, cost=80)
+RECIPROCAL = Op("RECIPROCAL", UNARY, 1, t.floating, "1/x", meaning=s.reciprocal, cost=5)
 TRUNC = Op("TRUNC", UNARY, 1, t.numeric, "round towards zero",
            bounds=b.first, residue=r.first, meaning=s.trunc)
 FLOOR = Op("FLOOR", UNARY, 1, t.numeric, "round down to an integer",
@@ -228,21 +234,22 @@ SUB = Op("SUB", BINARY, 2, t.numeric, "difference", symbol="-",
          bounds=b.sub, residue=r.sub, meaning=s.sub)
 MUL = Op("MUL", BINARY, 2, t.numeric, "product", symbol="*", commutative=True,
          bounds=b.mul, residue=r.mul, meaning=s.mul)
-FDIV = Op("FDIV", BINARY, 2, t.floating, "quotient of floats", symbol="/", meaning=s.fdiv)
+FDIV = Op("FDIV", BINARY, 2, t.floating, "quotient of floats", symbol="/", meaning=s.fdiv,
+          cost=5)
 IDIV = Op("IDIV", BINARY, 2, t.integral, "floor division", symbol="//",
-          bounds=b.idiv, residue=r.idiv, meaning=s.idiv)
+          bounds=b.idiv, residue=r.idiv, meaning=s.idiv, cost=20)
 MOD = Op("MOD", BINARY, 2, t.integral, "floor modulo, with the divisor's sign", symbol="%",
-         bounds=b.mod, residue=r.mod, meaning=s.mod)
+         bounds=b.mod, residue=r.mod, meaning=s.mod, cost=20)
 CDIV = Op("CDIV", BINARY, 2, t.integral, "division towards zero, as in C", symbol="cdiv",
-          bounds=b.cdiv, meaning=s.cdiv)
+          bounds=b.cdiv, meaning=s.cdiv, cost=20)
 CMOD = Op("CMOD", BINARY, 2, t.integral, "remainder of CDIV, with the dividend's sign",
-          symbol="cmod", bounds=b.cmod, meaning=s.cmod)
+          symbol="cmod", bounds=b.cmod, meaning=s.cmod, cost=20)
 MAX = Op("MAX", BINARY, 2, t.valued, "the larger; NaN if either is", symbol="max", commutative=True,
          bounds=b.maximum, residue=r.hull, meaning=s.maximum)
 MIN = Op("MIN", BINARY, 2, t.valued, "the smaller; NaN if either is", symbol="min",
          commutative=True, bounds=b.minimum, residue=r.hull, meaning=s.minimum)
 POW = Op("POW", BINARY, 2, t.numeric, "power; exact and wrapping on integers", symbol="**",
-         meaning=s.power)
+         meaning=s.power, cost=80)
 LDEXP = Op("LDEXP", BINARY, 2, t.floating, "x times 2 to an integer power",
            meaning=s.ldexp)
 AND = Op("AND", BINARY, 2, t.logical, "bitwise and", symbol="&", commutative=True,
@@ -256,7 +263,7 @@ SHL = Op("SHL", BINARY, 2, t.integral, "left shift: multiplication by a power of
 SHR = Op("SHR", BINARY, 2, t.integral, "right shift: floor division by a power of two", symbol=">>",
          bounds=b.shr, meaning=s.shr)
 THREEFRY = Op("THREEFRY", BINARY, 2, t.random_bits, "counter-based random bits: (counter, key)",
-              meaning=s.threefry)
+              meaning=s.threefry, cost=80)
 
 # -- comparisons -----------------------------------------------------------------------------------
 LT = Op("LT", COMPARISON, 2, t.comparison, "less", symbol="<", bounds=b.lt, meaning=s.lt)

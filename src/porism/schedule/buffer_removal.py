@@ -279,10 +279,8 @@ def _element_cost(value: UOp) -> _ElementCost | None:
             has_loops = True
         elif node.op is ops.RANGE:
             continue
-        elif node.op.elementwise and node.dtype.is_float:
-            total += placement_cost.OP_COSTS.get(node.op, 1.0)
-        elif node.op in (ops.IDIV, ops.MOD):
-            total += placement_cost.OP_COSTS[node.op]
+        elif (node.op.elementwise and node.dtype.is_float) or node.op in (ops.IDIV, ops.MOD):
+            total += node.op.cost
         for s in node.src:
             if s not in seen:
                 seen.add(s)

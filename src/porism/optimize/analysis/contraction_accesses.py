@@ -14,7 +14,7 @@ from porism.ir import ops
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.optimize.actions.memory.epilogue import epilogue_instructions
+from porism.optimize.actions.memory.epilogue import epilogue_cost
 from porism.optimize.analysis.buffer_loads import converted_load, loads_of
 from porism.optimize.analysis.loop_strides import (
     access_stride,
@@ -100,8 +100,8 @@ class Contraction:
     """The number of reductions."""
     bits: int
     """Bits of the widest type that is loaded, reduced or converted to."""
-    epilogue_instructions: int
-    """An estimate of the instructions of the epilogue for one vector of results."""
+    epilogue_cost: int
+    """The cost of the epilogue for one vector of results, in additions."""
     constant_buffers: frozenset[int] = frozenset()
     """Buffers that can be pre-packed, once before all calls."""
 
@@ -156,7 +156,7 @@ def match_contraction(
     bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
         tuple(outputs), tuple(k_loops), tuple(operands), tuple(stores), len(reductions),
-        max([*bits, 8]), epilogue_instructions(kernel.src[0]), constant_buffers,
+        max([*bits, 8]), epilogue_cost(kernel.src[0]), constant_buffers,
     )  # fmt: skip
 
 

@@ -156,15 +156,11 @@ def _bits(node: UOp) -> int:
 
 
 def op_cost(node: UOp) -> float:
-    """Return the cost of a node in vector operations, once for each vector; chosen by hand."""
+    """Return the cost of a node in vector additions, once for each vector."""
     if node.op is ops.INDEX:
         return MASKED if is_masked(node.src[1]) else 1.0
-    if node.op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW):
-        return 10.0
-    if node.op in (ops.FDIV, ops.SQRT, ops.RECIPROCAL, ops.IDIV, ops.MOD):
-        return 5.0
     if node.op is ops.STORE or node.op.group in (Group.UNARY, Group.BINARY, Group.TERNARY):
-        return 1.0
+        return node.op.cost
     return 0.0
 
 

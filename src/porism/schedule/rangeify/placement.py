@@ -47,7 +47,7 @@ MAX_LOCAL_COST: Final = 400.0
 """Values that cost this or more are not materialized locally: memory traffic is little beside it,
 and a long reduction gets better register tiles in a kernel of its own."""
 
-LONG_PRODUCT_COST: Final = 2 * placement_cost.EXPENSIVE
+LONG_PRODUCT_COST: Final = 128.0
 """Sums of products that cost this or more are long: each has a kernel of its own."""
 
 MAX_PADDING_COST: Final = 8.0

@@ -1,8 +1,9 @@
 """Placement cost: what computing an element costs, against storing and reading it.
 
-The unit is one addition of floats in a vectorized loop. The figures are rough and chosen by hand;
-they only have to tell cheap values from expensive ones. All constants here are independent of the
-machine; what storing a value costs is a property of it: `porism.base.target.StorageModel`.
+The unit is one addition of floats in a vectorized loop, as in the table of ops (`Op.cost`). The
+figures are rough; they only have to tell cheap values from expensive ones. All constants here are
+independent of the machine; what storing a value costs is a property of it:
+`porism.base.target.StorageModel`.
 """
 
 from __future__ import annotations
@@ -20,50 +21,27 @@ from porism.ir.ops import Group, Op
 READ_COST: Final = 1.0
 """Cost of reading an element of an input, which is read in any case."""
 
-EXPENSIVE: Final = 64.0
+EXPENSIVE: Final = 96.0
 """Cost per element from which a value is stored where it can be: it contains a reduction, or a
 long chain of ops."""
 
 MAX_COST: Final = 1e12
 """Costs are clamped to this, so that they stay finite."""
 
-OP_COSTS: Final[dict[Op, float]] = {
-    ops.EXP: 8.0,
-    ops.EXP2: 8.0,
-    ops.EXPM1: 8.0,
-    ops.TANH: 8.0,
-    ops.LOG2: 8.0,
-    ops.SIN: 12.0,
-    ops.POW: 24.0,
-    ops.SQRT: 4.0,
-    ops.RECIPROCAL: 4.0,
-    ops.FDIV: 4.0,
-    ops.IDIV: 8.0,
-    ops.MOD: 8.0,
-    ops.THREEFRY: 40.0,
-}
-"""Costs of the ops that are more expensive than an addition."""
-
-DECOMPOSED_SIZES: Final[dict[Op, int]] = {
-    ops.EXP: 5,
-    ops.EXP2: 4,
-    ops.EXPM1: 6,
-    ops.TANH: 5,
-    ops.LOG2: 13,
-    ops.SIN: 36,
-    ops.POW: 32,
-    ops.IDIV: 3,
-    ops.MOD: 3,
-    ops.THREEFRY: 30,
-}
-"""How many ops of a kernel an op counts for that machines do not have: a fifth of the instructions
-that it is decomposed into for f32, counted in a lowered kernel."""
+SIZE_PER_COST: Final = 0.4
+"""Ops of a kernel that an op of cost 1 counts for, if it is decomposed: about a fifth of the
+instructions of such an op."""
 
 IN_MEMORY: Final = frozenset({ops.PARAM, ops.BUFFER, ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
 """Ops whose value is in memory in any case."""
 
 FREE: Final = frozenset({ops.CONST, ops.VARIABLE, ops.BIND, ops.IOTA})
 """Ops that cost nothing."""
+
+
+def size_in_kernel(op: Op) -> int:
+    """Return how many ops of a kernel an op counts for: more than 1 if machines do not have it."""
+    return max(int(SIZE_PER_COST * op.cost), 1)
 
 
 def element_count(dims: Iterable[UOp]) -> int:
@@ -139,7 +117,7 @@ def _cost(node: UOp, costs: dict[UOp, float]) -> float:
         return (costs.get(node.src[0], 0.0) + 1) * element_count(dims[axis] for axis in node.arg[1])
     if op.group is Group.MOVEMENT:
         return costs.get(node.src[0], 0.0) + (op is ops.PAD)
-    return OP_COSTS.get(op, 1.0) + sum(costs.get(s, 0.0) for s in dict.fromkeys(node.src))
+    return op.cost + sum(costs.get(s, 0.0) for s in dict.fromkeys(node.src))
 
 
 def _share(old: Shape, new: Shape) -> float:

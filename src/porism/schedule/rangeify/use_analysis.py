@@ -22,7 +22,7 @@ from porism.schedule.rangeify.axis_splitting import AxisFactors
 from porism.schedule.rangeify.movement_indices import ZERO, Element, is_size_one, source_element
 from porism.schedule.rangeify.nest_position import Nest, Use
 from porism.schedule.rangeify.placement import KernelLoops, Local, Place, Placement, Stored
-from porism.schedule.rangeify.placement_cost import DECOMPOSED_SIZES
+from porism.schedule.rangeify.placement_cost import size_in_kernel
 from porism.schedule.rangeify.required_stores import LEAVES, TensorGraph
 
 
@@ -78,7 +78,7 @@ class UseAnalysis:
             uses = [self._local_use(node, place, uses[0])]
         self.uses[node] = uses
         for use in uses:
-            self.placement.kernels[use.nest.kernel].ops += DECOMPOSED_SIZES.get(node.op, 1)
+            self.placement.kernels[use.nest.kernel].ops += size_in_kernel(node.op)
             for source, element, nest in self._read_elements(node, use):
                 self._add_use(source, element, nest)
 

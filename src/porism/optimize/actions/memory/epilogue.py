@@ -14,9 +14,8 @@ along both, transpose parts of it in registers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from porism.base.dtypes import index
 from porism.base.target import Target
@@ -24,7 +23,6 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.facts.node_shape import flat_index
 from porism.ir.node import UOp
-from porism.ir.ops import Op
 from porism.ir.traversal import substitute, toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.local_buffers import (
@@ -35,12 +33,6 @@ from porism.optimize.actions.local_buffers import (
 )
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
-
-INSTRUCTIONS: Final[Mapping[Op, int]] = {
-    ops.EXP: 24, ops.EXP2: 24, ops.EXPM1: 24, ops.TANH: 24, ops.LOG2: 24, ops.SIN: 40,
-    ops.SQRT: 4, ops.FDIV: 4, ops.RECIPROCAL: 4,
-}  # fmt: skip
-"""Instructions of the ops that are more than one, about; chosen by hand."""
 
 
 @dataclass(frozen=True)
@@ -173,10 +165,10 @@ def epilogue_nodes(end: UOp) -> list[UOp]:
     return [n for n in inside if n not in below]
 
 
-def epilogue_instructions(end: UOp) -> int:
-    """Return about how many instructions the epilogue of an END has for one vector."""
+def epilogue_cost(end: UOp) -> int:
+    """Return the cost of the epilogue of an END for one vector, in additions (`Op.cost`)."""
     values = [n for n in epilogue_nodes(end) if n.op.elementwise and n.dtype is not index]
-    return sum(INSTRUCTIONS.get(n.op, 1) for n in values)
+    return sum(int(n.op.cost) for n in values)
 
 
 def tile_elements(end: UOp) -> int:

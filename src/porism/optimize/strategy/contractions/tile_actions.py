@@ -27,7 +27,7 @@ from porism.optimize.actions.loops.merge_loops import Merge
 from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
-from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_instructions, tile_elements
+from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_cost, tile_elements
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
@@ -161,7 +161,7 @@ def _loop_over_epilogue(plan: Plan, contraction: Contraction) -> None:
     width = plan.target.vector_bits[-1] // contraction.bits
     vectors = tile_elements(end) // width
     epilogue = Epilogue(width)
-    is_long = vectors * epilogue_instructions(end) > MAX_UNROLLED_EPILOGUE
+    is_long = vectors * epilogue_cost(end) > MAX_UNROLLED_EPILOGUE
     if is_long and epilogue.is_legal(plan.kernel, plan.target):
         plan.do(epilogue)
 

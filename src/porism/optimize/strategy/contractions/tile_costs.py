@@ -211,7 +211,7 @@ def allows_nontemporal_stores(
 def epilogue_cycles(contraction: Contraction, vectors: int, vector_cost: float) -> float:
     """Return the cycles from the accumulators of a tile, in vectors, to the stored results."""
     visible = max(vectors * vector_cost - OVERLAPPED_VECTORS, 0)
-    return 2.0 * vectors + contraction.epilogue_instructions * visible
+    return 2.0 * vectors + contraction.epilogue_cost * visible
 
 
 # -- cores -----------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def _epilogue_cycles(contraction: Contraction, lanes: int, vectors: int, m: int)
     if not _is_transposed_in_registers(lanes, m):
         return SCATTER_CYCLES * vectors * m
     registers = max(_power_of_two(m) / TRANSPOSED_LANES, 1.0)
-    return lanes * registers * (TRANSPOSE_CYCLES + 0.5 * contraction.epilogue_instructions)
+    return lanes * registers * (TRANSPOSE_CYCLES + 0.5 * contraction.epilogue_cost)
 
 
 def _is_transposed_in_registers(lanes: int, m: int) -> bool:
