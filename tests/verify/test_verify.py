@@ -12,12 +12,16 @@ import porism
 from porism.base.dtypes import f16, f32
 from porism.base.settings import settings
 from porism.base.target import H200
+from porism.ir import ops
+from porism.ir.axis import Axis
+from porism.ir.node import UOp
 from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.gpu.tensor_core_action import TC
 from porism.tensor.tensor import Tensor
 from porism.verification import verify_kernel
 from porism.verification.accesses import iteration_conjectures, stage_equivalence
 from porism.verification.verification_report import Check, How, Report
+from porism.verification.verify_memory_plan import reads_only_stored_element
 from tests.absent_solver import hide_solver
 from tests.block_kernels import product_case
 
@@ -41,7 +45,15 @@ def assigned(rows: int, columns: int, many: int) -> Any:
     return x
 
 
+def reduced_in_place() -> Any:
+    """Return a gather from a minimum, which is stored over the sum that it is a minimum of."""
+    total = filled(16).sum()
+    least = porism.min(porism.stack([total, total]), keepdims=True)
+    return porism.take_along_axis(least, porism.asarray([0]))
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
+    "reduced in place": reduced_in_place,
     "elementwise": lambda: filled(1000, 99) * 2 + 1,
     "matmul": lambda: filled(64, 48) @ filled(48, 80),
     "odd matmul": lambda: filled(100, 37) @ filled(37, 53),
@@ -91,6 +103,20 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "large sum": lambda: filled(100_000).sum(),
     "random": lambda: porism.rand(100),
 }
+
+
+def test_a_result_may_overwrite_what_is_read_for_the_same_element_alone() -> None:
+    rows, columns = UOp.range(4, 0), UOp.range(8, 1, Axis.REDUCE)
+    result, other = (UOp(ops.PARAM, f32.pointer(size=4), (), k) for k in range(2))
+
+    def may_overwrite(value: UOp) -> bool:
+        stored = result.index(rows, dtype=f32).store(value).end(rows)
+        return reads_only_stored_element(ops.SINK(stored), 1)
+
+    old = other.index(rows, dtype=f32)
+    assert may_overwrite((old + columns.cast(f32)).reduce(ops.ADD, columns))
+    assert not may_overwrite(other.index(columns % 4, dtype=f32).reduce(ops.ADD, columns))
+    assert not may_overwrite(old.reduce(ops.ADD, rows))
 
 
 @pytest.mark.slow

@@ -131,13 +131,20 @@ def _is_in_place(schedule: Schedule, old: _Temporary, new: _Temporary) -> bool:
 
 
 def reads_only_stored_element(kernel: UOp, number: int) -> bool:
-    """Return whether each element of a parameter is read only for the element stored there."""
+    """Return whether each element of a parameter is read only for the element stored there.
+
+    A reduction may read the element again and again, as it is stored afterwards; but not one over a
+    loop of the stored index, whose iterations read what others store.
+    """
     nodes = toposort(kernel)
     stores = [n for n in nodes if n.op is ops.STORE]
-    if len(stores) != 1 or any(n.op is ops.REDUCE or n.op is ops.BUFFERIZE for n in nodes
-                               if _depends(n, number)):  # fmt: skip
+    if len(stores) != 1:
         return False
     index = stores[0].src[0].src[1:]
+    loops = {r for i in index for r in i.ranges}
+    closing = (n for n in nodes if n.op is ops.REDUCE or n.op is ops.BUFFERIZE)
+    if any(not loops.isdisjoint(n.src[1:]) and _depends(n, number) for n in closing):
+        return False
     return all(
         n.src[1:] == index
         for n in nodes
