@@ -57,6 +57,14 @@ def chain() -> Any:
     return x
 
 
+def residuals() -> Any:
+    """The same, with values that two kernels read."""
+    x = numbers(8, 12) @ numbers(12, 12)
+    for _ in range(3):
+        x = x + porism.softmax(x @ numbers(12, 12), axis=0) @ numbers(12, 12)
+    return x
+
+
 def branches() -> Any:
     """Independent values that share memory."""
     parts = [porism.softmax(numbers(8, 12) @ numbers(12, 12) * k, axis=0) for k in (1, 2, 3)]
@@ -88,6 +96,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "indirect": lambda: numbers(9, 4)[porism.asarray([1, 8, 3, 0])] * 2,
     "counted": lambda: porism.bincount(porism.asarray(np.arange(30) % 7), length=7),
     "chain": chain,
+    "residuals": residuals,
     "branches": branches,
     "kept": lambda: porism.softmax(numbers(19, 1) * numbers(1, 3)) @ numbers(3, 16),
 }  # fmt: skip
@@ -523,7 +532,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("an indirect read of an element beside", "before kernels", 2, "indirect",
         in_ranges(read_moved)),
     # the plan of memory
-    Bug("a value that ends with its first reader", "memory plan", 1, "chain",
+    Bug("a value that ends with its first reader", "memory plan", 1, "residuals",
         replacing(memory_plan.Lifetime, "end", ends_early)),
     Bug("kernels that do not wait", "memory plan", 1, "branches",
         replacing(memory_plan, "plan_memory", without_waits)),

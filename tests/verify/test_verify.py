@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.dtypes import f16, f32
+from porism.base.dtypes import Space, f16, f32
 from porism.base.settings import settings
 from porism.base.target import H200
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.actions.gpu.tensor_core_action import TC
 from porism.tensor.tensor import Tensor
 from porism.verification import verify_kernel
 from porism.verification.accesses import iteration_conjectures, stage_equivalence
+from porism.verification.values.value_comparison import shorten_loops
 from porism.verification.verification_report import Check, How, Report
 from porism.verification.verify_memory_plan import reads_only_stored_element
 from tests.absent_solver import hide_solver
@@ -117,6 +120,21 @@ def test_a_result_may_overwrite_what_is_read_for_the_same_element_alone() -> Non
     assert may_overwrite((old + columns.cast(f32)).reduce(ops.ADD, columns))
     assert not may_overwrite(other.index(columns % 4, dtype=f32).reduce(ops.ADD, columns))
     assert not may_overwrite(old.reduce(ops.ADD, rows))
+
+
+def test_loops_that_fill_a_buffer_are_as_long_as_its_reads() -> None:
+    fill, read = UOp.range(64, 0), UOp.range(64, 1)
+    source, result = (UOp(ops.PARAM, f32.pointer(size=64), (), k) for k in (1, 0))
+    kept = UOp(ops.BUFFERIZE, f32, (source.index(fill, dtype=f32), fill), Space.LOCAL)
+    value = kept.index(63 - read, dtype=f32) + kept.index(read, dtype=f32)
+    kernel = ops.SINK(result.index(read, dtype=f32).store(value).end(read))
+
+    def extents(fits: Callable[[UOp], bool]) -> dict[str, int]:
+        short = shorten_loops(kernel, fits)
+        return {show(n): int(n.src[0].arg) for n in toposort(short) if n.op is ops.RANGE}
+
+    assert extents(lambda _: True) == {"r0": 64, "r1": 4}  # 63 - r1 is up to 63
+    assert extents(lambda shorter: read in toposort(shorter)) == {"r0": 64, "r1": 64}
 
 
 @pytest.mark.slow

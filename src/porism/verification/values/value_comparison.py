@@ -314,9 +314,11 @@ class KernelComparison:
 def shorten_loops(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
     """Return a kernel with each long loop as short as `fits` allows.
 
-    It computes a part of the elements, each from a part of its reduction.
+    It computes a part of the elements, each from a part of its reduction. Loops that read a local
+    buffer come before those that fill it, which stay as long as the reads need.
     """
-    long = [n for n in toposort(kernel) if n.op is ops.RANGE and n.src[0].op is ops.CONST]
+    order = reversed(toposort(kernel))
+    long = [n for n in order if n.op is ops.RANGE and n.src[0].op is ops.CONST]
     for axis in [n.arg for n in sorted(long, key=lambda n: -int(n.src[0].arg))]:
         node = next(n for n in toposort(kernel) if n.op is ops.RANGE and n.arg == axis)
         extent = int(node.src[0].arg)
@@ -324,11 +326,23 @@ def shorten_loops(kernel: UOp, fits: Callable[[UOp], bool]) -> UOp:
             shorter = length + extent % length
             if shorter >= extent:
                 break
-            shortened = substitute(kernel, {node: UOp.range(shorter, *axis)})
-            if fits(shortened):
+            loop = UOp.range(shorter, *axis)
+            shortened = substitute(kernel, {node: loop})
+            if _fills_what_is_read(shortened, loop) and fits(shortened):
                 kernel = shortened
                 break
     return kernel
+
+
+def _fills_what_is_read(kernel: UOp, loop: UOp) -> bool:
+    """Return whether the local buffers that a loop fills are read inside of its extent only."""
+    reads = [n for n in toposort(kernel) if n.op is ops.INDEX and n.src[0].op is ops.BUFFERIZE]
+    return all(
+        index.vmax <= loop.vmax
+        for read in reads
+        for axis, index in zip(read.src[0].src[1:], read.src[1:], strict=False)
+        if axis is loop
+    )
 
 
 def _row(stage: str, check: Check, agreements: Sequence[Agreement], text: str, begin: float) -> Row:
