@@ -7,14 +7,17 @@ import dataclasses
 import numpy as np
 
 import porism
-from porism.base.dtypes import f32
+from porism.base.dtypes import f32, i32
 from porism.base.target import GENERIC_CPU
+from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.merge_loops import Merge
 from porism.optimize.strategy import heuristic
+from porism.rewrite import construction
+from porism.rules.rule_sets import ALGEBRA
 
 SMALL = dataclasses.replace(
     GENERIC_CPU,
@@ -49,3 +52,14 @@ def test_long_rows_have_the_same_sums() -> None:
     for kernel in porism.kernels(porism.sum(porism.asarray(x), axis=1)):
         porism.opt(kernel, kernel.actions).verify()
     np.testing.assert_array_equal(porism.sum(porism.asarray(x), axis=1).numpy(), x.sum(axis=1))
+
+
+def test_an_index_that_becomes_the_merged_loop_is_added_to_it() -> None:
+    outer, rows, inner = UOp.range(2, 0), UOp.range(3, 1), UOp.range(5, 2)
+    whole = ((outer * 3 + rows) * 5 + inner) % 15
+    output = UOp(ops.PARAM, i32.pointer(size=30), (), 0)
+    stored = output.index(outer * 15 + whole * 2 - (rows * 5 + inner)).store(whole.cast(i32))
+    assert construction.installed_rules() is ALGEBRA  # the remainder becomes the merged loop
+    kernel = Merge("r1", "r2").apply(ops.SINK(stored.end(outer, rows, inner)), GENERIC_CPU)
+    (found,) = evaluate(kernel, {0: np.zeros(30, np.int32)})
+    assert found.tolist() == [*range(15), *range(15)]

@@ -18,6 +18,14 @@ Coefficients = dict[UOp, int]
 """A sum: nodes, most of them loops, and what each is multiplied by."""
 
 
+def add_term(sum_of: Coefficients, node: UOp, times: int) -> None:
+    """Add a multiple of a node to a sum, which may have the node already.
+
+    Different nodes can become the same one when loops are replaced, so that no coefficient is set.
+    """
+    sum_of[node] = sum_of.get(node, 0) + times
+
+
 def substitute_sums(value: UOp, sums: Mapping[UOp, Coefficients]) -> UOp | None:
     """Return a value with sums of loops replaced by one loop each.
 
@@ -69,7 +77,7 @@ def linear_form(node: UOp, forms: Mapping[UOp, Coefficients]) -> Coefficients | 
     coefficients: Coefficients = {}
     for part, sign in zip(parts, signs, strict=True):
         for atom, times in part.items():
-            coefficients[atom] = coefficients.get(atom, 0) + sign * times
+            add_term(coefficients, atom, sign * times)
     return coefficients
 
 
@@ -89,14 +97,13 @@ def _substitute_in_form(
             other = new.get(atom, atom)
             if other is None:
                 return None
-            coefficients[other] = coefficients.get(other, 0) + times
+            add_term(coefficients, other, times)
     for loop, terms in sums.items():
         multiples = {form.get(r, 0) // times for r, times in terms.items()}
         is_exact = all(form.get(r, 0) % times == 0 for r, times in terms.items())
         if len(multiples) > 1 or not is_exact:
             return None
-        # An atom may have become the loop already, so that its coefficient is added to.
-        coefficients[loop] = coefficients.get(loop, 0) + multiples.pop()
+        add_term(coefficients, loop, multiples.pop())
     return linear_sum(coefficients)
 
 

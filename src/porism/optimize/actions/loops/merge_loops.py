@@ -17,7 +17,7 @@ from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.local_buffers import next_axis_number
 from porism.optimize.actions.loop_substitution import CLOSERS
-from porism.optimize.analysis.linear_indices import Coefficients, linear_form, linear_sum
+from porism.optimize.analysis.linear_indices import Coefficients, add_term, linear_form, linear_sum
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ def _merge_in_sum(
     coefficients: Coefficients = {}
     for atom, coefficient in form.items():
         if atom not in (outer, inner) or not is_linear:
-            other = new.get(atom, atom)
-            coefficients[other] = coefficients.get(other, 0) + coefficient
+            add_term(coefficients, new.get(atom, atom), coefficient)
     if is_linear:
-        coefficients[merged] = stride
+        add_term(coefficients, merged, stride)
     return linear_sum(coefficients)
