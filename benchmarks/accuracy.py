@@ -199,7 +199,7 @@ def rows(count: int) -> Iterator[Row]:
             for machine in MACHINES:
                 if machine != "scaling" or op in SCALED:
                     yield measure(op, kind, machine, arrays)
-    for op in (ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN):
+    for op in (op for op in FUNCTIONS if op.arity == 1):
         for kind in (dtypes.f16, dtypes.bf16):
             yield measure(op, kind, "fused", [every(kind)])
 

@@ -55,9 +55,7 @@ LLVM: Final = BACKENDS["llvm"]
 
 VALUES: Final = tuple(t for t in dtypes.scalars() if t.kind not in (Kind.INDEX, Kind.VOID))
 
-APPROXIMATE: Final = frozenset(
-    {ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW, ops.RECIPROCAL}
-)
+APPROXIMATE: Final = frozenset({op for op in ops.table() if op.approximate} | {ops.RECIPROCAL})
 """Functions with an error bound instead of one right answer."""
 
 MOST_ACTIONS: Final = 8

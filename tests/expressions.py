@@ -58,7 +58,8 @@ INTEGER_OPS: Final = (
 TRUNCATING_OPS: Final = (ops.CDIV, ops.CMOD)
 FLOAT_OPS: Final = (
     *(ops.ADD, ops.SUB, ops.MUL, ops.FDIV, ops.NEG, ops.MAX, ops.MIN, ops.WHERE, ops.MULACC),
-    *(ops.SQRT, ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.RECIPROCAL, ops.POW),
+    *(op for op in ops.table() if op.approximate),
+    *(ops.SQRT, ops.RECIPROCAL),
     *(ops.TRUNC, ops.FLOOR, ops.CEIL, ops.ROUND),
 )
 BOOL_OPS: Final = (ops.AND, ops.OR, ops.XOR, ops.NOT, ops.WHERE, ops.MAX, ops.MIN)

@@ -53,9 +53,7 @@ WIDE: Final = [d for d in SCALARS if not (d.is_float and d.bits < 32)]
 SUMMED: Final = [*WIDE, dtypes.f16]
 """The types whose sums of a few small numbers are nearly the same in every order."""
 
-TRANSCENDENTAL: Final = frozenset(
-    {ops.EXP, ops.EXP2, ops.EXPM1, ops.TANH, ops.LOG2, ops.SIN, ops.POW}
-)
+TRANSCENDENTAL: Final = frozenset(op for op in ops.table() if op.approximate)
 EITHER_ZERO: Final = frozenset({ops.MAX, ops.MIN})
 """Of two zeros of different sign these may give either."""
 

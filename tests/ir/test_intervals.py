@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
-from porism.ir import ops
+from porism.ir import op_signatures, ops
 from porism.ir.axis import Axis
 from porism.ir.facts import intervals, residues, semantics
 from porism.ir.node import UOp, construct, raw
@@ -89,18 +89,7 @@ DTYPES: Final = (dtypes.index, dtypes.i8, dtypes.u8, dtypes.boolean)
 
 
 FLOAT_OPS: Final = (
-    *(
-        ops.SQRT,
-        ops.EXP,
-        ops.EXP2,
-        ops.EXPM1,
-        ops.TANH,
-        ops.LOG2,
-        ops.SIN,
-        ops.RECIPROCAL,
-        ops.FDIV,
-        ops.LDEXP,
-    ),
+    *(op for op in ops.table() if op.signature is op_signatures.floating),
     ops.THREEFRY,
 )
 

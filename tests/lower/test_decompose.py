@@ -7,8 +7,9 @@ import pytest
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Theory, f32, f64, i32, u64
-from porism.base.target import GENERIC_CPU, REFERENCE
+from porism.base.target import GENERIC_CPU
 from porism.evaluate import run_kernel
+from porism.evaluate.reference_target import REFERENCE
 from porism.ir import levels, ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op

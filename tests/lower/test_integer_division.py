@@ -9,7 +9,8 @@ import pytest
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, i8, i16, i32, i64, u8, u16, u32, u64
-from porism.base.target import GENERIC_CPU, REFERENCE
+from porism.base.target import GENERIC_CPU
+from porism.evaluate.reference_target import REFERENCE
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op

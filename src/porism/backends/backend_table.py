@@ -12,7 +12,8 @@ from typing import Final
 
 from porism.backends.kernel_function import KernelFunction
 from porism.base.settings import settings
-from porism.base.target import REFERENCE, Target
+from porism.base.target import Target
+from porism.evaluate.reference_target import REFERENCE
 from porism.ir.node import UOp
 
 Instructions = Sequence[UOp]

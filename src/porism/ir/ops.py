@@ -2,8 +2,9 @@
 
 A row has the name of an op, the number of its sources, the dtypes that it accepts (`signature`),
 bounds and residue of its value (`bounds`, `residue`), what it computes (`meaning`), what that costs
-(`cost`), its operator in expressions (`symbol`) and a line of documentation. Constructor, checker,
-evaluator, cost models, printer, parser and random graphs read this table.
+(`cost`) and whether it is rounded correctly (`approximate`), its operator in expressions (`symbol`)
+and a line of documentation. Constructor, checker, evaluator, cost models, printer, parser, random
+graphs and tests read this table.
 
 The unit of `cost` is an addition in a vectorized loop. Costs are rough, in the proportions measured
 on a CPU (`./dev bench ops`); an op that machines do not have costs what it is decomposed into.
@@ -59,6 +60,7 @@ class Op:
     """A row of the table; calling it returns a node in normal form."""
 
     __slots__ = (
+        "approximate",
         "arity",
         "bounds",
         "code",
@@ -97,6 +99,7 @@ class Op:
         min_arity: int | None = None,
         commutative: bool = False,
         cost: float = 1.0,
+        approximate: bool = False,
     ) -> None:
         self.name = name
         self.code = zlib.crc32(name.encode())  # the same in every process, unlike hash(name)
@@ -111,6 +114,7 @@ class Op:
         self.meaning = meaning
         self.commutative = commutative
         self.cost = cost
+        self.approximate = approximate  # whether machines compute it within an error bound
         self.elementwise = group in ELEMENTWISE
         # The sources alone identify an elementwise node; others also need dtype and argument.
         self.keyed = not self.elementwise
@@ -211,12 +215,18 @@ NEG = Op("NEG", UNARY, 1, t.numeric, "-x; integers wrap", symbol="-",
 NOT = Op("NOT", UNARY, 1, t.logical, "logical not of a bool, all bits of an integer", symbol="~",
          bounds=b.bit_not, meaning=s.bit_not)
 SQRT = Op("SQRT", UNARY, 1, t.floating, "square root", meaning=s.sqrt, cost=8)
-EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp, cost=12)
-EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2, cost=10)
-EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, minus 1", meaning=s.expm1, cost=12)
-TANH = Op("TANH", UNARY, 1, t.floating, "hyperbolic tangent", meaning=s.tanh, cost=12)
-LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2, cost=24)
-SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin, cost=80)
+EXP = Op("EXP", UNARY, 1, t.floating, "e to the power x", meaning=s.exp,
+         cost=12, approximate=True)
+EXP2 = Op("EXP2", UNARY, 1, t.floating, "2 to the power x", meaning=s.exp2,
+          cost=10, approximate=True)
+EXPM1 = Op("EXPM1", UNARY, 1, t.floating, "e to the power x, minus 1", meaning=s.expm1,
+           cost=12, approximate=True)
+TANH = Op("TANH", UNARY, 1, t.floating, "hyperbolic tangent", meaning=s.tanh,
+          cost=12, approximate=True)
+LOG2 = Op("LOG2", UNARY, 1, t.floating, "logarithm to base 2", meaning=s.log2,
+          cost=24, approximate=True)
+SIN = Op("SIN", UNARY, 1, t.floating, "sine", meaning=s.sin,
+         cost=80, approximate=True)
 RECIPROCAL = Op("RECIPROCAL", UNARY, 1, t.floating, "1/x", meaning=s.reciprocal, cost=5)
 TRUNC = Op("TRUNC", UNARY, 1, t.numeric, "round towards zero",
            bounds=b.first, residue=r.first, meaning=s.trunc)
@@ -249,7 +259,7 @@ MAX = Op("MAX", BINARY, 2, t.valued, "the larger; NaN if either is", symbol="max
 MIN = Op("MIN", BINARY, 2, t.valued, "the smaller; NaN if either is", symbol="min",
          commutative=True, bounds=b.minimum, residue=r.hull, meaning=s.minimum)
 POW = Op("POW", BINARY, 2, t.numeric, "power; exact and wrapping on integers", symbol="**",
-         meaning=s.power, cost=80)
+         meaning=s.power, cost=80, approximate=True)
 LDEXP = Op("LDEXP", BINARY, 2, t.floating, "x times 2 to an integer power",
            meaning=s.ldexp)
 AND = Op("AND", BINARY, 2, t.logical, "bitwise and", symbol="&", commutative=True,
