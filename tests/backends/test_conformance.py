@@ -255,6 +255,35 @@ def test_every_access(backend: Backend, dtype: DType) -> None:
     check(backend, cases)
 
 
+MASKS: Final = {
+    "first": lambda lane, width: lane == 0,
+    "middle": lambda lane, width: lane == width // 2,
+    "last": lambda lane, width: lane == width - 1,
+    "some": lambda lane, width: lane < width // 2 + 1,
+    "odd": lambda lane, width: lane % 2 == 1,
+    "all": lambda lane, width: True,
+    "none": lambda lane, width: False,
+}
+"""Which lanes a constant mask leaves open."""
+
+
+@pytest.mark.parametrize("source", [dtypes.i16, i32, dtypes.i64, f32, dtypes.f64], ids=str)
+def test_narrowed_values_are_stored_by_constant_masks(backend: Backend, source: DType) -> None:
+    """A compiler may join a conversion with the store after it, lane by lane."""
+    cases = {}
+    for dtype in (d for d in SCALARS if d.bits < source.bits and d.is_float == source.is_float):
+        for width, (name, is_open) in itertools.product((2, 4, 8, 16, 32), MASKS.items()):
+            place = UOp.const(i32, 1)
+            value = pointer(1, source, width).index(UOp.const(i32, 0), dtype=source.vec(width))
+            gate = tuple(is_open(lane, width) for lane in range(width))
+            mask = UOp(ops.VCONST, boolean.vec(width), (), gate)
+            stored = pointer(0, dtype, width + 8).index(place, mask, dtype=dtype.vec(width))
+            kernel = ops.SINK(stored.store(value.cast(dtype.vec(width))))
+            data = [random_data(dtype, width + 8, 3), one_way(source, width)]
+            cases[f"{dtype}_{name}{width}"] = (kernel, data)
+    check(backend, cases)
+
+
 def test_memory_beyond_a_closed_gate_is_not_touched(backend: Backend) -> None:
     """The buffers end where pages end that may not be touched."""
     width, size = 16, 24

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from porism.backends.kernel_function import prefetch_distances
@@ -242,10 +243,14 @@ class MemoryWriter(LoopWriter):
             self.registers.current[register] = self.value(value)
             return
         gate = _gate(place)
+        if gate is not None and gate.op is ops.CONST and gate.arg:
+            gate = None
         kind, data = memory_type(value.dtype), self._in_memory(value)
         align = alignment(value.dtype)
         if _index(place).dtype.count > 1:
             self._scatter(node, data, gate)
+        elif gate is not None and gate.op is ops.VCONST:
+            self._store_open_lanes(node, data)
         elif gate is not None and gate.dtype.count > 1:
             if node.arg != NON_TEMPORAL or not self._store_nontemporal_if_full(node, data, gate):
                 self._masked_store(node, data, gate)
@@ -268,6 +273,27 @@ class MemoryWriter(LoopWriter):
             f"llvm.masked.store.{mangle(kind)}.p0", "void", f"{kind} {data}",
             f"ptr align {align} {self.value(place)}", self.typed(gate),
         )  # fmt: skip
+
+    def _store_open_lanes(self, node: UOp, data: str) -> None:
+        """Write plain stores of the lanes that a constant mask (VCONST) leaves open.
+
+        LLVM 22 turns a masked store of one lane into a store of a scalar, and forgets to truncate
+        it if the vector was truncated just before: it overwrites the next elements.
+        """
+        place, value = node.src
+        gate, align = _gate(place), alignment(value.dtype)
+        kind, lane = memory_type(value.dtype), memory_type(value.dtype.element)
+        assert gate is not None
+        for first, count in _open_runs(gate.arg):
+            if count == 1:
+                part_type, part = lane, self.emit(f"extractelement {kind} {data}, i32 {first}")
+            else:
+                run = range(first, first + count)
+                part = self.shuffle(f"{kind} {data}", f"{kind} poison", run)
+                part_type = f"<{count} x {lane}>"
+            pointer = self.value(place)
+            address = self.emit(f"getelementptr inbounds {lane}, ptr {pointer}, i64 {first}")
+            self.do(f"store {part_type} {part}, ptr {address}, align {align}")
 
     def _scatter(self, node: UOp, data: str, gate: UOp | None) -> None:
         """Write scatters of at most `SCATTER_LANES` lanes."""
@@ -348,6 +374,22 @@ class MemoryWriter(LoopWriter):
         if kind == type_of(node.dtype):
             return self.value(node)
         return self.emit(f"zext {self.typed(node)} to {kind}")
+
+
+def _open_runs(mask: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Yield the open lanes of a mask as (first, count), each count a power of two.
+
+    >>> list(_open_runs((True, True, True, False, True)))
+    [(0, 2), (2, 1), (4, 1)]
+    """
+    first = 0
+    for is_open, run in itertools.groupby(mask):
+        length = len(list(run))
+        while is_open and length:
+            count = 1 << length.bit_length() - 1
+            yield first, count
+            first, length = first + count, length - count
+        first += length
 
 
 def _gate(place: UOp) -> UOp | None:
