@@ -158,6 +158,8 @@ def value_of(step: Call, known: Sequence[Value], result: str, jumps: bool) -> Va
     exact = is_exact(step, result, array, dtype, operands)
     if is_float(dtype):
         _need_tame(array, dtype, exact, result, operands)
+        if result not in ("made", "moved") and _becomes_infinite(operands, dtype):
+            raise RefusedError
     elif not exact:
         raise RefusedError
     return Value(array, dtype, exact)
@@ -176,14 +178,25 @@ def _may_overflow(operands: Sequence[Value], dtype: str) -> bool:
     return any(not n <= LARGEST[dtype] for n in most)
 
 
+def _becomes_infinite(operands: Sequence[Value], dtype: str) -> bool:
+    """Whether a finite operand is beyond the numbers of the type that it is converted to."""
+    with np.errstate(all="ignore"):
+        return any(
+            bool((np.isfinite(v.array) & ~np.isfinite(v.array.astype(NAMES[dtype].numpy))).any())
+            for v in operands
+        )
+
+
 def _need_tame(
     array: Array, dtype: str, exact: bool, result: str, operands: Sequence[Value]
 ) -> None:
     """Refuse what overflows, and what has no useful bound of its error."""
     if not exact and DIGITS[dtype] < 8:
         raise RefusedError
+    special = any(not np.isfinite(v.array).all() for v in operands)
+    if special and result == "summed":  # libraries leave out what they multiply by 0
+        raise RefusedError
     if not np.isfinite(array).all():
-        special = any(not np.isfinite(v.array).all() for v in operands)
         if not (special and exact and result in ("moved", "rounded")):
             raise RefusedError
         return

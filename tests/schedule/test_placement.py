@@ -106,8 +106,7 @@ def reasons(result: Tensor) -> list[str]:
 
 
 REQUESTERS: dict[str, Tensor] = {
-    "a sort network": porism.sort(random(5, 33)),
-    "topk": porism.topk(random(4, 100), 5)[0],
+    "a sort network": porism.sort(random(5, 100)),
     "a strided conv_transpose": porism.conv_transpose2d(
         random(1, 8, 16, 16), random(8, 5, 4, 4), stride=2
     ),
@@ -138,12 +137,11 @@ def test_a_stored_value_names_the_costs_of_the_alternatives() -> None:
 
 
 def test_a_recomputed_value_is_named_by_the_kernel_that_recomputes_it() -> None:
-    x = porism.exp2(porism.asarray(random(2, 6)))
-    result = x.reshape(2, 6, 1) * x.reshape(2, 1, 6)
-    (why,) = reasons(result)
+    x = porism.exp2(porism.asarray(random(2, 6000)))
+    (why,) = reasons(x * x.flip(1))
     assert why == (
-        "it is an output; it recomputes a value of 2 x 6 elements at each use, "
-        "which costs 264 additions, and storing it 324"
+        "it is an output; it recomputes a value of 2 x 6000 elements at each use, "
+        "which costs 2.64e+05 additions, and storing it 3.24e+05"
     )
 
 

@@ -156,7 +156,7 @@ def test_stages_of_a_softmax(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(kernel.scheduled.splitlines()) <= {*added, *kernel.text.splitlines()}
 
     instructions = blocks["linearize"]
-    assert instructions[0] == "for r0 < 8:"
+    assert "for r0 < 8:" in instructions
     assert any(line.startswith("    v0: ") for line in instructions)
     assert any(line.startswith("    output0[") for line in instructions)
 

@@ -65,7 +65,24 @@ def check(root: UOp, level: Level, stage: str = "unnamed") -> None:
             where=show(root),
             why=f"it is {level.doc}; the root is a {wanted}",
         )
-    _check_nodes(toposort(root), level, stage)
+    nodes = toposort(root)
+    _check_nodes(nodes, level, stage)
+    if level is KERNEL:
+        _check_loop_names(nodes, stage)
+
+
+def _check_loop_names(nodes: Sequence[UOp], stage: str) -> None:
+    """Raise a `LevelError` if two loops of a kernel have one axis: actions name loops by it."""
+    named: dict[tuple[int, ...], UOp] = {}
+    for node in nodes:
+        if node.op is ops.RANGE and named.setdefault(node.arg[0], node) is not node:
+            raise LevelError(
+                f"stage {stage!r} left two loops with one name in a kernel",
+                where=_where(node, nodes),
+                why=f"there are a {node.arg[1].name} and a {named[node.arg[0]].arg[1].name} "
+                f"{show(node)}",
+                fix="number a new loop as no other is",
+            )
 
 
 def check_linear(lines: Sequence[UOp], stage: str = "unnamed") -> None:

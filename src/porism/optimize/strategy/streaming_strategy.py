@@ -54,6 +54,7 @@ from porism.optimize.analysis.loop_strides import (
 from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.loop_order import order_loops_by_loads
+from porism.optimize.strategy.outer_loop_lanes import vectorize_outer_loop
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.vector_lanes import (
     choose_lanes_with_half_vectors,
@@ -96,7 +97,7 @@ def plan_streaming(kernel: UOp, target: Target) -> Plan:
         by_panels = column_reductions.apply_column_panels(plan, panels)
     if by_panels is not None:
         plan = by_panels
-    else:
+    elif not vectorize_outer_loop(plan):
         _vectorize_stores(plan)
         _unroll_short_reductions(plan)
         vectorize_reductions(plan)

@@ -14,6 +14,7 @@ reductions; `is_scatter` finds them among tensors, so that they get a kernel of 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -24,7 +25,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.ir.traversal import substitute
+from porism.ir.traversal import substitute, toposort
 from porism.rules.addresses.validity import masked
 from porism.rules.reductions.reduction_splitting import Varying, varying_axes
 
@@ -188,11 +189,12 @@ def _scatter(end: UOp, start: UOp, target: LoopValues, conditions: Sequence[UOp]
     buffer, offset = address.src
     chosen, *indices = value.src
     element = chosen.src[1]
-    count = len(loops)
-    init_loops = {r: UOp.range(r.src[0], k) for k, r in enumerate(loops)}
-    new = {r: UOp.range(r.src[0], count + k, Axis.ORDERED) for k, r in enumerate(indices)}
-    free = [r for r in loops if r not in target]
-    new |= {r: UOp.range(r.src[0], count + len(new) + k) for k, r in enumerate(free)}
+    replaced = {*loops, *indices}
+    others = {n.arg[0] for n in toposort(end) if n.op is ops.RANGE and n not in replaced}
+    numbers = (k for k in itertools.count() if (k,) not in others)
+    init_loops = {r: UOp.range(r.src[0], next(numbers)) for r in loops}
+    new = {r: UOp.range(r.src[0], next(numbers), Axis.ORDERED) for r in indices}
+    new |= {r: UOp.range(r.src[0], next(numbers)) for r in loops if r not in target}
     initial = buffer.index(substitute(offset, init_loops), dtype=address.dtype)
     initialized = buffer.after(initial.store(start).end(*init_loops.values()))
 

@@ -211,7 +211,8 @@ class Placement:
             return f"around a local buffer more than {storage.local_elements} elements are read"
         if not kernel.allows_level(level):
             return "a local buffer needs another loop order"
-        if iterations < min(storage.parallel_iterations, trip_count(kernel.loops)):
+        few = iterations < min(storage.parallel_iterations, trip_count(kernel.loops))
+        if few and tensor_size(node) * each > storage.serial_work:
             return f"around a local buffer only {iterations} iterations could run in parallel"
         kernel.add_level(level)
         return Local(axes)

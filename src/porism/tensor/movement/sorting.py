@@ -8,6 +8,7 @@ and a second word beside a longer one, so sorts with indices are stable.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from porism.base import dtypes
@@ -19,9 +20,12 @@ from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import axis_last, slice_axis
 from porism.tensor.movement.sorting_network import (
     argsort_keys,
+    in_blocks,
     merge_zeros,
+    pad_for_sort,
     sort_key,
     sort_last_axis,
+    truncate,
     value_of_key,
 )
 from porism.tensor.movement.top_k import gather_last, is_cheaper_than_sorting, smallest_indices
@@ -52,7 +56,9 @@ def _sort_keys(x: UOp, descending: bool) -> UOp:
 
 def _sorted_indices(x: UOp, descending: bool) -> UOp:
     """Return the indices that sort the last axis, stably."""
-    return argsort_keys(_sort_keys(merge_zeros(x), descending))
+    padded = pad_for_sort(x, descending=descending)
+    keys = in_blocks(padded, lambda blocks: _sort_keys(merge_zeros(blocks), descending))
+    return truncate(argsort_keys(keys), static_size(shapes.sizes_of(x)[-1], "argsort"))
 
 
 @method
@@ -66,9 +72,11 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
     """
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "sort")
-    keys = sort_last_axis([_sort_keys(node, descending)])[0]
+    padded = pad_for_sort(node, descending=descending)
+    keys = sort_last_axis([in_blocks(padded, partial(_sort_keys, descending=descending))])[0]
     values = value_of_key(ops.NOT(keys) if descending else keys, tensor.dtype)
-    return Tensor(primitive.permute(values, back))
+    size = static_size(shapes.sizes_of(node)[-1], "sort")
+    return Tensor(primitive.permute(truncate(values, size), back))
 
 
 @method
@@ -188,8 +196,8 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
             "the axis has no elements",
             "check the size first",
         )
-    keys = sort_last_axis([sort_key(node)])[0]
-    values = value_of_key(keys, node.dtype)
+    keys = sort_last_axis([in_blocks(pad_for_sort(node), sort_key)])[0]
+    values = truncate(value_of_key(keys, node.dtype), size)
     lower_index = min(int(q * (size - 1)), size - 1)
     upper_index = min(lower_index + 1, size - 1)
     fraction = q * (size - 1) - lower_index

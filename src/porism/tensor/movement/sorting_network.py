@@ -3,14 +3,20 @@
 Comparisons do not order floats, since NaN compares with nothing; their bits do. The sort key of a
 value is an integer; that of NaN is the largest one, so NaN comes last as in NumPy.
 
-For n = 2^p elements the bitonic network has p(p+1)/2 stages, each of which compares every element
-with one partner, by movement ops. It sorts tuples of words lexicographically: an index as the
-second word makes the sort stable. Values are materialized between stages, which read them twice.
+For n = 2^p elements the bitonic network has p(p+1)/2 steps. Each compares every element with the
+one whose index differs in one bit, by movement ops. It sorts tuples of words lexicographically: an
+index as the second word makes the sort stable.
+
+Steps that exchange by the same few bits of an index are done in one kernel, for each setting of the
+other bits on its own; what they exchange stays in local buffers. Between such groups of steps the
+values are materialized.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
@@ -20,6 +26,9 @@ from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.movement.pad import pad_end
 from porism.tensor.primitive import Dim
+
+GROUP_BITS: Final = 6
+"""Bits of the index by which the steps of one kernel exchange elements: it keeps 64 at a time."""
 
 _BITS = {8: dtypes.i8, 16: dtypes.i16, 32: dtypes.i32, 64: dtypes.i64}
 
@@ -54,62 +63,141 @@ def merge_zeros(x: UOp) -> UOp:
     return ops.WHERE(x.eq(0), UOp.const(x.dtype, 0), x) if x.dtype.is_float else x
 
 
+def pad_for_sort(x: UOp, *, descending: bool = False) -> UOp:
+    """Return values padded along the last axis to a power of two, by such as are sorted last."""
+    dtype, dims = x.dtype, shape(x)
+    if dtype.is_float:
+        last = -math.inf if descending else math.nan
+    else:
+        last = dtype.min if descending else dtype.max
+    size = int(dims[-1].arg)
+    return pad_end(x, len(dims) - 1, 1 << (size - 1).bit_length() if size else 0, last)
+
+
 def argsort_keys(keys: UOp) -> UOp:
-    """Return the indices that sort keys along the last axis, stably, as i64."""
+    """Return the indices that sort keys along the last axis, stably, as i64.
+
+    The size of the axis is 0 or a power of two.
+    """
     sizes = shape(keys)
     positions = primitive.iota(sizes, len(sizes) - 1)
     if keys.dtype.bits > 32:
         return sort_last_axis([keys, primitive.cast(positions, dtypes.i64)])[1]
-    # key·2³² + index: one word, so that a stage is a minimum and a maximum.
+    # key·2³² + index: one word, so that a step is a minimum and a maximum.
     word = dtypes.u64 if keys.dtype is dtypes.u32 else dtypes.i64
-    words = primitive.cast(keys, word) * (1 << 32) + primitive.cast(positions, word)
-    return primitive.cast(sort_last_axis([words])[0] & 0xFFFFFFFF, dtypes.i64)
+
+    def with_positions(blocks: UOp) -> UOp:
+        numbers = primitive.reshape(positions, shape(blocks))
+        return primitive.cast(blocks, word) * (1 << 32) + primitive.cast(numbers, word)
+
+    (ordered,) = sort_last_axis([in_blocks(keys, with_positions)])
+    return primitive.cast(ordered & 0xFFFFFFFF, dtypes.i64)
 
 
 def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
-    """Return words sorted along the last axis, by the first word, then the second."""
-    size = shape(words[0])[-1].arg
-    width = 1 << (size - 1).bit_length() if size else 0
-    last = len(shape(words[0])) - 1
-    # Padded with the largest value, which stays at the end.
-    padded = [pad_end(word, last, width, word.dtype.max) for word in words]
-    block = 2
-    while block <= width:
-        padded = _compare_exchange(padded, block, mirrored=True)
-        part = block // 2
-        while part > 1:
-            padded = _compare_exchange(padded, part, mirrored=False)
-            part //= 2
-        block *= 2
-    return [_truncate(word, size) for word in padded]
+    """Return words sorted along the last axis, by the first word, then the second.
+
+    The size of the axis is 0 or a power of two.
+    """
+    size = int(shape(words[0])[-1].arg)
+    bits = size.bit_length() - 1
+    for number, group in enumerate(_groups(bits)):
+        if number:
+            words = [primitive.contiguous(word, "a sort network") for word in words]
+        words = _exchange_in_group(words, group, bits)
+    return list(words)
 
 
-def _truncate(word: UOp, size: int) -> UOp:
-    """Return the first `size` elements along the last axis."""
-    dims = shape(word)
-    return primitive.shrink(word, [*[(0, d) for d in dims[:-1]], (0, size)])
+def in_blocks(x: UOp, function: Callable[[UOp], UOp]) -> UOp:
+    """Return an elementwise function of values, computed in the shape of the first steps.
+
+    So its values are kept with the blocks of elements that are exchanged, and not by rows.
+    """
+    *others, size = shape(x)
+    block = min(1 << GROUP_BITS, int(size.arg))
+    blocks = primitive.reshape(x, [*others, size.arg // block, block]) if block else x
+    return primitive.reshape(function(blocks), [*others, size])
 
 
-def _compare_exchange(words: Sequence[UOp], block: int, *, mirrored: bool) -> list[UOp]:
-    """Return each block with its halves compared and exchanged, element by element or mirrored."""
+def truncate(x: UOp, size: int) -> UOp:
+    """Return the first `size` elements along the last axis of sorted values."""
+    dims = shape(x)
+    if int(dims[-1].arg) == size:
+        return x
+    # Stored as a whole, so that the last steps are done in blocks.
+    whole = primitive.contiguous(x, "a sort network")
+    return primitive.shrink(whole, [*[(0, d) for d in dims[:-1]], (0, size)])
+
+
+class Group(NamedTuple):
+    """Steps of a network that exchange elements by some bits of their index, in one kernel."""
+
+    low: int
+    high: int
+    """The bits low … high - 1 of an index."""
+    steps: tuple[tuple[int, int], ...]
+    """For each step its bit, and the number of a bit that an index of a descending block has."""
+
+
+def _groups(bits: int) -> Iterator[Group]:
+    """Yield the steps of a network for 2^bits elements, in groups of `GROUP_BITS` bits at most.
+
+    >>> list(_groups(2))
+    [Group(low=0, high=2, steps=((0, 1), (1, 2), (0, 2)))]
+    """
+    first = min(bits, GROUP_BITS)
+    if first > 0:
+        blocks = range(1, first + 1)
+        yield Group(0, first, tuple((bit, k) for k in blocks for bit in reversed(range(k))))
+    for block in range(first + 1, bits + 1):
+        high = block
+        while high:
+            low = (high - 1) // GROUP_BITS * GROUP_BITS
+            yield Group(low, high, tuple((bit, block) for bit in reversed(range(low, high))))
+            high = low
+
+
+def _exchange_in_group(words: Sequence[UOp], group: Group, bits: int) -> list[UOp]:
+    """Return words after the steps of a group, which are independent outside of its bits."""
     dims = shape(words[0])
-    halves: list[Dim] = [*dims[:-1], dims[-1].arg // block, 2, block // 2]
-    last = len(halves) - 1
+    low, high = group.low, group.high
+    sizes: list[Dim] = [*dims[:-1], 1 << bits - high, 1 << high - low, 1 << low]
+    inside = [primitive.reshape(word, sizes) for word in words]
+    for bit, block in group.steps:
+        # The last block of all is ascending.
+        inside = _compare_exchange(inside, bit - low, block - low if block < bits else None)
+    return [primitive.reshape(word, dims) for word in inside]
+
+
+def _compare_exchange(words: Sequence[UOp], bit: int, block: int | None) -> list[UOp]:
+    """Return words with those exchanged whose indices along the last axis but one differ in a bit.
+
+    The smaller one comes first, but not where the index has the bit `block`, which is a bit along
+    the same axis or, if that has fewer, along the one before.
+    """
+    dims = shape(words[0])
+    *others, outer, middle, inner = dims
+    high = middle.arg >> bit + 1
+    halves: list[Dim] = [*others, outer, high, 2, 1 << bit, inner]
+    axis = len(others) + 2
     words_here = [primitive.reshape(word, halves) for word in words]
-    axes = (last - 1, last) if mirrored else (last - 1,)
-    partners = [primitive.flip(word, axes) for word in words_here]
-    first_half = primitive.iota(halves, last - 1).eq(0)
+    partners = [primitive.flip(word, (axis,)) for word in words_here]
+    smaller_here = primitive.iota(halves, axis).eq(0)
+    if block is not None:
+        shift = block - bit - 1  # from the first bit of the axis before the halves
+        is_inside = high >> shift > 1
+        if not is_inside:
+            shift -= high.bit_length() - 1
+        number = primitive.iota(halves, axis - 1 if is_inside else axis - 2)
+        smaller_here = smaller_here.eq((number >> shift & 1).eq(0))
     if len(words) == 1:
-        low = ops.MIN(words_here[0], partners[0])
-        high = ops.MAX(words_here[0], partners[0])
-        chosen = [ops.WHERE(first_half, low, high)]
+        smaller = ops.MIN(words_here[0], partners[0])
+        larger = ops.MAX(words_here[0], partners[0])
+        chosen = [ops.WHERE(smaller_here, smaller, larger)]
     else:
-        keep = _lexicographic_less(words_here, partners).eq(first_half)
+        keep = _lexicographic_less(words_here, partners).eq(smaller_here)
         chosen = [ops.WHERE(keep, a, b) for a, b in zip(words_here, partners, strict=True)]
-    # Materialized in halves, so that the kernel's loops are those over blocks and halves.
-    return [
-        primitive.reshape(primitive.contiguous(word, "a sort network"), dims) for word in chosen
-    ]
+    return [primitive.reshape(word, dims) for word in chosen]
 
 
 def _lexicographic_less(mine: Sequence[UOp], others: Sequence[UOp]) -> UOp:

@@ -44,17 +44,18 @@ def smallest_indices(keys: UOp, count: int) -> UOp:
     *others, length = shape(keys)
     size, last = int(length.arg), len(others)
     if size <= MAX_RANKED or MIN_KEYS_PER_RESULT * count > size <= MAX_QUADRATIC:
-        return primitive.contiguous(_select_by_rank(_ranks(keys), _positions(keys), count), "topk")
+        return _select_by_rank(_ranks(keys), _positions(keys), count)
     if not is_cheaper_than_sorting(size, count):
-        positions = primitive.cast(sorting_network.argsort_keys(keys), dtypes.i32)
-        return primitive.contiguous(slice_axis(positions, last, 0, count), "topk")
+        padded = sorting_network.pad_for_sort(keys)
+        positions = primitive.cast(sorting_network.argsort_keys(padded), dtypes.i32)
+        return slice_axis(positions, last, 0, count)
     block = _block_size(size, count)
     blocks = -(-size // block)
     padded = pad_end(keys, last, blocks * block, keys.dtype.max)
     block_minima = primitive.reduce(
         primitive.reshape(padded, (*others, blocks, block)), ops.MIN, (last + 1,)
     )
-    block_minima = primitive.contiguous(primitive.reshape(block_minima, (*others, blocks)), "topk")
+    block_minima = primitive.reshape(block_minima, (*others, blocks))
     blocks_chosen = _sort_few(smallest_indices(block_minima, count))
     sizes: tuple[Dim, ...] = (*others, count, block)
     starts = primitive.expand(primitive.reshape(blocks_chosen, (*others, count, 1)), sizes) * block
@@ -63,11 +64,9 @@ def smallest_indices(keys: UOp, count: int) -> UOp:
     candidates = ops.WHERE(
         positions < size, gather_last(keys, positions), UOp.const(keys.dtype, keys.dtype.max)
     )
-    chosen_candidates = smallest_indices(primitive.contiguous(candidates, "topk"), count)
-    return primitive.contiguous(
-        gather_last(blocks_chosen, chosen_candidates // block) * block + chosen_candidates % block,
-        "topk",
-    )
+    chosen_candidates = smallest_indices(candidates, count)
+    chosen_blocks = gather_last(blocks_chosen, chosen_candidates // block)
+    return chosen_blocks * block + chosen_candidates % block
 
 
 def gather_last(x: UOp, indices: UOp) -> UOp:
@@ -87,8 +86,9 @@ def _sort_few(numbers: UOp) -> UOp:
     """Return distinct integers along the last axis in ascending order."""
     count = int(shape(numbers)[-1].arg)
     if count > MAX_QUADRATIC:
-        return sorting_network.sort_last_axis([numbers])[0]
-    return primitive.contiguous(_select_by_rank(_ranks(numbers), numbers, count), "topk")
+        padded = sorting_network.pad_for_sort(numbers)
+        return sorting_network.truncate(sorting_network.sort_last_axis([padded])[0], count)
+    return _select_by_rank(_ranks(numbers), numbers, count)
 
 
 def _positions(keys: UOp) -> UOp:
@@ -107,7 +107,7 @@ def _ranks(keys: UOp) -> UOp:
     in_front = primitive.iota(table, last + 1) < primitive.iota(table, last)
     before = (others_keys < own_keys) | (others_keys.eq(own_keys) & in_front)
     total = primitive.reduce(primitive.cast(before, dtypes.i32), ops.ADD, (last + 1,))
-    return primitive.contiguous(primitive.reshape(total, (*others, size)), "topk")
+    return primitive.reshape(total, (*others, size))
 
 
 def _select_by_rank(ranks: UOp, values: UOp, count: int) -> UOp:
