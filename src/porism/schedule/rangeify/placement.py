@@ -212,7 +212,8 @@ class Placement:
         if not kernel.allows_level(level):
             return "a local buffer needs another loop order"
         few = iterations < min(storage.parallel_iterations, trip_count(kernel.loops))
-        if few and tensor_size(node) * each > storage.serial_work:
+        reduced = any(r.arg[1] is Axis.REDUCE for use in uses for r in use.loops)
+        if few and (reduced or not level or tensor_size(node) * each > storage.serial_work):
             return f"around a local buffer only {iterations} iterations could run in parallel"
         kernel.add_level(level)
         return Local(axes)

@@ -99,9 +99,12 @@ def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
 
     The size of the axis is 0 or a power of two.
     """
-    size = int(shape(words[0])[-1].arg)
-    bits = size.bit_length() - 1
-    for number, group in enumerate(_groups(bits)):
+    *others, size = shape(words[0])
+    bits = int(size.arg).bit_length() - 1
+    is_one_row = all(n.op is ops.CONST and n.arg == 1 for n in others)
+    # Local buffers are filled in a loop: a single row is done in parts.
+    most = min(GROUP_BITS, bits - 1) if is_one_row else GROUP_BITS
+    for number, group in enumerate(_groups(bits, max(most, 1))):
         if number:
             words = [primitive.contiguous(word, "a sort network") for word in words]
         words = _exchange_in_group(words, group, bits)
@@ -139,20 +142,20 @@ class Group(NamedTuple):
     """For each step its bit, and the number of a bit that an index of a descending block has."""
 
 
-def _groups(bits: int) -> Iterator[Group]:
-    """Yield the steps of a network for 2^bits elements, in groups of `GROUP_BITS` bits at most.
+def _groups(bits: int, most: int) -> Iterator[Group]:
+    """Yield the steps of a network for 2^bits elements, in groups of so many bits at most.
 
-    >>> list(_groups(2))
+    >>> list(_groups(2, 6))
     [Group(low=0, high=2, steps=((0, 1), (1, 2), (0, 2)))]
     """
-    first = min(bits, GROUP_BITS)
+    first = min(bits, most)
     if first > 0:
         blocks = range(1, first + 1)
         yield Group(0, first, tuple((bit, k) for k in blocks for bit in reversed(range(k))))
     for block in range(first + 1, bits + 1):
         high = block
         while high:
-            low = (high - 1) // GROUP_BITS * GROUP_BITS
+            low = (high - 1) // most * most
             yield Group(low, high, tuple((bit, block) for bit in reversed(range(low, high))))
             high = low
 
