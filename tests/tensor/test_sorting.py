@@ -39,11 +39,33 @@ def test_types(name: str) -> None:
     agree(porism.argsort(x), np.argsort(comparable(x), kind="stable"))
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 8, 33])
-def test_lengths(size: int) -> None:
-    x = draw("float32", (size,))
+@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (3,), (8,), (33,), (64,), (130,), (3, 65),
+                                   (20, 70), (17, 200), (2, 700), (3000,)])  # fmt: skip
+def test_lengths(shape: tuple[int, ...]) -> None:
+    x = draw("float32", shape)
     agree(porism.sort(x), np.sort(x))
     agree(porism.argsort(x), np.argsort(x, kind="stable"))
+
+
+@pytest.mark.parametrize("name", [*TYPES, "float8_e4m3fn", "float8_e5m2"])
+def test_what_rows_are_padded_by_comes_last(name: str) -> None:
+    """Also after the last value in descending order, in types without an infinity."""
+    dtype = getattr(porism, name).numpy
+    x = np.array([[3, 0, 2], [1, 1, 0]]).astype(dtype)
+    order = [[0, 2, 1], [0, 1, 2]]
+    assert porism.argsort(x, descending=True).tolist() == order
+    found = porism.sort(x, descending=True).numpy()
+    np.testing.assert_array_equal(found, np.take_along_axis(x, np.array(order), 1))
+    assert porism.topk(x, 2)[1].tolist() == [row[:2] for row in order]
+
+
+def test_a_sort_has_few_kernels() -> None:
+    counts = {
+        shape: len(porism.kernels(porism.sort(draw("float32", shape))))
+        for shape in ((64, 64), (64, 1000), (1 << 14,))
+    }
+    assert counts == {(64, 64): 1, (64, 1000): 10, (1 << 14,): 19}
+    assert len(porism.kernels(*porism.topk(draw("float32", (64, 1000)), 5))) <= 10
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -20,9 +20,8 @@ from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import axis_last, slice_axis
 from porism.tensor.movement.sorting_network import (
     argsort_keys,
-    in_blocks,
     merge_zeros,
-    pad_for_sort,
+    padded_keys,
     sort_key,
     sort_last_axis,
     truncate,
@@ -56,8 +55,7 @@ def _sort_keys(x: UOp, descending: bool) -> UOp:
 
 def _sorted_indices(x: UOp, descending: bool) -> UOp:
     """Return the indices that sort the last axis, stably."""
-    padded = pad_for_sort(x, descending=descending)
-    keys = in_blocks(padded, lambda blocks: _sort_keys(merge_zeros(blocks), descending))
+    keys = padded_keys(x, lambda blocks: _sort_keys(merge_zeros(blocks), descending))
     return truncate(argsort_keys(keys), static_size(shapes.sizes_of(x)[-1], "argsort"))
 
 
@@ -72,8 +70,7 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
     """
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "sort")
-    padded = pad_for_sort(node, descending=descending)
-    keys = sort_last_axis([in_blocks(padded, partial(_sort_keys, descending=descending))])[0]
+    (keys,) = sort_last_axis([padded_keys(node, partial(_sort_keys, descending=descending))])
     values = value_of_key(ops.NOT(keys) if descending else keys, tensor.dtype)
     size = static_size(shapes.sizes_of(node)[-1], "sort")
     return Tensor(primitive.permute(truncate(values, size), back))
@@ -196,7 +193,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
             "the axis has no elements",
             "check the size first",
         )
-    keys = sort_last_axis([in_blocks(pad_for_sort(node), sort_key)])[0]
+    (keys,) = sort_last_axis([padded_keys(node, sort_key)])
     values = truncate(value_of_key(keys, node.dtype), size)
     lower_index = min(int(q * (size - 1)), size - 1)
     upper_index = min(lower_index + 1, size - 1)

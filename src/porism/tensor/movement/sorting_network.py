@@ -14,7 +14,6 @@ values are materialized.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -63,15 +62,25 @@ def merge_zeros(x: UOp) -> UOp:
     return ops.WHERE(x.eq(0), UOp.const(x.dtype, 0), x) if x.dtype.is_float else x
 
 
-def pad_for_sort(x: UOp, *, descending: bool = False) -> UOp:
-    """Return values padded along the last axis to a power of two, by such as are sorted last."""
-    dtype, dims = x.dtype, shape(x)
-    if dtype.is_float:
-        last = -math.inf if descending else math.nan
-    else:
-        last = dtype.min if descending else dtype.max
-    size = int(dims[-1].arg)
-    return pad_end(x, len(dims) - 1, 1 << (size - 1).bit_length() if size else 0, last)
+def padded_keys(x: UOp, key: Callable[[UOp], UOp]) -> UOp:
+    """Return keys of values, padded along the last axis to a power of two by the largest key.
+
+    They are computed in the shape of the first steps, so that they are kept with the blocks of
+    elements that are exchanged, and not by rows.
+    """
+    *others, length = shape(x)
+    size = int(length.arg)
+    width = 1 << (size - 1).bit_length() if size else 0
+    padded = pad_end(x, len(others), width, 0)
+
+    def keys(blocks: UOp) -> UOp:
+        found = key(blocks)
+        if width == size:
+            return found
+        position = primitive.reshape(primitive.iota(shape(padded), len(others)), shape(blocks))
+        return ops.WHERE(position < size, found, UOp.const(found.dtype, found.dtype.max))
+
+    return _in_blocks(padded, keys)
 
 
 def argsort_keys(keys: UOp) -> UOp:
@@ -90,7 +99,7 @@ def argsort_keys(keys: UOp) -> UOp:
         numbers = primitive.reshape(positions, shape(blocks))
         return primitive.cast(blocks, word) * (1 << 32) + primitive.cast(numbers, word)
 
-    (ordered,) = sort_last_axis([in_blocks(keys, with_positions)])
+    (ordered,) = sort_last_axis([_in_blocks(keys, with_positions)])
     return primitive.cast(ordered & 0xFFFFFFFF, dtypes.i64)
 
 
@@ -111,11 +120,8 @@ def sort_last_axis(words: Sequence[UOp]) -> list[UOp]:
     return list(words)
 
 
-def in_blocks(x: UOp, function: Callable[[UOp], UOp]) -> UOp:
-    """Return an elementwise function of values, computed in the shape of the first steps.
-
-    So its values are kept with the blocks of elements that are exchanged, and not by rows.
-    """
+def _in_blocks(x: UOp, function: Callable[[UOp], UOp]) -> UOp:
+    """Return an elementwise function of values, computed in the shape of the first steps."""
     *others, size = shape(x)
     block = min(1 << GROUP_BITS, int(size.arg))
     blocks = primitive.reshape(x, [*others, size.arg // block, block]) if block else x

@@ -46,7 +46,7 @@ def smallest_indices(keys: UOp, count: int) -> UOp:
     if size <= MAX_RANKED or MIN_KEYS_PER_RESULT * count > size <= MAX_QUADRATIC:
         return _select_by_rank(_ranks(keys), _positions(keys), count)
     if not is_cheaper_than_sorting(size, count):
-        padded = sorting_network.pad_for_sort(keys)
+        padded = sorting_network.padded_keys(keys, lambda blocks: blocks)
         positions = primitive.cast(sorting_network.argsort_keys(padded), dtypes.i32)
         return slice_axis(positions, last, 0, count)
     block = _block_size(size, count)
@@ -86,7 +86,7 @@ def _sort_few(numbers: UOp) -> UOp:
     """Return distinct integers along the last axis in ascending order."""
     count = int(shape(numbers)[-1].arg)
     if count > MAX_QUADRATIC:
-        padded = sorting_network.pad_for_sort(numbers)
+        padded = sorting_network.padded_keys(numbers, lambda blocks: blocks)
         return sorting_network.truncate(sorting_network.sort_last_axis([padded])[0], count)
     return _select_by_rank(_ranks(numbers), numbers, count)
 
