@@ -14,7 +14,8 @@ each access along each loop:
 - the outermost loop is parallelized, if there is enough work;
 - an output that is larger than the last cache is written by non-temporal stores.
 
-Reductions over the rows of a matrix are in `column_reductions`, loop interchange for the sake of
+Reductions over the rows of a matrix are in `column_reductions`, vectors across the iterations of an
+outer loop, where the inner ones are short, in `outer_loop_lanes`, loop interchange for the sake of
 loads in `loop_order`, and software prefetches in `prefetch_placement`.
 
 The constants below were fitted by hand to timings on an x86-64 machine with AVX-512.
