@@ -25,6 +25,11 @@ def is_unscheduled(loop: UOp) -> bool:
     return loop.arg[1] in (Axis.LOOP, Axis.REDUCE) and loop.src[0].op is ops.CONST
 
 
+def single_nest(kernel: UOp) -> UOp | None:
+    """Return the END of a kernel that is one loop nest; None of another kernel."""
+    return kernel.src[0] if len(kernel.src) == 1 and kernel.src[0].op is ops.END else None
+
+
 def nodes_inside(end: UOp) -> list[UOp]:
     """Return what the stores of an END are computed from, without what fills local buffers."""
     return toposort(end.src[0], within=lambda n: n.op is not ops.END)
@@ -51,6 +56,12 @@ def is_contiguous_reduction(reduction: UOp, loop: UOp) -> bool:
     """Return whether all loads of a reduction that depend on a loop are contiguous along it."""
     loads = [n for n in loads_for(reduction.src[0]) if loop in n.ranges]
     return bool(loads) and all(access_stride(n.src[1], loop) == 1 for n in loads)
+
+
+def shared_k_loops(reductions: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Return the reduction axes that some reductions have in common; () if their axes differ."""
+    k_loops = reductions[0].src[1:] if reductions else ()
+    return k_loops if all(n.src[1:] == k_loops for n in reductions) else ()
 
 
 def is_in_reduction(end: UOp, loop: UOp) -> bool:

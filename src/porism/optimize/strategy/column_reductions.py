@@ -34,6 +34,8 @@ from porism.optimize.analysis.loop_strides import (
     lanes_of_widest_type,
     loads_for,
     nodes_inside,
+    shared_k_loops,
+    single_nest,
     stores_of,
     trip_count,
 )
@@ -72,44 +74,79 @@ class ColumnPanels:
     """Rows of a block."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ColumnReductions:
+    """The loops of a kernel that reduces the columns of matrices, and what it loads."""
+
+    vector_loop: UOp
+    k_loop: UOp
+    outer_trips: int
+    """The trip count of the other output loops."""
+    count: int
+    """The number of reductions."""
+    loads: Sequence[UOp]
+    """The loads of the reductions that depend on the loop over the columns."""
+    width: int
+    """Lanes of a vector of the widest type."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the widest element that is loaded."""
+        return max(n.dtype.numpy.itemsize for n in self.loads)
+
+
 def choose_column_panels(kernel: UOp, target: Target) -> ColumnPanels | None:
     """Return the panels for a kernel that reduces columns; None of another kernel."""
-    if len(kernel.src) != 1 or kernel.src[0].op is not ops.END or target.block:
+    found = _match_column_reductions(kernel, target)
+    if found is None or not _profits_from_panels(found, target):
         return None
-    end = kernel.src[0]
+    columns = extent_of(found.vector_loop)
+    rows = _rows_per_block(extent_of(found.k_loop))
+    max_columns = MAX_PANEL * 4 // (found.itemsize * found.count)
+    for lanes, multiple in _lane_choices(columns, found.width // 2):
+        count = -(-columns // multiple) * multiple // lanes
+        groups = _groups_per_panel(count, found.outer_trips, max_columns // lanes, target.cores)
+        if groups > 1:
+            return ColumnPanels(found.vector_loop, lanes, groups, found.k_loop, multiple, rows)
+    return None
+
+
+def _match_column_reductions(kernel: UOp, target: Target) -> _ColumnReductions | None:
+    """Return the column reductions of a kernel that can be vectorized; None of another kernel."""
+    end = single_nest(kernel)
+    if end is None or target.block:
+        return None
     nodes = nodes_inside(end)
     reductions = [n for n in nodes if n.op is ops.REDUCE]
-    if not reductions or any(n.src[1:] != reductions[0].src[1:] for n in reductions):
-        return None
-    if len(reductions[0].src) != 2:
-        return None
-    k_loop = reductions[0].src[1]
-    vector_loop = next((r for r in end.src[1:] if _is_contiguous_output(end, r)), None)
+    k_loops = shared_k_loops(reductions)
     width = lanes_of_widest_type(nodes, target)
-    if vector_loop is None or width < 2:
+    if len(k_loops) != 1 or width < 2:
         return None
-    if not (is_unscheduled(vector_loop) and is_unscheduled(k_loop)):
+    vector_loop = next((r for r in end.src[1:] if _is_contiguous_output(end, r)), None)
+    if vector_loop is None or not all(map(is_unscheduled, (vector_loop, *k_loops))):
         return None
-    loads = [n for s in reductions for n in loads_for(s.src[0]) if vector_loop in n.ranges]
-    if not loads or not all(_reads_rows(n, vector_loop, k_loop) for n in loads):
+    loads = _loads_of_rows(reductions, vector_loop, k_loops[0])
+    if not loads:
         return None
-    item = max(n.dtype.numpy.itemsize for n in loads)
-    in_registers = target.memory.registers // 2 * width
-    columns = extent_of(vector_loop)
-    if columns <= in_registers or trip_count(loads[0].ranges) * item <= target.memory.l2:
-        return None
-    if extent_of(k_loop) < 2 * MAX_ROWS:
-        return None
-    rows = max(n for n in range(1, MAX_ROWS + 1) if extent_of(k_loop) % n == 0)
-    rows = rows if 2 * rows > MAX_ROWS else MAX_ROWS
-    others = trip_count(r for r in end.src[1:] if r is not vector_loop)
-    max_columns = MAX_PANEL * 4 // (item * len(reductions))
-    for lanes, multiple in _lane_choices(columns, width // 2):
-        count = -(-columns // multiple) * multiple // lanes
-        groups = _groups_per_panel(count, others, max_columns // lanes, target.cores)
-        if groups > 1:
-            return ColumnPanels(vector_loop, lanes, groups, k_loop, multiple, rows)
-    return None
+    outer_trips = trip_count(r for r in end.src[1:] if r is not vector_loop)
+    return _ColumnReductions(vector_loop, k_loops[0], outer_trips, len(reductions), loads, width)
+
+
+def _profits_from_panels(found: _ColumnReductions, target: Target) -> bool:
+    """Return whether columns exceed the registers and loads the L2 cache, for many rows."""
+    in_registers = target.memory.registers // 2 * found.width
+    loaded = trip_count(found.loads[0].ranges) * found.itemsize
+    return (
+        extent_of(found.vector_loop) > in_registers
+        and loaded > target.memory.l2
+        and extent_of(found.k_loop) >= 2 * MAX_ROWS
+    )
+
+
+def _rows_per_block(extent: int) -> int:
+    """Return the rows of a block: a divisor of all rows, if one is large enough."""
+    rows = max(n for n in range(1, MAX_ROWS + 1) if extent % n == 0)
+    return rows if 2 * rows > MAX_ROWS else MAX_ROWS
 
 
 def _lane_choices(columns: int, half: int) -> Iterator[tuple[int, int]]:
@@ -128,6 +165,12 @@ def _is_contiguous_output(end: UOp, loop: UOp) -> bool:
     return all(
         s.op is ops.STORE and access_stride(s.src[0].src[1], loop) == 1 for s in stores_of(end)
     )
+
+
+def _loads_of_rows(reductions: Sequence[UOp], vector_loop: UOp, k_loop: UOp) -> list[UOp]:
+    """Return the loads of reductions along the columns; [] if one of them does not read rows."""
+    loads = [n for s in reductions for n in loads_for(s.src[0]) if vector_loop in n.ranges]
+    return loads if all(_reads_rows(n, vector_loop, k_loop) for n in loads) else []
 
 
 def _reads_rows(load: UOp, vector_loop: UOp, k_loop: UOp) -> bool:
