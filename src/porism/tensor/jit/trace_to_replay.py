@@ -18,7 +18,7 @@ from porism.engine.run.buffer_storage import (
     node_storage,
     realized_buffer,
 )
-from porism.engine.run.realize import request, schedule_of, unbind
+from porism.engine.run.realize import Request, request, schedule_of, unbind
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -115,39 +115,73 @@ def make_replay(
         lambda node: new_placeholder(node.dtype, shape(node)),
     )
     wanted = request(computed) if computed else None
-    buffers = dict.fromkeys((*(wanted.buffers if wanted else ()), *outputs.inputs()))
-    numbers = {buffer: k for k, buffer in enumerate(buffers)}
+    own_placeholders = {
+        *placeholders,
+        *(c.placeholder for c in captured),
+        *(s.placeholder for s in streams),
+        *once.values(),
+    }
+    numbers = _number_inputs(wanted, outputs, own_placeholders)
     argument_of = {placeholder: k for k, placeholder in enumerate(placeholders)}
-    tensor_of = {c.placeholder: c.tensor for c in captured}
-    known = {*argument_of, *tensor_of, *(s.placeholder for s in streams), *once.values()}
-    if any(is_placeholder(b) and b not in known for b in numbers):
-        raise no_value()  # it was kept from the trace of another function
     schedule = schedule_of(wanted.graph) if wanted else None
     values = outputs.values(numbers)
     fixed = [c for c in captured if _is_constant(c)]
-    constant_placeholders = {c.placeholder for c in fixed}
-    returned = {value.input for value in values if value.output is None}
-    type_of = {id(c): (c.tensor, _type(c.placeholder)) for c in captured}
+    captured_types = [(c.tensor, _type(c.placeholder)) for c in captured]
+    containers, cells = _containers_and_cells(locations)
     return Replay(
         schedule=schedule,
         arguments=[(n, argument_of[b]) for b, n in numbers.items() if b in argument_of],
-        captured=[
-            (n, tensor_of[b])
-            for b, n in numbers.items()
-            if b in tensor_of and (b not in constant_placeholders or n in returned)
-        ],
+        captured=_captured_inputs(captured, numbers, values),
         constants=_captured_constants(fixed, once, numbers, constants, schedule),
         streams=[(numbers.get(s.placeholder, -1), s.take, s.amount) for s in streams],
         variables={**outputs.variables(), **(wanted.variables if wanted else {})},
         values=values,
         result=structure,
         assignments=assignments,
-        captured_types=[type_of[id(c)] for c in captured],
-        mutable_types=[type_of[id(c)] for c in captured if not _is_constant(c)],
-        locations=[(at, t) for at, t in locations if not isinstance(at[0], types.CellType)],
-        cells=[(at[0], t) for at, t in locations if isinstance(at[0], types.CellType)],
+        captured_types=captured_types,
+        mutable_types=[
+            row for c, row in zip(captured, captured_types, strict=True) if not _is_constant(c)
+        ],
+        locations=containers,
+        cells=cells,
         lock=lock,
     )
+
+
+def _number_inputs(
+    wanted: Request | None, outputs: Outputs, placeholders: set[UOp]
+) -> dict[UOp, int]:
+    """Return the BUFFERs that a program reads or returns unchanged, with their numbers.
+
+    Raise if one of them is a placeholder of another trace.
+    """
+    buffers = dict.fromkeys((*(wanted.buffers if wanted else ()), *outputs.inputs()))
+    if any(is_placeholder(b) and b not in placeholders for b in buffers):
+        raise no_value()  # it was kept from the trace of another function
+    return {buffer: k for k, buffer in enumerate(buffers)}
+
+
+def _captured_inputs(
+    captured: Sequence[CapturedTensor], numbers: Mapping[UOp, int], values: Sequence[Value]
+) -> list[tuple[int, Tensor]]:
+    """Return the inputs that are captured tensors, except constants that are not returned."""
+    returned = {value.input for value in values if value.output is None}
+    captured_of = {c.placeholder: c for c in captured}
+    inputs = [(n, captured_of[b]) for b, n in numbers.items() if b in captured_of]
+    return [(n, c.tensor) for n, c in inputs if n in returned or not _is_constant(c)]
+
+
+def _containers_and_cells(
+    locations: Sequence[tuple[Location, Tensor]],
+) -> tuple[list[tuple[Location, Tensor]], list[tuple[types.CellType, Tensor]]]:
+    """Return the locations that are containers, and those that are closure cells."""
+    containers, cells = [], []
+    for location, tensor in locations:
+        if isinstance(location[0], types.CellType):
+            cells.append((location[0], tensor))
+        else:
+            containers.append((location, tensor))
+    return containers, cells
 
 
 def _type(placeholder: UOp) -> TensorType:
