@@ -114,30 +114,25 @@ def needs_steps(order: Iterable[UOp]) -> bool:
     called in a loop, or if memory is read before all of its stores are done.
     """
     order = list(order)
-    if any(node.op in STEP_OPS for node in order):
+    present = {n.op for n in order}
+    if present & STEP_OPS or {ops.SPECIAL, ops.STORE} <= present:
         return True
-    if any(n.op is ops.SPECIAL for n in order) and any(n.op is ops.STORE for n in order):
-        return True
-    scope = scopes(order) if any(n.op in (ops.CALL, ops.STORE) for n in order) else {}
-    if any(n.op is ops.CALL and scope[n] for n in order):
-        return True
-    stores = [n for n in order if n.op is ops.STORE]
-    written = {base_of(n.src[0]) for n in stores}
-    used = {s for n in order for s in (n.src[1:] if n.op is ops.STORE else n.src)}
-    reads = [
-        n
-        for n in order
-        if n.op in (ops.INDEX, ops.LOAD) and n in used and base_of(n.src[0]) in written
-    ]
-    if not reads:
+    if not present & {ops.CALL, ops.STORE}:
         return False
-    above = {n: _closed_stores(n, scope) for n in reads}
-    return any(
-        store not in above[read]
-        for read in reads
-        for store in stores
-        if base_of(store.src[0]) is base_of(read.src[0])
-    )
+    scope = scopes(order)
+    return any(n.op is ops.CALL and scope[n] for n in order) or _reads_open_memory(order, scope)
+
+
+def _reads_open_memory(order: Sequence[UOp], scope: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Return whether memory is read before all of its stores are done."""
+    stores_to: dict[UOp, set[UOp]] = {}
+    for node in order:
+        if node.op is ops.STORE:
+            stores_to.setdefault(base_of(node.src[0]), set()).add(node)
+    used = {s for n in order for s in (n.src[1:] if n.op is ops.STORE else n.src)}
+    accesses = [n for n in order if n.op in (ops.INDEX, ops.LOAD) and n in used]
+    reads = [(n, stores_to[base]) for n in accesses if (base := base_of(n.src[0])) in stores_to]
+    return any(not stores <= _closed_stores(read, scope) for read, stores in reads)
 
 
 def _closed_stores(node: UOp, scope: Mapping[UOp, frozenset[UOp]]) -> set[UOp]:
