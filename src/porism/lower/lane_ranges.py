@@ -8,7 +8,7 @@ reduction, among those that it closes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from porism.base.dtypes import Kind
@@ -31,28 +31,37 @@ def lane_ranges(order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -
     """
     accesses = [n for n in order if n.op is ops.INDEX]
     stored = {n.src[0] for n in order if n.op is ops.STORE}
-    vectors = [n for n in order if n.op is ops.WMMA]  # they have lanes of their own
-    ranked: list[tuple[tuple[int, bool, bool], int, UOp, int]] = []
-    for position, loop in enumerate(expanded):
-        width = math.gcd(int(loop.vmax) + 1, max_lanes)
-        if width < 2 or width & (width - 1) or any(loop in n.ranges for n in vectors):
-            continue
-        contiguous, stores = 0, False
-        for access in accesses:
-            if loop in access.ranges:
-                strides = [stride(i, loop) for i in split_masks(access.src[1:])[0]]
-                if strides and strides[-1] == 1 and not any(strides[:-1]):
-                    contiguous += _trip_count(access) * (2 if access in stored else 1)
-                    stores = stores or access in stored
-        rank = (-contiguous, loop.arg[1] is not Axis.UPCAST, not stores)
-        ranked.append((rank, position, loop, width))
+    lanes = _possible_lanes(order, expanded, max_lanes)
     chosen: dict[UOp, int] = {}
     scopes = {scope_of(n) for n in order}
-    for _, _, loop, width in sorted(ranked, key=lambda row: row[:2]):
+    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, accesses, stored)):
         together = {r for ranges in scopes if loop in ranges for r in ranges}
         if not together & chosen.keys():
-            chosen[loop] = width
+            chosen[loop] = lanes[loop]
     return chosen
+
+
+def _possible_lanes(
+    order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int
+) -> dict[UOp, int]:
+    """Return the ranges whose iterations fill vectors of a power of two, with the lanes of each."""
+    products = [n for n in order if n.op is ops.WMMA]  # they have lanes of their own
+    free = [loop for loop in expanded if not any(loop in n.ranges for n in products)]
+    lanes = {loop: math.gcd(int(loop.vmax) + 1, max_lanes) for loop in free}
+    return {loop: n for loop, n in lanes.items() if n > 1 and n.bit_count() == 1}
+
+
+def _lane_order(loop: UOp, accesses: Sequence[UOp], stored: Set[UOp]) -> tuple[int, bool, bool]:
+    """Return a sort key: the most contiguous accesses, UPCAST, and contiguous stores come first."""
+    contiguous = [a for a in accesses if loop in a.ranges and _is_contiguous(a, loop)]
+    count = sum(_trip_count(a) * (2 if a in stored else 1) for a in contiguous)
+    return -count, loop.arg[1] is not Axis.UPCAST, stored.isdisjoint(contiguous)
+
+
+def _is_contiguous(access: UOp, loop: UOp) -> bool:
+    """Return whether an access has a unit stride in its last index alone."""
+    strides = [stride(i, loop) for i in split_masks(access.src[1:])[0]]
+    return bool(strides) and strides[-1] == 1 and not any(strides[:-1])
 
 
 def scope_of(node: UOp) -> tuple[UOp, ...]:
