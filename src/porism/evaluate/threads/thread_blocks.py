@@ -204,33 +204,26 @@ def launch(
         {node: size for node, size in extents.items() if node not in fixed}
         for extents in launched_indices(session, nodes)
     )
-    everything = {**blocks, **threads, **fixed}
-    known = scopes(nodes)
-    launched = [n for n in everything if n.op is ops.RANGE and n not in fixed]
-    outside_ranges = {
-        n: tuple(r for r in launched if r not in known[n] and not (_is_local(n) and r in blocks))
-        for n in nodes
-        if n.op is ops.STORE
-    }
+    outside_ranges = _ranges_outside_stores(nodes, blocks, threads)
     wanted = loaded_indices(nodes, roots)
-    program = Program(order(everything), wanted, outside_ranges)
+    program = Program(order({**blocks, **threads, **fixed}), wanted, outside_ranges)
     block_indices, thread_indices = _index_combinations(blocks), _index_combinations(threads)
     count = len(block_indices) * len(thread_indices)
     names: list[str] = []
     races = Races(names) if count > 1 else None
     machine: ThreadMachine | None = None
-    for number, block in enumerate(reversed(block_indices) if reverse else block_indices):
+    direction = -1 if reverse else 1
+    for number, block in enumerate(block_indices[::direction]):
         shared: dict[UOp, Memory] = {}
         running: list[_RunningThread] = []
         if races is not None:
             races.new_block()
-        for thread in reversed(thread_indices) if reverse else thread_indices:
+        for thread in thread_indices[::direction]:
             indices = {**block, **thread, **fixed}
             names.append(iteration_text(tuple(indices), tuple(indices.values())))
             access = _ThreadAccesses(len(names) - 1, number, races)
-            machine = ThreadMachine(
-                session, program, indices, shared, access.touch if races else None
-            )
+            touch = access.touch if races else None
+            machine = ThreadMachine(session, program, indices, shared, touch)
             running.append(_RunningThread(machine, access))
         _run_block(running)
     if not roots or machine is None:
@@ -244,6 +237,25 @@ def launch(
                 "store the value",
             )
         )
+    return _valid_values(session, machine, roots)
+
+
+def _ranges_outside_stores(
+    nodes: Sequence[UOp], blocks: Extents, threads: Extents
+) -> dict[UOp, tuple[UOp, ...]]:
+    """Return the launched ranges that are not around each STORE; no blocks, if it is local."""
+    scope = scopes(nodes)
+    outside_ranges: dict[UOp, tuple[UOp, ...]] = {}
+    for store in nodes:
+        if store.op is ops.STORE:
+            launched = threads if _is_local(store) else {**blocks, **threads}
+            ranges = [r for r in launched if r.op is ops.RANGE]
+            outside_ranges[store] = tuple(r for r in ranges if r not in scope[store])
+    return outside_ranges
+
+
+def _valid_values(session: Session, machine: ThreadMachine, roots: Sequence[UOp]) -> list[Value]:
+    """Return the values that a thread has computed for `roots`; raise if one is INVALID."""
     values = [machine.value(root) for root in roots]
     for root, value in zip(roots, values, strict=True):
         session.faults.demand_valid(value, root, "the result is INVALID")
