@@ -15,6 +15,7 @@ its bytes; apart from that it counts cycles as `tile_costs` says.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,30 +96,35 @@ def best_transposed_tile(contraction: Contraction, target: Target) -> Transposed
 def _tiles(contraction: Contraction, target: Target) -> Iterator[TransposedTile]:
     """Yield every transposed tile that is compared, with its estimate."""
     width = target.vector_bits[-1] // contraction.bits if target.vector_bits else 1
-    if width < 2 or contraction.reductions != 1 or not contraction.constant_buffers:
+    if width < 2 or not contraction.constant_buffers:
         return
-    if len(contraction.stores) != 1:
+    if contraction.reductions != 1 or len(contraction.stores) != 1:
         return
     contiguous = [r for r in contraction.outputs if contraction.is_stored_along(r)]
     for vector_loop in contraction.outputs:
-        along = [o for o in contraction.operands if vector_loop in o.ranges]
-        others = [o for o in contraction.operands if vector_loop not in o.ranges]
-        if vector_loop in contiguous or len(along) != 1 or len(others) != 1 or along[0].is_masked:
+        operands = _constant_and_other(contraction, vector_loop)
+        if vector_loop in contiguous or operands is None:
             continue
-        constant, other = along[0], others[0]
-        if constant.buffer not in contraction.constant_buffers:
-            continue
-        if not set(contraction.k_loops) <= constant.ranges:
-            continue
-        for m_loop in contiguous:
-            if m_loop in constant.ranges or m_loop not in other.ranges:
-                continue
-            for sixteenths in LANE_CHOICES:
-                lanes = sixteenths * width // 16
-                if lanes >= width and extent_of(vector_loop) % lanes == 0:
-                    yield from _estimates(
-                        contraction, vector_loop, lanes, m_loop, constant, other, target
-                    )
+        constant, other = operands
+        m_loops = [r for r in contiguous if r in other.ranges and r not in constant.ranges]
+        lane_counts = [sixteenths * width // 16 for sixteenths in LANE_CHOICES]
+        fitting = [n for n in lane_counts if extent_of(vector_loop) % n == 0]
+        for m_loop, lanes in itertools.product(m_loops, fitting):
+            yield from _estimates(contraction, vector_loop, lanes, m_loop, constant, other, target)
+
+
+def _constant_and_other(
+    contraction: Contraction, vector_loop: UOp
+) -> tuple[Operand, Operand] | None:
+    """Return the operand along a loop if it can be pre-packed, and the other one; None if not."""
+    along = [o for o in contraction.operands if vector_loop in o.ranges]
+    others = [o for o in contraction.operands if vector_loop not in o.ranges]
+    if len(along) != 1 or len(others) != 1:
+        return None
+    constant = along[0]
+    if constant.is_masked or constant.buffer not in contraction.constant_buffers:
+        return None
+    return (constant, others[0]) if constant.ranges.issuperset(contraction.k_loops) else None
 
 
 def _estimates(
@@ -182,28 +188,47 @@ def _packing(
     No cycles if the operand is read in place; None if that is slow, and it cannot be packed.
     """
     if not o.is_masked:
-        k_stride = max(abs(o.stride(r) or 0) for r in contraction.k_loops) * o.itemsize
-        in_order = len(contraction.k_loops) == 1 or o.stride(contraction.k_loops[-1]) == 1
-        is_slow = not in_order or has_set_conflicts(k_stride, contraction.k, target)
-        return None if is_slow else (0.0, None, 1)
-    windows = {r: o.window(r, contraction.k_loops) for r in contraction.outputs if r in o.ranges}
-    taps = {window[0] for window in windows.values() if window is not None}
-    if None in windows.values() or len(taps) < len(windows):
+        return (0.0, None, 1) if _is_fast_in_place(contraction, o, target) else None
+    windows = _windows_of_own_taps(contraction, o)
+    if windows is None:
         return None
     limit = max(target.memory.l2, DEFAULT_L2) // 2
     packed_loop = next((r for r in windows if r is not m_loop), None)
+    taps = {tap for tap, _ in windows.values()}
     channels = math.prod(extent_of(r) for r in contraction.k_loops if r not in taps)
-    for rows in _divisors(1 if packed_loop is None else extent_of(packed_loop)):
+    extent = 1 if packed_loop is None else extent_of(packed_loop)
+    for rows in _divisors(extent):
         spans = [
-            ((rows if r is packed_loop else extent_of(r)) - 1) * window[1] + extent_of(window[0])
-            for r, window in windows.items()
-            if window is not None
+            ((rows if r is packed_loop else extent_of(r)) - 1) * stride + extent_of(tap)
+            for r, (tap, stride) in windows.items()
         ]
         elements = channels * math.prod(spans)
         if elements * o.itemsize <= limit:
-            copies = 1 if packed_loop is None else extent_of(packed_loop) // rows
-            return elements * copies * PACK_CYCLES, packed_loop, rows
+            return elements * (extent // rows) * PACK_CYCLES, packed_loop, rows
     return None
+
+
+def _is_fast_in_place(contraction: Contraction, o: Operand, target: Target) -> bool:
+    """Return whether an operand is read in order along k, without cache-set conflicts."""
+    k_loops = contraction.k_loops
+    k_stride = max(abs(o.stride(r) or 0) for r in k_loops) * o.itemsize
+    in_order = len(k_loops) == 1 or o.stride(k_loops[-1]) == 1
+    return in_order and not has_set_conflicts(k_stride, contraction.k, target)
+
+
+def _windows_of_own_taps(contraction: Contraction, o: Operand) -> dict[UOp, tuple[UOp, int]] | None:
+    """Return the window of an operand along each of its output loops: its taps, and its stride.
+
+    None if it has no window along one of them, or if two windows have the same taps.
+    """
+    windows = {}
+    for loop in contraction.outputs:
+        if loop in o.ranges:
+            window = o.window(loop, contraction.k_loops)
+            if window is None:
+                return None
+            windows[loop] = window
+    return windows if len({tap for tap, _ in windows.values()}) == len(windows) else None
 
 
 def _divisors(extent: int) -> list[int]:
@@ -213,39 +238,57 @@ def _divisors(extent: int) -> list[int]:
 
 def apply_transposed_tile(plan: Plan, contraction: Contraction, tile: TransposedTile) -> None:
     """Apply the actions of a transposed tile to a plan."""
-    axis, cores = show(tile.vector_loop), plan.target.cores
+    axis = show(tile.vector_loop)
     panels = extent_of(tile.vector_loop) // tile.lanes
     plan.do(Upcast(axis, tile.lanes))
-    loops = list(plan.kernel.src[0].src[1:])
     inner = f"{axis}_1" if panels > 1 else axis
-    outer = f"{axis}_0" if panels > 1 else ""
-    if tile.packed is not None and panels > cores and panels % cores == 0:
-        plan.do(Split(outer, panels // cores))  # a core packs its copy once for all of its panels
-        loops = list(plan.kernel.src[0].src[1:])
-        outer = f"{outer}_0"
-    if outer and show(loops[0]) != outer:
-        plan.do(Move(outer, show(loops[0])))
-    if tile.packed_loop is not None and tile.packed_iterations < extent_of(tile.packed_loop):
-        plan.do(Split(show(tile.packed_loop), tile.packed_iterations))
-        copies = f"{show(tile.packed_loop)}_0"
-        inside = [show(r) for r in loops if is_part_of(r, tile.vector_loop)]
-        inside = [name for name in inside if name not in (outer, inner)]
-        if inside:
-            plan.do(Move(copies, inside[0]))
+    outer = _move_panels_outermost(plan, tile, panels) if panels > 1 else ""
+    _split_packed_loop(plan, tile, (outer, inner))
     if tile.packed is not None:
         _pack_windows(plan, contraction, tile.packed)
-    k_loops = tuple(show(r) for r in contraction.k_loops)
-    which = next(
-        k
-        for k, n in enumerate(loads_of(plan.kernel, tile.constant.buffer))
-        if any(is_part_of(r, tile.vector_loop) for r in n.ranges)
-    )
-    plan.do(Pack(tile.constant.buffer, (*k_loops, inner), which))
+    _pack_constant(plan, contraction, tile, inner)
     if tile.m > 1:
         plan.do(Upcast(show(tile.m_loop), tile.m))
     _transpose_epilogue(plan, tile)
     if outer:
         plan.do(Thread(outer))
+
+
+def _move_panels_outermost(plan: Plan, tile: TransposedTile, panels: int) -> str:
+    """Move the loop over panels, or over cores with their panels, outermost; return its name."""
+    outer, cores = f"{show(tile.vector_loop)}_0", plan.target.cores
+    if tile.packed is not None and panels > cores and panels % cores == 0:
+        plan.do(Split(outer, panels // cores))  # a core packs its copy once for all of its panels
+        outer = f"{outer}_0"
+    outermost = show(plan.kernel.src[0].src[1])
+    if outermost != outer:
+        plan.do(Move(outer, outermost))
+    return outer
+
+
+def _split_packed_loop(plan: Plan, tile: TransposedTile, others: tuple[str, str]) -> None:
+    """Split the loop of packed copies, and move the copies outside the panels of a core.
+
+    `others` are the parts of the vectorized loop that are not the loop over those panels.
+    """
+    if tile.packed_loop is None or tile.packed_iterations >= extent_of(tile.packed_loop):
+        return
+    parts = [show(r) for r in plan.kernel.src[0].src[1:] if is_part_of(r, tile.vector_loop)]
+    plan.do(Split(show(tile.packed_loop), tile.packed_iterations))
+    panels_of_core = [name for name in parts if name not in others]
+    if panels_of_core:
+        plan.do(Move(f"{show(tile.packed_loop)}_0", panels_of_core[0]))
+
+
+def _pack_constant(plan: Plan, contraction: Contraction, tile: TransposedTile, lanes: str) -> None:
+    """Pack the constant operand into panels of lanes for all k."""
+    which = next(
+        k
+        for k, n in enumerate(loads_of(plan.kernel, tile.constant.buffer))
+        if any(is_part_of(r, tile.vector_loop) for r in n.ranges)
+    )
+    k_loops = map(show, contraction.k_loops)
+    plan.do(Pack(tile.constant.buffer, (*k_loops, lanes), which))
 
 
 def _transpose_epilogue(plan: Plan, tile: TransposedTile) -> None:
