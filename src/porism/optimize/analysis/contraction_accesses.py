@@ -6,6 +6,7 @@ reduction axes, such as a matrix product or a convolution.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,9 @@ from porism.optimize.analysis.loop_strides import (
     access_stride,
     extent_of,
     is_unscheduled,
+    shared_k_loops,
+    single_nest,
+    stores_of,
     trip_count,
 )
 from porism.rules.addresses.validity import is_masked
@@ -134,29 +138,26 @@ def match_contraction(
     kernel: UOp, constant_buffers: frozenset[int] = frozenset()
 ) -> Contraction | None:
     """Return the operands of a kernel that is one contraction; None if it is none."""
-    if len(kernel.src) != 1 or kernel.src[0].op is not ops.END:
+    end = single_nest(kernel)
+    if end is None:
         return None
-    effect, *outputs = kernel.src[0].src
     order = toposort(kernel)
-    if sum(n.op is ops.END for n in order) > 1 or any(n.op is ops.AFTER for n in order):
+    count = Counter(n.op for n in order)
+    if count[ops.END] > 1 or count[ops.AFTER]:
         return None
+    outputs, stores = end.src[1:], tuple(stores_of(end))
     reductions = [n for n in order if n.op is ops.REDUCE]
-    k_loops = reductions[0].src[1:] if reductions else ()
-    if any(n.src[1:] != k_loops for n in reductions) or not k_loops:
-        return None
-    if not all(is_unscheduled(r) for r in (*outputs, *k_loops)):
+    k_loops = shared_k_loops(reductions)
+    if not k_loops or not all(map(is_unscheduled, (*outputs, *k_loops))):
         return None
     inside = set(toposort(*(n.src[0] for n in reductions)))
-    if any(n.op is ops.REDUCE for n in inside):
-        return None
-    stores = effect.src if effect.op is ops.GROUP else (effect,)
-    operands = _operands(kernel, inside)
+    operands = _operands(kernel, inside) if inside.isdisjoint(reductions) else []
     if not operands or any(s.op is not ops.STORE for s in stores):
         return None
     bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
-        tuple(outputs), tuple(k_loops), tuple(operands), tuple(stores), len(reductions),
-        max([*bits, 8]), epilogue_cost(kernel.src[0]), constant_buffers,
+        outputs, k_loops, tuple(operands), stores, len(reductions), max([*bits, 8]),
+        epilogue_cost(end), constant_buffers,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from porism.optimize.analysis.loop_strides import (
     lanes_of_widest_type,
     loads_for,
     nodes_inside,
+    single_nest,
     stores_of,
     trip_count,
     unrolled_copies,
@@ -286,8 +287,8 @@ def _choose_packing(kernel: UOp, load: UOp, vector_loop: UOp) -> tuple[Pack, int
 
     The panel is packed inside the outermost loops that the load depends on.
     """
-    end = kernel.src[0]
-    if len(kernel.src) != 1 or end.op is not ops.END:
+    end = single_nest(kernel)
+    if end is None:
         return None
     number = next((k for k in range(1, 64) if load in loads_of(kernel, k)), None)
     if number is None:
