@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from porism.ir.node import UOp
@@ -45,34 +46,38 @@ def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
 def _infer_size(old: Sizes, new: Sizes) -> Sizes:
     """Return the new sizes with -1 replaced; refuse them if the numbers of elements differ."""
     inferred_axes = [k for k, size in enumerate(new) if isinstance(size, int) and size == -1]
-    before, after = list(old), [size for k, size in enumerate(new) if k not in inferred_axes]
-    # Symbolic sizes on both sides cancel; the rest are mostly ints.
-    for size in [s for s in after if not isinstance(s, int)]:
-        matching_axis = next((k for k, s in enumerate(before) if sizes_equal(s, size)), None)
-        if matching_axis is not None:
-            before.pop(matching_axis)
-            after.remove(size)
-    old_count, new_count = product(before), product(after)
-    are_ints = isinstance(old_count, int) and isinstance(new_count, int)
     if len(inferred_axes) > 1:
         raise shape_error(
             f"cannot reshape {to_text(old)} to {to_text(new)}",
             "-1 stands for the one size that follows from the others",
             "write -1 once at most",
         )
+    given = [size for k, size in enumerate(new) if k not in inferred_axes]
+    old_count, new_count = _counts_without_common_symbols(old, given)
+    are_ints = isinstance(old_count, int) and isinstance(new_count, int)
     if not inferred_axes:
         if are_ints and old_count != new_count:
-            raise _element_count_mismatch(
-                old, new, f"they have {product(old)} and {product(new)} elements"
-            )
+            reason = f"they have {product(old)} and {product(new)} elements"
+            raise _element_count_mismatch(old, new, reason)
         return new
     if are_ints and (new_count == 0 or old_count % new_count):
-        reason = f"{product(old)} elements do not divide by {product(after)}"
+        reason = f"{product(old)} elements do not divide by {new_count}"
         raise _element_count_mismatch(
             old, new, reason if new_count else "any size goes with 0 elements"
         )
     inferred: Dim = old_count // new_count if are_ints else _divide_sizes(old_count, new_count)
     return tuple(inferred if k in inferred_axes else size for k, size in enumerate(new))
+
+
+def _counts_without_common_symbols(old: Sizes, new: Sequence[Dim]) -> tuple[Dim, Dim]:
+    """Return the products of two shapes, without the symbolic sizes that both have."""
+    before, after = list(old), list(new)
+    for size in [s for s in after if not isinstance(s, int)]:
+        matching_axis = next((k for k, s in enumerate(before) if sizes_equal(s, size)), None)
+        if matching_axis is not None:
+            before.pop(matching_axis)
+            after.remove(size)
+    return product(before), product(after)
 
 
 def _divide_sizes(total: Dim, divisor: Dim) -> Dim:
