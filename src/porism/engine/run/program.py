@@ -40,7 +40,7 @@ from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Actions
-from porism.schedule.schedule import Role, Schedule
+from porism.schedule.schedule import Buffer, Role, Schedule
 
 JOB_BYTES: Final = 24
 """Bytes of a job: the address of a function, of its arguments, and the iterations to share."""
@@ -123,6 +123,43 @@ class ArgumentBlock:
             self.order[ORDER_WORDS + 3 * k + 1] = start + 8 * program.argument_begins[k]
 
 
+@dataclass(frozen=True, slots=True)
+class ArgumentLayout:
+    """The words of an argument block: those of a kernel after those of the kernels before it."""
+
+    begins: list[int]
+    """The first word of each kernel."""
+    buffers: list[list[int]]
+    """The words that hold the address of each buffer of the schedule."""
+    packed: list[list[int]]
+    """The words that hold the address of each prepacked constant."""
+    variables: list[tuple[int, str]]
+    """The words that hold values of variables, with their names."""
+    word_count: int
+    """Words of 8 bytes in an argument block."""
+
+
+def _lay_out_arguments(
+    schedule: Schedule, functions: Sequence[KernelFunction], prepacking: Prepacking
+) -> ArgumentLayout:
+    """Return the layout of the arguments of a schedule that was compiled to some functions."""
+    begins: list[int] = []
+    buffers: list[list[int]] = [[] for _ in schedule.buffers]
+    packed: list[list[int]] = [[] for _ in prepacking.copies]
+    variables: list[tuple[int, str]] = []
+    word = 0
+    for k, (step, function) in enumerate(zip(schedule.steps, functions, strict=True)):
+        begins.append(word)
+        for number in function.buffers:
+            copy = prepacking.copy_of_parameter.get((k, number))
+            words = buffers[step.buffers[number]] if copy is None else packed[copy]
+            words.append(word)
+            word += 1
+        variables += enumerate(function.variables, word)
+        word += len(function.variables)
+    return ArgumentLayout(begins, buffers, packed, variables, word)
+
+
 class Program:
     """A compiled schedule that can be run repeatedly."""
 
@@ -139,43 +176,19 @@ class Program:
 
             tune_program_kernels(schedule, backend, constants)
         self.prepacking = Prepacking(schedule, backend, constants)
-        self.functions, pack_functions = self._compile()
-        self.argument_begins: list[int] = []
-        slots: list[list[int]] = [[] for _ in schedule.buffers]
-        packed: list[list[int]] = [[] for _ in pack_functions]
-        variables: list[tuple[int, str]] = []
-        word = 0
-        for k, (step, function) in enumerate(zip(schedule.steps, self.functions, strict=True)):
-            self.argument_begins.append(word)
-            for number in function.buffers:
-                copy = self.prepacking.copy_of_parameter.get((k, number))
-                words_of_buffer = slots[step.buffers[number]] if copy is None else packed[copy]
-                words_of_buffer.append(word)
-                word += 1
-            for name in function.variables:
-                variables.append((word, name))
-                word += 1
-        self.word_count = word
-        """Words of 8 bytes in an argument block."""
-        buffer_words = list(zip(schedule.buffers, slots, strict=True))
-        self.inputs = [
-            (b.number, s)
-            for b, words_of_buffer in buffer_words
-            if b.role is Role.INPUT
-            for s in words_of_buffer
-        ]
+        self.functions, self._pack_functions = self._compile()
+        layout = _lay_out_arguments(schedule, self.functions, self.prepacking)
+        self.argument_begins = layout.begins
+        self.word_count = layout.word_count
+        words_of: dict[Role, list[tuple[Buffer, list[int]]]] = {role: [] for role in Role}
+        for buffer, words in zip(schedule.buffers, layout.buffers, strict=True):
+            words_of[buffer.role].append((buffer, words))
+        self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
-        self.outputs = [
-            (b.dtype.numpy, words_of_buffer)
-            for b, words_of_buffer in buffer_words
-            if b.role is Role.OUTPUT
-        ]
+        self.outputs = [(b.dtype.numpy, words) for b, words in words_of[Role.OUTPUT]]
         offsets = schedule.arena.offsets
         self.temporaries = [
-            (offsets[b.number], slot)
-            for b, words_of_buffer in buffer_words
-            if b.role is Role.TEMPORARY
-            for slot in words_of_buffer
+            (offsets[b.number], word) for b, words in words_of[Role.TEMPORARY] for word in words
         ]
         written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
         order = [written.index(place) for place in schedule.outputs]
@@ -187,12 +200,11 @@ class Program:
         self.is_long = _node_evaluations(schedule) >= LONG_RUN_NODES
         """Whether a run leaves the main thread, so that Ctrl-C is answered meanwhile."""
         self.variable_names = tuple(sorted(_variable_names(schedule)))
-        self.variables = [(slot, self.variable_names.index(name)) for slot, name in variables]
-        self.packs = [
-            (copy, slot) for copy, words_of_buffer in enumerate(packed) for slot in words_of_buffer
+        self.variables = [
+            (word, self.variable_names.index(name)) for word, name in layout.variables
         ]
+        self.packs = [(copy, word) for copy, words in enumerate(layout.packed) for word in words]
         """Number and argument word of each use of a prepacked constant."""
-        self._pack_functions = pack_functions
         self._sizes: dict[tuple[int, ...], RunSizes] = {}
         self._idle_blocks: list[ArgumentBlock] = []
 
