@@ -46,29 +46,35 @@ def trip_count(ranges: Sequence[UOp]) -> int:
 def assign_slots(kernel: UOp, kinds: frozenset[Axis]) -> list[Slot]:
     """Return the slots of the ranges of some kinds, the fastest-varying first."""
     order = toposort(kernel)
-    scope_of = scopes(order)
-    nested_with: dict[UOp, set[UOp]] = {}
-    summed = {
-        s for n in order if n.op is ops.REDUCE for s in n.src[1:] if is_tensor_core_reduction(s)
-    }
-    for node in order:
-        # a node closes ranges that its value may not depend on
-        closed = node.src[1:] if node.op in (ops.REDUCE, ops.END) else ()
-        around = dict.fromkeys(r for r in (*scope_of[node], *closed) if r.op is ops.RANGE)
-        nest = [r for r in around if r.arg[1] in kinds and r not in summed]
-        for loop in nest:
-            nested_with.setdefault(loop, set()).update(nest)
+    nested_with = _nested_ranges(order, kinds)
     accesses = [n for n in order if n.op is ops.INDEX and base_of(n).op is ops.PARAM]
     shared: list[list[UOp]] = []
     for loop in sorted(nested_with, key=lambda r: _slot_order(r, accesses)):
-        for ranges in shared:
-            same = ranges[0].src[0] is loop.src[0]
-            if same and not any(r in nested_with[loop] for r in ranges):
-                ranges.append(loop)
-                break
-        else:
+        of_extent = [ranges for ranges in shared if ranges[0].src[0] is loop.src[0]]
+        free = next((ranges for ranges in of_extent if nested_with[loop].isdisjoint(ranges)), None)
+        if free is None:
             shared.append([loop])
+        else:
+            free.append(loop)
     return [Slot(ranges[0].src[0], tuple(ranges)) for ranges in shared]
+
+
+def _nested_ranges(order: Sequence[UOp], kinds: frozenset[Axis]) -> dict[UOp, set[UOp]]:
+    """Return the ranges of some kinds, each with itself and those nested or closed with it."""
+    scope_of = scopes(order)
+    closed_by = {n: n.src[1:] for n in order if n.op in (ops.REDUCE, ops.END)}
+    summed = {
+        s for n in order if n.op is ops.REDUCE for s in n.src[1:] if is_tensor_core_reduction(s)
+    }
+    nested_with: dict[UOp, set[UOp]] = {}
+    for node in order:
+        # a node closes ranges that its value may not depend on
+        around = dict.fromkeys((*scope_of[node], *closed_by.get(node, ())))
+        ranges = [r for r in around if r.op is ops.RANGE and r not in summed]
+        nest = [r for r in ranges if r.arg[1] in kinds]
+        for loop in nest:
+            nested_with.setdefault(loop, set()).update(nest)
+    return nested_with
 
 
 def is_tensor_core_reduction(loop: UOp) -> bool:
