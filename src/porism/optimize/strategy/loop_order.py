@@ -25,6 +25,7 @@ from porism.optimize.analysis.loop_strides import (
     is_unscheduled,
     loads_for,
     nodes_inside,
+    single_nest,
     trip_count,
 )
 from porism.optimize.strategy.action_plan import Plan
@@ -35,29 +36,39 @@ MIN_LOADS_PER_STORE: Final = 64
 
 def order_loops_by_loads(plan: Plan) -> None:
     """Interchange and merge the two outermost loops, if large loads walk them the other way."""
-    if len(plan.kernel.src) != 1 or plan.kernel.src[0].op is not ops.END or plan.target.block:
+    loops = None if plan.target.block else _two_outermost(plan.kernel)
+    if loops is None or not _reads_interchanged(plan, *loops):
         return
-    end = plan.kernel.src[0]
-    loops = [r for r in end.src[1:] if r.arg[1] is Axis.LOOP]
-    if len(loops) != 2 or loops != list(end.src[1:3]) or not all(map(is_unscheduled, loops)):
-        return
-    outer, inner = loops
-    min_bytes = plan.target.memory.last_cache // 2
-    reductions = [n for n in nodes_inside(end) if n.op is ops.REDUCE]
-    if sum(trip_count(n.src[1:]) for n in reductions) < MIN_LOADS_PER_STORE:
-        return
-    loads = [load for n in reductions for load in loads_for(n.src[0])]
-    large = [load for load in loads if _buffer_bytes(load) >= min_bytes]
-    if not large or any(not _continues(load, outer, inner) for load in large):
-        return
-    move = Move(show(inner), show(outer))
+    outer, inner = map(show, loops)
+    move, merge = Move(inner, outer), Merge(inner, outer)
     if move.is_legal(plan.kernel, plan.target):
         trial = plan.copy()
         trial.do(move)
-        merge = Merge(show(inner), show(outer))
         if merge.is_legal(trial.kernel, plan.target):
             plan.do(move)
             plan.do(merge)
+
+
+def _two_outermost(kernel: UOp) -> tuple[UOp, UOp] | None:
+    """Return the two outermost loops of a kernel that has no other LOOPs; None of another one."""
+    end = single_nest(kernel)
+    if end is None:
+        return None
+    loops = tuple(r for r in end.src[1:] if r.arg[1] is Axis.LOOP)
+    if len(loops) != 2 or loops != end.src[1:3] or not all(map(is_unscheduled, loops)):
+        return None
+    return loops[0], loops[1]
+
+
+def _reads_interchanged(plan: Plan, outer: UOp, inner: UOp) -> bool:
+    """Return whether reductions read much memory in the order of the two loops interchanged."""
+    reductions = [n for n in nodes_inside(plan.kernel.src[0]) if n.op is ops.REDUCE]
+    if sum(trip_count(n.src[1:]) for n in reductions) < MIN_LOADS_PER_STORE:
+        return False
+    min_bytes = plan.target.memory.last_cache // 2
+    loads = [load for n in reductions for load in loads_for(n.src[0])]
+    large = [load for load in loads if _buffer_bytes(load) >= min_bytes]
+    return bool(large) and all(_continues(load, outer, inner) for load in large)
 
 
 def _buffer_bytes(load: UOp) -> int:
