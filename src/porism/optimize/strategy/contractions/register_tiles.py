@@ -25,6 +25,7 @@ What the estimate counts is described in `tile_costs`; what is packed is decided
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -130,26 +131,31 @@ def _tiles_along_output(
     max_accumulators = (target.memory.registers - OPERAND_REGISTERS) // contraction.reductions
     m_choices: list[UOp | None] = [*m_loops] or [None]
     for lanes in _lane_counts(extent_of(vector_loop), width):
-        register_lanes = min(math.gcd(lanes, 4 * width), width)
-        vectors = lanes // register_lanes
-        cost = max(register_lanes / width, HALF_VECTOR_COST[len(contraction.k_loops) > 1])
-        for m_loop in m_choices:
-            for n_loop in [None, *n_loops]:
-                for n in N_CHOICES:
-                    if (n_loop is None and n > 1) or vectors * n > max_accumulators:
-                        break
-                    if n_loop is not None and (n < 2 or extent_of(n_loop) % n):
-                        continue
-                    columns = Columns(vector_loop, lanes, register_lanes, vectors, cost, n_loop, n)
-                    column_cost = cost_columns(contraction, target, columns, along)
-                    for m in M_CHOICES:
-                        if m * vectors * n > max_accumulators or m > _extent(m_loop):
-                            break
-                        if lanes > MAX_LANES * width // 16 and m > 1:
-                            break
-                        yield _estimate(
-                            contraction, target, columns, m_loop, m, column_cost, others
-                        )
+        max_m = 1 if lanes > MAX_LANES * width // 16 else max(M_CHOICES)
+        column_costs = [
+            (columns, cost_columns(contraction, target, columns, along))
+            for columns in _column_choices(contraction, vector_loop, lanes, width, n_loops)
+            if columns.vectors * columns.n <= max_accumulators
+        ]
+        for m_loop, (columns, cost) in itertools.product(m_choices, column_costs):
+            in_registers = max_accumulators // (columns.vectors * columns.n)
+            for m in M_CHOICES:
+                if m <= min(in_registers, max_m, _extent(m_loop)):
+                    yield _estimate(contraction, target, columns, m_loop, m, cost, others)
+
+
+def _column_choices(
+    contraction: Contraction, vector_loop: UOp, lanes: int, width: int, n_loops: list[UOp]
+) -> Iterator[Columns]:
+    """Yield the columns of some lanes that are compared: without an n loop, and with each one."""
+    register_lanes = min(math.gcd(lanes, 4 * width), width)
+    vectors = lanes // register_lanes
+    cost = max(register_lanes / width, HALF_VECTOR_COST[len(contraction.k_loops) > 1])
+    yield Columns(vector_loop, lanes, register_lanes, vectors, cost, None, 1)
+    for n_loop in n_loops:
+        for n in N_CHOICES:
+            if n > 1 and extent_of(n_loop) % n == 0:
+                yield Columns(vector_loop, lanes, register_lanes, vectors, cost, n_loop, n)
 
 
 def _loops_of_only(

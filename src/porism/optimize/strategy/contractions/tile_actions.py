@@ -200,19 +200,24 @@ def _order_loops(plan: Plan, contraction: Contraction, tile: Tile) -> None:
         if r.arg[1] is Axis.LOOP and r is not tile.vector_loop and not is_merged_loop(r, tile)
     ]
     order = _loops_for_reuse(plan, contraction, tile, loops)
-    imbalance = {r: load_imbalance(extent_of(r), plan.target.cores) for r in order}
-    chunks = [r for r in loops if tile.m_loop is not None and r.arg[0] == (*tile.m_loop.arg[0], 0)]
-    if tile.parallelizes_m and chunks:
-        order = [*chunks, *(r for r in order if r not in chunks)]
-    elif order and imbalance[order[0]] >= MAX_IMBALANCE:
-        balanced = [r for r in order if imbalance[r] < MAX_IMBALANCE]
-        outermost = balanced[0] if balanced else min(order, key=lambda r: imbalance[r])
-        order = [outermost, *(r for r in order if r is not outermost)]
+    order = _balanced_outermost(order, tile, plan.target.cores)
     for position, loop in enumerate(order):
         if loops[position] is not loop:
             plan.do(Move(show(loop), show(loops[position])))
             loops.remove(loop)
             loops.insert(position, loop)
+
+
+def _balanced_outermost(order: list[UOp], tile: Tile, cores: int) -> list[UOp]:
+    """Return the loops with the chunks of m, or else a balanced loop, moved outermost."""
+    m_axis = tile.m_loop.arg[0] if tile.m_loop is not None and tile.parallelizes_m else None
+    chunks = [r for r in order if m_axis is not None and r.arg[0] == (*m_axis, 0)]
+    if chunks or not order:
+        return [*chunks, *(r for r in order if r not in chunks)]
+    imbalance = {r: load_imbalance(extent_of(r), cores) for r in order}
+    balanced = (r for r in order if imbalance[r] < MAX_IMBALANCE)
+    outermost = next(balanced, min(order, key=lambda r: imbalance[r]))
+    return [outermost, *(r for r in order if r is not outermost)]
 
 
 def _loops_for_reuse(
