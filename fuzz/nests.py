@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from fuzz.loop_nests.cases import Counts, Fault, check
+from fuzz.loop_nests.cases import MACHINE_CODE, Counts, Fault, check
 from fuzz.loop_nests.choices import Choices, shrunk
 from fuzz.search import fresh_seed
 from porism.base.settings import settings
@@ -56,6 +56,7 @@ STAGES = (
     *(stage.name for stage in KERNEL_STAGES),
     *(stage.name for stage in TARGET_STAGES),
     "linearize",
+    MACHINE_CODE,
 )
 
 Chosen = tuple[Fault, list[int], list[int]]

@@ -22,10 +22,13 @@ from fuzz.loop_nests.actions import random_actions
 from fuzz.loop_nests.choices import Choices
 from fuzz.loop_nests.generate import Nest, nest, numbers
 from fuzz.loop_nests.programs import program
+from porism.backends.backend_table import BACKENDS
 from porism.base.target import GENERIC_CPU, H200, Memory, Target
 from porism.engine.run import reference_runner
+from porism.engine.run.array_allocator import new_array
 from porism.engine.run.buffer_storage import node_storage, realized_buffer
 from porism.engine.run.realize import request
+from porism.engine.tune.kernel_trial import run_function
 from porism.evaluate import Memory as Cells
 from porism.evaluate import evaluate, run_list
 from porism.ir import ops
@@ -36,6 +39,7 @@ from porism.ir.traversal import toposort
 from porism.lower.linearize import linearize
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.gpu.tensor_core_action import TC
+from porism.optimize.actions.local_buffers import MAX_LOCAL_BYTES, local_bytes
 from porism.pipeline import (
     INSTRUCTION_STAGES,
     KERNEL_STAGES,
@@ -59,11 +63,20 @@ WIDE: Final = Target(
 )
 """A processor with vectors of several widths."""
 
-TARGETS: Final = (*[WIDE] * 12, *[GENERIC_CPU] * 8, TINY, TINY, SMALL, SMALL, H200)
+HOST: Final = BACKENDS["llvm"].target()
+"""This machine: kernels for it are compiled, and their machine code is run as well."""
+
+TARGETS: Final = (*[WIDE] * 11, *[GENERIC_CPU] * 8, TINY, TINY, SMALL, SMALL, H200, HOST)
 """What kernels are made for; GPUs seldom, as their threads run one after the other."""
+
+GUARD: Final = 64
+"""Elements after each buffer that machine code may not change."""
 
 MOST_IN_THREADS: Final = 300
 """Elements of all buffers of a nest that is run in threads."""
+
+MACHINE_CODE: Final = "machine code"
+"""The name under which faults and counts of compiled kernels are listed."""
 
 Results = Mapping[int, Array]
 Lists = Callable[[int], Sequence[Choices]]
@@ -180,7 +193,11 @@ def check_list(
     except Exception as error:
         return located(made, wanted, actions, target, error)
     if all(np.array_equal(wanted[k], found.get(k, made.data[k])) for k in made.outputs):
-        return None
+        if target is not HOST:
+            return None
+        differs = _differs(wanted, partial(_run_on_machine, lines, made))
+        counts.stages[MACHINE_CODE] += 1
+        return Fault(MACHINE_CODE, *differs, made, tuple(actions), target) if differs else None
     return located(made, wanted, actions, target) or Fault(
         "stepping", "wrong", "the evaluator finds nothing", made, tuple(actions), target
     )
@@ -335,6 +352,26 @@ def _evaluated(kernel: UOp, made: Nest) -> Results:
     with np.errstate(all="ignore"):
         found = evaluate(kernel, made.data)
     return dict(zip(made.outputs, found, strict=True))
+
+
+def _run_on_machine(lines: Sequence[UOp], made: Nest) -> Results:
+    """What machine code leaves in the buffers; an error if it changes what is after them."""
+    if local_bytes(lines[-1]) > MAX_LOCAL_BYTES:  # more than a stack has
+        return _stepped(lines, made)
+    load = BACKENDS["llvm"].load
+    assert load is not None
+    function = load({"kernel": lines})["kernel"]
+    buffers = {}
+    for number, array in made.data.items():
+        whole = new_array(array.size + GUARD, array.dtype)[0]
+        whole.view(np.uint8)[...] = 0xA5
+        whole[: array.size] = array
+        buffers[number] = whole
+    run_function(function, buffers, {})
+    for number, array in made.data.items():
+        if (buffers[number][array.size :].view(np.uint8) != 0xA5).any():
+            raise IndexError(f"an element after p{number} is overwritten")
+    return {k: buffers[k][: made.data[k].size] for k in made.outputs}
 
 
 def _stepped(lines: Sequence[UOp], made: Nest) -> Results:
