@@ -86,6 +86,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "transpose": lambda: filled(64, 48).T + filled(48, 64),
     "argmax": lambda: filled(37, 20).argmax(axis=1),
     "sort": lambda: filled(37).sort(),
+    "sort of rows": lambda: filled(16, 64).sort(),  # 21 steps, which read two elements each
     "assigned by indices": lambda: assigned(60, 8, 40),
     "scatter_add": lambda: porism.scatter_add(
         filled(50, 4), 0, repeated_indices(50, 40, 4), filled(40, 4)

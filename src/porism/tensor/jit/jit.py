@@ -298,7 +298,7 @@ def _check_function(function: Any) -> None:
         if is_kind(function):
             raise type_error(
                 f"jit of {_qualified_name(function)}, which is {kind}",
-                "it stops in the middle, and a make_replay runs from the arguments to the results",
+                "it stops in the middle, and a replay runs from the arguments to the results",
                 "return a list or a stacked tensor, or jit the function that makes one step",
             )
 

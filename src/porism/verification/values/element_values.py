@@ -14,6 +14,7 @@ No code is shared with `schedule`, which this evaluator checks.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
@@ -47,7 +48,8 @@ MAX_COMPUTED: Final = 1 << 27
 """Elements that an evaluator computes before it raises TooLarge: some seconds; chosen by hand."""
 
 MAX_WHOLE_RATIO: Final = 4
-"""A tensor with at most so many elements per requested one is computed whole; chosen by hand."""
+"""A tensor with at most so many elements per requested one is computed whole, also if they are
+requested a few at a time: each may be requested in many ways. Chosen by hand."""
 
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
 
@@ -70,6 +72,8 @@ class ElementEvaluator:
         """Elements that may still be computed."""
         self._cache: dict[Any, tuple[Bounded, _Request]] = {}
         self._grids: dict[tuple[int, ...], Indices] = {}
+        self._requested: Counter[UOp] = Counter()
+        """How many elements of each tensor were requested so far."""
 
     def value(
         self, node: UOp, indices: Indices = (), ranges: Mapping[UOp, Array] | None = None
@@ -144,10 +148,10 @@ class ElementEvaluator:
             and not any(r in ranges for r in node.ranges)
         ):
             dims = self.dims(node)
-            requested = math.prod(np.broadcast_shapes(*(p.shape for p in indices)))
+            self._requested[node] += math.prod(np.broadcast_shapes(*(p.shape for p in indices)))
             if (
                 indices is not self._grids.get(dims)
-                and math.prod(dims) <= MAX_WHOLE_RATIO * requested
+                and math.prod(dims) <= MAX_WHOLE_RATIO * self._requested[node]
             ):
                 return self._select_from_whole(node, dims, indices)
         if op.elementwise:
