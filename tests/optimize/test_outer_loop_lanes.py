@@ -45,6 +45,12 @@ def test_few_rows_are_sorted_along_the_row() -> None:
     assert not any(isinstance(a, Upcast) and a.axis == "r0" for a in chosen(kernel.node))
 
 
+def test_rows_of_a_symbolic_number_are_sorted_along_the_row() -> None:
+    rows = porism.Variable("n", 1, 64)
+    kernel = only_kernel(porism.sort(values(64, 16)[: rows.bind(40)]))
+    assert not any(isinstance(a, Upcast) and a.axis == "r0" for a in chosen(kernel.node))
+
+
 def test_reductions_are_vectorized_along_the_row() -> None:
     kernel = only_kernel(porism.softmax(values(64, 16)))
     assert Upcast("r0", 16) not in chosen(kernel.node)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from porism.ir import ops
-from porism.ir.axis import Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
@@ -24,6 +23,7 @@ from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.analysis.loop_strides import (
     access_stride,
     extent_of,
+    is_unscheduled,
     lanes_of_widest_type,
     loads_for,
     stores_of,
@@ -49,7 +49,7 @@ def vectorize_outer_loop(plan: Plan) -> bool:
     around = [
         loop
         for loop in output.src[1:]
-        if loop.arg[1] is Axis.LOOP and all(loop in fill.ranges for fill in fills)
+        if is_unscheduled(loop) and all(loop in fill.ranges for fill in fills)
     ]
     lanes_of = {r: choose_lanes_with_half_vectors(extent_of(r), width, []) for r in around}
     long = [r for r, lanes in lanes_of.items() if width > 1 and 2 * lanes >= width]
