@@ -288,7 +288,7 @@ def test_a_symbolic_shape_prints_as_a_shape() -> None:
     n = porism.Variable("n", 1, 8).bind(3)
     part = porism.ones(8, 2)[:n]
     assert repr(part.shape) == str(part.shape) == "(n=3, 2)"
-    assert repr(part) == "Tensor((n=3, 2), float32)"
+    assert repr(part) == "Tensor(lazy, shape=(n=3, 2), dtype=float32)"
     assert repr(part.reshape(part.shape[0] * 2).shape) == "(n * 2,)"
 
 

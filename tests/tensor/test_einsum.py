@@ -125,5 +125,5 @@ def test_the_caret_is_below_the_offending_character() -> None:
 
 
 def test_the_equation_is_the_first_argument() -> None:
-    with refuses(TypeMismatch, "einsum(Tensor((3,), float32), …) of 1 tensors"):
+    with refuses(TypeMismatch, "einsum(Tensor(lazy, shape=(3,), dtype=float32), …) of 1 tensors"):
         porism.einsum(porism.zeros(3), "i")

@@ -67,10 +67,12 @@ def test_what_it_is() -> None:
 
 def test_its_text_computes_nothing() -> None:
     x = porism.ones(2, 3) * 2
-    assert repr(x) == "Tensor((2, 3), float32)"
+    assert repr(x) == "Tensor(lazy, shape=(2, 3), dtype=float32)"
     assert realized_buffer(x.node) is None
-    assert repr(x.realize()) == "Tensor((2, 3), float32, realized)"
-    assert repr(porism.asarray(314159)) == "Tensor((), int64)"
+    assert repr(x.realize()) == (
+        "Tensor([[2., 2., 2.],\n        [2., 2., 2.]], shape=(2, 3), dtype=float32)"
+    )
+    assert repr(porism.asarray(314159)) == "Tensor(lazy, shape=(), dtype=int64)"
 
 
 def test_numpy_takes_tensors() -> None:
@@ -288,3 +290,43 @@ def test_python_without_docstrings(flag: str) -> None:
         [sys.executable, flag, "-c", code], capture_output=True, text=True, check=True
     )
     assert float(done.stdout) == pytest.approx(3)
+
+
+def test_a_tensor_is_made_of_data() -> None:
+    tensor: Any = porism.tensor
+    assert porism.Tensor([1, 2]).tolist() == [1, 2]
+    assert porism.Tensor([1, 2], "float32").dtype is porism.float32
+    assert tensor([[1.5]], dtype=porism.float64).dtype is porism.float64
+    array = np.arange(3)
+    x = tensor(array)
+    array[0] = 7
+    assert x.tolist() == [0, 1, 2]
+    assert tensor(x) is not x
+    with pytest.raises(porism.base.errors.ShapeError, match=r"write porism.zeros\(2, 3\)"):
+        porism.Tensor(2, 3)
+
+
+def test_a_realized_tensor_shows_its_values() -> None:
+    def shown(values: object, dtype: str) -> str:
+        return repr(porism.asarray(values, dtype=dtype).realize())
+
+    assert shown([1.0, float("nan")], "bfloat16") == "Tensor([1, nan], shape=(2,), dtype=bfloat16)"
+    assert shown(np.zeros((0, 3)), "int8") == "Tensor([], shape=(0, 3), dtype=int8)"
+    assert shown([True], "bool") == "Tensor([ True], shape=(1,), dtype=bool)"
+    assert shown(2.5, "float32") == "Tensor(2.5, shape=(), dtype=float32)"
+    assert "..." in shown(np.arange(10_000), "int64")
+    x = porism.arange(3).realize()
+    assert repr(x.reshape(3, 1)) == "Tensor(lazy, shape=(3, 1), dtype=int64)"
+    assert x._repr_html_() == "<pre>Tensor([0, 1, 2], shape=(3,), dtype=int64)</pre>"
+
+
+def test_a_traced_tensor_shows_no_values() -> None:
+    texts = []
+
+    @porism.jit
+    def twice(x: porism.Tensor) -> porism.Tensor:
+        texts.append(repr(x))
+        return x * 2
+
+    twice(porism.arange(3).realize())
+    assert set(texts) == {"Tensor(lazy, shape=(3,), dtype=int64)"}

@@ -95,8 +95,8 @@ def test_refusals() -> None:
 def test_shapes_are_symbolic() -> None:
     """The value is not part of the shape, nor of the graph."""
     part = porism.asarray(X)[: N.bind(3)]
-    assert repr(part) == "Tensor((n=3, 4), float32)"
-    assert repr(part.reshape(-1, 2)) == "Tensor((n * 2, 2), float32)"
+    assert repr(part) == "Tensor(lazy, shape=(n=3, 4), dtype=float32)"
+    assert repr(part.reshape(-1, 2)) == "Tensor(lazy, shape=(n * 2, 2), dtype=float32)"
     with refuses(ShapeError, "len() of a tensor whose first axis is symbolic"):
         len(part)
     with refuses(ShapeError, "the shapes (n=3, 4) and (3, 4) do not go together"):

@@ -23,6 +23,10 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Array:
     return np.array(obj) if dtype is None else astype(np.array(obj), dtype)
 
 
+def tensor(data: Any, dtype: Any = None) -> Array:
+    return asarray(data, dtype=dtype)
+
+
 def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Array:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     filled = np.asarray(np.full(sizes, fill_value))

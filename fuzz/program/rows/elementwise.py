@@ -75,9 +75,9 @@ def unit_matrix(m: Maker, name: str) -> Any:
     m.call("matmul", x, made)
 
 
-@row("asarray", "moved", weight=0.1)
+@row("asarray tensor", "moved", weight=0.1)
 def converted(m: Maker, name: str) -> Any:
-    m.call(name, m.pick(), **m.options(copy=(0.3, lambda: True)))
+    m.call(name, m.pick(), **m.options(copy=(0.3 * (name == "asarray"), lambda: True)))
 
 
 @row("tril triu", "moved", weight=0.4)

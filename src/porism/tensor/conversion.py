@@ -33,8 +33,8 @@ from porism.tensor.tensor import Tensor
 def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
     """Return a tensor as it is; numbers, nested lists and arrays as a new tensor.
 
-    >>> as_tensor([1, 2, 3]), as_tensor(2.5), as_tensor(np.ones((2, 1), "float16"))
-    (Tensor((3,), int64, realized), Tensor((), float32), Tensor((2, 1), float16, realized))
+    >>> as_tensor([1, 2, 3]), as_tensor(2.5)
+    (Tensor([1, 2, 3], shape=(3,), dtype=int64), Tensor(lazy, shape=(), dtype=float32))
     """
     if isinstance(value, Tensor):
         return value if dtype is None else Tensor(primitive.cast(value.node, dtype))

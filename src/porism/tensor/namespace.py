@@ -20,8 +20,9 @@ MODULES: Final[dict[str, str]] = {
     "api.dtype_info": "finfo iinfo isdtype",
     "shapes": "broadcast_shapes",
     "exchange": "from_dlpack",
+    "display": "",
     "api.creation": (
-        "asarray full zeros ones empty full_like zeros_like ones_like empty_like arange"
+        "asarray tensor full zeros ones empty full_like zeros_like ones_like empty_like arange"
         " linspace eye tril triu one_hot"
     ),
     "api.arithmetic": (

@@ -24,7 +24,7 @@ def realize(*tensors: Any, beam: int | None = None) -> None:
     >>> y, z = x + 1, x * 2
     >>> porism.realize(y, {"z": z})
     >>> y, z
-    (Tensor((3,), int64, realized), Tensor((3,), int64, realized))
+    (Tensor([1, 2, 3], shape=(3,), dtype=int64), Tensor([0, 2, 4], shape=(3,), dtype=int64))
     """
     if current.get() is not None:
         return  # a call of the jitted function computes them

@@ -17,35 +17,39 @@ from porism.engine.run.buffer_storage import (
     array_of,
     find_storage,
     node_storage,
-    realized_buffer,
 )
 from porism.engine.run.realize import realize
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
-from porism.tensor.promotion import name_of
-from porism.tensor.shapes import product, shape_error, size_text, sizes_of, to_text
+from porism.tensor.shapes import product, shape_error, size_text, sizes_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Tensor:
-    """A lazy array, made by `porism.asarray` and other functions of `porism`.
+    """A lazy array, made of data, or by `porism.zeros` and other functions of `porism`.
 
-    >>> x = porism.asarray([1.0, 2.0]) * 2
+    >>> x = porism.Tensor([1.0, 2.0]) * 2
     >>> x
-    Tensor((2,), float32)
+    Tensor(lazy, shape=(2,), dtype=float32)
     >>> x.tolist()
     [2.0, 4.0]
+    >>> x
+    Tensor([2., 4.], shape=(2,), dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_node")
 
     _node: UOp
 
-    def __init__(self, node: UOp) -> None:
-        self.node = node
+    def __init__(self, data: Any, dtype: Any = None) -> None:
+        """Make a tensor of data, as `porism.asarray` does; functions on tensors pass a node."""
+        if type(data) is UOp:
+            self.node = data
+        else:
+            self.node = _node_of_data(data, dtype)
 
     @property
     def node(self) -> UOp:
@@ -169,10 +173,6 @@ class Tensor:
             "use .shape[0]",
         )
 
-    def __repr__(self) -> str:
-        state = "" if realized_buffer(self.node) is None else ", realized"
-        return f"Tensor({to_text(self.shape)}, {name_of(self.dtype)}{state})"
-
     # -- values ------------------------------------------------------------------------------------
 
     def realize(self, *, beam: int | None = None) -> Tensor:
@@ -206,6 +206,13 @@ class Tensor:
         buffer = self._buffer()
         dims = [int(size.arg) for size in buffer.src]
         return array_of(buffer).reshape(dims).copy()
+
+
+def _node_of_data(data: Any, dtype: Any) -> UOp:
+    """Return the node of a tensor with the given values."""
+    from porism.tensor.api.creation import tensor
+
+    return tensor(data, dtype).node
 
 
 def method(function: Function) -> Function:

@@ -46,7 +46,8 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     cannot. Python floats become float32 and Python ints int64, unless `dtype` is given.
 
     >>> porism.asarray([[1, 2], [3, 4]], dtype="float32")
-    Tensor((2, 2), float32, realized)
+    Tensor([[1., 2.],
+            [3., 4.]], shape=(2, 2), dtype=float32)
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
@@ -63,6 +64,21 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     if copy is False:
         return _share_memory(obj, array, wanted)
     return from_copy(array, wanted)
+
+
+def tensor(data: Any, dtype: Any = None) -> Tensor:
+    """Return a tensor with a copy of the data: PyTorch's name for `asarray`.
+
+    >>> porism.tensor([[1, 2], [3, 4]], dtype="float32").sum().item()
+    10.0
+    """
+    if isinstance(data, int) and isinstance(dtype, int) and not isinstance(dtype, bool):
+        raise shape_error(
+            f"a tensor of the number {data} with the type {dtype}",
+            "the arguments are the values and their type; sizes alone give no values",
+            f"for a tensor of a shape write porism.zeros({data}, {dtype})",
+        )
+    return asarray(data, dtype=dtype, copy=True)
 
 
 def _is_data(obj: Any) -> bool:
@@ -139,7 +155,7 @@ def empty(*shape: Any, dtype: Any = None) -> Tensor:
     """Return a tensor of unspecified values, which are zeros here; float32 by default.
 
     >>> porism.empty(2, 3)
-    Tensor((2, 3), float32)
+    Tensor(lazy, shape=(2, 3), dtype=float32)
     """
     return zeros(*shape, dtype=dtype)
 
@@ -180,7 +196,7 @@ def empty_like(x: Any, *, dtype: Any = None) -> Tensor:
     """Return a tensor of unspecified values of the shape of x; the type is x's by default.
 
     >>> porism.empty_like([1, 2])
-    Tensor((2,), int64)
+    Tensor(lazy, shape=(2,), dtype=int64)
     """
     return full_like(x, 0, dtype=dtype)
 

@@ -140,7 +140,7 @@ def rand(*shape: Any, dtype: Any = None) -> Tensor:
     """Return uniform random numbers in [0, 1), float32 by default.
 
     >>> porism.rand(2, 3)
-    Tensor((2, 3), float32)
+    Tensor(lazy, shape=(2, 3), dtype=float32)
     """
     return Tensor(_uniform_node(shapes.as_sizes(shape), _float_dtype(dtype, "rand")))
 
@@ -149,7 +149,7 @@ def randn(*shape: Any, dtype: Any = None) -> Tensor:
     """Return standard normal random numbers (mean 0, variance 1), float32 by default.
 
     >>> porism.randn(2, 3)
-    Tensor((2, 3), float32)
+    Tensor(lazy, shape=(2, 3), dtype=float32)
     """
     return Tensor(_normal_node(shapes.as_sizes(shape), _float_dtype(dtype, "randn")))
 
@@ -158,7 +158,7 @@ def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any 
     """Return uniform random numbers in [low, high); `high` itself can occur by rounding.
 
     >>> porism.uniform(-1, 1, (2, 3))
-    Tensor((2, 3), float32)
+    Tensor(lazy, shape=(2, 3), dtype=float32)
     """
     wanted_dtype = _float_dtype(dtype, "uniform")
     first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
@@ -170,7 +170,7 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
     """Return random numbers of the normal distribution with a mean and a standard deviation.
 
     >>> porism.normal(5, 2, (2, 3))
-    Tensor((2, 3), float32)
+    Tensor(lazy, shape=(2, 3), dtype=float32)
     """
     mean_value = shapes.as_number(mean, "mean")
     if shapes.as_number(std, "std") < 0:

@@ -1,0 +1,40 @@
+"""Display: the text of a tensor, in a terminal and in a notebook; it computes nothing.
+
+A realized tensor shows its values as NumPy does, a long one in part. Any other says that it is
+lazy: its values are computed when they are asked for.
+"""
+
+from __future__ import annotations
+
+import html
+
+import numpy as np
+
+from porism.engine.run.buffer_storage import find_storage, realized_buffer
+from porism.ir.facts.semantics import Array
+from porism.tensor.promotion import name_of
+from porism.tensor.shapes import to_text
+from porism.tensor.tensor import Tensor, method, operator
+
+
+def _values(x: Tensor) -> Array | None:
+    """Return the values of a realized tensor, which are not copied; None of a lazy one."""
+    buffer = realized_buffer(x.node)
+    storage = None if buffer is None else find_storage(buffer)
+    if buffer is None or storage is None:
+        return None
+    return storage[0].reshape([int(size.arg) for size in buffer.src])
+
+
+@operator("repr")
+def _repr(x: Tensor) -> str:
+    """Return the values of a realized tensor, its shape and its type."""
+    values = _values(x)
+    shown = "lazy" if values is None else np.array2string(values, separator=", ", prefix="Tensor(")
+    return f"Tensor({shown}, shape={to_text(x.shape)}, dtype={name_of(x.dtype)})"
+
+
+@method
+def _repr_html_(x: Tensor) -> str:
+    """Return the text of the tensor for a notebook."""
+    return f"<pre>{html.escape(repr(x))}</pre>"
