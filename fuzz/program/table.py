@@ -44,7 +44,15 @@ METHODS_EXCLUDED: Final = {
     "T": "`transpose` is written so too", "mT": "`matrix_transpose` is written so too",
     "numpy": "the runner of programs calls it", "item": "a number", "tolist": "numbers",
     "node": "the graph", "device": "a name", "dtype": "a type", "nbytes": "a number",
-    "ndim": "a number", "shape": "numbers", "size": "a number",
+    "ndim": "a number", "shape": "numbers", "size": "a number", "itemsize": "a number",
+    "clone": "the same value", "copy": "the same value", "detach": "the same value",
+    "cpu": "the same value", "contiguous": "the same value", "block_until_ready": "`realize`",
+    "is_contiguous": "a bool", "is_floating_point": "a bool", "numel": "a number",
+    "nelement": "a number", "dim": "a number", "element_size": "a number", "to": "`astype`",
+    "type": "`astype`", "type_as": "`astype`", "float": "`astype`", "double": "`astype`",
+    "half": "`astype`", "char": "`astype`", "short": "`astype`", "int": "`astype`",
+    "long": "`astype`", "byte": "`astype`", "view_as": "`reshape`", "reshape_as": "`reshape`",
+    "expand_as": "`broadcast_to`", "t": "`transpose`",
 }  # fmt: skip
 """Public attributes of tensors that are no functions of the namespace, and why they have no row."""
 

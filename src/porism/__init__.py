@@ -27,9 +27,11 @@ def __getattr__(name: str) -> Any:
         return simplify
     from porism.tensor import namespace
 
-    if name in namespace.NAMES:
+    if name in namespace.NAMES or name in namespace.SYNONYMS:
         return globals().setdefault(name, namespace.find(name))
-    raise AttributeError(f"module 'porism' has no attribute {name!r}{namespace.hint(name)}")
+    if name.startswith("__"):
+        raise AttributeError(f"module 'porism' has no attribute {name!r}")
+    raise namespace.unknown(name)
 
 
 def __dir__() -> list[str]:

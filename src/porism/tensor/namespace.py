@@ -6,12 +6,14 @@ their methods. To add a function, write its name after its module.
 
 from __future__ import annotations
 
-import difflib
 import math
 from importlib import import_module
 from typing import Any, Final
 
 from porism.optimize.actions.action_registry import ACTIONS
+from porism.tensor.habits import synonyms
+from porism.tensor.habits.keywords import public
+from porism.tensor.habits.unknown_names import UnknownName
 
 MODULES: Final[dict[str, str]] = {
     "tensor": "Tensor",
@@ -21,6 +23,7 @@ MODULES: Final[dict[str, str]] = {
     "shapes": "broadcast_shapes",
     "exchange": "from_dlpack",
     "display": "",
+    "habits.familiar_methods": "",
     "api.creation": (
         "asarray tensor full zeros ones empty full_like zeros_like ones_like empty_like arange"
         " linspace eye tril triu one_hot"
@@ -103,6 +106,16 @@ CONSTANTS: Final = {"e": math.e, "inf": math.inf, "nan": math.nan, "pi": math.pi
 NAMES: Final = frozenset((*MODULE_OF, *ACTIONS, *DTYPES, *CONSTANTS))
 """The public names of `porism` for tensors: functions, types and constants."""
 
+SYNONYMS: Final = {
+    foreign: ours
+    for foreign, ours in (*synonyms.FUNCTIONS.items(), *synonyms.TYPES.items())
+    if foreign not in NAMES
+}
+"""Names of other libraries that mean the same as a public name."""
+
+ON_TENSORS: Final = ("api.", "network.", "movement.", "elementwise.", "statistics.", "matrices.")
+"""The folders of functions that take keywords of other libraries too."""
+
 
 def load() -> None:
     """Import every module, so that tensors have all their methods and operators."""
@@ -111,7 +124,8 @@ def load() -> None:
 
 
 def find(name: str) -> Any:
-    """Return the function, type or constant of a name of `NAMES`."""
+    """Return the function, type or constant of a name of `NAMES` or `SYNONYMS`."""
+    name = SYNONYMS.get(name, name)
     if name in CONSTANTS:
         return CONSTANTS[name]
     if name in DTYPES:
@@ -119,14 +133,26 @@ def find(name: str) -> Any:
     if name in ACTIONS:
         return ACTIONS[name]
     load()
-    return getattr(import_module(f"porism.tensor.{MODULE_OF[name]}"), name)
+    module = MODULE_OF[name]
+    found = getattr(import_module(f"porism.tensor.{module}"), name)
+    return public(found) if module.startswith(ON_TENSORS) else found
 
 
-def hint(name: str) -> str:
-    """Return a suggestion of the closest public name, for the error message.
+def method_name(name: str) -> str:
+    """Return the name of a method that tensors have under another name elsewhere.
 
-    >>> hint("zeroes")
-    '; did you mean zeros?'
+    >>> method_name("clamp")
+    'clip'
     """
-    close = difflib.get_close_matches(name, NAMES, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    from porism.tensor.tensor import Tensor
+
+    load()
+    found = SYNONYMS.get(name, name)
+    if not hasattr(Tensor, found):
+        raise UnknownName("a tensor", name, dir(Tensor))
+    return found
+
+
+def unknown(name: str) -> UnknownName:
+    """Return the error for a name that `porism` does not have."""
+    return UnknownName("porism", name, NAMES)

@@ -21,11 +21,30 @@ from porism.engine.run.buffer_storage import (
 from porism.engine.run.realize import realize
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
+from porism.tensor.habits.keywords import public
 from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.shapes import product, shape_error, size_text, sizes_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ElementCount(int):
+    """A number of elements, which can be called as PyTorch's `size`."""
+
+    _sizes: tuple[Dim, ...]
+
+    def __new__(cls, count: int, sizes: tuple[Dim, ...]) -> ElementCount:
+        made = super().__new__(cls, count)
+        made._sizes = sizes
+        return made
+
+    def __call__(self, axis: int | None = None) -> Any:
+        """Return the shape of the tensor, or the size of an axis."""
+        return self._sizes if axis is None else self._sizes[axis]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
 
 
 class Tensor:
@@ -66,11 +85,15 @@ class Tensor:
         else:
             trace.write(self, node)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a method by its name in another library, or raise what to write instead."""
+        if name.startswith("_"):
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        from porism.tensor import namespace
+
+        return getattr(self, namespace.method_name(name))
+
     if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return a function registered by `method`, bound to the tensor."""
-
         # Registered by `operator`.
         def __add__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -128,8 +151,15 @@ class Tensor:
 
     @property
     def size(self) -> Dim:
-        """The number of elements."""
-        return product(self.shape)
+        """The number of elements; `size()` and `size(axis)` are the shape and one of its sizes."""
+        sizes = self.shape
+        count = product(sizes)
+        return ElementCount(count, sizes) if isinstance(count, int) else count
+
+    @property
+    def itemsize(self) -> int:
+        """The memory of an element, in bytes."""
+        return self.dtype.numpy.itemsize
 
     @property
     def nbytes(self) -> Dim:
@@ -218,7 +248,7 @@ def _node_of_data(data: Any, dtype: Any) -> UOp:
 def method(function: Function) -> Function:
     """Register a function on tensors as a method of `Tensor`."""
     assert not hasattr(Tensor, function.__name__), f"there are two methods {function.__name__}"
-    setattr(Tensor, function.__name__, function)
+    setattr(Tensor, function.__name__, public(function))
     return function
 
 

@@ -6,6 +6,7 @@ NaN operands give NaN.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.tensor import primitive
-from porism.tensor.api.operands import float_node, float_pair, operand, operand_pair
+from porism.tensor.api.operands import USE_ASTYPE, float_node, float_pair, operand, operand_pair
 from porism.tensor.conversion import as_tensor, promote_operands, weak_or_tensor
 from porism.tensor.float_formulas import (
     BITS_OF,
@@ -28,7 +29,15 @@ from porism.tensor.float_formulas import (
     sign_mask,
     with_sign,
 )
-from porism.tensor.promotion import NUMBERS, as_dtype, float_type, result_type
+from porism.tensor.promotion import (
+    FLOATS,
+    NUMBERS,
+    as_dtype,
+    float_type,
+    require_dtype,
+    result_type,
+)
+from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -339,13 +348,31 @@ def trunc(x: Any) -> Tensor:
 
 
 @method
-def round(x: Any) -> Tensor:
+def round(x: Any, decimals: int = 0) -> Tensor:
     """Return x rounded to the nearest integral value, ties to even, in the type of x.
 
-    >>> porism.round([0.5, 1.5, 2.6]).tolist()
-    [0.0, 2.0, 3.0]
+    With `decimals` it is rounded to that many decimal places, as in NumPy: multiplied by a power of
+    ten, rounded and divided.
+
+    >>> porism.round([0.5, 1.5, 2.6]).tolist(), porism.round([0.126, 12.5], 2).tolist()
+    ([0.0, 2.0, 3.0], [0.12999..., 12.5])
     """
-    return _apply_rounding(ops.ROUND, x)
+    places = as_int(decimals, "decimals")
+    if places == 0:
+        return _apply_rounding(ops.ROUND, x)
+    node = operand(x, NUMBERS, "round")
+    if not node.dtype.is_float and places > 0:
+        return Tensor(node)
+    require_dtype(node.dtype, FLOATS, "round to tens", USE_ASTYPE)
+    return Tensor(in_f32(lambda x: _round_decimals(x, places), node))
+
+
+def _round_decimals(x: UOp, places: int) -> UOp:
+    """Return x rounded to decimal places; a negative number rounds to tens, hundreds, …"""
+    scale = 10.0 ** builtins.abs(places)
+    if places < 0:
+        return ops.ROUND(x / x.lift(scale)) * x.lift(scale)
+    return ops.ROUND(x * x.lift(scale)) / x.lift(scale)
 
 
 # -- signs and adjacent floats ---------------------------------------------------------------------

@@ -225,18 +225,34 @@ def index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: float = 1) -
     return scatter(target, target_axis, Tensor(expanded), Tensor(scaled), reduce="add")
 
 
+def _count_length(x: Tensor, least: int) -> int:
+    """Return one more than the largest integer of x, and at least a number."""
+    values = x.numpy()
+    if values.size and values.min() < 0:
+        raise shapes.shape_error(
+            f"bincount of integers of which the smallest is {values.min()}",
+            "the integers are the indices of their counts, and without a length none is left out",
+            "pass length=, with which integers out of range are not counted",
+        )
+    return max(int(values.max()) + 1 if values.size else 0, least)
+
+
 @method
-def bincount(x: Any, weights: Any = None, *, length: int) -> Tensor:
+def bincount(
+    x: Any, weights: Any = None, *, length: int | None = None, minlength: int = 0
+) -> Tensor:
     """Return how often each integer from 0 to length - 1 occurs in x, or the sum of its weights.
 
-    The length is an argument, since the shape of a tensor cannot depend on its values; integers out
-    of range are not counted.
+    Integers out of range are not counted. Without a length it is one more than the largest integer,
+    and at least `minlength`: the integers are computed at once, since the shape depends on them.
 
-    >>> porism.bincount([0, 2, 2, 9], length=4).tolist()
-    [1, 0, 2, 0]
+    >>> porism.bincount([0, 2, 2, 9], length=4).tolist(), porism.bincount([0, 2, 2]).tolist()
+    ([1, 0, 2, 0], [1, 0, 2])
     """
     tensor = as_tensor(x)
     _require_integers(tensor, "bincount")
+    if length is None:
+        length = _count_length(tensor, shapes.as_int(minlength, "minlength"))
     size = shapes.as_int(length, "length")
     if tensor.ndim != 1 or size < 0:
         raise shapes.shape_error(

@@ -1,0 +1,1 @@
+"""Habits from other libraries: names, keywords and methods."""
