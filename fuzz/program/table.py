@@ -21,6 +21,7 @@ __all__ = [
 EXCLUDED: Final = {
     "Tensor": "the type of tensors, which all rows make",
     "Variable": "symbolic sizes; drawn as arguments of other functions",
+    "dtype": "the type of types",
     "result_type": "computes no tensor",
     "can_cast": "computes no tensor",
     "finfo": "computes no tensor",

@@ -55,11 +55,11 @@ def test_same_kinds_as_numpy() -> None:
 
 
 def test_promotion_is_associative_where_it_is_defined() -> None:
-    types = [t for t in NAMES.values() if t is not porism.uint64]
+    types = [t for t in ELEMENT_TYPES.values() if t is not porism.uint64]
     for a, b, c in itertools.product(types, repeat=3):
         left = porism.result_type(porism.result_type(a, b), c)
         right = porism.result_type(a, porism.result_type(b, c))
-        assert left is right or left.is_float, (a, b, c)
+        assert left is right or left.is_floating_point, (a, b, c)
 
 
 WEAK: Final[tuple[tuple[str, Any, str], ...]] = (

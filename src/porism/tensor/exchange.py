@@ -58,9 +58,9 @@ def _float(x: Tensor) -> float:
 @operator("index")
 def _index(x: Tensor) -> int:
     """Return the integer that Python uses a tensor as, such as an index of a list."""
-    if not x.dtype.is_integer:
+    if not x.node.dtype.is_integer:
         raise type_error(
-            f"a tensor of {name_of(x.dtype)} as an index",
+            f"a tensor of {name_of(x.node.dtype)} as an index",
             "an index is an integer",
             "convert it with astype, or with int()",
         )
@@ -204,12 +204,12 @@ def _dlpack(x: Tensor, **options: Any) -> Any:
     if options.get("dl_device") not in (None, (CPU, 0)):
         raise BufferError("a tensor's values are in the CPU's memory; leave out dl_device")
     values = x.numpy()
-    if values.dtype.kind in "V" or (x.dtype.bits < 16 and x.dtype.is_float):
-        raise _no_dlpack(name_of(x.dtype))
+    if values.dtype.kind in "V" or (x.node.dtype.bits < 16 and x.node.dtype.is_float):
+        raise _no_dlpack(name_of(x.node.dtype))
     try:
         return values.__dlpack__(**options)
     except (BufferError, RuntimeError, TypeError):
-        raise _no_dlpack(name_of(x.dtype)) from None
+        raise _no_dlpack(name_of(x.node.dtype)) from None
 
 
 @operator("dlpack_device")

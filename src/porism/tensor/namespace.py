@@ -18,8 +18,9 @@ from porism.tensor.habits.unknown_names import UnknownName
 MODULES: Final[dict[str, str]] = {
     "tensor": "Tensor",
     "symbolic_sizes": "Variable",
-    "promotion": "result_type can_cast",
-    "api.dtype_info": "finfo iinfo isdtype",
+    "element_types": "dtype",
+    "promotion": "can_cast",
+    "api.dtype_info": "finfo iinfo isdtype result_type",
     "shapes": "broadcast_shapes",
     "exchange": "from_dlpack",
     "display": "",
@@ -129,7 +130,7 @@ def find(name: str) -> Any:
     if name in CONSTANTS:
         return CONSTANTS[name]
     if name in DTYPES:
-        return import_module("porism.tensor.promotion").NAMES[name]
+        return import_module("porism.tensor.promotion").ELEMENT_TYPES[name]
     if name in ACTIONS:
         return ACTIONS[name]
     load()

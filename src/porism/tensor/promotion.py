@@ -18,6 +18,7 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import TypeMismatch
 from porism.ir.node import UOp
+from porism.tensor.element_types import ElementType, name_of_torch, new_element_type
 from porism.tensor.user_line import users_line
 
 DEFAULT_FLOAT: Final = dtypes.f32
@@ -51,6 +52,12 @@ NAMES: Final = {
 
 PUBLIC_NAME: Final = {t: name for name, t in NAMES.items()}
 
+ELEMENT_TYPES: Final = {name: new_element_type(name, t) for name, t in NAMES.items()}
+"""The types of tensors as users see them, by name."""
+
+ELEMENT_TYPE_OF: Final = {t.base: t for t in ELEMENT_TYPES.values()}
+"""The user's type of each type in the graph."""
+
 
 def type_error(what: str, why: str, fix: str) -> TypeMismatch:
     """Return the error for unsuitable types, at the user's line."""
@@ -67,11 +74,13 @@ def name_of(dtype: DType) -> str:
 
 
 def as_dtype(given: Any) -> DType:
-    """Return the type that is given itself, by name, as a NumPy type, or as bool, int or float.
+    """Return the graph's type of one given itself, by name, as NumPy's, or as bool, int or float.
 
     >>> as_dtype("float32"), as_dtype(np.int8), as_dtype(float)
     (f32, i8, f32)
     """
+    if isinstance(given, ElementType):
+        return given.base
     if isinstance(given, DType):
         if given in PUBLIC_NAME:
             return given
@@ -79,6 +88,9 @@ def as_dtype(given: Any) -> DType:
         return NAMES[given]
     elif isinstance(given, type) and given in _PYTHON:
         return _PYTHON[given]
+    elif (name := name_of_torch(given)) is not None:
+        if name in NAMES:
+            return NAMES[name]
     elif given is not None:  # NumPy takes None for float64
         try:
             return dtypes.from_numpy(given)
@@ -156,7 +168,7 @@ def _category(dtype: DType) -> int:
 
 def _strong(value: Any) -> DType | None:
     """Return the type of a tensor, array or type; None for Python's numbers."""
-    if isinstance(value, DType):
+    if isinstance(value, (DType, ElementType)):
         return as_dtype(value)
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from porism.base.dtypes import DType
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import (
     NoValue,
@@ -21,9 +20,11 @@ from porism.engine.run.buffer_storage import (
 from porism.engine.run.realize import realize
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
+from porism.tensor.element_types import ElementType
 from porism.tensor.habits.keywords import public
 from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
+from porism.tensor.promotion import ELEMENT_TYPE_OF
 from porism.tensor.shapes import product, shape_error, size_text, sizes_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -164,12 +165,12 @@ class Tensor:
     @property
     def nbytes(self) -> Dim:
         """The memory of the realized elements, in bytes."""
-        return self.size * self.dtype.numpy.itemsize
+        return self.size * self.dtype.itemsize
 
     @property
-    def dtype(self) -> DType:
-        """The type of the elements."""
-        return self.node.dtype
+    def dtype(self) -> ElementType:
+        """The type of the elements, such as `porism.float32`; in the graph it is `node.dtype`."""
+        return ELEMENT_TYPE_OF[self.node.dtype]
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - the name that everybody knows

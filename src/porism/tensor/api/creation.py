@@ -57,7 +57,7 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
         return Tensor(tensor.node) if tensor is obj and copy else tensor
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
         tensor = from_dlpack(obj, copy=copy)
-        if copy is False and wanted not in (None, tensor.dtype):
+        if copy is False and wanted not in (None, tensor.node.dtype):
             raise _not_shared(obj, "its type would change")
         return as_tensor(tensor, wanted)
     array = to_array(obj, wanted)
@@ -360,7 +360,7 @@ def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None) -> Tens
     [[1, 0, 0], [0, 0, 1]]
     """
     labels = as_tensor(x)
-    require_dtype(labels.dtype, INTEGERS, "one_hot", "convert it first, with astype")
+    require_dtype(labels.node.dtype, INTEGERS, "one_hot", "convert it first, with astype")
     class_axis = normalize_axis(axis, labels.ndim + 1)
     sizes = list(labels.shape)
     classes = as_sizes(num_classes)[0]

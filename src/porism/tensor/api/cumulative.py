@@ -142,15 +142,15 @@ def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     scan_axis = shapes.normalize_axis(-1 if axis is None else axis, x.ndim)
     static_size(x.shape[scan_axis], what)
     order, back = axis_last(scan_axis, x.ndim)
-    node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.dtype)), order)
+    node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.node.dtype)), order)
     result = primitive.permute(scan_last(node, op, scan_axis), back)
-    return Tensor(primitive.cast(result, x.dtype))
+    return Tensor(primitive.cast(result, x.node.dtype))
 
 
 def _sum_operand(x: Any, dtype: Any) -> Tensor:
     """Return x in the type in which `sum` adds: integers in 64 bits, unless `dtype` is given."""
     tensor = as_tensor(x)
-    wanted = sum_dtype(tensor.dtype) if dtype is None else promotion.as_dtype(dtype)
+    wanted = sum_dtype(tensor.node.dtype) if dtype is None else promotion.as_dtype(dtype)
     return Tensor(primitive.cast(tensor.node, wanted))
 
 

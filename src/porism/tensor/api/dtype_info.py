@@ -1,4 +1,4 @@
-"""Data type information: `finfo`, `iinfo` and `isdtype` of the Array API."""
+"""Data type information: `finfo`, `iinfo`, `isdtype` and `result_type` of the Array API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, Final
 import ml_dtypes
 
 from porism.base.dtypes import DType, boolean
+from porism.tensor import promotion
+from porism.tensor.element_types import ElementType
 from porism.tensor.promotion import (
+    ELEMENT_TYPE_OF,
     FLOATS,
     INTEGERS,
     NUMBERS,
@@ -16,7 +19,6 @@ from porism.tensor.promotion import (
     UNSIGNED,
     as_dtype,
     require_dtype,
-    result_type,
     type_error,
 )
 
@@ -25,7 +27,7 @@ from porism.tensor.promotion import (
 class FloatLimits:
     """The limits of a float type; `eps` is the distance from 1 to the next larger number."""
 
-    dtype: DType
+    dtype: ElementType
     bits: int
     eps: float
     max: float
@@ -37,7 +39,7 @@ class FloatLimits:
 class IntegerLimits:
     """The limits of an integer type."""
 
-    dtype: DType
+    dtype: ElementType
     bits: int
     max: int
     min: int
@@ -49,11 +51,11 @@ def finfo(type: Any) -> FloatLimits:
     >>> porism.finfo("float16").max
     65504.0
     """
-    dtype = result_type(type)
+    dtype = promotion.result_type(type)
     require_dtype(dtype, FLOATS, "finfo", "use iinfo for integers")
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return FloatLimits(
-        dtype,
+        ELEMENT_TYPE_OF[dtype],
         dtype.bits,
         float(info.eps),
         float(info.max),
@@ -68,9 +70,9 @@ def iinfo(type: Any) -> IntegerLimits:
     >>> porism.iinfo("int8").min
     -128
     """
-    dtype = result_type(type)
+    dtype = promotion.result_type(type)
     require_dtype(dtype, INTEGERS, "iinfo", "use finfo for floats")
-    return IntegerLimits(dtype, dtype.bits, int(dtype.max), int(dtype.min))
+    return IntegerLimits(ELEMENT_TYPE_OF[dtype], dtype.bits, int(dtype.max), int(dtype.min))
 
 
 _KINDS: Final[dict[str, tuple[DType, ...]]] = {
@@ -105,3 +107,12 @@ def isdtype(dtype: Any, kind: Any) -> bool:
             "pass one of them, or a type",
         )
     return element_type is as_dtype(kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> ElementType:
+    """Return the type that tensors, types and Python numbers promote to together.
+
+    >>> porism.result_type(porism.float16, 1.5), porism.result_type("int8", 1.5)
+    (porism.float16, porism.float32)
+    """
+    return ELEMENT_TYPE_OF[promotion.result_type(*arrays_and_dtypes)]

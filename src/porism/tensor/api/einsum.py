@@ -52,7 +52,7 @@ def einsum(equation: str, *tensors: Any) -> Tensor:
     factors = promoted_operands("einsum", *tensors)
     subscripts = einsum_subscripts.parse(equation, [x.ndim for x in factors])
     sizes = _sizes(equation, subscripts, factors)
-    common = factors[0].dtype
+    common = factors[0].node.dtype
     parts = [
         _take_diagonals(
             Factor(primitive.cast(x.node, accumulation_dtype(common)), term.labels), sizes

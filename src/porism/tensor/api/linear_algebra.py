@@ -68,12 +68,12 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     if left is transpose_last(right) and len(shape(left)) == 2:  # x @ x.T, which is symmetric
         grid = choose_block_grid(rows, inner)
         if grid is not None:
-            return Tensor(primitive.cast(symmetric_product(left, grid), a.dtype))
+            return Tensor(primitive.cast(symmetric_product(left, grid), a.node.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
     result = row_products(left, transpose_last(right), batch)
     dropped = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]
     result = drop_axes(result, [len(batch) + 2 + axis for axis in dropped])
-    return Tensor(primitive.cast(result, a.dtype))
+    return Tensor(primitive.cast(result, a.node.dtype))
 
 
 def row_products(a: UOp, b: UOp, batch: Sequence[Dim]) -> UOp:
@@ -131,7 +131,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Tensor:
         primitive.broadcast(b.node, product_sizes),
     )
     result = sum_of_products(left, right, [len(product_sizes) + axis_from_end])
-    return Tensor(primitive.cast(result, a.dtype))
+    return Tensor(primitive.cast(result, a.node.dtype))
 
 
 @method
@@ -190,7 +190,7 @@ def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Tensor:
         primitive.broadcast(second, product_sizes),
         range(len(sizes_a) + len(sizes_b), len(product_sizes)),
     )
-    return Tensor(primitive.cast(result, a.dtype))
+    return Tensor(primitive.cast(result, a.node.dtype))
 
 
 def _contracted_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

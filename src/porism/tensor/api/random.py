@@ -261,11 +261,13 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     if not 0 <= p <= 1:
         raise shapes.shape_error(f"dropout with p={p}", "a probability is from 0 to 1", "pass one")
     tensor = as_tensor(x)
-    promotion.require_dtype(tensor.dtype, promotion.FLOATS, "dropout", "convert it, with astype")
+    promotion.require_dtype(
+        tensor.node.dtype, promotion.FLOATS, "dropout", "convert it, with astype"
+    )
     if not training or p == 0:
         return Tensor(tensor.node)
     if p == 1:
-        return Tensor(primitive.full(tensor.dtype, 0, tensor.shape))
+        return Tensor(primitive.full(tensor.node.dtype, 0, tensor.shape))
     kept = Tensor(_uniform_node(tensor.shape, dtypes.f32) >= p)
     return where(kept, multiply(tensor, 1 / (1 - p)), 0.0)
 

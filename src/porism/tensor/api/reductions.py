@@ -79,7 +79,7 @@ def _sum_or_prod(x: Any, op: Op, axis: Axes, dtype: Any, keepdims: bool) -> Tens
     """Return the sum (ADD) or product (MUL) along axes."""
     x = as_tensor(x)
     axes = shapes.normalize_axes(axis, x.ndim)
-    wanted = sum_dtype(x.dtype) if dtype is None else promotion.as_dtype(dtype)
+    wanted = sum_dtype(x.node.dtype) if dtype is None else promotion.as_dtype(dtype)
     return _with_keepdims(_accumulate(primitive.cast(x.node, wanted), op, axes), axes, keepdims)
 
 
@@ -187,7 +187,7 @@ def _argmax_or_argmin(x: Any, op: Op, axis: int | None, keepdims: bool) -> Tenso
     node = x.node
     best = expand_like(primitive.reduce(node, op, [reduced_axis]), node)
     is_extreme = node.eq(best)
-    if x.dtype.is_float:
+    if x.node.dtype.is_float:
         is_extreme = is_extreme | node.ne(node)  # NaN is the extreme, if there is one
     size = x.shape[reduced_axis]
     largest = size if isinstance(size, int) else shape(node)[reduced_axis].vmax

@@ -77,7 +77,7 @@ class Signature:
         elif isinstance(value, np.generic):
             parts.append((kind, value.dtype, value.tobytes()))
         elif isinstance(value, Tensor):
-            parts.append((kind, value.dtype, unbound_shape(value._node, self.variables)))
+            parts.append((kind, value.node.dtype, unbound_shape(value._node, self.variables)))
             self.tensors.append(value)
             self.lazy = True
         elif isinstance(value, UOp):

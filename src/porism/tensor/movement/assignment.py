@@ -109,14 +109,14 @@ _UNNAMED_REFERENCES: Final = _probe_refcount()
 
 def _cast_value(x: Tensor, value: Any) -> UOp:
     """Return the value in the type of x; refuse floats for an integer tensor."""
-    node = node_of(value, None if _has_type(value) else x.dtype)
-    if node.dtype.is_float and not x.dtype.is_float:
+    node = node_of(value, None if _has_type(value) else x.node.dtype)
+    if node.dtype.is_float and not x.node.dtype.is_float:
         raise type_error(
-            f"a value of {name_of(node.dtype)} for a tensor of {name_of(x.dtype)}",
+            f"a value of {name_of(node.dtype)} for a tensor of {name_of(x.node.dtype)}",
             "its fractions would be lost",
             "convert the value or the tensor first, with astype",
         )
-    return primitive.cast(node, x.dtype)
+    return primitive.cast(node, x.node.dtype)
 
 
 def _has_type(value: Any) -> bool:

@@ -94,7 +94,7 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
     parts: list[AxisIndex | Mask] = []
     axis = 0
     for item in items:
-        if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL:
+        if isinstance(item, Tensor) and item.node.dtype.kind is Kind.BOOL:
             _check_mask(item.shape, sizes[axis : axis + item.ndim], axis)
             parts.append(Mask(item))
         else:
@@ -109,7 +109,7 @@ def _axes_used(item: Any) -> int:
     """Return how many axes of x an item of a key consumes."""
     if item is None or item is Ellipsis:
         return 0
-    if isinstance(item, Tensor) and item.dtype.kind is Kind.BOOL:
+    if isinstance(item, Tensor) and item.node.dtype.kind is Kind.BOOL:
         return item.ndim
     return 1
 
@@ -162,8 +162,8 @@ def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
         return _parse_symbolic_int(item, size, axis)
     item = to_static(item)
     if isinstance(item, Tensor):
-        if not item.dtype.is_integer:
-            raise _not_an_index(name_of(item.dtype))
+        if not item.node.dtype.is_integer:
+            raise _not_an_index(name_of(item.node.dtype))
         return AxisIndex(0, size, index=item)
     if isinstance(item, np.ndarray) and item.ndim:
         return _parse_array(item, size, axis)

@@ -188,7 +188,9 @@ def wrap_negative(index: UOp, size: Dim) -> UOp:
 def _index_tensor(indices: Any, what: str) -> Tensor:
     """Return indices as a tensor, which must be of integers."""
     tensor = as_tensor(indices)
-    require_dtype(tensor.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype")
+    require_dtype(
+        tensor.node.dtype, INTEGERS, f"{what} with indices", "convert them first, with astype"
+    )
     return tensor
 
 

@@ -115,7 +115,11 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
     for tensor in tensors:
         held = find_storage(tensor.node)
         sizes = tensor.shape
-        if held is None or tensor.dtype is not dtype or not all(isinstance(n, int) for n in sizes):
+        if (
+            held is None
+            or tensor.node.dtype is not dtype
+            or not all(isinstance(n, int) for n in sizes)
+        ):
             return []
         arrays.append(held[0].reshape(sizes))  # type: ignore[arg-type]
     return arrays

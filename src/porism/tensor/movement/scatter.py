@@ -37,7 +37,7 @@ REDUCTIONS: Final[dict[str, Op]] = {
 def _require_integers(index: Tensor, what: str) -> None:
     """Refuse indices that are not integers."""
     promotion.require_dtype(
-        index.dtype, promotion.INTEGERS, what, "convert the indices, with astype"
+        index.node.dtype, promotion.INTEGERS, what, "convert the indices, with astype"
     )
 
 
@@ -79,11 +79,11 @@ def _operands(
     target, indices = as_tensor(x), as_tensor(index)
     target_axis = shapes.normalize_axis(axis, target.ndim)
     _require_integers(indices, name)
-    source = as_tensor(src, None if isinstance(src, Tensor) else target.dtype)
+    source = as_tensor(src, None if isinstance(src, Tensor) else target.node.dtype)
     if source.dtype is not target.dtype:
         raise promotion.type_error(
-            f"{name} of {promotion.name_of(source.dtype)} into a tensor of "
-            f"{promotion.name_of(target.dtype)}",
+            f"{name} of {promotion.name_of(source.node.dtype)} into a tensor of "
+            f"{promotion.name_of(target.node.dtype)}",
             "the result has the type of the tensor, and nothing is converted implicitly",
             "convert one of them, with astype",
         )
@@ -153,17 +153,19 @@ def scatter(x: Any, axis: int, index: Any, src: Any, *, reduce: str | None = Non
 
 def _scatter_reduce(target: Tensor, axis: int, indices: Tensor, source: UOp, op: Op) -> Tensor:
     """Return the target combined with the source values by a reduction."""
-    if target.dtype is dtypes.boolean:
+    if target.node.dtype is dtypes.boolean:
         promotion.require_dtype(
-            target.dtype, promotion.NUMBERS, "scatter", "convert it, with astype"
+            target.node.dtype, promotion.NUMBERS, "scatter", "convert it, with astype"
         )
-    accumulator = accumulation_dtype(target.dtype)
+    accumulator = accumulation_dtype(target.node.dtype)
     size = target.shape[axis]
     hits = _index_hits(indices.node, axis, size)
     contribution = _reduce_hits(hits, primitive.cast(source, accumulator), axis, size, op)
     contribution = _pad_to_target(contribution, target, identity(op, accumulator))
     return Tensor(
-        primitive.cast(op(primitive.cast(target.node, accumulator), contribution), target.dtype)
+        primitive.cast(
+            op(primitive.cast(target.node, accumulator), contribution), target.node.dtype
+        )
     )
 
 
@@ -271,7 +273,7 @@ def bincount(
                 "there is one weight for each number",
                 "use weights of the same shape",
             )
-        values = primitive.cast(weight_tensor.node, sum_dtype(weight_tensor.dtype))
+        values = primitive.cast(weight_tensor.node, sum_dtype(weight_tensor.node.dtype))
     hits = _index_hits(tensor.node, 0, size, from_end=False)
     total = _reduce_hits(
         hits, primitive.cast(values, accumulation_dtype(values.dtype)), 0, size, ops.ADD

@@ -71,7 +71,7 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "sort")
     (keys,) = sort_last_axis([padded_keys(node, partial(_sort_keys, descending=descending))])
-    values = value_of_key(ops.NOT(keys) if descending else keys, tensor.dtype)
+    values = value_of_key(ops.NOT(keys) if descending else keys, tensor.node.dtype)
     size = static_size(shapes.sizes_of(node)[-1], "sort")
     return Tensor(primitive.permute(truncate(values, size), back))
 
@@ -174,7 +174,9 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     2.5
     """
     tensor = as_tensor(x)
-    promotion.require_dtype(tensor.dtype, promotion.NUMBERS, "quantile", "convert it, with astype")
+    promotion.require_dtype(
+        tensor.node.dtype, promotion.NUMBERS, "quantile", "convert it, with astype"
+    )
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise shapes.shape_error(
             f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
@@ -183,7 +185,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     if axis is None:
         tensor = Tensor(primitive.reshape(tensor.node, [shapes.product(tensor.shape)]))
         axis = 0
-    floats = Tensor(primitive.cast(tensor.node, promotion.float_type(tensor.dtype)))
+    floats = Tensor(primitive.cast(tensor.node, promotion.float_type(tensor.node.dtype)))
     node, back = _move_axis_last(floats, axis, "quantile")
     *others, length = shapes.sizes_of(node)
     size = static_size(length, "quantile")

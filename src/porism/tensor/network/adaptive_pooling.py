@@ -116,7 +116,10 @@ def _adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Tensor:
     """Return adaptive_avg_pool1d, 2d or 3d."""
     tensor = as_tensor(x)
     promotion.require_dtype(
-        tensor.dtype, promotion.NUMBERS, f"adaptive_avg_pool{spatial}d", "convert it, with astype"
+        tensor.node.dtype,
+        promotion.NUMBERS,
+        f"adaptive_avg_pool{spatial}d",
+        "convert it, with astype",
     )
     name = f"adaptive_avg_pool{spatial}d"
     formula = _adaptive(name, spatial, tensor, output_size, _bin_mean)

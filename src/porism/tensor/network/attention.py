@@ -42,7 +42,7 @@ def scaled_dot_product_attention(
     """
     q, k, v = promoted_operands("scaled_dot_product_attention", query, key, value)
     promotion.require_dtype(
-        q.dtype, promotion.FLOATS, "scaled_dot_product_attention", "convert them, with astype"
+        q.node.dtype, promotion.FLOATS, "scaled_dot_product_attention", "convert them, with astype"
     )
     _check(q, k, v)
     repeats = _queries_per_key_head(q, k, v)
@@ -104,9 +104,9 @@ def _check_mask(q: Tensor, k: Tensor, mask: Any) -> Tensor | None:
     if mask is None:
         return None
     mask_tensor = as_tensor(mask)
-    if mask_tensor.dtype.kind is not Kind.BOOL and not mask_tensor.dtype.is_float:
+    if mask_tensor.node.dtype.kind is not Kind.BOOL and not mask_tensor.node.dtype.is_float:
         raise promotion.type_error(
-            f"an attention mask of {promotion.name_of(mask_tensor.dtype)}",
+            f"an attention mask of {promotion.name_of(mask_tensor.node.dtype)}",
             "a bool mask says which keys are seen, a float mask is added to the scores; integers "
             "could mean either",
             "convert it with astype",
@@ -135,8 +135,10 @@ def _attend(
         sizes = [*batch, q.shape[-2], k.shape[-2]]
         attended = primitive.iota(sizes, rank + 1) <= primitive.iota(sizes, rank)
         scores = attended.where(scores, scores.lift(-math.inf))
-    weights = primitive.cast(softmax_node(scores, [rank + 1]), v.dtype)
-    return Tensor(primitive.cast(row_products(weights, transpose_last(v.node), batch), v.dtype))
+    weights = primitive.cast(softmax_node(scores, [rank + 1]), v.node.dtype)
+    return Tensor(
+        primitive.cast(row_products(weights, transpose_last(v.node), batch), v.node.dtype)
+    )
 
 
 def _scale(features: Dim, scale: float | None) -> float:
@@ -156,6 +158,6 @@ def _apply_mask(scores: UOp, mask: Tensor) -> UOp:
     """Return the scores with a bool mask as -inf where false, or a float mask added."""
     score_sizes = shapes.sizes_of(scores)
     node = primitive.broadcast(mask.node, score_sizes)
-    if mask.dtype.kind is Kind.BOOL:
+    if mask.node.dtype.kind is Kind.BOOL:
         return node.where(scores, scores.lift(-math.inf))
     return scores + primitive.cast(node, scores.dtype)

@@ -175,13 +175,13 @@ def cross_entropy(
             "pass a number from 0 to 1",
         )
     axis = _class_axis(tensor, "cross_entropy")
-    integers = expected.dtype.is_integer
+    integers = expected.node.dtype.is_integer
     if integers:
         _check_target(tensor, expected, axis, "cross_entropy")
-    elif not shapes.shapes_equal(expected.shape, tensor.shape) or not expected.dtype.is_float:
+    elif not shapes.shapes_equal(expected.shape, tensor.shape) or not expected.node.dtype.is_float:
         raise shapes.shape_error(
             f"cross_entropy of shape {shapes.to_text(tensor.shape)} with a target of "
-            f"{promotion.name_of(expected.dtype)} of shape {shapes.to_text(expected.shape)}",
+            f"{promotion.name_of(expected.node.dtype)} of shape {shapes.to_text(expected.shape)}",
             "a target that is not integer labels has a probability for each class",
             "pass integer labels, or float probabilities of the input's shape",
         )
@@ -213,7 +213,7 @@ def nll_loss(
     tensor, expected = as_tensor(x), as_tensor(target)
     axis = _class_axis(tensor, "nll_loss")
     promotion.require_dtype(
-        expected.dtype, promotion.INTEGERS, "nll_loss", "convert the labels, with astype"
+        expected.node.dtype, promotion.INTEGERS, "nll_loss", "convert the labels, with astype"
     )
     _check_target(tensor, expected, axis, "nll_loss")
 

@@ -275,7 +275,7 @@ def batch_statistics(
             )
         after = before * (1 - momentum) + new * momentum
         flat = primitive.reshape(after, channels)
-        results.append(Tensor(primitive.cast(flat, as_tensor(old).dtype)))
+        results.append(Tensor(primitive.cast(flat, as_tensor(old).node.dtype)))
     return results[0], results[1]
 
 

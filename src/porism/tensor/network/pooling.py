@@ -163,7 +163,7 @@ def _max_pool(
     tensor = as_tensor(x)
     name = f"max_pool{spatial}d"
     axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, dilation, ceil_mode)
-    lowest = identity(ops.MAX, tensor.dtype)
+    lowest = identity(ops.MAX, tensor.node.dtype)
     assert lowest is not None
     return Tensor(_reduce_taps(_windows(tensor.node, axes, lowest), ops.MAX, spatial))
 
