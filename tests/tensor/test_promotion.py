@@ -10,7 +10,7 @@ import pytest
 
 import porism
 from porism.base.errors import TypeMismatch
-from porism.tensor.promotion import FLOATS, INTEGERS, NAMES, SIGNED, UNSIGNED
+from porism.tensor.promotion import ELEMENT_TYPES, FLOATS, INTEGERS, SIGNED, UNSIGNED
 from tests.tensor.oracle import agree, refuses
 from tests.tensor.singles import singles
 

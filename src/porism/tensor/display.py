@@ -31,7 +31,7 @@ def _repr(x: Tensor) -> str:
     """Return the values of a realized tensor, its shape and its type."""
     values = _values(x)
     shown = "lazy" if values is None else np.array2string(values, separator=", ", prefix="Tensor(")
-    return f"Tensor({shown}, shape={to_text(x.shape)}, dtype={name_of(x.dtype)})"
+    return f"Tensor({shown}, shape={to_text(x.shape)}, dtype={name_of(x.node.dtype)})"
 
 
 @method

@@ -168,7 +168,7 @@ def _category(dtype: DType) -> int:
 
 def _strong(value: Any) -> DType | None:
     """Return the type of a tensor, array or type; None for Python's numbers."""
-    if isinstance(value, (DType, ElementType)):
+    if isinstance(value, (DType, ElementType, type)):
         return as_dtype(value)
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)

@@ -71,11 +71,11 @@ def to(
     """Return the tensor in another type: a type, another tensor with it, or the device "cpu".
 
     >>> porism.ones(2).to("int64").dtype, porism.ones(2).to("cpu").dtype
-    (i64, f32)
+    (porism.int64, porism.float32)
     """
     for given in (*target, *(v for v in (device, dtype) if v is not None)):
         if isinstance(given, Tensor):
-            x = _cast(x, given.dtype)
+            x = _cast(x, given.node.dtype)
         elif str(given) not in ("cpu", "cpu:0"):
             x = _cast(x, _type_or_refuse(given))
     return Tensor(x.node) if copy else x
@@ -105,14 +105,14 @@ def type(x: Tensor, dtype: Any = None) -> Any:
     'float32'
     """
     if dtype is None:
-        return promotion.name_of(x.dtype)
+        return promotion.name_of(x.node.dtype)
     return _cast(x, promotion.as_dtype(dtype))
 
 
 @method
 def type_as(x: Tensor, other: Tensor) -> Tensor:
     """Return the tensor in the type of another."""
-    return _cast(x, other.dtype)
+    return _cast(x, other.node.dtype)
 
 
 def _conversion(name: str, dtype: str) -> None:
@@ -147,7 +147,7 @@ for _name, _dtype in _TYPES.items():
 @method
 def is_floating_point(x: Tensor) -> Any:
     """Return whether the type of the elements is a float."""
-    return x.dtype.is_float
+    return x.node.dtype.is_float
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def dim(x: Tensor) -> Any:
 @method
 def element_size(x: Tensor) -> Any:
     """Return the memory of an element, in bytes."""
-    return x.dtype.numpy.itemsize
+    return x.dtype.itemsize
 
 
 @method

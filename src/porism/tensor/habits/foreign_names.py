@@ -78,7 +78,6 @@ FUNCTIONS: Final[dict[str, str]] = {
     "array2string": "repr(x)",
     "array_repr": "repr(x)",
     "array_str": "repr(x)",
-    "dtype": "porism.float32 and the like, or the name of a type",
     # functions of functions
     "vectorize": "write the function on whole tensors, with porism.where for conditions",
     "vmap": "write the function with one more axis in front; functions broadcast",
