@@ -44,7 +44,7 @@ EXCLUDED: Final = {
 METHODS_EXCLUDED: Final = {
     "T": "`transpose` is written so too", "mT": "`matrix_transpose` is written so too",
     "numpy": "the runner of programs calls it", "item": "a number", "tolist": "numbers",
-    "node": "the graph", "device": "a name", "dtype": "a type", "nbytes": "a number",
+    "node": "the graph", "device": "a name", "nbytes": "a number",
     "ndim": "a number", "shape": "numbers", "size": "a number", "itemsize": "a number",
     "clone": "the same value", "copy": "the same value", "detach": "the same value",
     "cpu": "the same value", "contiguous": "the same value", "block_until_ready": "`realize`",
