@@ -28,7 +28,9 @@ from porism.backends.llvm.object_linking import compile_and_link
 from porism.base import source_digest
 from porism.base.file_store import Store
 from porism.base.settings import settings
+from porism.base.target import GENERIC_CPU, StorageModel, Target
 from porism.engine.cache import kernel_cache, schedule_cache
+from porism.engine.run import realize
 from porism.engine.run.realize import request
 from porism.ir.node import UOp
 from porism.pipeline import lower_kernel, schedule_graph
@@ -382,27 +384,59 @@ def test_a_schedule_is_made_once(
     graph = request([porism.asarray(np.zeros(5, np.float32)).exp().node]).graph
     made = []
 
-    def counted(graph: UOp) -> Schedule:
+    def counted(graph: UOp, target: Target) -> Schedule:
         made.append(graph)
-        return schedule_graph(graph)
+        return schedule_graph(graph, target=target)
 
     monkeypatch.setattr(schedule_cache, "schedule_graph", counted)
     monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 0.0)
-    first = schedule_cache.load_or_schedule(graph)
+    first = schedule_cache.load_or_schedule(graph, GENERIC_CPU)
     (path,) = (folder / "schedules").iterdir()
     sound = path.read_bytes()
     if damage == "bits":
         path.write_bytes(sound[:-1] + b"?")
     elif damage == "form":
         Store(folder, 1 << 20).put("schedules", path.name, b'{"kernels": ["%0 = WHAT"]}')
-    assert schedule_cache.load_or_schedule(graph) == first
+    assert schedule_cache.load_or_schedule(graph, GENERIC_CPU) == first
     assert len(made) == (1 if damage == "none" else 2)
     assert path.read_bytes() == sound
 
 
+def test_schedules_are_kept_by_target(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 0.0)
+    x = porism.asarray(np.zeros((50, 60), np.float32)).realize()
+    graph = request([porism.softmax(x).node]).graph
+    free = dataclasses.replace(
+        GENERIC_CPU, storage=StorageModel(store_global=0.0, load_global=0.0, local_bytes=0)
+    )
+    counts = [len(schedule_cache.load_or_schedule(graph, t).steps) for t in (GENERIC_CPU, free)]
+    assert counts[0] == 1 < counts[1], "where memory costs nothing, the exponentials are stored"
+    assert len(list((folder / "schedules").iterdir())) == 2
+
+
+def test_the_engine_schedules_for_the_target_of_its_backend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = BACKENDS["llvm"]
+    free = dataclasses.replace(
+        backend.target(), storage=StorageModel(store_global=0.0, load_global=0.0, local_bytes=0)
+    )
+    x = porism.asarray(np.zeros((51, 60), np.float32)).realize()
+    graph = request([porism.softmax(x).node]).graph
+    with monkeypatch.context() as patch:
+        patch.setattr(realize, "_schedules", {})
+        patch.setattr(
+            realize, "selected_backend", lambda: dataclasses.replace(backend, target=lambda: free)
+        )
+        assert len(realize.schedule_of(graph).steps) > 1
+    with settings.override(backend="llvm"):
+        assert len(realize.schedule_of(graph).steps) == 1
+
+
 def test_a_quick_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 1e9)
-    schedule_cache.load_or_schedule(request([porism.asarray(np.zeros(5)).exp().node]).graph)
+    graph = request([porism.asarray(np.zeros(5)).exp().node]).graph
+    schedule_cache.load_or_schedule(graph, GENERIC_CPU)
     assert not folder.exists()
 
 

@@ -65,7 +65,8 @@ def test_a_sort_has_few_kernels() -> None:
         for shape in ((64, 64), (64, 1000), (1 << 14,))
     }
     assert counts == {(64, 64): 1, (64, 1000): 10, (1 << 14,): 19}
-    assert len(porism.kernels(*porism.topk(draw("float32", (64, 1000)), 5))) <= 10
+    for rows in (4, 64):
+        assert len(porism.kernels(*porism.topk(draw("float32", (rows, 1000)), 5))) <= 7
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

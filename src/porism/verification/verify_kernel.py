@@ -79,10 +79,10 @@ def verify_graph(
             checker_of[kernel] = checker
 
     with watched(watch):
-        schedule = schedule_graph(graph, cached=False)
+        schedule = schedule_graph(graph, cached=False, target=target)
     memory_row = _check_memory(schedule)
     all_rows: list[Row] = []
-    program = value_comparison.Program(graph, schedule) if level > 1 else None
+    program = value_comparison.Program(graph, schedule, target) if level > 1 else None
     if program is not None:
         all_rows += program.graph_rows()
     checked: set[UOp] = set()
@@ -117,7 +117,7 @@ def _kernel_comparison(
     names: Names,
 ) -> value_comparison.KernelComparison:
     """Return the comparison of a step with the part of the graph that it computes."""
-    references = (program or value_comparison.Program(graph, schedule)).references(number)
+    references = (program or value_comparison.Program(graph, schedule, target)).references(number)
     overwritten = verify_memory_plan.overwritten_parameter(schedule, number)
     return value_comparison.KernelComparison(
         references, forms, schedule.steps[number].kernel, target, overwritten, names

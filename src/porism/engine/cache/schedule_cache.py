@@ -1,8 +1,8 @@
 """Schedule cache: schedules on disk as JSON, shared by processes.
 
-The key is a digest of the graph, the settings and the sources of Porism. Nodes are written by
-`porism.ir.text.serialization`; since nodes are unique, parsing them gives the identical nodes, not
-copies. A schedule that takes less than `MIN_SECONDS` to make is not stored.
+The key is a digest of the graph, the target, the settings and the sources of Porism. Nodes are
+written by `porism.ir.text.serialization`; since nodes are unique, parsing them gives the identical
+nodes, not copies. A schedule that takes less than `MIN_SECONDS` to make is not stored.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from porism.base import debug
 from porism.base.dtypes import dtype
 from porism.base.file_store import log_once, name_of, store
+from porism.base.target import Target
 from porism.engine.cache import cache_counts
 from porism.engine.cache.kernel_cache import UNREADABLE, compile_environment
 from porism.engine.profile import compile_progress
@@ -27,12 +28,12 @@ MIN_SECONDS: Final = 0.02
 """The least seconds of scheduling for which a schedule is stored; chosen by hand."""
 
 
-def load_or_schedule(graph: UOp) -> Schedule:
-    """Return the schedule of a graph, loaded from disk or made."""
+def load_or_schedule(graph: UOp, target: Target) -> Schedule:
+    """Return the schedule of a graph for a target, loaded from disk or made."""
     disk = store()
-    environment = compile_environment() if disk is not None else None
+    environment = compile_environment(target) if disk is not None else None
     if disk is None or environment is None:
-        return _schedule(graph)
+        return _schedule(graph, target)
     name = name_of(environment, graph.key)
     content = disk.get("schedules", name)
     if content is not None:
@@ -44,17 +45,17 @@ def load_or_schedule(graph: UOp) -> Schedule:
         except UNREADABLE as error:
             log_once(f"a kept schedule is not used: {error}")
     begin = time.perf_counter()
-    schedule = _schedule(graph)
+    schedule = _schedule(graph, target)
     if time.perf_counter() - begin >= MIN_SECONDS:
         cache_counts.process_counts(disk.folder).schedule_misses += 1
         disk.put("schedules", name, serialize(schedule).encode())
     return schedule
 
 
-def _schedule(graph: UOp) -> Schedule:
+def _schedule(graph: UOp, target: Target) -> Schedule:
     begin = time.perf_counter()
     with compile_progress.progress_bar("finding kernels"):
-        schedule = schedule_graph(graph)
+        schedule = schedule_graph(graph, target=target)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)
         debug.log(f"a graph scheduled, kernels: {len(schedule.steps)}, in {milliseconds:.1f} ms")

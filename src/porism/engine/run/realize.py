@@ -5,8 +5,9 @@
 - A *request* is the graph with its buffers replaced by numbered PARAMs and its bound variables by
   VARIABLEs, so that the same computation on other data is the same graph.
 - Constants that vary between requests become arguments (`parametrize_constants`).
-- The schedule, an ordered list of kernels, is looked up here, in memory, by graph and scheduling
-  settings; then on disk (`cache/schedule_cache`); then it is made (`pipeline.to_schedule`).
+- The schedule, an ordered list of kernels, is looked up here, in memory, by graph, backend and
+  scheduling settings; then on disk (`cache/schedule_cache`); then it is made
+  (`pipeline.schedule_graph`).
 - The program, the schedule in machine code, is looked up in memory by schedule, backend and
   constant inputs (`backend_runners`). Its kernels are looked up in memory by kernel and actions
   (`program`), then on disk (`cache/kernel_cache`); the rest are lowered and compiled together.
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from porism.backends.backend_table import selected_backend
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
@@ -45,8 +47,10 @@ from porism.schedule.schedule import Schedule
 MAX_SCHEDULES: Final = 1000
 """Schedules in memory, chosen by hand; the oldest is evicted first."""
 
-_schedules: dict[tuple[UOp, *tuple[int, ...]], Schedule] = {}
-"""Schedules by graph and the settings that scheduling depends on."""
+ScheduleKey = tuple[UOp, str, *tuple[int, ...]]
+"""A graph, the name of a backend, and the settings that scheduling depends on."""
+
+_schedules: dict[ScheduleKey, Schedule] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,11 @@ def request(nodes: Sequence[UOp]) -> Request:
 
 
 def schedule_of(graph: UOp) -> Schedule:
-    """Return the schedule of a graph; cached by graph and settings."""
+    """Return the schedule of a graph for the selected backend; cached by graph and settings."""
     key = _schedule_key(graph)
     schedule = _schedules.get(key)
     if schedule is None:
-        schedule = load_or_schedule(graph)
+        schedule = load_or_schedule(graph, selected_backend().target())
         if len(_schedules) >= MAX_SCHEDULES:
             del _schedules[next(iter(_schedules))]
         _schedules[key] = schedule
@@ -117,9 +121,10 @@ def _release_unused() -> None:
 on_full_collection.append(_release_unused)
 
 
-def _schedule_key(graph: UOp) -> tuple[UOp, *tuple[int, ...]]:
-    return (graph, settings.kernel_nodes, settings.kernel_buffers, settings.kernel_uses,
-            settings.buffer_level, settings.buffer_ratio, settings.fast_math)  # fmt: skip
+def _schedule_key(graph: UOp) -> ScheduleKey:
+    return (graph, settings.backend, settings.kernel_nodes, settings.kernel_buffers,
+            settings.kernel_uses, settings.buffer_level, settings.buffer_ratio,
+            settings.fast_math)  # fmt: skip
 
 
 def unbind(node: UOp, variables: dict[str, int]) -> UOp:

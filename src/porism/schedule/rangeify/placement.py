@@ -213,7 +213,10 @@ class Placement:
             return "a local buffer needs another loop order"
         few = iterations < min(storage.parallel_iterations, trip_count(kernel.loops))
         reduced = any(r.arg[1] is Axis.REDUCE for use in uses for r in use.loops)
-        if few and (reduced or not level or tensor_size(node) * each > storage.serial_work):
+        work = tensor_size(node) * each
+        if reduced:
+            work = max(work, evaluations, trip_count(kernel.loops) * self.costs[kernels[0]])
+        if few and (not level or work > storage.serial_work):
             return f"around a local buffer only {iterations} iterations could run in parallel"
         kernel.add_level(level)
         return Local(axes)

@@ -76,7 +76,7 @@ def stage_report(graph: UOp) -> Iterator[str]:
     trace = Trace()
     snapshots: list[Snapshot] = []
     with watched(_recorder(snapshots, trace), trace):
-        schedule = schedule_graph(graph, cached=False)
+        schedule = schedule_graph(graph, cached=False, target=native_backend().target())
     first = next((k for k, s in enumerate(snapshots) if s.stage == "kernels"), len(snapshots))
     yield from _diffs(snapshots[:first], {})
     for stages in _by_kernel(snapshots[first:]):

@@ -15,7 +15,7 @@ import numpy as np
 
 from porism import pipeline
 from porism.base.errors import ActionError, VerifyError
-from porism.base.target import GENERIC_CPU, Target
+from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -68,16 +68,16 @@ TOO_LARGE: Final = "not compared: it takes too long"
 class Program:
     """A tensor graph, after each stage until it is split into kernels."""
 
-    def __init__(self, graph: UOp, schedule: Schedule) -> None:
+    def __init__(self, graph: UOp, schedule: Schedule, target: Target) -> None:
         self.graphs = [("build", graph)]
         for stage in pipeline.GRAPH_STAGES:
             graph = stage.run(graph)
             self.graphs.append((stage.name, graph))
         self.graph = graph
-        ranged = rangeify(graph)
+        ranged = rangeify(graph, target)
         self.ranged = [("rangeify", ranged)]
         for step in pipeline.RANGED_STAGES:
-            ranged = step.run(ranged, GENERIC_CPU)
+            ranged = step.run(ranged, target)
             self.ranged.append((step.name, ranged))
         self.calls = split_kernels(ranged.sink, ranged.reasons)
         self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
