@@ -76,7 +76,7 @@ def outputs() -> dict[str, str]:
 
 
 def _assembly(text: str) -> str:
-    """Return the inner loop that stores, as assembly for a processor with AVX2."""
+    """Return the loop with the exponentials and the rest, as assembly for a CPU with AVX2."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
@@ -85,7 +85,8 @@ def _assembly(text: str) -> str:
     lines = machine.emit_assembly(module).split("\n")
     kept = [x.expandtabs(4) for x in lines if not re.match(r"\s*\.(?!LBB)|^\s*#", x)]
     labels = [k for k, line in enumerate(kept) if line.startswith(".LBB")]
-    return "\n".join(kept[labels[-2] :])
+    exponentials = next(k for k, line in enumerate(kept) if "vfmadd" in line)
+    return "\n".join(kept[max(k for k in labels if k < exponentials) :])
 
 
 def _by_stage(report: str) -> dict[str, str]:

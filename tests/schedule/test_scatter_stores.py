@@ -233,6 +233,15 @@ def test_the_ordered_loop_is_left_alone() -> None:
     assert is_ordered(found.node)
 
 
+@pytest.mark.parametrize("columns", [4, 32])
+def test_a_scatter_fills_no_local_buffer_in_each_iteration(columns: int) -> None:
+    data = porism.zeros((MANY, columns)).realize()
+    at = porism.asarray(indices(MANY, 2 * MANY, columns)).realize()
+    values = porism.asarray(np.ones((2 * MANY, columns), np.float32)).realize()
+    (kernel,) = scattering(porism.scatter_add(data, 0, at, values * 2))
+    assert not any(node.op is ops.BUFFERIZE for node in toposort(kernel))
+
+
 def test_values_that_depend_on_the_element_are_compared() -> None:
     """What an index brings must be known without the element that it names."""
     at = porism.asarray(indices(MANY, MANY))

@@ -80,6 +80,8 @@ class KernelLoops:
     loops: frozenset[UOp]
     indices: frozenset[UOp]
     """The indices of its output: each is one to one with the loops that it depends on."""
+    is_scatter: bool = False
+    """Whether values are scattered into its output, by one iteration for each of them."""
     levels: list[frozenset[UOp]] = field(default_factory=list)
     """For each value computed outside of some loops, the loops around it."""
     ops: int = 0
@@ -195,6 +197,8 @@ class Placement:
         if len(kernels) > 1:
             return f"no local buffer for {len(kernels)} kernels"
         first, kernel = uses[0], self.kernels[kernels[0]]
+        if kernel.is_scatter:
+            return "no local buffer in the one loop of a scatter"
         fixed = _fixed_axes(uses, kernel)
         dims = shape(node)
         axes = tuple(a for a, dim in enumerate(dims) if a not in fixed and not is_size_one(dim))

@@ -39,6 +39,8 @@ class TensorGraph:
     """For each tensor that must be stored, why."""
     pinned: frozenset[UOp]
     """Those of them that stay stored even if their value turns out to be cheap."""
+    scattered: frozenset[UOp]
+    """Those of them that values are scattered into by an index tensor."""
 
 
 def find_required_stores(sink: UOp) -> TensorGraph:
@@ -49,12 +51,13 @@ def find_required_stores(sink: UOp) -> TensorGraph:
     order = (*tensors, *constants)
     reasons = dict.fromkeys(roots, "it is an output")
     pinned = {node for node in order if node.op in ALWAYS_STORED}
+    targets: set[UOp] = set()
     varying: dict[UOp, Varying] = {}
     for node in order:
         if node.op is ops.REDUCE_AXIS and is_scatter(node, varying):
             scattered = _reshaped_output(node, roots, order)
             reasons.setdefault(scattered, "values are scattered into it by an index tensor")
-            pinned.add(scattered)
+            targets.add(scattered)
         if node.op in ALWAYS_STORED and node.src[0].op not in LEAVES:
             reasons.setdefault(node, _requested_by(node))
         if node.op is ops.GATHER and node.src[0].op not in LEAVES and not _is_view(node.src[0]):
@@ -64,7 +67,15 @@ def find_required_stores(sink: UOp) -> TensorGraph:
     limit = settings.kernel_buffers
     for node in nodes_over_buffer_limit(order, limit, stored):
         reasons.setdefault(node, f"a kernel may read no more than {limit} buffers")
-    return TensorGraph(roots, order, frozenset(constants), costs, reasons, frozenset(pinned))
+    return TensorGraph(
+        roots,
+        order,
+        constants=frozenset(constants),
+        costs=costs,
+        reasons=reasons,
+        pinned=frozenset(pinned | targets),
+        scattered=frozenset(targets),
+    )
 
 
 def _requested_by(node: UOp) -> str:

@@ -120,7 +120,9 @@ class UseAnalysis:
             indices.append(combined)
         self.buffer_axes[node] = tuple(axes)
         opened = frozenset(loop for loop in axes if loop is not ZERO)
-        self.placement.kernels[node] = KernelLoops(opened, frozenset(indices))
+        self.placement.kernels[node] = KernelLoops(
+            opened, frozenset(indices), is_scatter=node in self.graph.scattered
+        )
         return Use(Element(tuple(indices)), opened, Nest(node, opened))
 
     def _local_use(self, node: UOp, place: Local, use: Use) -> Use:
