@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from porism.simplifier.simplify import simplify
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "simplify"]
 __version__ = "0.1.0"
 
+SUBPACKAGES: Final = ("nn", "optim")
+"""Packages that `porism.NAME` imports at the first use."""
+
 
 def __getattr__(name: str) -> Any:
     # Imported at the first use, so that `import porism` is fast.
@@ -25,6 +29,8 @@ def __getattr__(name: str) -> Any:
         from porism.simplifier.simplify import simplify
 
         return simplify
+    if name in SUBPACKAGES:
+        return import_module(f"porism.{name}")
     from porism.tensor import namespace
 
     if name in namespace.NAMES or name in namespace.SYNONYMS:
@@ -37,4 +43,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from porism.tensor import namespace
 
-    return sorted({*globals(), "simplify", *namespace.NAMES})
+    return sorted({*globals(), "simplify", *SUBPACKAGES, *namespace.NAMES})

@@ -77,18 +77,18 @@ def _key_and_counter(count: int) -> tuple[UOp, int]:
     """Return a buffer of the key and the counter, and how many numbers were drawn since then."""
     trace = current.get()
     if trace is None:
-        return new_buffer(dtypes.u64, (2,), _advance_counter(count)), 0
+        return new_buffer(dtypes.u64, (2,), advance_counter(count)), 0
     # Each call of a jitted function reads the state and advances it by all that the function draws.
     stream = trace.streams.get("random")
     if stream is None:
         words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
-        stream = trace.streams["random"] = ValueStream(words, _advance_counter)
+        stream = trace.streams["random"] = ValueStream(words, advance_counter)
     before = stream.amount
     stream.amount += count
     return stream.placeholder, before
 
 
-def _advance_counter(count: int) -> Array:
+def advance_counter(count: int) -> Array:
     """Return the key and the counter, and advance the counter by `count`."""
     global _counter
     with _lock:

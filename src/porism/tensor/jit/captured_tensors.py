@@ -117,7 +117,7 @@ def _object_references(value: Any) -> Iterator[tuple[Location, Any]]:
     """Yield the attributes of an object and of its class."""
     kind = type(value)
     own = getattr(value, "__dict__", None)
-    if (kind.__module__ or "").startswith("porism."):
+    if (kind.__module__ or "").startswith("porism.") and not _holds_users_tensors(kind):
         if isinstance(own, dict):  # it may be a jitted function
             yield UNNAMED, own.get("__wrapped__")
         return
@@ -130,6 +130,11 @@ def _object_references(value: Any) -> Iterator[tuple[Location, Any]]:
             ):
                 yield (Attributes(value), name), getattr(value, name)
     yield UNNAMED, kind
+
+
+def _holds_users_tensors(kind: type) -> bool:
+    """Whether objects of a class of Porism hold tensors of users: modules and optimizers do."""
+    return kind.__module__.startswith(("porism.nn.", "porism.optim."))
 
 
 def _class_references(kind: type) -> Iterator[tuple[Location, Any]]:

@@ -1,0 +1,1 @@
+"""Tests of modules, initializers and layers."""
