@@ -13,22 +13,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from porism.frontends.weights.weight_files import load, save
     from porism.simplifier.simplify import simplify
     from porism.tensor.jit.jit import jit as jit
 
-__all__ = ["__version__", "simplify"]
+__all__ = ["__version__", "load", "save", "simplify"]
 __version__ = "0.1.0"
 
-SUBPACKAGES: Final = ("nn", "optim")
+SUBPACKAGES: Final = ("nn",)
 """Packages that `porism.NAME` imports at the first use."""
+
+FUNCTIONS: Final = {
+    "load": "porism.frontends.weights.weight_files",
+    "save": "porism.frontends.weights.weight_files",
+    "simplify": "porism.simplifier.simplify",
+}
+"""Functions that `porism.NAME` imports at the first use, by their modules; not on tensors."""
 
 
 def __getattr__(name: str) -> Any:
     # Imported at the first use, so that `import porism` is fast.
-    if name == "simplify":
-        from porism.simplifier.simplify import simplify
-
-        return simplify
+    if name in FUNCTIONS:
+        return getattr(import_module(FUNCTIONS[name]), name)
     if name in SUBPACKAGES:
         return import_module(f"porism.{name}")
     from porism.tensor import namespace
@@ -43,4 +49,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from porism.tensor import namespace
 
-    return sorted({*globals(), "simplify", *SUBPACKAGES, *namespace.NAMES})
+    return sorted({*globals(), *FUNCTIONS, *SUBPACKAGES, *namespace.NAMES})

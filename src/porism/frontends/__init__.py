@@ -1,0 +1,1 @@
+"""Front ends: what comes in from other tools."""

@@ -1,0 +1,1 @@
+"""Weights in files: safetensors, NumPy's archives, and checkpoints of PyTorch."""
