@@ -113,13 +113,13 @@ def test_floats_for_a_counter_are_refused() -> None:
 
 def test_parameters_take_the_type_of_the_module() -> None:
     layer = nn.BatchNorm1d(3).to("float64")
-    dtypes = {name: str(t.dtype) for name, t in layer.state_dict().items()}
+    dtypes = {name: t.dtype.name for name, t in layer.state_dict().items()}
     assert dtypes == {
-        "weight": "f64",
-        "bias": "f64",
-        "running_mean": "f64",
-        "running_var": "f64",
-        "num_batches_tracked": "i64",
+        "weight": "float64",
+        "bias": "float64",
+        "running_mean": "float64",
+        "running_var": "float64",
+        "num_batches_tracked": "int64",
     }
 
 

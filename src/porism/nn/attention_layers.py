@@ -151,7 +151,7 @@ class MultiheadAttention(Module):
 
 def _additive(mask: Tensor) -> Tensor:
     """Return a mask as what is added to the scores: -inf where a bool mask hides a key."""
-    return mask if mask.dtype.is_float else where(mask, -math.inf, 0.0)
+    return mask if mask.node.dtype.is_float else where(mask, -math.inf, 0.0)
 
 
 def _xavier(sizes: list[int], dtype: Any) -> Parameter:

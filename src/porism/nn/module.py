@@ -157,7 +157,7 @@ class Module:
         """Convert parameters and buffers of floats to another float type; return this module."""
         wanted: DType = as_dtype(dtype)
         for _, tensor in self.named_tensors():
-            if tensor.dtype.is_float and tensor.dtype is not wanted:
+            if tensor.node.dtype.is_float and tensor.node.dtype is not wanted:
                 tensor.node = Tensor(tensor.node).astype(wanted).realize().node
         return self
 
@@ -186,7 +186,7 @@ class Module:
             name: _checked_array(name, own[name], state[name]) for name in own if name in state
         }
         for name, array in arrays.items():
-            own[name].node = from_copy(array, own[name].dtype).realize().node
+            own[name].node = from_copy(array, own[name].node.dtype).realize().node
         return LoadResult(missing, unexpected)
 
     # -- text --------------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ def _checked_array(name: str, own: Tensor, value: Any) -> Any:
             why=f"that of the module has the shape {to_text(own.shape)}",
             fix="build the module with the sizes that it was saved with",
         )
-    if not own.dtype.is_float and array.dtype.kind not in "biu":
+    if not own.node.dtype.is_float and array.dtype.kind not in "biu":
         raise PorismError(
             f"{name} in a state dict has floats",
             where=users_line(),
-            why=f"that of the module is of {name_of(own.dtype)}",
+            why=f"that of the module is of {name_of(own.node.dtype)}",
             fix="convert it first, with astype",
         )
     return array

@@ -99,7 +99,7 @@ class RMSNorm(Module):
     def forward(self, x: Any) -> Tensor:
         """Return x over its root mean square; `eps` is the machine epsilon of x by default."""
         tensor = _check_last_axes(x, self.normalized_shape, "an RMSNorm")
-        eps = 2.0 ** (1 - tensor.dtype.precision) if self.eps is None else self.eps
+        eps = 2.0 ** (1 - tensor.node.dtype.precision) if self.eps is None else self.eps
         axes = tuple(range(-len(self.normalized_shape), 0))
         return rms_norm(tensor, self.weight, eps, axis=axes)
 
