@@ -54,10 +54,16 @@ METHODS_EXCLUDED: Final = {
     "half": "`astype`", "char": "`astype`", "short": "`astype`", "int": "`astype`",
     "long": "`astype`", "byte": "`astype`", "view_as": "`reshape`", "reshape_as": "`reshape`",
     "expand_as": "`broadcast_to`", "t": "`transpose`",
+    "value_node": "the graph", "requires_grad": "about derivatives",
+    "requires_grad_": "about derivatives", "is_leaf": "about derivatives",
+    "backward": "about derivatives",
 }  # fmt: skip
 """Public attributes of tensors that are no functions of the namespace, and why they have no row."""
 
 EXCLUDED_MODULES: Final = {
+    "autodiff.gradient_functions": "./dev fuzz gradient draws programs for them",
+    "autodiff.custom_gradients": "about derivatives; values stay as they are",
+    "autodiff.backward": "about derivatives; values stay as they are",
     "inspect.manual_schedule": "actions; some programs are compiled with random ones",
     "api.random": "no oracle gives the same numbers",
 }

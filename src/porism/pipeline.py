@@ -1,6 +1,8 @@
 """Pipeline: every step that rewrites a graph or a kernel, in order, with the level it leaves.
 
-    tensor graph             PARAMETRIZE and PRECOMPUTE constants, where the engine knows them
+    tensor graph             DIFFERENTIATE where gradients are asked for, and ERASE what was stated
+                             for that; PARAMETRIZE and PRECOMPUTE constants, where the engine knows
+                             them
                              GRAPH_STAGES, then `rangeify`
     graph in ranges          RANGED_STAGES, then it is split into kernels
     kernel                   KERNEL_STAGES: simplify indices, merge and split loops
@@ -23,6 +25,8 @@ from typing import Final, Generic, ParamSpec, TypeVar
 
 from porism.base.settings import settings
 from porism.base.target import GENERIC_CPU, Target
+from porism.gradient.reverse_mode import pull_back
+from porism.gradient.stated_pullbacks import erase_pullbacks
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
@@ -132,7 +136,9 @@ class InstructionStage:
 
 @dataclass(frozen=True, slots=True)
 class ConstantStage(Generic[P, R]):
-    """A step that needs to know which values never change, and so is called by who knows it.
+    """A step that needs to know more than the graph, and so is called by who knows it.
+
+    That is which values never change, what is differentiated, or what is computed already.
 
     The next stage checks and shows what it leaves.
     """
@@ -170,6 +176,8 @@ def _machine(target: Target) -> Machine:
 
 # -- the stages, in order --------------------------------------------------------------------------
 
+DIFFERENTIATE: Final = ConstantStage("differentiate", pull_back)
+ERASE: Final = ConstantStage("erase pullbacks", erase_pullbacks)
 PARAMETRIZE: Final = ConstantStage("parametrize constants", parametrize)
 PRECOMPUTE: Final = ConstantStage("precompute constants", precompute_constants)
 

@@ -22,7 +22,7 @@ LAYERS: Final = (
     ("verification",),
     ("catalogue",),
     ("pipeline",),
-    ("schedule", "optimize", "lower", "backends", "prove"),
+    ("gradient", "schedule", "optimize", "lower", "backends", "prove"),
     ("rules",),
     ("rewrite", "evaluate"),
     ("ir",),

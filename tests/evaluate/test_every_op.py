@@ -190,6 +190,7 @@ CASES: dict[Op, Case] = {
     ops.IOTA: (UOp(ops.IOTA, None, (num(2), num(3)), 1), [[0, 1, 2], [0, 1, 2]]),
     ops.GATHER: (UOp(ops.GATHER, None, (TENSOR, UOp(ops.IOTA, None, (num(6),), 0) - 1)), GATHERED),
     ops.CONTIGUOUS: (moved(ops.CONTIGUOUS), GIVEN),
+    ops.PULLBACK: (moved(ops.PULLBACK, arg=("stop",)), GIVEN),
     ops.COPY: (moved(ops.COPY, arg="gpu"), GIVEN),
     ops.ASSIGN: (UOp(ops.ASSIGN, None, (TENSOR, TENSOR * 3.0)), GIVEN * 3),
     ops.BUFFERIZE: (

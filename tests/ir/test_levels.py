@@ -123,8 +123,8 @@ def test_a_whole_message() -> None:
     assert refused(make(ops.NEG, moved), RANGED, "rangeify") == (
         "stage 'rangeify' left a RESHAPE in the ranged level\n"
         "  where: RESHAPE(p0, 2, 4), used in -RESHAPE(p0, 2, 4)\n"
-        "  why: RESHAPE (the same elements with other dims: (x, dim…)) is allowed in the level "
-        "graph\n"
+        "  why: RESHAPE (the same elements with other dims: (x, dim…)) is allowed in the levels "
+        "tensor, graph\n"
         "  fix: rewrite it in this stage, or have the stage leave another level"
     )
 

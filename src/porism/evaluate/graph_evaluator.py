@@ -262,7 +262,7 @@ class GraphEvaluator(Evaluator):
         return gather(node, values[0], values[1:])
 
     def unchanged(self, node: UOp) -> Value:
-        """Evaluate a CONTIGUOUS or COPY: the same value."""
+        """Evaluate a CONTIGUOUS, COPY or PULLBACK: the same value."""
         return self.value(node.src[0])
 
     handlers: ClassVar[dict[Op, Handler]] = {}
@@ -288,6 +288,7 @@ GraphEvaluator.handlers.update(
         ops.IOTA: GraphEvaluator.iota,
         ops.CONTIGUOUS: GraphEvaluator.unchanged,
         ops.COPY: GraphEvaluator.unchanged,
+        ops.PULLBACK: GraphEvaluator.unchanged,
         **{op: GraphEvaluator.movement for op in ops.table() if op.group is ops.MOVEMENT},
     }
 )

@@ -320,6 +320,12 @@ GRAPH: Final = Level(
     | {ops.AFTER, ops.SINK},
     (SCALAR, NO_POINTERS, SINK_IS_ROOT),
 )
+TENSOR: Final = Level(
+    "tensor",
+    "a graph as functions on tensors built it, some values with a stated derivative",
+    GRAPH.ops | {ops.PULLBACK},
+    GRAPH.invariants,
+)
 RANGED: Final = Level(
     "ranged",
     "loops instead of axes: values at ranges, read by INDEX, kept by BUFFERIZE",
@@ -424,5 +430,5 @@ LINEAR: Final = Level(
     TARGET.invariants,
 )
 
-LEVELS: Final = (GRAPH, RANGED, KERNEL, SCHEDULE, THREADS, LANES, WORDS, TARGET, LINEAR)
+LEVELS: Final = (TENSOR, GRAPH, RANGED, KERNEL, SCHEDULE, THREADS, LANES, WORDS, TARGET, LINEAR)
 """All levels, in the order of the pipeline."""

@@ -367,6 +367,13 @@ def value_like_first(dtype: DType | None, src: Sources, arg: Any) -> DType:
     return src[0].dtype
 
 
+def stated_pullback(dtype: DType | None, src: Sources, arg: Any) -> DType:
+    """PULLBACK(value, input…; (name, parameter…)): the value, with a stated derivative."""
+    named = isinstance(arg, tuple) and arg and isinstance(arg[0], str)
+    need(named, "its argument begins with the name of a pullback, not {!r}", arg)
+    return value_like_first(dtype, src, arg)
+
+
 def movement(dtype: DType | None, src: Sources, arg: Any) -> DType:
     """A movement op: (x, size…), the sizes as sources."""
     need_no_arg(arg)

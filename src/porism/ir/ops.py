@@ -361,6 +361,9 @@ GATHER = Op("GATHER", GRAPH, N, t.gather, "gathered elements of a tensor: (x, in
 COPY = Op("COPY", GRAPH, 1, t.copy, "the value on another device",
           bounds=b.first, residue=r.first)
 ASSIGN = Op("ASSIGN", GRAPH, 2, t.assign, "the target, overwritten with the value")
+PULLBACK = Op("PULLBACK", GRAPH, N, t.stated_pullback, "the first source, differentiated as its "
+              "argument (name, parameter…) states: (value, input…)", min_arity=1,
+              bounds=b.first, residue=r.first)
 BUFFERIZE = Op("BUFFERIZE", GRAPH, N, t.bufferize, "the value, stored in a buffer with an axis "
                "for each range: space", min_arity=1, bounds=b.first, residue=r.first)
 

@@ -16,11 +16,13 @@ from typing import Any
 class _CallablePackage(ModuleType):
     """The type of this package, whose name is that of the function `tensor` as well."""
 
-    def __call__(self, data: Any, dtype: Any = None) -> Any:
+    def __call__(self, data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Any:
         """Return a tensor with a copy of the data."""
-        from porism.tensor.api.creation import tensor
+        from porism.tensor import namespace
 
-        return tensor(data, dtype)
+        namespace.load()  # so that tensors have all their methods
+        tensor = namespace.find("tensor")
+        return tensor(data, dtype, requires_grad=requires_grad)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

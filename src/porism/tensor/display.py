@@ -11,6 +11,7 @@ import html
 import numpy as np
 
 from porism.engine.run.buffer_storage import find_storage, realized_buffer
+from porism.gradient.stated_pullbacks import stated_value
 from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import to_text
@@ -19,7 +20,7 @@ from porism.tensor.tensor import Tensor, method, operator
 
 def _values(x: Tensor) -> Array | None:
     """Return the values of a realized tensor, which are not copied; None of a lazy one."""
-    buffer = realized_buffer(x.node)
+    buffer = realized_buffer(stated_value(x.value_node))
     storage = None if buffer is None else find_storage(buffer)
     if buffer is None or storage is None:
         return None
@@ -31,7 +32,8 @@ def _repr(x: Tensor) -> str:
     """Return the values of a realized tensor, its shape and its type."""
     values = _values(x)
     shown = "lazy" if values is None else np.array2string(values, separator=", ", prefix="Tensor(")
-    return f"Tensor({shown}, shape={to_text(x.shape)}, dtype={name_of(x.node.dtype)})"
+    kept = "" if x._leaf is None else ", requires_grad=True"
+    return f"Tensor({shown}, shape={to_text(x.shape)}, dtype={name_of(x.value_node.dtype)}{kept})"
 
 
 @method

@@ -86,6 +86,9 @@ MODULES: Final[dict[str, str]] = {
     "inspect.verify_report": "verify",
     "realization": "realize memory",
     "jit.jit": "jit",
+    "autodiff.gradient_functions": "grad value_and_grad vjp jvp jacobian hessian",
+    "autodiff.custom_gradients": "stop_gradient custom_gradient checkpoint",
+    "autodiff.backward": "no_grad enable_grad",
     "fast_math_switch": "fast_math",
     "api.random": (
         "seed rand randn uniform normal randint permutation shuffle dropout multinomial"

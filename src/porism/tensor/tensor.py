@@ -8,7 +8,7 @@ A tensor holds a node of the tensor graph. Functions on tensors are plain functi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import (
@@ -18,14 +18,21 @@ from porism.engine.run.buffer_storage import (
     node_storage,
 )
 from porism.engine.run.realize import realize
+from porism.gradient.stated_pullbacks import depends_on_variable, live_variables
+from porism.ir import ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
+from porism.tensor.autodiff.leaf_state import Leaf, read_without_gradient
 from porism.tensor.element_types import ElementType
 from porism.tensor.habits.keywords import public
 from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import ELEMENT_TYPE_OF
 from porism.tensor.shapes import product, shape_error, size_text, sizes_of
+
+_live_variables: Final = live_variables
+"""Empty unless something is being differentiated."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -60,12 +67,14 @@ class Tensor:
     Tensor([2., 4.], shape=(2,), dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_node")
+    __slots__ = ("__weakref__", "_leaf", "_node")
 
     _node: UOp
+    _leaf: Leaf | None
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
         """Make a tensor of data, as `porism.asarray` does; functions on tensors pass a node."""
+        self._leaf = None
         if type(data) is UOp:
             self.node = data
         else:
@@ -73,9 +82,17 @@ class Tensor:
 
     @property
     def node(self) -> UOp:
-        """The node of the tensor graph; while a function is traced, the one inside the trace."""
+        """The node of the tensor graph, as functions read it.
+
+        While a function is traced, it is the one inside the trace; that of a tensor which requires
+        a gradient is the value of a variable.
+        """
         trace = current.get()
-        return self._node if trace is None else trace.read(self)
+        node = self._node if trace is None else trace.read(self)
+        leaf = self._leaf
+        if leaf is not None:
+            return leaf.read(node)
+        return read_without_gradient(node) if _live_variables else node
 
     @node.setter
     def node(self, node: UOp) -> None:
@@ -86,6 +103,12 @@ class Tensor:
         else:
             trace.write(self, node)
 
+    @property
+    def value_node(self) -> UOp:
+        """The node of the value alone, without a variable of its own."""
+        trace = current.get()
+        return self._node if trace is None else trace.read(self)
+
     def __getattr__(self, name: str) -> Any:
         """Return a method by its name in another library, or raise what to write instead."""
         if name.startswith("_"):
@@ -95,6 +118,18 @@ class Tensor:
         return getattr(self, namespace.method_name(name))
 
     if TYPE_CHECKING:
+        # Defined by `porism.tensor.autodiff.backward`.
+        @property
+        def is_leaf(self) -> bool: ...
+        @property
+        def requires_grad(self) -> bool: ...
+        @requires_grad.setter
+        def requires_grad(self, value: bool) -> None: ...
+        @property
+        def grad(self) -> Tensor | None: ...
+        @grad.setter
+        def grad(self, value: Tensor | None) -> None: ...
+
         # Registered by `operator`.
         def __add__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -143,7 +178,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[Dim, ...]:
         """The sizes of the axes: ints, or nodes where a size is symbolic."""
-        return sizes_of(self.node)
+        return sizes_of(self.value_node)
 
     @property
     def ndim(self) -> int:
@@ -170,7 +205,7 @@ class Tensor:
     @property
     def dtype(self) -> ElementType:
         """The type of the elements, such as `porism.float32`; in the graph it is `node.dtype`."""
-        return ELEMENT_TYPE_OF[self.node.dtype]
+        return ELEMENT_TYPE_OF[self.value_node.dtype]
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - the name that everybody knows
@@ -223,12 +258,11 @@ class Tensor:
     def _buffer(self) -> UOp:
         """Return the BUFFER with the values, computed if need be."""
         try:
-            buffer = realize([self.node])[0]
+            buffer = realize([self.value_node])[0]
             node_storage(buffer)
         except NoValue:
             raise no_value() from None
-        # A symbolic size stays symbolic: other tensors share the variable.
-        if all(isinstance(size, int) for size in self.shape):
+        if is_replaceable(self.value_node):
             self.node = buffer
         return buffer
 
@@ -244,6 +278,17 @@ def _node_of_data(data: Any, dtype: Any) -> UOp:
     from porism.tensor.api.creation import tensor
 
     return tensor(data, dtype).node
+
+
+def is_replaceable(node: UOp) -> bool:
+    """Return whether the buffer with the value of a node may stand for the node.
+
+    A symbolic size stays symbolic: other tensors share the variable. What has a derivative stays
+    as it was computed.
+    """
+    if any(dim.op is not ops.CONST for dim in shape(node)):
+        return False
+    return not (_live_variables and depends_on_variable(node))
 
 
 def method(function: Function) -> Function:

@@ -36,12 +36,13 @@ from porism.engine.run.compile_verification import report_of
 from porism.engine.run.parametrize_constants import parametrize_varying
 from porism.engine.run.prepacked_constants import forget_prepacked
 from porism.engine.run.program import forget_functions
+from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced, on_full_collection
 from porism.ir.traversal import substitute, toposort
-from porism.pipeline import forget_kernels
+from porism.pipeline import ERASE, forget_kernels
 from porism.schedule.schedule import Schedule
 
 MAX_SCHEDULES: Final = 1000
@@ -66,6 +67,8 @@ class Request:
 
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """Return the BUFFER with the value of each node; values that are not realized are computed."""
+    if has_pullbacks():
+        nodes = [stated_value(node) for node in nodes]
     buffers = {node: buffer for node in nodes if (buffer := _existing_buffer(node)) is not None}
     missing = [node for node in dict.fromkeys(nodes) if node not in buffers]
     if missing:
@@ -80,6 +83,8 @@ def _existing_buffer(node: UOp) -> UOp | None:
 
 def request(nodes: Sequence[UOp]) -> Request:
     """Return the computation of some nodes, with realized values as its inputs."""
+    if has_pullbacks():
+        nodes = ERASE(nodes, lambda node: realized_buffer(node) is not None)
     order = toposort(*nodes, within=lambda node: realized_buffer(node) is None)
     sources = dict.fromkeys(s for n in order for s in n.src)
     known = {s: buffer for s in sources if (buffer := realized_buffer(s)) is not None}

@@ -33,6 +33,8 @@ def is_shaped(op: Op, src: tuple[UOp, ...], on_shapes: bool) -> bool:
         return on_shapes
     if op is ops.PARAM or op is ops.BUFFER:
         return bool(src)
+    if op is ops.PULLBACK:
+        return src[0].shaped
     return op in ALWAYS_SHAPED
 
 

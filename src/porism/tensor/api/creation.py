@@ -9,6 +9,7 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
+from porism.gradient.stated_pullbacks import stopped
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -66,8 +67,11 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     return from_copy(array, wanted)
 
 
-def tensor(data: Any, dtype: Any = None) -> Tensor:
+def tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
     """Return a tensor with a copy of the data: PyTorch's name for `asarray`.
+
+    With `requires_grad` it keeps the gradients that `backward` computes, in `.grad`; those of a
+    tensor that it is a copy of are another matter.
 
     >>> porism.tensor([[1, 2], [3, 4]], dtype="float32").sum().item()
     10.0
@@ -78,7 +82,12 @@ def tensor(data: Any, dtype: Any = None) -> Tensor:
             "the arguments are the values and their type; sizes alone give no values",
             f"for a tensor of a shape write porism.zeros({data}, {dtype})",
         )
-    return asarray(data, dtype=dtype, copy=True)
+    made = asarray(data, dtype=dtype, copy=True)
+    if isinstance(data, Tensor):
+        made = Tensor(stopped(made.value_node))
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def _is_data(obj: Any) -> bool:

@@ -32,12 +32,6 @@ def copy(x: Tensor) -> Tensor:
 
 
 @method
-def detach(x: Tensor) -> Tensor:
-    """Return another tensor of the same value."""
-    return Tensor(x.node)
-
-
-@method
 def cpu(x: Tensor) -> Tensor:
     """Return the tensor, which is in the memory of the CPU."""
     return x

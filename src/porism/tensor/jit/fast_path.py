@@ -104,6 +104,7 @@ class FastPath:
             return replay.results(replay.nodes(inputs, outputs, _NO_VARIABLES), _NO_VARIABLES)
         dtype, dims, output = single
         value = _new(Tensor)
+        value._leaf = None
         value._node = new_buffer(dtype, dims, "cpu", outputs[output])
         return value
 

@@ -18,20 +18,22 @@ import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import new_placeholder
+from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
+from porism.tensor.autodiff.leaf_state import disabled, make_leaf
 from porism.tensor.jit import captured_tensors
 from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
 from porism.tensor.jit.nested_values import Signature, describe, leaves, map_leaves
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
 from porism.tensor.jit.trace_to_replay import make_replay
-from porism.tensor.jit.tracing import Trace, current
+from porism.tensor.jit.tracing import Trace, TracedGradient, current
 from porism.tensor.promotion import type_error
 from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from porism.engine.tune.background_tuning import BackgroundTuning
 
 Parameters = ParamSpec("Parameters")
+NO_GRADIENTS: Final = "no gradients"
+"""Part of the signature of a call where gradients are disabled."""
 Result = TypeVar("Result")
 
 
@@ -192,6 +196,10 @@ class Jitted(Generic[Parameters, Result]):
                 signature.add(value)
         if len(signature.tensors) > 1:
             signature.add_aliasing()
+        if signature.lazy and is_recording() and _is_differentiated(signature.tensors):
+            return self.function(*args, **kwargs)
+        if disabled.get():
+            signature.parts.append(NO_GRADIENTS)
         signature.parts.append(settings.backend)
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
@@ -330,6 +338,8 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
         node = tensor._node
         if id(tensor) not in by_tensor:
             by_tensor[id(tensor)] = Tensor(new_placeholder(node.dtype, shape(node)))
+            if tensor._leaf is not None:
+                make_leaf(by_tensor[id(tensor)])
         wrappers.append(by_tensor[id(tensor)])
         placeholders.append(wrappers[-1]._node)
     trace.created.update((id(tensor), tensor) for tensor in wrappers)
@@ -353,12 +363,28 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
                 placeholders,
                 list(trace.captured.values()),
                 list(trace.streams.values()),
+                _kept_gradients(trace, wrappers),
                 result,
                 _captured_locations(function, others, trace, signature),
                 jitted.state_lock,
             )
         finally:
             current.reset(token)
+
+
+def _is_differentiated(tensors: list[Tensor]) -> bool:
+    """Whether gradients pass through some of the tensors."""
+    return any(depends_on_variable(tensor._node) for tensor in tensors)
+
+
+def _kept_gradients(trace: Trace, wrappers: list[Tensor]) -> list[TracedGradient]:
+    """Return the gradients of arguments and captured tensors, not those of created ones."""
+    arguments = set(map(id, wrappers))
+    return [
+        gradient
+        for key, gradient in trace.gradients.items()
+        if key in arguments or key not in trace.created
+    ]
 
 
 def _is_tensor(leaf: Any) -> bool:

@@ -30,6 +30,8 @@ TensorType = tuple[DType, Shape]
 """The type of a tensor's elements and its shape, whose symbolic sizes have no values."""
 
 _BUFFER: Final = ops.BUFFER
+REQUIRES_GRADIENT: Final = "requires gradient"
+"""Follows a tensor in a signature that requires a gradient."""
 _PLAIN: Final = frozenset({int, bool, str, bytes, types.NoneType, type, DType})
 """Classes of immutable values, which are part of a signature as they are."""
 
@@ -59,6 +61,8 @@ class Signature:
                 self.parts.append((node.dtype, unbound_shape(node, self.variables)))
                 self.lazy = True
             self.tensors.append(value)
+            if value._leaf is not None:
+                self.parts.append(REQUIRES_GRADIENT)
         elif kind in _PLAIN:
             self.parts.append((kind, value))
         else:

@@ -19,18 +19,19 @@ from porism.engine.run.buffer_storage import NoValue, Storage, buffer_for_array,
 from porism.engine.run.realize import realize
 from porism.evaluate import evaluate
 from porism.ir import ops
-from porism.ir.facts.node_shape import Shape, shape
+from porism.ir.facts.node_shape import Shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.schedule.schedule import Schedule
+from porism.tensor.autodiff.leaf_state import Leaf
 from porism.tensor.jit.captured_constants import CallConstants, CapturedConstants, storage_of
 from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
 from porism.tensor.jit.tracing import no_value
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import shape_error, to_text
-from porism.tensor.tensor import Tensor
+from porism.tensor.tensor import Tensor, is_replaceable
 
 if TYPE_CHECKING:
     from porism.engine.tune.background_tuning import BackgroundTuning
@@ -73,6 +74,18 @@ class SizeSlot:
         self.node = node
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AssignedGradient:
+    """A gradient that the function writes."""
+
+    target: int | Tensor
+    """The tensor, or the number of an argument."""
+    number: int | None
+    """The result that is its new gradient; None if it has none then."""
+    added: bool
+    """Whether the result is added to a gradient from before the call."""
+
+
 @dataclass(slots=True, eq=False)
 class Replay:
     """One trace of a function, compiled to a program."""
@@ -94,6 +107,12 @@ class Replay:
     """The nested result of the function, with slots for its tensors."""
     assignments: list[tuple[int | Tensor, int]]
     """Arguments (by number) and captured tensors, and the values that they are assigned."""
+    gradients: list[AssignedGradient]
+    """The gradients that it writes."""
+    leaves: list[tuple[Tensor, Leaf | None]]
+    """The captured tensors, and whether gradients were taken with respect to them."""
+    read_gradients: list[tuple[Tensor, Tensor | None]]
+    """The captured tensors whose gradient was used, and what it was."""
     captured_types: list[tuple[Tensor, TensorType]]
     """The captured tensors, and their types and shapes when they were traced."""
     mutable_types: list[tuple[Tensor, TensorType]]
@@ -123,7 +142,19 @@ class Replay:
         checked = self.captured_types
         if checked and self.constants.is_current():
             checked = self.mutable_types
-        return self._changed_type(checked, variables) or self._moved_tensor()
+        changed = self._changed_type(checked, variables) or self._moved_tensor()
+        return changed or self._changed_gradient()
+
+    def _changed_gradient(self) -> str | None:
+        """Return which captured tensor has another gradient than when it was traced."""
+        for tensor, leaf in self.leaves:
+            if tensor._leaf is not leaf:
+                return "requires_grad of a tensor that it uses has changed"
+        for tensor, gradient in self.read_gradients:
+            leaf = tensor._leaf
+            if leaf is not None and leaf.grad is not gradient:
+                return "a tensor that it uses has another gradient, or one where it had none"
+        return None
 
     def _changed_type(
         self, checked: Sequence[tuple[Tensor, TensorType]], variables: dict[str, int]
@@ -167,7 +198,8 @@ class Replay:
     def is_stateless(self) -> bool:
         """Whether the function assigns nothing, has no value streams and no symbolic sizes."""
         symbolic = any(value.symbolic for value in self.values)
-        return not (self.assignments or self.streams or self.variables or symbolic)
+        state = self.assignments or self.gradients or self.streams or self.variables
+        return not (state or symbolic)
 
     def single_output(self) -> tuple[DType, Shape, int] | None:
         """Return type, shape and output number if the result is one computed tensor, else None."""
@@ -180,7 +212,7 @@ class Replay:
 
     def run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
         """Compute the result of a call, and assign state."""
-        if not self.assignments:
+        if not (self.assignments or self.gradients):
             return self._run(tensors, variables)
         with self.lock:
             if not self.captured_ids.isdisjoint(map(id, tensors)):
@@ -220,11 +252,15 @@ class Replay:
         outputs = [] if program is None else program.run(inputs, variables, constants.packs)
         del buffers  # kept alive until here
         nodes = self.nodes(inputs, outputs, variables)
-        if self.assignments:
+        if self.assignments or self.gradients:
             with _assigning:
                 for target, number in self.assignments:
                     tensor = tensors[target] if isinstance(target, int) else target
                     tensor._node = nodes[number]
+                for gradient in self.gradients:
+                    target = gradient.target
+                    tensor = tensors[target] if isinstance(target, int) else target
+                    _assign_gradient(tensor, gradient, nodes)
         return self.results(nodes, variables)
 
     def call_constants(self) -> tuple[CallConstants, list[UOp] | None]:
@@ -249,6 +285,19 @@ class Replay:
         return map_leaves(result, lambda leaf: _leaf(leaf, nodes, variables))
 
 
+def _assign_gradient(tensor: Tensor, gradient: AssignedGradient, nodes: Sequence[UOp]) -> None:
+    """Give a tensor the gradient that a call computed."""
+    leaf = tensor._leaf
+    if leaf is None:
+        return
+    if gradient.number is None:
+        leaf.grad = None
+    elif gradient.added and leaf.grad is not None:
+        leaf.grad._node = leaf.grad._node + nodes[gradient.number]
+    else:
+        leaf.grad = _tensor(nodes[gradient.number])
+
+
 def realize_tensors(tensors: Sequence[Tensor]) -> None:
     """Compute tensors in one program, and let them hold the values."""
     try:
@@ -256,14 +305,14 @@ def realize_tensors(tensors: Sequence[Tensor]) -> None:
     except NoValue:
         raise no_value() from None
     for tensor, buffer in zip(tensors, buffers, strict=True):
-        # A size that is symbolic stays so: it is what this tensor has in common with others.
-        if all(dim.op is ops.CONST for dim in shape(tensor._node)):
+        if is_replaceable(tensor._node):
             tensor._node = buffer
 
 
 def _tensor(node: UOp) -> Tensor:
     """Return a tensor on a node, outside of any trace."""
     tensor = Tensor.__new__(Tensor)
+    tensor._leaf = None
     tensor._node = node
     return tensor
 

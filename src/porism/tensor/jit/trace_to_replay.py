@@ -19,11 +19,12 @@ from porism.engine.run.buffer_storage import (
     realized_buffer,
 )
 from porism.engine.run.realize import Request, request, schedule_of, unbind
+from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.pipeline import PRECOMPUTE
+from porism.pipeline import ERASE, PRECOMPUTE
 from porism.schedule.constants.constant_subgraphs import bytes_of
 from porism.schedule.schedule import Schedule
 from porism.tensor.jit.captured_constants import (
@@ -33,8 +34,8 @@ from porism.tensor.jit.captured_constants import (
 )
 from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
-from porism.tensor.jit.replay import Replay, SizeSlot, TensorSlot, Value
-from porism.tensor.jit.tracing import CapturedTensor, ValueStream, no_value
+from porism.tensor.jit.replay import AssignedGradient, Replay, SizeSlot, TensorSlot, Value
+from porism.tensor.jit.tracing import CapturedTensor, TracedGradient, ValueStream, no_value
 from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
 
@@ -49,7 +50,7 @@ class Outputs:
 
     def add(self, node: UOp) -> int:
         """Add a node, which gets memory of its own, and return its number."""
-        self._nodes.append(node)
+        self._nodes.append(stated_value(node))
         return len(self._nodes) - 1
 
     def variables(self) -> dict[str, int]:
@@ -95,6 +96,7 @@ def make_replay(
     placeholders: Sequence[UOp],
     captured: Sequence[CapturedTensor],
     streams: Sequence[ValueStream],
+    gradients: Sequence[TracedGradient],
     result: Any,
     locations: Sequence[tuple[Location, Tensor]],
     lock: Any,
@@ -107,9 +109,13 @@ def make_replay(
     outputs = Outputs()
     structure = map_leaves(result, lambda leaf: _slot(leaf, outputs))
     assignments = _assignments(arguments, placeholders, captured, outputs)
-    constants = _constant_buffers(captured, outputs.computed())
+    assigned_gradients = _assigned_gradients(gradients, arguments, outputs)
+    roots = outputs.computed()
+    if has_pullbacks():
+        roots = ERASE(roots, lambda node: realized_buffer(node) is not None)
+    constants = _constant_buffers(captured, roots)
     computed, once = PRECOMPUTE(
-        outputs.computed(),
+        roots,
         constants,
         settings.constants_megabytes << 20,
         lambda node: new_placeholder(node.dtype, shape(node)),
@@ -138,6 +144,11 @@ def make_replay(
         values=values,
         result=structure,
         assignments=assignments,
+        gradients=assigned_gradients,
+        leaves=[(c.tensor, c.tensor._leaf) for c in captured],
+        read_gradients=[
+            (g.tensor, g.initial) for g in gradients if g.is_read and not _is_among(g, arguments)
+        ],
         captured_types=captured_types,
         mutable_types=[
             row for c, row in zip(captured, captured_types, strict=True) if not _is_constant(c)
@@ -205,6 +216,31 @@ def _assignments(
         if c.node is not c.placeholder:
             assignments.append((c.tensor, outputs.add(c.node)))
     return assignments
+
+
+def _assigned_gradients(
+    gradients: Sequence[TracedGradient], arguments: Sequence[Tensor], outputs: Outputs
+) -> list[AssignedGradient]:
+    """Return the gradients that the function writes, of arguments (by number) and of others."""
+    first = {id(tensor): k for k, tensor in reversed(list(enumerate(arguments)))}
+    assigned = []
+    for gradient in gradients:
+        value = gradient.value
+        if not gradient.is_written or (value is not None and value is gradient.initial):
+            continue
+        number = first.get(id(gradient.tensor))
+        assigned.append(
+            AssignedGradient(
+                gradient.tensor if number is None else number,
+                None if value is None else outputs.add(value.value_node),
+                added=number is not None and not gradient.is_cleared,
+            )
+        )
+    return assigned
+
+
+def _is_among(gradient: TracedGradient, tensors: Sequence[Tensor]) -> bool:
+    return any(gradient.tensor is tensor for tensor in tensors)
 
 
 # -- constants -------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from porism.base.errors import PorismError
 from porism.engine.run.buffer_storage import NoValue, new_placeholder
+from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.facts.node_shape import shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -34,6 +36,22 @@ class CapturedTensor:
 
 
 @dataclass(slots=True, eq=False)
+class TracedGradient:
+    """The gradient of a tensor inside the function: what `.grad` is there."""
+
+    tensor: Tensor
+    initial: Tensor | None
+    """The gradient at the call; None of an argument, to whose gradient is added after the call."""
+    value: Tensor | None
+    """The gradient at this point of the function."""
+    is_read: bool = False
+    """Whether the initial gradient was used."""
+    is_written: bool = False
+    is_cleared: bool = False
+    """Whether the initial gradient was discarded."""
+
+
+@dataclass(slots=True, eq=False)
 class ValueStream:
     """An input that has new values in each call, such as random numbers."""
 
@@ -52,6 +70,8 @@ class Trace:
         """The arguments and the tensors that the function creates, by id."""
         self.captured: dict[int, CapturedTensor] = {}
         """The captured tensors, by id."""
+        self.gradients: dict[int, TracedGradient] = {}
+        """The gradients that were read or written, by the id of the tensor."""
         self.streams: dict[str, ValueStream] = {}
 
     def read(self, tensor: Tensor) -> UOp:
@@ -69,11 +89,37 @@ class Trace:
         else:
             self._captured(tensor).node = node
 
+    def read_gradient(self, tensor: Tensor) -> Tensor | None:
+        """Return the gradient that a tensor has inside the function."""
+        gradient = self._gradient(tensor)
+        if not gradient.is_written:
+            gradient.is_read = True
+        return gradient.value
+
+    def write_gradient(self, tensor: Tensor, value: Tensor | None) -> None:
+        """Give a tensor another gradient inside the function."""
+        gradient = self._gradient(tensor)
+        gradient.value = value
+        gradient.is_written = True
+        gradient.is_cleared = gradient.is_cleared or value is None
+
+    def _gradient(self, tensor: Tensor) -> TracedGradient:
+        """Return the record of a tensor's gradient, made at its first use."""
+        gradient = self.gradients.get(id(tensor))
+        if gradient is None:
+            leaf = tensor._leaf
+            initial = None if leaf is None else leaf.grad
+            gradient = TracedGradient(tensor, initial, initial)
+            self.gradients[id(tensor)] = gradient
+        return gradient
+
     def _captured(self, tensor: Tensor) -> CapturedTensor:
         """Return the record of a captured tensor, made at its first use."""
         captured = self.captured.get(id(tensor))
         if captured is None:
             node = tensor._node
+            if tensor._leaf is None and is_recording() and depends_on_variable(node):
+                raise _captured_history()
             placeholder = new_placeholder(node.dtype, shape(node))
             captured = CapturedTensor(tensor, placeholder, placeholder)
             self.captured[id(tensor)] = captured
@@ -82,6 +128,17 @@ class Trace:
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 """The trace that is being recorded in this thread or task, if any."""
+
+
+def _captured_history() -> PorismError:
+    """Return the error for capturing a tensor through which gradients pass."""
+    return PorismError(
+        "a jitted function uses a tensor from outside that was computed from tensors which require "
+        "a gradient",
+        where=users_line(),
+        why="a captured tensor is read as a value, and gradients would stop there without notice",
+        fix="pass the tensor as an argument, or use x.detach()",
+    )
 
 
 def no_value() -> NoValue:

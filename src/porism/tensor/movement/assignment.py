@@ -22,6 +22,7 @@ from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.autodiff.leaf_state import disabled
 from porism.tensor.conversion import broadcast, from_array, node_of
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
@@ -53,9 +54,22 @@ from porism.tensor.user_line import users_line
 @method
 def assign(x: Tensor, value: Any) -> Tensor:
     """Give x another value, broadcast to its shape and converted to its type; return x."""
+    _refuse_leaf(x)
     node = _cast_value(x, value)
     x.node = broadcast_to(Tensor(node), x.shape).node
     return x
+
+
+def _refuse_leaf(x: Tensor) -> None:
+    """Refuse an assignment to a tensor that requires a gradient, unless gradients are disabled."""
+    if x._leaf is not None and not disabled.get():
+        raise PorismError(
+            "an assignment to a tensor that requires a gradient",
+            where=users_line(),
+            why="its gradient is that of the value it was given, and not of one computed from "
+            "other tensors",
+            fix="assign under `with porism.no_grad():`, as an optimizer does, or to a copy, x + 0",
+        )
 
 
 @operator("setitem")
@@ -74,6 +88,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
 
 def _assign_part(x: Tensor, key: Any, value: Any) -> None:
     """Give x the value that it has after x[key] = value."""
+    _refuse_leaf(x)
     node = _cast_value(x, value)
     masks = [part for part in parse_key_with_masks(key, x.shape) if isinstance(part, Mask)]
     if masks:

@@ -1,0 +1,1 @@
+"""Gradients: reverse-mode differentiation as a rewrite of the tensor graph."""

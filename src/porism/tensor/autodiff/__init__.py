@@ -1,0 +1,1 @@
+"""Differentiation of functions on tensors: `grad` and its relatives, and `backward`."""
