@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from porism.frontends.weights.weight_files import load, save
     from porism.simplifier.simplify import simplify
+    from porism.tensor.api.creation import tensor as tensor
+    from porism.tensor.autodiff.backward import enable_grad as enable_grad
+    from porism.tensor.autodiff.backward import no_grad as no_grad
+    from porism.tensor.autodiff.custom_gradients import custom_gradient as custom_gradient
     from porism.tensor.jit.jit import jit as jit
 
 __all__ = ["__version__", "load", "save", "simplify"]

@@ -20,7 +20,7 @@ def leaf(*values: float) -> Any:
 
 def test_backward_fills_grad() -> None:
     x, y = leaf(1, 2), leaf(3, 4)
-    assert x.grad is None
+    assert not x.grad
     (x * y).sum().backward()
     assert x.grad.tolist() == [3, 4]
     assert y.grad.tolist() == [1, 2]
@@ -64,7 +64,7 @@ def test_weights_for_several_elements() -> None:
 
 
 def test_a_leaf_itself() -> None:
-    x = porism.tensor(2.0, requires_grad=True)
+    x: Any = porism.tensor(2.0, requires_grad=True)
     x.backward()
     assert x.grad.item() == 1.0
 
@@ -140,7 +140,7 @@ def test_a_step_of_gradient_descent_in_place() -> None:
 
 def test_tensors_of_tensors_are_copies() -> None:
     x = leaf(1, 2)
-    y = porism.tensor(x * 2, requires_grad=True)
+    y: Any = porism.tensor(x * 2, requires_grad=True)
     (y * y).sum().backward()
     assert x.grad is None
     assert y.grad.tolist() == [4, 8]

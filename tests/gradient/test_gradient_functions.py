@@ -114,9 +114,9 @@ def test_empty_tensors() -> None:
 
 
 def test_higher_derivatives() -> None:
-    f = porism.sin
-    for order, expected in enumerate((np.sin, np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x))):
-        derivative = f
+    expectations: list[Any] = [np.sin, np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x)]
+    for order, expected in enumerate(expectations):
+        derivative: Any = porism.sin
         for _ in range(order):
             derivative = porism.grad(derivative)
         assert derivative(porism.asarray(0.7)).item() == pytest.approx(expected(0.7), abs=1e-5)
@@ -279,4 +279,5 @@ def test_pullbacks_that_do_not_fit() -> None:
     refused(lambda: call(lambda x: x), "returns a Tensor")
     refused(lambda: call(lambda x: (x, lambda g: (g, g))), "2 values", "1 arguments")
     refused(lambda: call(lambda x: (x, lambda g: porism.ones(3))), "(3,)", "(2,)")
-    refused(lambda: porism.custom_gradient(1), "int")
+    number: Any = 1
+    refused(lambda: porism.custom_gradient(number), "int")
