@@ -86,15 +86,11 @@ class Ours:
     def __init__(self) -> None:
         from benchmarks import models
         from porism.backends.backend_table import BACKENDS
-        from porism.engine.cache import kernel_cache, schedule_cache
+        from porism.engine.cache import kernel_cache
         from porism.engine.run import backend_runners, realize
 
         self.models, self.realize, self.cache = models, realize, kernel_cache
-        self.schedules, self.runners, self.backend = (
-            schedule_cache,
-            backend_runners,
-            BACKENDS["llvm"],
-        )
+        self.runners, self.backend = backend_runners, BACKENDS["llvm"]
 
     def first(self) -> None:
         self._compiled((self.models.data(5, 7) + 1).sum())
@@ -122,14 +118,15 @@ class Ours:
         return schedule
 
     def _look(self, watch: Watch) -> None:
-        from porism.backends.llvm import compile_queue, llvm_library
+        from porism import pipeline
+        from porism.backends.llvm import compile_queue, llvm_library, object_linking
 
         watch.now = in_thread
-        watch.around(self.schedules, "schedule_graph", "schedule")
-        watch.around(self.cache, "lower_kernel", "lower")
-        watch.around(llvm_library, "module", "render")
+        watch.around(pipeline, "schedule_graph", "schedule")
+        watch.around(pipeline, "lower_kernel", "lower")
+        watch.around(llvm_library, "module_text", "render")
         watch.around(compile_queue, "object_code", "compile")
-        watch.around(llvm_library, "link_objects", "compile")
+        watch.around(object_linking, "link_objects", "compile")
 
 
 class Tinygrad:

@@ -30,7 +30,7 @@ from porism.gradient.stated_pullbacks import erase_pullbacks
 from porism.ir import levels
 from porism.ir.levels import GRAPH, KERNEL, LANES, RANGED, THREADS, WORDS, Level
 from porism.ir.node import UOp
-from porism.ir.node_collector import quiet_collector
+from porism.ir.node_collector import on_full_collection, quiet_collector
 from porism.ir.text.expression import show
 from porism.lower.decompose.decompose import decompose
 from porism.lower.decompose.decomposition_options import Machine
@@ -424,12 +424,8 @@ def _loop_scheduler(
     return stage.run
 
 
-def forget_kernels() -> None:
-    """Empty the cache of simplified kernels."""
-    _simplified.clear()
-
-
 MAX_CACHED_KERNELS: Final = 10_000
 """Kernels in the cache before it is emptied; chosen by hand."""
 _simplified: dict[UOp, UOp] = {}
 """Kernels before and after KERNEL_STAGES."""
+on_full_collection.append(_simplified.clear)

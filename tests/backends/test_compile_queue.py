@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.backends.llvm import compile_queue, llvm_library
+from porism.backends.llvm import compile_queue, llvm_library, object_linking
 from porism.backends.llvm.compile_queue import CompileQueue
 from porism.backends.llvm.host_target import host_target
 from porism.backends.llvm.llvm_compiler import COMPILER_THREADS, object_code, target_machine
@@ -140,7 +140,7 @@ def test_one_kernel_is_compiled_without_another_thread(monkeypatch: pytest.Monke
         ("b", _instructions(x + 2)),
         ("c", _instructions(x + 3)),
     ]
-    assert len(llvm_library.split_objects(llvm_library.build(kernels[:1], 1))) == 1
+    assert len(object_linking.split_objects(llvm_library.build(kernels[:1], 1))) == 1
     assert not started
-    assert len(llvm_library.split_objects(llvm_library.build(kernels, 3))) == 3
+    assert len(object_linking.split_objects(llvm_library.build(kernels, 3))) == 3
     assert len(started) == 2

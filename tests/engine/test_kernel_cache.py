@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism import cli
+from porism import cli, pipeline
 from porism.backends.backend_table import BACKENDS, Backend, ObjectCode
 from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.llvm_compiler import object_code
@@ -67,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def lowered(monkeypatch: pytest.MonkeyPatch) -> Lowered:
     found = Lowered()
-    monkeypatch.setattr(kernel_cache, "lower_kernel", found)
+    monkeypatch.setattr(pipeline, "lower_kernel", found)
     return found
 
 
@@ -388,8 +388,7 @@ def test_a_schedule_is_made_once(
         made.append(graph)
         return schedule_graph(graph, target=target)
 
-    monkeypatch.setattr(schedule_cache, "schedule_graph", counted)
-    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(pipeline, "schedule_graph", counted)
     first = schedule_cache.load_or_schedule(graph, GENERIC_CPU)
     (path,) = (folder / "schedules").iterdir()
     sound = path.read_bytes()
@@ -402,8 +401,7 @@ def test_a_schedule_is_made_once(
     assert path.read_bytes() == sound
 
 
-def test_schedules_are_kept_by_target(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 0.0)
+def test_schedules_are_kept_by_target(folder: Path) -> None:
     x = porism.asarray(np.zeros((50, 60), np.float32)).realize()
     graph = request([porism.softmax(x).node]).graph
     free = dataclasses.replace(
@@ -431,13 +429,6 @@ def test_the_engine_schedules_for_the_target_of_its_backend(
         assert len(realize.schedule_of(graph).steps) > 1
     with settings.override(backend="llvm"):
         assert len(realize.schedule_of(graph).steps) == 1
-
-
-def test_a_quick_schedule_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_cache, "MIN_SECONDS", 1e9)
-    graph = request([porism.asarray(np.zeros(5)).exp().node]).graph
-    schedule_cache.load_or_schedule(graph, GENERIC_CPU)
-    assert not folder.exists()
 
 
 # -- disks and processes ---------------------------------------------------------------------------

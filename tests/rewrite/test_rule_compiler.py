@@ -17,7 +17,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.rewrite.commuted_patterns import variants
-from porism.rewrite.construction import construction_flavour
+from porism.rewrite.construction import Compiled, construction_flavour
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import RuleSet, procedure, rule
 from porism.rewrite.rule_compiler import candidates, compile_function
@@ -325,10 +325,12 @@ def test_sorted_operands_need_fewer_variants() -> None:
 def texts(rules: RuleSet) -> list[str]:
     """The text of every function that a set is compiled to."""
     found = []
+    compiled = Compiled(rules, construction_flavour())
     for op in ops.table():
         for slot in range(1, SLOTS):
-            fitting = candidates(rules, op, slot, sorted_operands=True)
-            if fitting:
+            dispatch = compiled.dispatch(op, slot)
+            if dispatch is not None and dispatch.rules:
+                fitting = candidates(dispatch.rules, slot, sorted_operands=True)
                 function = compile_function(op, slot, fitting, construction_flavour())
                 found.append("".join(linecache.getlines(function.__code__.co_filename)))
     return found

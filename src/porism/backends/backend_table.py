@@ -13,7 +13,6 @@ from typing import Final
 from porism.backends.kernel_function import KernelFunction
 from porism.base.settings import settings
 from porism.base.target import Target
-from porism.evaluate.reference_target import REFERENCE
 from porism.ir.node import UOp
 
 Instructions = Sequence[UOp]
@@ -77,7 +76,7 @@ def _llvm_build(named: Iterable[tuple[str, Instructions]], count: int) -> bytes:
 
 
 def _llvm_link(code: bytes, names: Sequence[str]) -> tuple[Mapping[str, int], object]:
-    from porism.backends.llvm.llvm_library import link
+    from porism.backends.llvm.object_linking import link
 
     linked = link(code, names)
     return linked.addresses, linked
@@ -139,6 +138,12 @@ def _c_assembly(instructions: Instructions, name: str) -> str:
     return assembly(text(instructions, name))
 
 
+def _reference_target() -> Target:
+    from porism.evaluate.reference_target import REFERENCE
+
+    return REFERENCE
+
+
 BACKENDS: Final[Mapping[str, Backend]] = {
     row.name: row
     for row in (
@@ -160,7 +165,7 @@ BACKENDS: Final[Mapping[str, Backend]] = {
             ObjectCode(_c_version, _c_build, _c_link),
             _c_assembly,
         ),
-        Backend("reference", "the evaluator", lambda: REFERENCE, None, None),
+        Backend("reference", "the evaluator", _reference_target, None, None),
     )
 }
 

@@ -7,7 +7,6 @@ tried on a node of that type.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import math
 import re
@@ -389,6 +388,8 @@ def dtype(name: str) -> DType:
     match = _NAME.fullmatch(name)
     base = _table.get(match["base"]) if match else None
     if match is None or base is None or base.kind is Kind.VOID:
+        import difflib
+
         close = difflib.get_close_matches(name, [t.name for t in _SCALARS], 1)
         raise TypeMismatch(
             f"there is no dtype {name!r}",

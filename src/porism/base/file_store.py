@@ -19,10 +19,8 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import stat
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -198,6 +196,8 @@ class Store:
         if not is_trusted(self.folder.stat()):
             raise PermissionError(errno.EPERM, "others can write to it")
         path.parent.mkdir(0o700, exist_ok=True)
+        import tempfile
+
         number, new = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         try:
             with open(number, "wb") as file:
@@ -326,4 +326,6 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)

@@ -18,7 +18,6 @@ porism.base.errors.SettingsError: PORISM_DEBUG is 'loud'
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -338,6 +337,8 @@ def _not_allowed(setting: Setting, what: str, value: object, where: str) -> Sett
 
 
 def _closest_text(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     return f"the closest known one is {close[0]}"
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -48,19 +49,37 @@ def package_digest(package: Path, start: float) -> str | None:
     state = hashlib.blake2b(digest_size=20)
     now = time.time()
     try:
-        paths = sorted(package.rglob("*.py"))
-        for path in paths:
-            name = path.relative_to(package)
-            if name.parts[0] in NOT_IMPORTED_BY_ENGINE:
-                continue
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                text = file.read()
+        names = sorted(_sources(str(package)))
+        for name in names:
+            file = os.open(package / name, os.O_RDONLY)
+            try:
+                status = os.fstat(file)
+                text = os.read(file, status.st_size + 1)
+            finally:
+                os.close(file)
             changed = max(status.st_mtime, status.st_ctime)
             if start < changed <= now:  # times in the future are those of a wrong clock
                 return None
-            state.update(f"{name.as_posix()}\0{len(text)}\0".encode())
+            if len(text) != status.st_size:  # it is being written
+                return None
+            state.update(f"{name}\0{len(text)}\0".encode())
             state.update(text)
     except OSError:
         return None
-    return state.hexdigest() if paths else None
+    return state.hexdigest() if names else None
+
+
+def _sources(package: str) -> Iterator[str]:
+    """Yield the paths in a package of the modules that the engine may import."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(os.path.join(package, folder)) as entries:
+            for entry in entries:
+                name = folder + entry.name
+                if name in NOT_IMPORTED_BY_ENGINE:
+                    continue
+                if entry.name.endswith(".py"):
+                    yield name
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(f"{name}/")

@@ -26,7 +26,13 @@ from porism.ir.ops import Op
 from porism.rewrite.commuted_patterns import SORTED_SLOTS
 from porism.rewrite.rewrite_trace import Trace, process_trace, set_process_trace
 from porism.rewrite.rule import Procedure, Rule, RuleSet
-from porism.rewrite.rule_compiler import Candidate, Flavour, candidates, compile_function
+from porism.rewrite.rule_compiler import (
+    Candidate,
+    Flavour,
+    candidates,
+    compile_function,
+    holds_in_slot,
+)
 
 Function = Callable[..., Any]
 
@@ -38,16 +44,20 @@ class Dispatch(dict[Any, Function | None]):
     """Source signature -> compiled rules, for one op and slot; filled when a signature is new."""
 
     def __init__(
-        self, compiled: Compiled, op: Op, slot: int, rule_candidates: tuple[Candidate, ...]
+        self, compiled: Compiled, op: Op, slot: int, rules: list[Rule | Procedure]
     ) -> None:
         super().__init__()
         self.compiled = compiled
         self.op = op
         self.slot = slot
-        self.candidates = rule_candidates
+        self.rules = rules
+        self.candidates: tuple[Candidate, ...] | None = None
         self.sorts = op.commutative and slot in SORTED_SLOTS and compiled.flavour.sorted_operands
 
     def __missing__(self, signature: Any) -> Function | None:
+        if self.candidates is None:
+            ordered = self.compiled.flavour.sorted_operands
+            self.candidates = candidates(self.rules, self.slot, sorted_operands=ordered)
         flat = signature if isinstance(signature, tuple) else (signature,)
         fitting = tuple(c for c in self.candidates if c.fits(flat))
         function = self.compiled.function(self.op, self.slot, fitting) if fitting else None
@@ -81,9 +91,8 @@ class Compiled:
         """Return the compiled rules for an op on types of a slot; None if there are none."""
         key = (op, slot)
         if key not in self._dispatch:
-            ordered = self.flavour.sorted_operands
             about = self._by_op.get(op, []) if slot else []
-            on_slot = candidates(about, op, slot, sorted_operands=ordered)
+            on_slot = [item for item in about if holds_in_slot(item, slot)]
             new = Dispatch(self, op, slot, on_slot)
             self._dispatch[key] = new if on_slot or (new.sorts and len(self.rules)) else None
         return self._dispatch[key]

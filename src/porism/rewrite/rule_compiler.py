@@ -61,20 +61,23 @@ class Candidate:
         return len(src) != 2 or src[0] is not src[1] or True in signature
 
 
-def candidates(
-    rules: Iterable[Rule | Procedure], op: Op, slot: int, *, sorted_operands: bool
-) -> tuple[Candidate, ...]:
-    """Return the rules and procedures to try on a node of an op and slot, in order."""
+def holds_in_slot(item: Rule | Procedure, slot: int) -> bool:
+    """Return whether a rule or procedure is about nodes on types of a slot."""
     theory = THEORY_OF_SLOT[slot]
+    if theory in item.theories or Theory.STRUCTURE in item.theories:
+        return True
+    return theory is Theory.BOOLEANS and is_logic_on_values(item)
+
+
+def candidates(
+    rules: Iterable[Rule | Procedure], slot: int, *, sorted_operands: bool
+) -> tuple[Candidate, ...]:
+    """Return the rules and procedures in every order of operands that occurs in a slot."""
     chosen: list[Candidate] = []
     for item in rules:
-        holds = theory in item.theories or Theory.STRUCTURE in item.theories
-        if not holds and not (theory is Theory.BOOLEANS and is_logic_on_values(item)):
-            continue
         if isinstance(item, Procedure):
-            if op in item.ops:
-                chosen.append(Candidate(item, None))
-        elif item.op is op:
+            chosen.append(Candidate(item, None))
+        else:
             seen = set()
             for before in variants(item.before, slot, sorted_operands=sorted_operands):
                 shape = _up_to_names(before, item.when)

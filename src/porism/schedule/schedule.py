@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from porism.base.dtypes import DType
 from porism.ir import ops
@@ -12,9 +13,11 @@ from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.schedule import memory_plan
 from porism.schedule.inplace_outputs import overwritable_parameter
-from porism.schedule.kernel_split import Call
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
+
+if TYPE_CHECKING:
+    from porism.schedule.kernel_split import Call
 
 
 class Role(Enum):

@@ -1,7 +1,8 @@
 """Namespace: the module of each public function of `porism`.
 
-`import porism` imports none of them. The first use of any imports all, so that tensors have all
-their methods. To add a function, write its name after its module.
+`import porism` imports none of them. The first use of any imports those with operators; every other
+module is imported when a function or a method of it is first used. To add a function, write its
+name after its module.
 """
 
 from __future__ import annotations
@@ -120,11 +121,21 @@ SYNONYMS: Final = {
 ON_TENSORS: Final = ("api.", "network.", "movement.", "elementwise.", "statistics.", "matrices.")
 """The folders of functions that take keywords of other libraries too."""
 
+WITH_OPERATORS: Final = (
+    *("display", "exchange", "api.arithmetic", "api.comparison", "api.linear_algebra"),
+    *("movement.indexing", "movement.assignment", "autodiff.backward"),
+)
+"""The modules that register operators and properties, which Python looks for in the class alone."""
+
+WITHOUT_METHODS: Final = ("inspect.", "jit.")
+"""Folders whose functions are no methods of tensors."""
+
 
 def load() -> None:
-    """Import every module, so that tensors have all their methods and operators."""
+    """Import every module with methods, so that tensors have all their methods and operators."""
     for module in MODULES:
-        import_module(f"porism.tensor.{module}")
+        if not module.startswith(WITHOUT_METHODS):
+            import_module(f"porism.tensor.{module}")
 
 
 def find(name: str) -> Any:
@@ -136,22 +147,26 @@ def find(name: str) -> Any:
         return import_module("porism.tensor.promotion").ELEMENT_TYPES[name]
     if name in ACTIONS:
         return ACTIONS[name]
-    load()
+    for with_operators in WITH_OPERATORS:
+        import_module(f"porism.tensor.{with_operators}")
     module = MODULE_OF[name]
     found = getattr(import_module(f"porism.tensor.{module}"), name)
     return public(found) if module.startswith(ON_TENSORS) else found
 
 
 def method_name(name: str) -> str:
-    """Return the name of a method that tensors have under another name elsewhere.
+    """Return the name here of a method, after its module is loaded.
 
     >>> method_name("clamp")
     'clip'
     """
     from porism.tensor.tensor import Tensor
 
-    load()
     found = SYNONYMS.get(name, name)
+    if found in MODULE_OF:
+        import_module(f"porism.tensor.{MODULE_OF[found]}")
+    if not hasattr(Tensor, found):
+        load()
     if not hasattr(Tensor, found):
         raise UnknownName("a tensor", name, dir(Tensor))
     return found

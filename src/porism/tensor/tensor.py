@@ -7,7 +7,7 @@ A tensor holds a node of the tensor graph. Functions on tensors are plain functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from porism.base.settings import settings
@@ -110,12 +110,22 @@ class Tensor:
         return self._node if trace is None else trace.read(self)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method by its name in another library, or raise what to write instead."""
+        """Return a method of a module that is not loaded yet, or by its name in another library.
+
+        For what tensors do not have, the error says what to write instead.
+        """
         if name.startswith("_"):
             raise AttributeError(f"'Tensor' object has no attribute {name!r}")
         from porism.tensor import namespace
 
         return getattr(self, namespace.method_name(name))
+
+    def __dir__(self) -> Iterable[str]:
+        """Return the names of all attributes, also of methods that are not loaded yet."""
+        from porism.tensor import namespace
+
+        namespace.load()
+        return super().__dir__()
 
     if TYPE_CHECKING:
         # Defined by `porism.tensor.autodiff.backward`.

@@ -2,7 +2,7 @@
 
 LLVM releases Python's lock while it compiles. So kernels are compiled in batches by a second
 thread, while the next kernels are still being lowered; the last batches by both threads. The result
-is several object files, joined with their lengths.
+is several object files, joined with their lengths. (`object_linking` loads them.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.backends.llvm.compile_queue import CompileQueue
 from porism.backends.llvm.llvm_compiler import attributes
 from porism.backends.llvm.llvm_renderer import Renderer
-from porism.backends.llvm.object_linking import LoadedCode, link_objects
+from porism.backends.llvm.object_linking import join_objects, link
 from porism.ir.node import UOp
 
 BATCH_INSTRUCTIONS: Final = 300
@@ -25,9 +25,6 @@ BATCH_INSTRUCTIONS: Final = 300
 
 SWITCH_SECONDS: Final = 0.0001
 """Python's thread switch interval meanwhile, so that LLVM's thread soon gets its next turn."""
-
-_LENGTH_BYTES: Final = 8
-"""Bytes of the length that precedes an object file."""
 
 _switch_lock: Final = threading.Lock()
 
@@ -72,11 +69,6 @@ def _fast_switching() -> Iterator[None]:
         _switch_lock.release()
 
 
-def link(code: bytes, names: Sequence[str]) -> LoadedCode:
-    """Load what `build` returned; return the addresses of functions."""
-    return link_objects(split_objects(code), names)
-
-
 def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, KernelFunction]:
     """Compile linear kernels into functions."""
     code = link(build(named.items(), len(named)), list(named))
@@ -84,24 +76,3 @@ def load(named: Mapping[str, Sequence[UOp]]) -> dict[str, KernelFunction]:
         name: kernel_function(instructions, code.addresses[name], code)
         for name, instructions in named.items()
     }
-
-
-def join_objects(objects: Sequence[bytes]) -> bytes:
-    """Return object files joined, each after its length.
-
-    >>> split_objects(join_objects([b"first", b"", b"third"]))
-    [b'first', b'', b'third']
-    """
-    return b"".join(len(code).to_bytes(_LENGTH_BYTES, "little") + code for code in objects)
-
-
-def split_objects(code: bytes) -> list[bytes]:
-    """Return the object files that were joined."""
-    objects, offset = [], 0
-    while offset < len(code):
-        begin = offset + _LENGTH_BYTES
-        offset = begin + int.from_bytes(code[offset:begin], "little")
-        if offset > len(code):
-            raise ValueError("an object file ends too early")
-        objects.append(code[begin:offset])
-    return objects

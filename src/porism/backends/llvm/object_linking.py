@@ -9,7 +9,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 
@@ -29,6 +29,9 @@ class LoadedCode:
     jit: Any
     """The JIT that owns the code: a call that still runs when Python exits needs it."""
 
+
+_LENGTH_BYTES: Final = 8
+"""Bytes of the length that precedes an object file."""
 
 _numbers = itertools.count()
 _lock = held_while_forking(threading.Lock())
@@ -66,3 +69,29 @@ def _link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:
             builder.export_symbol(name)
         tracker = builder.link(_jit, f"porism{next(_numbers)}")
         return LoadedCode({name: int(tracker[name]) for name in names}, tracker, _jit)
+
+
+def link(code: bytes, names: Sequence[str]) -> LoadedCode:
+    """Load what `build` returned; return the addresses of functions."""
+    return link_objects(split_objects(code), names)
+
+
+def join_objects(objects: Sequence[bytes]) -> bytes:
+    """Return object files joined, each after its length.
+
+    >>> split_objects(join_objects([b"first", b"", b"third"]))
+    [b'first', b'', b'third']
+    """
+    return b"".join(len(code).to_bytes(_LENGTH_BYTES, "little") + code for code in objects)
+
+
+def split_objects(code: bytes) -> list[bytes]:
+    """Return the object files that were joined."""
+    objects, offset = [], 0
+    while offset < len(code):
+        begin = offset + _LENGTH_BYTES
+        offset = begin + int.from_bytes(code[offset:begin], "little")
+        if offset > len(code):
+            raise ValueError("an object file ends too early")
+        objects.append(code[begin:offset])
+    return objects

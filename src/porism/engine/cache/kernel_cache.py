@@ -18,7 +18,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from porism.backends.backend_table import Backend, ObjectCode
 from porism.backends.kernel_function import KernelFunction, kernel_function
@@ -31,9 +31,9 @@ from porism.engine.cache import cache_counts
 from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
-from porism.optimize.actions.action import Action
-from porism.optimize.actions.action_serialization import write_actions
-from porism.pipeline import lower_kernel
+
+if TYPE_CHECKING:
+    from porism.optimize.actions.action import Action
 
 IRRELEVANT_SETTINGS: Final = frozenset(
     ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
@@ -73,7 +73,7 @@ class Module:
 _modules: dict[str, Module] = {}
 
 
-ActionsByKernel = Mapping[UOp, Sequence[Action]]
+ActionsByKernel: TypeAlias = "Mapping[UOp, Sequence[Action]]"
 """Actions of the kernels that are not scheduled by the heuristic."""
 
 
@@ -160,12 +160,18 @@ def target_text(target: Target) -> str:
 def _kernel_key(kernel: UOp, tuned: ActionsByKernel) -> list[str | bytes]:
     """Return the key of a kernel: its structure, and its tuned actions if any."""
     actions = tuned.get(kernel)
-    return [kernel.key] if actions is None else [kernel.key, json.dumps(write_actions(actions))]
+    if actions is None:
+        return [kernel.key]
+    from porism.optimize.actions.action_serialization import write_actions
+
+    return [kernel.key, json.dumps(write_actions(actions))]
 
 
 def _lower(
     kernels: Sequence[UOp], target: Target, tuned: ActionsByKernel
 ) -> Iterator[tuple[str, list[UOp]]]:
+    from porism.pipeline import lower_kernel  # not loaded where machine code comes from disk
+
     for number, kernel in enumerate(kernels):
         counts.compiled += 1
         with debug.timed_step(f"kernel {number} of {len(kernels)} lowered"):
@@ -176,6 +182,8 @@ def _lower(
 
 def _lower_tuned(kernel: UOp, target: Target, actions: Sequence[Action]) -> list[UOp] | None:
     """Return a kernel lowered with tuned actions; None if the actions do not fit."""
+    from porism.pipeline import lower_kernel
+
     try:
         return lower_kernel(kernel, target, actions=actions)
     except PorismError as error:

@@ -2,14 +2,15 @@
 
 The key is a digest of the graph, the target, the settings and the sources of Porism. Nodes are
 written by `porism.ir.text.serialization`; since nodes are unique, parsing them gives the identical
-nodes, not copies. A schedule that takes less than `MIN_SECONDS` to make is not stored.
+nodes, not copies. Where all schedules and kernels of a program are on disk, the
+compiler is not loaded.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any, Final
+from typing import Any
 
 from porism.base import debug
 from porism.base.dtypes import dtype
@@ -20,12 +21,8 @@ from porism.engine.cache.kernel_cache import UNREADABLE, compile_environment
 from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
-from porism.pipeline import schedule_graph
 from porism.schedule.memory_plan import Plan
 from porism.schedule.schedule import Buffer, Role, Schedule, Step
-
-MIN_SECONDS: Final = 0.02
-"""The least seconds of scheduling for which a schedule is stored; chosen by hand."""
 
 
 def load_or_schedule(graph: UOp, target: Target) -> Schedule:
@@ -44,15 +41,15 @@ def load_or_schedule(graph: UOp, target: Target) -> Schedule:
             return schedule
         except UNREADABLE as error:
             log_once(f"a kept schedule is not used: {error}")
-    begin = time.perf_counter()
     schedule = _schedule(graph, target)
-    if time.perf_counter() - begin >= MIN_SECONDS:
-        cache_counts.process_counts(disk.folder).schedule_misses += 1
-        disk.put("schedules", name, serialize(schedule).encode())
+    cache_counts.process_counts(disk.folder).schedule_misses += 1
+    disk.put("schedules", name, serialize(schedule).encode())
     return schedule
 
 
 def _schedule(graph: UOp, target: Target) -> Schedule:
+    from porism.pipeline import schedule_graph  # not loaded where schedules come from disk
+
     begin = time.perf_counter()
     with compile_progress.progress_bar("finding kernels"):
         schedule = schedule_graph(graph, target=target)

@@ -10,19 +10,19 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from porism.backends.backend_table import Backend, selected_backend
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
-from porism.engine.run import reference_runner
 from porism.engine.run.array_allocator import address_of
 from porism.engine.run.buffer_storage import Storage
-from porism.engine.run.compile_verification import verify_tuned_kernels
 from porism.engine.run.program import Program
 from porism.ir.node_collector import drop_unreferenced
-from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant
 from porism.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant
 
 MAX_PROGRAMS: Final = 1000
 """Programs in memory, chosen by hand; the oldest is evicted first."""
@@ -92,6 +92,8 @@ def _run_reference(
     variables: Mapping[str, int],
     packs: Sequence[Storage] = (),
 ) -> list[Storage]:
+    from porism.engine.run import reference_runner
+
     arrays = reference_runner.run(schedule, [array for array, _ in inputs], variables)
     return [(array, address_of(array)) for array in arrays]
 
@@ -109,6 +111,8 @@ def program_of(
     if program is None or program.schedule is not schedule:
         program = Program(schedule, backend, constants)
         if settings.verify:
+            from porism.engine.run.compile_verification import verify_tuned_kernels
+
             verify_tuned_kernels(schedule, backend)
         with _lock:
             while len(_programs) >= MAX_PROGRAMS:

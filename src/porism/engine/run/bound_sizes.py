@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.schedule.schedule import Buffer
@@ -12,7 +11,11 @@ from porism.schedule.schedule import Buffer
 
 def evaluate_size(size: UOp, variables: Mapping[str, int]) -> int:
     """Return the value of a size expression for some values of the variables."""
-    return int(size.arg) if size.op is ops.CONST else int(evaluate(size, {}, variables)[0])
+    if size.op is ops.CONST:
+        return int(size.arg)
+    from porism.evaluate import evaluate
+
+    return int(evaluate(size, {}, variables)[0])
 
 
 def element_count(buffer: Buffer, variables: Mapping[str, int]) -> int:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from porism.ir.node import UOp
-from porism.pipeline import PARAMETRIZE
 from porism.schedule.constants.constant_slots import (
     Parametrized,
     constant_slots,
@@ -80,4 +79,8 @@ def _parametrize(graph: UOp, parameters: int) -> Parametrized | None:
     pairs = zip(values, template.first_values, strict=True)
     template.varying.update(k for k, (value, first) in enumerate(pairs) if value is not first)
     varying = [slots[k] for k in sorted(template.varying)]
-    return PARAMETRIZE(graph, varying, parameters) if varying else None
+    if not varying:
+        return None
+    from porism.pipeline import PARAMETRIZE  # loaded when a constant first varies
+
+    return PARAMETRIZE(graph, varying, parameters)

@@ -9,17 +9,21 @@ The choice is cached in memory by backend, kernel, constant buffers and tuned ac
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
-from porism.optimize.actions.action import Actions
-from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant, PrepackedKernel
-from porism.pipeline import prepack_kernel
 from porism.schedule.schedule import Role, Schedule
+
+if TYPE_CHECKING:
+    from porism.optimize.actions.action import Actions
+    from porism.optimize.strategy.contractions.prepacked_weights import (
+        PackedConstant,
+        PrepackedKernel,
+    )
 
 MAX_KERNELS: Final = 10_000
 """Entries of the table in memory, chosen by hand; a full table is cleared."""
@@ -79,6 +83,8 @@ def _prepack_kernel(
         return None
     key = (backend.name, kernel, numbers, actions)
     if key not in _packed_kernels:
+        from porism.pipeline import prepack_kernel  # loaded where constants are prepacked
+
         if len(_packed_kernels) >= MAX_KERNELS:
             _packed_kernels.clear()
         try:

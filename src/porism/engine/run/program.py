@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -39,8 +39,10 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced
 from porism.ir.traversal import toposort
-from porism.optimize.actions.action import Actions
 from porism.schedule.schedule import Buffer, Role, Schedule
+
+if TYPE_CHECKING:
+    from porism.optimize.actions.action import Actions
 
 JOB_BYTES: Final = 24
 """Bytes of a job: the address of a function, of its arguments, and the iterations to share."""

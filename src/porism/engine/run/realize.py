@@ -32,7 +32,6 @@ from porism.engine.run.buffer_storage import (
     realized_buffer,
     record_realized,
 )
-from porism.engine.run.compile_verification import report_of
 from porism.engine.run.parametrize_constants import parametrize_varying
 from porism.engine.run.prepacked_constants import forget_prepacked
 from porism.engine.run.program import forget_functions
@@ -42,7 +41,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced, on_full_collection
 from porism.ir.traversal import substitute, toposort
-from porism.pipeline import ERASE, forget_kernels
+from porism.rules import construction_rules as _rules  # noqa: F401 - applied as nodes are made
 from porism.schedule.schedule import Schedule
 
 MAX_SCHEDULES: Final = 1000
@@ -84,6 +83,8 @@ def _existing_buffer(node: UOp) -> UOp | None:
 def request(nodes: Sequence[UOp]) -> Request:
     """Return the computation of some nodes, with realized values as its inputs."""
     if has_pullbacks():
+        from porism.pipeline import ERASE  # loaded where something is differentiated
+
         nodes = ERASE(nodes, lambda node: realized_buffer(node) is not None)
     order = toposort(*nodes, within=lambda node: realized_buffer(node) is None)
     sources = dict.fromkeys(s for n in order for s in n.src)
@@ -110,6 +111,8 @@ def schedule_of(graph: UOp) -> Schedule:
             del _schedules[next(iter(_schedules))]
         _schedules[key] = schedule
     if settings.verify:
+        from porism.engine.run.compile_verification import report_of
+
         report_of(graph)
     return schedule
 
@@ -120,7 +123,6 @@ def _release_unused() -> None:
     drop_unreferenced(_schedules)
     forget_functions()
     forget_prepacked()
-    forget_kernels()
 
 
 on_full_collection.append(_release_unused)
@@ -189,6 +191,8 @@ def _is_constant(node: UOp) -> bool:
 
 def _concrete_dim(dim: UOp) -> UOp:
     """Return the size of an axis as a CONST, with the values that its variables are bound to."""
+    if dim.op is ops.CONST:
+        return dim
     from porism.evaluate import evaluate
 
-    return dim if dim.op is ops.CONST else UOp.const(dim.dtype, int(evaluate(dim)[0]))
+    return UOp.const(dim.dtype, int(evaluate(dim)[0]))

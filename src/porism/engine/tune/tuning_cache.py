@@ -22,7 +22,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError, PorismError
@@ -31,9 +31,9 @@ from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.cache.kernel_cache import compile_environment, version_text
 from porism.ir.node import UOp
-from porism.optimize.actions.action import Actions
-from porism.optimize.actions.action_serialization import read_actions, write_actions
-from porism.pipeline import optimize_kernel
+
+if TYPE_CHECKING:
+    from porism.optimize.actions.action import Actions
 
 FORMAT: Final = "porism tuning 1"
 """The first line of an exported file."""
@@ -67,6 +67,8 @@ class TunedKernel:
 
     def line(self) -> str:
         """Return the entry as a line of JSON; equal entries give equal lines."""
+        from porism.optimize.actions.action_serialization import write_actions
+
         return json.dumps(
             {
                 "kernel": self.kernel,
@@ -141,6 +143,8 @@ def tuned_actions(kernel: UOp, backend: Backend) -> Actions | None:
     actions = known_actions([kernel], backend).get(kernel)
     if actions is None:
         return None
+    from porism.pipeline import optimize_kernel
+
     try:
         optimize_kernel(kernel, backend.target(), actions=actions)
     except ActionError:  # imported actions may not fit the kernel
@@ -204,6 +208,8 @@ def _store() -> Store | None:
 
 def _parse_entry(line: str) -> TunedKernel | None:
     """Return the entry of a line of JSON; None if any part is malformed."""
+    from porism.optimize.actions.action_serialization import read_actions
+
     try:
         row = json.loads(line)
         entry = TunedKernel(

@@ -9,7 +9,6 @@ The evaluator, constant folding and the tests of every backend use these functio
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -232,6 +231,8 @@ def _round_to_odd_sum(a: Array, b: Array) -> Array:
 def _fused(a: float, b: float, c: float) -> float:
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
         return a * b + c
+    from fractions import Fraction  # loaded for constants that are folded exactly
+
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     if exact == 0:
         return a * b + c  # keeps the sign of zero

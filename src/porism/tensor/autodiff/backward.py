@@ -23,9 +23,12 @@ from porism.gradient.stated_pullbacks import (
     stopped,
 )
 from porism.ir.node import UOp
-from porism.pipeline import DIFFERENTIATE
 from porism.tensor import primitive
-from porism.tensor.autodiff.gradient_functions import check_float_result, ones_like_node
+from porism.tensor.autodiff.gradient_functions import (
+    check_float_result,
+    differentiate,
+    ones_like_node,
+)
 from porism.tensor.autodiff.leaf_state import disabled, leaf_tensors, make_leaf
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.tracing import current
@@ -137,7 +140,7 @@ def backward(x: Tensor, gradient: Any = None) -> None:
             fix="make the parameters with requires_grad=True, and call backward where the loss is "
             "computed: inside of the jitted function",
         )
-    found = DIFFERENTIATE([output], [_weights(x, output, gradient)], marks)
+    found = differentiate([output], [_weights(x, output, gradient)], marks)
     totals: dict[int, UOp] = {}
     for mark, cotangent in zip(marks, found, strict=True):
         if cotangent is not None:

@@ -20,9 +20,12 @@ from porism.gradient.stated_pullbacks import (
 )
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.pipeline import DIFFERENTIATE
 from porism.tensor import primitive
-from porism.tensor.autodiff.gradient_functions import is_differentiable, zeros_like_node
+from porism.tensor.autodiff.gradient_functions import (
+    differentiate,
+    is_differentiable,
+    zeros_like_node,
+)
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.nested_values import leaves, map_leaves
 from porism.tensor.promotion import type_error
@@ -187,7 +190,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
             )
             result = function(*again[0], **again[1])
             nodes = [leaf.node for _, leaf in leaves(result) if _is_float(leaf)]
-            return DIFFERENTIATE(nodes, cotangents, [*marks, *others])
+            return differentiate(nodes, cotangents, [*marks, *others])
 
         return _with_pullback(value, [*inputs, *others], pull)
 

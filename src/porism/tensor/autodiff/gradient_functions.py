@@ -17,7 +17,6 @@ import numpy as np
 from porism.base.errors import PorismError
 from porism.gradient.stated_pullbacks import Variable
 from porism.ir.node import UOp
-from porism.pipeline import DIFFERENTIATE
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.nested_values import leaves, map_leaves
@@ -77,6 +76,18 @@ def ones_like_node(node: UOp) -> UOp:
     return primitive.full(node.dtype, 1.0, Tensor(node).shape)
 
 
+def differentiate(
+    outputs: Sequence[UOp], cotangents: Sequence[UOp], variables: Sequence[UOp]
+) -> list[UOp | None]:
+    """Return the cotangent of each variable, from those of the outputs; None where there is none.
+
+    The pipeline is loaded here: programs without gradients may not need it.
+    """
+    from porism.pipeline import DIFFERENTIATE
+
+    return DIFFERENTIATE(outputs, cotangents, variables)
+
+
 # -- gradients of scalars --------------------------------------------------------------------------
 
 
@@ -123,7 +134,7 @@ def value_and_grad(
         result = function(*_with_arguments(args, numbers, variables.values), **kwargs)
         value, aux = _with_aux(result) if has_aux else (result, None)
         output = _scalar_result(value)
-        cotangents = DIFFERENTIATE([output], [ones_like_node(output)], variables.marks)
+        cotangents = differentiate([output], [ones_like_node(output)], variables.marks)
         gradients = variables.gradients(given, cotangents)
         found = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((value, aux) if has_aux else value), found
@@ -250,7 +261,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Callable[[Any], tuple[A
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
         nodes = _cotangent_nodes(cotangent, outputs)
-        return tuple(variables.gradients(given, DIFFERENTIATE(outputs, nodes, variables.marks)))
+        return tuple(variables.gradients(given, differentiate(outputs, nodes, variables.marks)))
 
     return result, pull
 
@@ -320,9 +331,9 @@ def push_forward(
     """Return how outputs change when variables move along tangents."""
     weights = [Variable() for _ in outputs]
     marked = [w.mark(zeros_like_node(o)) for w, o in zip(weights, outputs, strict=True)]
-    pulled = DIFFERENTIATE(outputs, marked, marks)
+    pulled = differentiate(outputs, marked, marks)
     pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None]
-    pushed = DIFFERENTIATE([p for p, _ in pairs], [t for _, t in pairs], marked)
+    pushed = differentiate([p for p, _ in pairs], [t for _, t in pairs], marked)
     return [
         zeros_like_node(output) if part is None else part
         for output, part in zip(outputs, pushed, strict=True)
@@ -369,7 +380,7 @@ def _matrices(output: UOp, marks: Sequence[UOp]) -> list[UOp | None]:
     rows = element_count(sizes)
     columns = [element_count(Tensor(mark).shape) for mark in marks]
     if rows <= sum(columns):
-        pulled = [DIFFERENTIATE([output], [unit(output, k)], marks) for k in range(rows)]
+        pulled = [differentiate([output], [unit(output, k)], marks) for k in range(rows)]
         return [
             _stacked([row[n] for row in pulled], Tensor(mark).shape, output, first=True)
             for n, mark in enumerate(marks)

@@ -24,7 +24,6 @@ from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
-from porism.pipeline import ERASE, PRECOMPUTE
 from porism.schedule.constants.constant_subgraphs import bytes_of
 from porism.schedule.schedule import Schedule
 from porism.tensor.jit.captured_constants import (
@@ -111,6 +110,8 @@ def make_replay(
     assignments = _assignments(arguments, placeholders, captured, outputs)
     assigned_gradients = _assigned_gradients(gradients, arguments, outputs)
     roots = outputs.computed()
+    from porism.pipeline import ERASE, PRECOMPUTE
+
     if has_pullbacks():
         roots = ERASE(roots, lambda node: realized_buffer(node) is not None)
     constants = _constant_buffers(captured, roots)
