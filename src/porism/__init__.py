@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load", "save", "simplify"]
 __version__ = "0.1.0"
 
-SUBPACKAGES: Final = ("nn",)
+SUBPACKAGES: Final = ("nn", "optim")
 """Packages that `porism.NAME` imports at the first use."""
 
 FUNCTIONS: Final = {

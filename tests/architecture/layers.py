@@ -16,7 +16,7 @@ LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
-    ("nn", "frontends", "simplifier", "viz", "doctor"),
+    ("nn", "optim", "frontends", "simplifier", "viz", "doctor"),
     ("tensor",),
     ("engine",),
     ("verification",),

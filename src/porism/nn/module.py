@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from porism.base.dtypes import DType
 from porism.base.errors import PorismError, ShapeError
+from porism.ir.node import UOp
+from porism.tensor.autodiff.backward import no_grad, requires_grad_
 from porism.tensor.conversion import as_tensor, from_copy, to_array
 from porism.tensor.promotion import as_dtype, name_of
 from porism.tensor.shapes import shapes_equal, to_text
@@ -30,7 +32,8 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        super().__init__(as_tensor(data).node)
+        super().__init__(_value_of(data))
+        requires_grad_(self, requires_grad)
 
 
 class Buffer(Tensor):
@@ -43,7 +46,13 @@ class Buffer(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any) -> None:
-        super().__init__(as_tensor(data).node)
+        super().__init__(_value_of(data))
+
+
+def _value_of(data: Any) -> UOp:
+    """Return the node of a value, without its gradient."""
+    with no_grad():
+        return as_tensor(data).node
 
 
 class LoadResult(NamedTuple):
@@ -158,8 +167,20 @@ class Module:
         wanted: DType = as_dtype(dtype)
         for _, tensor in self.named_tensors():
             if tensor.node.dtype.is_float and tensor.node.dtype is not wanted:
-                tensor.node = Tensor(tensor.node).astype(wanted).realize().node
+                with no_grad():
+                    tensor.node = Tensor(tensor.node).astype(wanted).realize().node
         return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set whether gradients of the parameters are computed; return this module."""
+        for p in self.parameters():
+            requires_grad_(p, requires_grad)
+        return self
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for p in self.parameters():
+            p.grad = None
 
     # -- state -------------------------------------------------------------------------------------
 
