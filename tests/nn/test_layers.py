@@ -73,3 +73,14 @@ def test_a_jitted_call_sees_weights_that_were_loaded_later() -> None:
     assert jitted(porism.ones(1, 2)).tolist() == [[6.0]]
     layer.weight = nn.Parameter([[5.0, 5.0]])
     assert jitted(porism.ones(1, 2)).tolist() == [[11.0]]
+
+
+def test_a_jitted_function_follows_training_and_evaluation() -> None:
+    layer = nn.Sequential(nn.Dropout(1.0))
+    jitted = porism.jit(lambda x: layer(x) + 1)
+    x = porism.ones(3)
+    for _ in range(2):
+        assert jitted(x).tolist() == [1.0] * 3
+        layer.eval()
+        assert jitted(x).tolist() == [2.0] * 3
+        layer.train()

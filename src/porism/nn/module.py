@@ -9,17 +9,20 @@ structure, `layers.0.weight`, as in PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from porism.base.dtypes import DType
 from porism.base.errors import PorismError, ShapeError
 from porism.ir.node import UOp
 from porism.tensor.autodiff.backward import no_grad, requires_grad_
 from porism.tensor.conversion import as_tensor, from_copy, to_array
+from porism.tensor.jit.tracing import read_mode
 from porism.tensor.promotion import as_dtype, name_of
 from porism.tensor.shapes import shapes_equal, to_text
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import users_line
+
+_TRAINING: Final = "_training"
 
 
 class Parameter(Tensor):
@@ -79,8 +82,19 @@ class Module:
     (5, 1)
     """
 
-    training: bool = True
-    """Whether layers such as `Dropout` behave as in training."""
+    @property
+    def training(self) -> bool:
+        """Whether layers such as `Dropout` behave as in training.
+
+        A jitted function that reads it is traced again after `train()` or `eval()`.
+        """
+        own = vars(self)
+        own.setdefault(_TRAINING, True)
+        return bool(read_mode(own, _TRAINING))
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        vars(self)[_TRAINING] = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `forward` of the arguments."""
@@ -217,8 +231,7 @@ class Module:
         return ", ".join(
             f"{name}={value!r}"
             for name, value in vars(self).items()
-            if isinstance(value, (int, float, str, tuple))
-            and not (name.startswith("_") or name == "training")
+            if isinstance(value, (int, float, str, tuple)) and not name.startswith("_")
         )
 
     def __repr__(self) -> str:

@@ -407,9 +407,14 @@ def _restored_on_error(function: Any, others: list[Any]) -> Iterator[None]:
 
 def _captured_locations(
     function: Any, others: list[Any], trace: Trace, signature: Signature
-) -> list[tuple[captured_tensors.Location, Tensor]]:
-    """Return the locations of captured tensors; a created tensor in such a place is an error."""
-    locations = []
+) -> list[tuple[captured_tensors.Location, Any]]:
+    """Return the locations of captured tensors and of modes that the function has read.
+
+    A tensor that the function created in such a location is an error.
+    """
+    locations: list[tuple[captured_tensors.Location, Any]] = [
+        (location, location[0][location[1]]) for location in trace.modes.values()
+    ]
     for location, tensor in captured_tensors.tensor_locations(function, others):
         if id(tensor) in trace.created:
             name = "a variable" if location[1] is None else repr(location[1])

@@ -117,7 +117,7 @@ class Replay:
     """The captured tensors, and their types and shapes when they were traced."""
     mutable_types: list[tuple[Tensor, TensorType]]
     """Those of them that are not constants."""
-    locations: list[tuple[Location, Tensor]]
+    locations: list[tuple[Location, Any]]
     """The containers that hold captured tensors."""
     cells: list[tuple[types.CellType, Tensor]]
     """The closure cells that hold captured tensors."""

@@ -97,7 +97,7 @@ def make_replay(
     streams: Sequence[ValueStream],
     gradients: Sequence[TracedGradient],
     result: Any,
-    locations: Sequence[tuple[Location, Tensor]],
+    locations: Sequence[tuple[Location, Any]],
     lock: Any,
 ) -> Replay:
     """Return the replay of a trace.
@@ -184,8 +184,8 @@ def _captured_inputs(
 
 
 def _containers_and_cells(
-    locations: Sequence[tuple[Location, Tensor]],
-) -> tuple[list[tuple[Location, Tensor]], list[tuple[types.CellType, Tensor]]]:
+    locations: Sequence[tuple[Location, Any]],
+) -> tuple[list[tuple[Location, Any]], list[tuple[types.CellType, Tensor]]]:
     """Return the locations that are containers, and those that are closure cells."""
     containers, cells = [], []
     for location, tensor in locations:

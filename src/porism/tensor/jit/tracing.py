@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from porism.base.errors import PorismError
 from porism.engine.run.buffer_storage import NoValue, new_placeholder
@@ -73,6 +73,8 @@ class Trace:
         self.gradients: dict[int, TracedGradient] = {}
         """The gradients that were read or written, by the id of the tensor."""
         self.streams: dict[str, ValueStream] = {}
+        self.modes: dict[int, tuple[dict[str, Any], str]] = {}
+        """Containers and keys of values, not tensors, that the function depends on, by id."""
 
     def read(self, tensor: Tensor) -> UOp:
         """Return the node that a tensor has inside the function."""
@@ -124,6 +126,17 @@ class Trace:
             captured = CapturedTensor(tensor, placeholder, placeholder)
             self.captured[id(tensor)] = captured
         return captured
+
+
+def read_mode(container: dict[str, Any], key: str) -> Any:
+    """Return a value in a container, on which the function depends that is being traced, if any.
+
+    If the container holds another object later, the function is traced again.
+    """
+    trace = current.get()
+    if trace is not None:
+        trace.modes[id(container)] = (container, key)
+    return container[key]
 
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)
