@@ -16,6 +16,7 @@ from porism.base.errors import PorismError
 from porism.gradient.elementwise_derivatives import FUNCTIONS, OPS
 from porism.gradient.stated_pullbacks import (
     CLOSURE,
+    EQUAL,
     STATED,
     VARIABLE,
     Closure,
@@ -126,6 +127,8 @@ def _pull_back_stated(
     if name == VARIABLE:  # of another call: it is what it stands for
         return [(node.src[0], cotangent)]
     inputs = node.src[1:]
+    if name == EQUAL:
+        return [(inputs[0], cotangent)]
     if name in FUNCTIONS:
         parts = FUNCTIONS[name].pull_back(cotangent, node, inputs, [s in wanted for s in inputs])
     else:

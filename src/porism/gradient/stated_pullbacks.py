@@ -5,6 +5,7 @@ is in its argument, with respect to its other sources. It is erased before a gra
 
     ("variable", n)     an identity of its own: what gradients are taken with respect to
     ("stop",)           the derivative is 0
+    ("equal",)          the derivative is that of its other source, which has the same value
     (name, …)           the pullback registered under the name, with parameters
     ("closure", n, k)   output k of a function whose pullback is a Python function
 
@@ -25,6 +26,7 @@ from porism.ir.node import UOp
 
 VARIABLE: Final = "variable"
 STOP: Final = "stop"
+EQUAL: Final = "equal"
 CLOSURE: Final = "closure"
 
 Pull = Callable[..., Sequence[UOp | None]]
@@ -149,6 +151,17 @@ def stated(name: str, value: UOp, *inputs: UOp, parameters: tuple[Any, ...] = ()
     if not live_variables or not value.dtype.is_float or value.op is ops.CONST or value in inputs:
         return value
     return ops.PULLBACK(value, *inputs, arg=(name, *parameters))
+
+
+def differentiated_as(value: UOp, alternative: Callable[[], UOp]) -> UOp:
+    """Return a value that is differentiated as another expression of the same value is.
+
+    The other expression is only built if derivatives may be asked for.
+    """
+    if not live_variables or not value.dtype.is_float:
+        return value
+    other = alternative()
+    return value if other is value else ops.PULLBACK(value, other, arg=(EQUAL,))
 
 
 def stopped(value: UOp) -> UOp:

@@ -74,7 +74,8 @@ def expanded(x: UOp, dims: Sequence[UOp]) -> UOp:
 
 
 def fit(x: UOp, like: UOp) -> UOp:
-    """Return a cotangent in the shape of a value: a scalar repeated, or summed to a scalar."""
+    """Return a cotangent in the type and shape of a value: repeated, or summed to a scalar."""
+    x = convert(x, like.dtype)
     own, wanted = shape(x), shape(like)
     if len(own) == len(wanted):
         return x

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
+from porism.gradient.stated_pullbacks import stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.primitive import cast
@@ -47,7 +48,7 @@ def magnitude(x: UOp) -> UOp:
     """Return the absolute value; 0 for -0."""
     if x.dtype.kind in (Kind.UNSIGNED, Kind.BOOL):
         return x
-    return (x <= 0).where(x.lift(0) - x, x)
+    return stated("abs", (x <= 0).where(x.lift(0) - x, x), x)
 
 
 def sign_bits(x: UOp) -> UOp:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.base.dtypes import DType, i64, index, u64
+from porism.gradient.stated_pullbacks import stated_value
 from porism.ir import ops
 from porism.ir.facts.node_shape import are_equal, shape
 from porism.ir.node import UOp
@@ -132,5 +133,5 @@ def gather(x: UOp, indices: Sequence[UOp]) -> UOp:
 
 def contiguous(x: UOp, requester: str | None = None) -> UOp:
     """Return the value stored in a buffer of its own; `explain` names the requester."""
-    stored = x.op in (ops.CONTIGUOUS, ops.BUFFER, ops.PARAM)
+    stored = stated_value(x).op in (ops.CONTIGUOUS, ops.BUFFER, ops.PARAM)
     return x if stored else ops.CONTIGUOUS(x, arg=requester)

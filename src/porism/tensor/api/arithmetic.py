@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from porism.base.dtypes import Kind
+from porism.gradient.stated_pullbacks import stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -157,7 +158,7 @@ def _float_remainder(a: UOp, b: UOp) -> UOp:
     rest = is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), rest)
     other_sign = rest.ne(0.0) & ((rest < 0.0) ^ (b < 0.0))
     adjusted = other_sign.where(rest + b, rest)
-    return adjusted.eq(0.0).where(with_sign(adjusted, b), adjusted)
+    return stated("remainder", adjusted.eq(0.0).where(with_sign(adjusted, b), adjusted), a, b)
 
 
 def _power_by_products(x: UOp, exponent: float) -> UOp | None:
@@ -386,7 +387,7 @@ def copysign(x1: Any, x2: Any) -> Tensor:
     [-1.0, 2.0]
     """
     a, b = float_pair(x1, x2)
-    return Tensor(with_sign(a, b))
+    return Tensor(stated("copysign", with_sign(a, b), a, b))
 
 
 @method

@@ -12,6 +12,7 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
+from porism.gradient.stated_pullbacks import stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
@@ -276,11 +277,15 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     >>> porism.clip([-5, 1, 9], 0, 3).tolist()
     [0, 1, 3]
     """
-    node = operand(x, NUMBERS, "clip")
-    for bound, op in ((min, ops.MAX), (max, ops.MIN)):
+    node = clipped = operand(x, NUMBERS, "clip")
+    lower = None if min is None else _clip_bound(node.dtype, min)
+    upper = None if max is None else _clip_bound(node.dtype, max)
+    for bound, op in ((lower, ops.MAX), (upper, ops.MIN)):
         if bound is not None:
-            node = op(*broadcast_nodes(node, _clip_bound(node.dtype, bound)))
-    return Tensor(node)
+            clipped = op(*broadcast_nodes(clipped, bound))
+    # A missing bound is x itself, which is not beyond it.
+    inputs = broadcast_nodes(*(node if n is None else n for n in (node, lower, upper)))
+    return Tensor(stated("clip", clipped, *inputs))
 
 
 def _clip_bound(dtype: DType, bound: Any) -> UOp:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from porism.base import dtypes
+from porism.gradient.stated_pullbacks import differentiated_as, pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.facts.reduction_identity import identity
@@ -95,9 +97,9 @@ def _is_broadcast_constant(x: UOp) -> bool:
 
 def _is_strided_view(x: UOp) -> bool:
     """Return whether elements are read from memory at indices that are linear in the axes."""
-    while x.op in (ops.PERMUTE, ops.EXPAND, ops.SHRINK, ops.FLIP, ops.CAST):
+    while x.op in (ops.PERMUTE, ops.EXPAND, ops.SHRINK, ops.FLIP, ops.CAST, ops.PULLBACK):
         x = x.src[0]
-    while x.op is ops.RESHAPE:
+    while x.op in (ops.RESHAPE, ops.PULLBACK):
         x = x.src[0]
     return x.op in (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
 
@@ -143,8 +145,55 @@ def _scan_axis(x: Tensor, op: Op, axis: int | None, what: str) -> Tensor:
     static_size(x.shape[scan_axis], what)
     order, back = axis_last(scan_axis, x.ndim)
     node = primitive.permute(primitive.cast(x.node, accumulation_dtype(x.node.dtype)), order)
-    result = primitive.permute(scan_last(node, op, scan_axis), back)
+    result = primitive.permute(_differentiable_scan(node, op, scan_axis), back)
     return Tensor(primitive.cast(result, x.node.dtype))
+
+
+def _differentiable_scan(x: UOp, op: Op, memory_axis: int) -> UOp:
+    """Return the scan along the last axis, with its derivative."""
+    scanned = scan_last(x, op, memory_axis)
+    if op is ops.ADD:
+        return stated("cumsum", scanned, x, parameters=(memory_axis,))
+    if op is ops.MUL:
+        return stated("cumprod", scanned, x, parameters=(memory_axis,))
+    return differentiated_as(scanned, lambda: _gathered_extremes(x, scanned, memory_axis))
+
+
+@pullback("cumsum", "the sums of g from each element to the last")
+def _pull_cumsum(g: UOp, y: UOp, inputs: tuple[UOp], memory_axis: int) -> list[UOp]:
+    return [_sums_from_end(g, memory_axis)]
+
+
+def _sums_from_end(x: UOp, memory_axis: int) -> UOp:
+    """Return the sums of the last 1, 2, … n elements along the last axis, for each element."""
+    last = [len(shape(x)) - 1]
+    return primitive.flip(_differentiable_scan(primitive.flip(x, last), ops.ADD, memory_axis), last)
+
+
+@pullback("cumprod", "the sums of g · y from each element to the last, over x",
+          "the products without the element, where it is the only 0 before")  # fmt: skip
+def _pull_cumprod(g: UOp, y: UOp, inputs: tuple[UOp], memory_axis: int) -> list[UOp]:
+    (x,) = inputs
+    is_zero = x.eq(0.0)
+    one, zero = x.lift(1.0), x.lift(0.0)
+    zeros = scan_last(primitive.cast(is_zero, dtypes.i32), ops.ADD, memory_axis)
+    # Where there is one 0 so far, the derivative by it is the product of all others.
+    rest = _differentiable_scan(is_zero.where(one, x), ops.MUL, memory_axis)
+    before_zero = _sums_from_end(zeros.eq(0).where(g * y, zero), memory_axis)
+    at_zero = _sums_from_end(zeros.eq(1).where(g * rest, zero), memory_axis)
+    by_others = zeros.eq(0).where(before_zero / is_zero.where(one, x), zero)
+    return [(is_zero & zeros.eq(1)).where(at_zero, by_others)]
+
+
+def _gathered_extremes(x: UOp, extremes: UOp, memory_axis: int) -> UOp:
+    """Return the running extremes as the elements of x at which they occur, the last of equals."""
+    sizes, last = shape(x), len(shape(x)) - 1
+    position = primitive.cast(primitive.iota(sizes, last), dtypes.i64)
+    is_extreme = x.eq(extremes) | x.ne(x)
+    reached = ops.WHERE(is_extreme, position, position.lift(0))
+    latest = scan_last(reached, ops.MAX, memory_axis)
+    leading = [primitive.iota(sizes, k) for k in range(last)]
+    return primitive.gather(x, [*leading, primitive.clamp_index(latest, sizes[last])])
 
 
 def _sum_operand(x: Any, dtype: Any) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.operands import float_node, float_pair
@@ -33,7 +34,7 @@ def exp_node(x: UOp) -> UOp:
 
 def log_node(x: UOp) -> UOp:
     """Return the natural logarithm, within 2 ulp."""
-    return ops.LOG2(x) * LN_2
+    return stated("log", ops.LOG2(x) * LN_2, x)
 
 
 # log(1 + x) = s·(2 + s²·P(s²)) for s = x/(2 + x); the coefficients are from
@@ -63,7 +64,7 @@ def log1p_node(x: UOp) -> UOp:
     part = x / (x + 2.0)
     squared = part * part
     near = ops.MULACC(squared, polynomial(squared, _LOG1P[x.dtype.bits]), x.lift(2.0)) * part
-    return small.where(near, log_node(x + 1.0))
+    return stated("log1p", small.where(near, log_node(x + 1.0)), x)
 
 
 def expm1_node(x: UOp) -> UOp:
@@ -86,12 +87,12 @@ def tanh_node(x: UOp) -> UOp:
 
 def sigmoid_node(x: UOp) -> UOp:
     """Return 1 / (1 + e^-x), within 4 ulp."""
-    return ops.RECIPROCAL(exp_node(-x) + 1.0)
+    return stated("sigmoid", ops.RECIPROCAL(exp_node(-x) + 1.0), x)
 
 
 def softplus_node(x: UOp) -> UOp:
     """Return log(1 + e^x), without overflow."""
-    return x.maximum(0.0) + log1p_node(exp_node(-magnitude(x)))
+    return stated("softplus", x.maximum(0.0) + log1p_node(exp_node(-magnitude(x))), x)
 
 
 def _sinh(x: UOp) -> UOp:
@@ -101,13 +102,23 @@ def _sinh(x: UOp) -> UOp:
     near = (below + below / (below + 1.0)) * 0.5
     half = exp_node(absolute * 0.5)
     far = half * 0.5 * half - x.lift(0.5) / half / half
-    return select(absolute < 1.0, near, x < 0.0, -far, far)
+    return stated("sinh", select(absolute < 1.0, near, x < 0.0, -far, far), x)
+
+
+@pullback("sinh", "g · cosh(x)")
+def _pull_sinh(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    return [g * _cosh(inputs[0])]
+
+
+@pullback("cosh", "g · sinh(x)")
+def _pull_cosh(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    return [g * _sinh(inputs[0])]
 
 
 def _cosh(x: UOp) -> UOp:
     """Return the hyperbolic cosine, within 6 ulp."""
     half = exp_node(magnitude(x) * 0.5)
-    return half * 0.5 * half + x.lift(0.5) / half / half
+    return stated("cosh", half * 0.5 * half + x.lift(0.5) / half / half, x)
 
 
 def _asinh(x: UOp) -> UOp:
@@ -117,7 +128,7 @@ def _asinh(x: UOp) -> UOp:
     safe = large.where(1.0, absolute)
     squared = safe * safe
     near = log1p_node(safe + squared / (ops.SQRT(squared + 1.0) + 1.0))
-    return odd_function(x, large.where(log_node(absolute) + LN_2, near))
+    return stated("asinh", odd_function(x, large.where(log_node(absolute) + LN_2, near)), x)
 
 
 _LARGE: Final = {32: 2.0**13, 64: 2.0**28}
@@ -129,19 +140,20 @@ def _acosh(x: UOp) -> UOp:
     large = x > _LARGE[x.dtype.bits]
     over = large.where(1.0, x - 1.0)
     near = log1p_node(over + ops.SQRT(over * 2.0 + over * over))
-    return select(x < 1.0, x.lift(np.nan), large, log_node(x) + LN_2, near)
+    return stated("acosh", select(x < 1.0, x.lift(np.nan), large, log_node(x) + LN_2, near), x)
 
 
 def _atanh(x: UOp) -> UOp:
     """Return the inverse hyperbolic tangent, within 6 ulp; infinite at ±1 and NaN beyond."""
     absolute = magnitude(x)
-    return odd_function(x, log1p_node(absolute * 2.0 / (x.lift(1.0) - absolute)) * 0.5)
+    half = log1p_node(absolute * 2.0 / (x.lift(1.0) - absolute)) * 0.5
+    return stated("atanh", odd_function(x, half), x)
 
 
 def _logaddexp(a: UOp, b: UOp) -> UOp:
     """Return log(e^a + e^b), without overflow."""
     tail = log1p_node(exp_node(-magnitude(a - b)))
-    return a.eq(b).where(a + LN_2, a.maximum(b) + tail)
+    return stated("logaddexp", a.eq(b).where(a + LN_2, a.maximum(b) + tail), a, b)
 
 
 # -- functions -------------------------------------------------------------------------------------

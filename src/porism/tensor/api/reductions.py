@@ -13,6 +13,7 @@ from typing import Any
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -324,10 +325,20 @@ def std(x: Any, axis: Axes = None, *, correction: float = 0, keepdims: bool = Fa
     axes = shapes.normalize_axes(axis, x.ndim)
     node = float_node(x)
     ddof = shapes.as_number(correction, "correction of std")
-    result = ops.SQRT(
-        variance_node(primitive.cast(node, accumulation_dtype(node.dtype)), axes, ddof)
-    )
+    wide = primitive.cast(node, accumulation_dtype(node.dtype))
+    result = root_node(variance_node(wide, axes, ddof))
     return _with_keepdims(primitive.cast(result, node.dtype), axes, keepdims)
+
+
+def root_node(x: UOp) -> UOp:
+    """Return the square root of a sum of squares: where it is 0, its derivative is 0 too."""
+    return stated("root", ops.SQRT(x), x)
+
+
+@pullback("root", "g / (2y), with y the square root", "0 at 0, where all squares are 0")
+def _pull_root(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    is_zero = y.eq(0.0)
+    return [is_zero.where(y.lift(0.0), g / (is_zero.where(y.lift(1.0), y) * 2.0))]
 
 
 def _finite_or_zero(x: UOp) -> UOp:
@@ -350,7 +361,15 @@ def logsumexp(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     highest = _finite_or_zero(primitive.reduce(node, ops.MAX, axes))
     exponentials = ops.EXP2((node - expand_like(highest, node)) * (1 / math.log(2)))
     total = ops.LOG2(primitive.reduce(exponentials, ops.ADD, axes)) * math.log(2) + highest
+    total = stated("logsumexp", total, node)
     return _with_keepdims(primitive.cast(total, floats.dtype), axes, keepdims)
+
+
+@pullback("logsumexp", "g · exp(x - y), with y the logarithm of the sum")
+def _pull_logsumexp(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    (x,) = inputs
+    shifted = x - expand_like(_finite_or_zero(y), x)
+    return [expand_like(g, x) * ops.EXP(shifted)]
 
 
 @method
@@ -372,10 +391,10 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
         )
     floats = float_node(x)
     node = primitive.cast(floats, accumulation_dtype(floats.dtype))
-    absolute = ops.MAX(node, -node)
+    absolute = stated("abs", ops.MAX(node, -node), node)
     zero = UOp.const(node.dtype, 0)
     if ord == 2:
-        result = ops.SQRT(primitive.reduce(node * node, ops.ADD, axes))
+        result = root_node(primitive.reduce(node * node, ops.ADD, axes))
     elif ord == 1:
         result = primitive.reduce(absolute, ops.ADD, axes)
     elif ord == math.inf:
@@ -388,7 +407,19 @@ def norm(x: Any, ord: float = 2, axis: Axes = None, *, keepdims: bool = False) -
         power = UOp.const(node.dtype, ord)
         total = primitive.reduce(ops.POW(absolute, power), ops.ADD, axes)
         result = ops.POW(total, UOp.const(node.dtype, 1 / ord))
+        result = stated("norm", result, node, parameters=(float(ord),))
     return _with_keepdims(primitive.cast(result, floats.dtype), axes, keepdims)
+
+
+@pullback("norm", "g · sign(x) · (|x| / y)^(p - 1), with y the norm of order p", "0 where y is 0")
+def _pull_norm(g: UOp, y: UOp, inputs: tuple[UOp], order: float) -> list[UOp]:
+    (x,) = inputs
+    is_zero = y.eq(0.0)
+    absolute = stated("abs", ops.MAX(x, -x), x)
+    ratio = absolute / expand_like(is_zero.where(y.lift(1.0), y), x)
+    power = ops.POW(ratio, x.lift(order - 1))
+    share = expand_like(is_zero.where(y.lift(0.0), g), x) * power
+    return [x.eq(0.0).where(x.lift(0.0), (x < 0.0).where(-share, share))]
 
 
 @method

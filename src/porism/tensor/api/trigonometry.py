@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.exponentials import odd_function
@@ -64,6 +65,21 @@ _ATAN: Final = {
 # -- formulas on nodes -----------------------------------------------------------------------------
 
 
+def sin_node(x: UOp) -> UOp:
+    """Return the sine."""
+    return stated("sin", ops.SIN(x), x)
+
+
+@pullback("sin", "g · cos(x)")
+def _pull_sin(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    return [g * cos_node(inputs[0])]
+
+
+@pullback("cos", "-g · sin(x)")
+def _pull_cos(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    return [-g * sin_node(inputs[0])]
+
+
 def cos_node(x: UOp) -> UOp:
     """Return the cosine, within 2 ulp where |x| is at most 2^15 (2^30 in f64).
 
@@ -79,7 +95,8 @@ def cos_node(x: UOp) -> UOp:
     sine = ops.SIN(large.where(x * 0.5, angle))
     half = steps * 0.5  # n/2 + 1/4: its fractional part is below 1/2 if n is even
     even = (half - ops.FLOOR(half)) < 0.5
-    return large.where(x.lift(1.0) - sine * sine * 2.0, even.where(-sine, sine))
+    far = x.lift(1.0) - sine * sine * 2.0
+    return stated("cos", large.where(far, even.where(-sine, sine)), x)
 
 
 def atan_node(x: UOp) -> UOp:
@@ -92,18 +109,19 @@ def atan_node(x: UOp) -> UOp:
     squared = small * small
     angle = ops.MULACC(small * squared, polynomial(squared, _ATAN[x.dtype.bits]), small)
     angle = steep.where(angle + math.pi / 4, angle)
-    return odd_function(x, inverse.where(x.lift(math.pi / 2) - angle, angle))
+    angle = inverse.where(x.lift(math.pi / 2) - angle, angle)
+    return stated("atan", odd_function(x, angle), x)
 
 
 def _asin(x: UOp) -> UOp:
     """Return the angle whose sine is x, within 6 ulp; NaN beyond ±1."""
     cosine = ops.SQRT((x.lift(1.0) - x) * (x + 1.0))
-    return atan_node(x / (cosine + 1.0)) * 2.0
+    return stated("asin", atan_node(x / (cosine + 1.0)) * 2.0, x)
 
 
 def _acos(x: UOp) -> UOp:
     """Return the angle whose cosine is x, within 6 ulp; NaN beyond ±1."""
-    return atan_node(ops.SQRT((x.lift(1.0) - x) / (x + 1.0))) * 2.0
+    return stated("acos", atan_node(ops.SQRT((x.lift(1.0) - x) / (x + 1.0))) * 2.0, x)
 
 
 def _atan2(y: UOp, x: UOp) -> UOp:
@@ -115,7 +133,7 @@ def _atan2(y: UOp, x: UOp) -> UOp:
     negative_x = with_sign(x.lift(1.0), x) < 0.0
     angle = negative_x.where(x.lift(math.pi) - angle, angle)
     is_nan = y.ne(y) | x.ne(x)
-    return is_nan.where(x + y, with_sign(angle, y))
+    return stated("atan2", is_nan.where(x + y, with_sign(angle, y)), y, x)
 
 
 def _hypot(a: UOp, b: UOp) -> UOp:
@@ -125,7 +143,8 @@ def _hypot(a: UOp, b: UOp) -> UOp:
     ratio = shorter / longer
     length = longer * ops.SQRT(ops.MULACC(ratio, ratio, ratio.lift(1.0)))
     infinite = first.eq(np.inf) | second.eq(np.inf)
-    return select(infinite, a.lift(np.inf), longer.eq(0.0), longer, length)
+    value = select(infinite, a.lift(np.inf), longer.eq(0.0), longer, length)
+    return stated("hypot", value, a, b)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -138,7 +157,7 @@ def sin(x: Any) -> Tensor:
     >>> porism.sin([0.0, porism.pi / 2]).tolist()
     [0.0, 1.0]
     """
-    return Tensor(ops.SIN(float_node(x)))
+    return Tensor(in_f32(sin_node, float_node(x)))
 
 
 @method
@@ -158,7 +177,9 @@ def tan(x: Any) -> Tensor:
     >>> porism.tan([0.0, 1.0]).tolist()
     [0.0, 1.557407...]
     """
-    return Tensor(in_f32(lambda node: ops.SIN(node) / cos_node(node), float_node(x)))
+    return Tensor(
+        in_f32(lambda node: stated("tan", ops.SIN(node) / cos_node(node), node), float_node(x))
+    )
 
 
 @method

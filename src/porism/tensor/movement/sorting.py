@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from porism.base import dtypes
+from porism.gradient.stated_pullbacks import differentiated_as
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
@@ -70,10 +71,15 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, stable: bool = Tru
     """
     tensor = as_tensor(x)
     node, back = _move_axis_last(tensor, axis, "sort")
-    (keys,) = sort_last_axis([padded_keys(node, partial(_sort_keys, descending=descending))])
-    values = value_of_key(ops.NOT(keys) if descending else keys, tensor.node.dtype)
-    size = static_size(shapes.sizes_of(node)[-1], "sort")
-    return Tensor(primitive.permute(truncate(values, size), back))
+    return Tensor(primitive.permute(_sorted_values(node, descending), back))
+
+
+def _sorted_values(x: UOp, descending: bool = False) -> UOp:
+    """Return the values of the last axis in order; their derivative is that of a permutation."""
+    (keys,) = sort_last_axis([padded_keys(x, partial(_sort_keys, descending=descending))])
+    values = value_of_key(ops.NOT(keys) if descending else keys, x.dtype)
+    values = truncate(values, static_size(shapes.sizes_of(x)[-1], "sort"))
+    return differentiated_as(values, lambda: gather_last(x, _sorted_indices(x, descending)))
 
 
 @method
@@ -195,8 +201,7 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
             "the axis has no elements",
             "check the size first",
         )
-    (keys,) = sort_last_axis([padded_keys(node, sort_key)])
-    values = truncate(value_of_key(keys, node.dtype), size)
+    values = _sorted_values(node)
     lower_index = min(int(q * (size - 1)), size - 1)
     upper_index = min(lower_index + 1, size - 1)
     fraction = q * (size - 1) - lower_index

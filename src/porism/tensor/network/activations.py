@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.exponentials import exp_node, sigmoid_node, softplus_node, tanh_node
@@ -94,7 +95,7 @@ def erf_node(x: UOp) -> UOp:
     scaled = (inside - (end + 1) / 2) * (2 / (end - 1))
     log_complement = ops.MULACC(-inside, inside, polynomial(scaled, _ERF_LARGE[bits]))
     far = (absolute < end).where(x.lift(1.0) - exp_node(log_complement), x.lift(1.0))
-    return select(x.ne(x), x, absolute < 1.0, near, x < 0.0, -far, far)
+    return stated("erf", select(x.ne(x), x, absolute < 1.0, near, x < 0.0, -far, far), x)
 
 
 _GELU: Final = (
@@ -119,6 +120,19 @@ A least-squares fit, weighted to minimize the largest error of the result; the w
 
 _GELU_END: Final = 10.0
 """The |x| at which the tail is clamped: x·(1 - Φ(x)) is below 1e-22 there."""
+
+
+@pullback("gelu", "g · (Φ(x) + x·exp(-x²/2)/sqrt(2π)), with Φ the normal distribution function")
+def _pull_gelu(g: UOp, y: UOp, inputs: tuple[UOp]) -> list[UOp]:
+    (x,) = inputs
+    distribution = erf_node(x * math.sqrt(0.5)) * 0.5 + 0.5
+    density = exp_node(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return [g * (distribution + x * density)]
+
+
+def gelu_node(x: UOp) -> UOp:
+    """Return x·Φ(x), with Φ the normal distribution function."""
+    return stated("gelu", _gelu(x), x)
 
 
 def _gelu(x: UOp) -> UOp:
@@ -159,7 +173,7 @@ def relu(x: Any) -> Tensor:
     """
     node = as_tensor(x).node
     require_dtype(node.dtype, NUMBERS, "relu", "convert it first, with astype")
-    return Tensor(node.maximum(0))
+    return Tensor(stated("relu", node.maximum(0), node))
 
 
 @method
@@ -169,9 +183,12 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     >>> porism.leaky_relu([-2.0, 3.0], 0.5).tolist()
     [-1.0, 3.0]
     """
-    return Tensor(
-        in_f32(lambda node: (node < 0.0).where(node * negative_slope, node), float_node(x))
-    )
+
+    def formula(node: UOp) -> UOp:
+        slope = node.lift(negative_slope)
+        return stated("leaky_relu", (node < 0.0).where(node * slope, node), node, slope)
+
+    return Tensor(in_f32(formula, float_node(x)))
 
 
 @method
@@ -221,4 +238,4 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
             "'none' is by erf, 'tanh' by a formula with tanh",
             "pass 'none' or 'tanh'",
         )
-    return Tensor(in_f32(_gelu if approximate == "none" else _gelu_tanh, float_node(x)))
+    return Tensor(in_f32(gelu_node if approximate == "none" else _gelu_tanh, float_node(x)))

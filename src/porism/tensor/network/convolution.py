@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from porism.gradient.stated_pullbacks import stated
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
 from porism.tensor.api.arithmetic import add
@@ -120,7 +121,7 @@ def _convolve(
     Negative `pads` crop the input.
     """
     groups, spatial = operands.groups, operands.spatial
-    x = _pad_or_crop(operands.x, pads)
+    x = pad_or_crop(operands.x, pads)
     batch, _, *sizes = shapes.sizes_of(x)
     counts = _window_counts(
         operands, [static_size(n, operands.name) for n in sizes], stride, dilation
@@ -143,10 +144,12 @@ def _convolve(
     weights = primitive.reshape(kernel, [1, groups, out // groups, *[1] * spatial, *fan_in])
     summed = range(rank - len(fan_in), rank)
     result = sum_of_products(view, primitive.expand(weights, product_sizes), summed)
-    return primitive.reshape(result, [batch, out, *counts])
+    result = primitive.reshape(result, [batch, out, *counts])
+    parameters = (tuple(pads), tuple(stride), tuple(dilation), groups)
+    return stated("convolution", result, operands.x, kernel, parameters=parameters)
 
 
-def _pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:
+def pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:
     """Return x with zeros around its spatial axes; negative numbers remove elements."""
     all_pads = [(0, 0), (0, 0), *pads]
     x = primitive.pad(x, [(max(before, 0), max(after, 0)) for before, after in all_pads])
@@ -252,15 +255,15 @@ def _conv_transpose(
                 "the padding is what is cut off on both sides, and nothing is left",
                 "pass a smaller padding, or a larger input",
             )
-    result = _convolve_phases(operands, strides, dilations)
+    result = convolve_phases(operands, strides, dilations)
     sizes = shapes.sizes_of(result)[2:]
     ends = [static_size(n, operands.name) for n in sizes]
     pads = [(-c, full - c - n) for c, full, n in zip(crops, uncropped, ends, strict=True)]
-    result = _pad_or_crop(result, pads)
+    result = pad_or_crop(result, pads)
     return _add_bias(operands, result, bias, static_size(shapes.sizes_of(result)[1], operands.name))
 
 
-def _convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequence[int]) -> UOp:
+def convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequence[int]) -> UOp:
     """Return the uncropped transposed convolution: each element times the kernel, `stride` apart.
 
     Tap `u*stride + phase` of element `i` contributes to position `(i + u)*stride + phase`. So each

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -34,7 +35,20 @@ def softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
     """Return exp(x - max) over its sum along axes, in x's own type."""
     exponentials = _shifted_exp(x, axes)
     total = primitive.reduce(exponentials, ops.ADD, axes)
-    return exponentials * expand_like(ops.RECIPROCAL(total), x)
+    result = exponentials * expand_like(ops.RECIPROCAL(total), x)
+    return stated("softmax", result, x, parameters=(tuple(axes),))
+
+
+@pullback("softmax", "y · (g - sum(g · y))")
+def _pull_softmax(g: UOp, y: UOp, inputs: tuple[UOp], axes: tuple[int, ...]) -> list[UOp]:
+    total = primitive.reduce(g * y, ops.ADD, axes)
+    return [y * (g - expand_like(total, y))]
+
+
+@pullback("log_softmax", "g - exp(y) · sum(g)")
+def _pull_log_softmax(g: UOp, y: UOp, inputs: tuple[UOp], axes: tuple[int, ...]) -> list[UOp]:
+    total = primitive.reduce(g, ops.ADD, axes)
+    return [g - ops.EXP2(y * LOG2_E) * expand_like(total, y)]
 
 
 def _subtract_max(x: UOp, axes: Sequence[int]) -> UOp:
@@ -50,7 +64,8 @@ def _shifted_exp(x: UOp, axes: Sequence[int]) -> UOp:
 def log_softmax_node(x: UOp, axes: Sequence[int]) -> UOp:
     """Return the logarithm of softmax, without the logarithm of an underflowed 0."""
     total = primitive.reduce(_shifted_exp(x, axes), ops.ADD, axes)
-    return _subtract_max(x, axes) - expand_like(ops.LOG2(total) * LN_2, x)
+    result = _subtract_max(x, axes) - expand_like(ops.LOG2(total) * LN_2, x)
+    return stated("log_softmax", result, x, parameters=(tuple(axes),))
 
 
 @method
@@ -88,7 +103,33 @@ def _inverse_std(variance: UOp, eps: float) -> UOp:
 def _standardize(x: UOp, axes: Sequence[int], eps: float) -> UOp:
     """Return x shifted and scaled to mean 0 and variance 1 over axes."""
     scale = _inverse_std(variance_node(x, axes), eps)
-    return (x - expand_like(mean_node(x, axes), x)) * expand_like(scale, x)
+    result = (x - expand_like(mean_node(x, axes), x)) * expand_like(scale, x)
+    return stated("standardize", result, x, parameters=(tuple(axes), float(eps)))
+
+
+@pullback("standardize", "(g - mean(g) - y · mean(g · y)) / sqrt(variance + eps)")
+def _pull_standardize(
+    g: UOp, y: UOp, inputs: tuple[UOp], axes: tuple[int, ...], eps: float
+) -> list[UOp]:
+    (x,) = inputs
+    scale = expand_like(_inverse_std(variance_node(x, axes), eps), x)
+    centred = g - expand_like(mean_node(g, axes), g)
+    return [(centred - y * expand_like(mean_node(g * y, axes), g)) * scale]
+
+
+def _divide_by_rms(x: UOp, axes: Sequence[int], eps: float) -> UOp:
+    """Return x divided by its root mean square over axes."""
+    result = x * expand_like(_inverse_std(mean_node(x * x, axes), eps), x)
+    return stated("divide_by_rms", result, x, parameters=(tuple(axes), float(eps)))
+
+
+@pullback("divide_by_rms", "(g - y · mean(g · y)) / sqrt(mean square + eps)")
+def _pull_divide_by_rms(
+    g: UOp, y: UOp, inputs: tuple[UOp], axes: tuple[int, ...], eps: float
+) -> list[UOp]:
+    (x,) = inputs
+    scale = expand_like(_inverse_std(mean_node(x * x, axes), eps), x)
+    return [(g - y * expand_like(mean_node(g * y, axes), g)) * scale]
 
 
 def _scale_and_shift(x: UOp, weight: UOp | None, bias: UOp | None) -> UOp:
@@ -175,9 +216,7 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5, *, axis: Axes = None
     )
 
     def formula(n: UOp) -> UOp:
-        return _scale_and_shift(
-            n * expand_like(_inverse_std(mean_node(n * n, axes), eps), n), scale, None
-        )
+        return _scale_and_shift(_divide_by_rms(n, axes, eps), scale, None)
 
     return Tensor(in_f32(formula, node))
 

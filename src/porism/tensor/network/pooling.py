@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from porism.base import dtypes
+from porism.gradient.stated_pullbacks import differentiated_as
 from porism.ir import ops
 from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
@@ -165,7 +167,25 @@ def _max_pool(
     axes = _window_axes(name, spatial, tensor, kernel_size, stride, padding, dilation, ceil_mode)
     lowest = identity(ops.MAX, tensor.node.dtype)
     assert lowest is not None
-    return Tensor(_reduce_taps(_windows(tensor.node, axes, lowest), ops.MAX, spatial))
+    view = _windows(tensor.node, axes, lowest)
+    result = _reduce_taps(view, ops.MAX, spatial)
+    return Tensor(differentiated_as(result, lambda: _first_of_taps(view, result, spatial)))
+
+
+def _first_of_taps(view: UOp, extremes: UOp, tap_axes: int) -> UOp:
+    """Return the maximum of each window as a sum in which only the first such element counts."""
+    sizes = shapes.sizes_of(view)
+    rank = len(sizes)
+    reduced = range(rank - tap_axes, rank)
+    tap = primitive.cast(primitive.iota(sizes, rank - tap_axes), dtypes.i32)
+    for axis in reduced[1:]:
+        size = static_size(sizes[axis], "max_pool")
+        tap = tap * size + primitive.cast(primitive.iota(sizes, axis), dtypes.i32)
+    kept = [*shapes.sizes_of(extremes), *[1] * tap_axes]
+    highest = primitive.expand(primitive.reshape(extremes, kept), sizes)
+    candidates = (view.eq(highest) | view.ne(view)).where(tap, tap.lift(dtypes.i32.max))
+    first = primitive.expand(primitive.reduce(candidates, ops.MIN, reduced), sizes)
+    return _reduce_taps(tap.eq(first).where(view, view.lift(0)), ops.ADD, tap_axes)
 
 
 @method

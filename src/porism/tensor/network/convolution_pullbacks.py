@@ -1,0 +1,70 @@
+"""Pullbacks of convolutions: by the input a transposed convolution, by the kernel a contraction.
+
+The derivative by the input convolves the cotangent with the transposed kernel, as
+`porism.conv_transpose2d` does: no buffer of all windows is made. That by the kernel is a sum of
+products over the batch and all windows, which are views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from porism.gradient.stated_pullbacks import pullback
+from porism.ir import ops
+from porism.ir.node import UOp
+from porism.tensor import primitive, shapes
+from porism.tensor.network.convolution import Operands, convolve_phases, pad_or_crop
+from porism.tensor.network.sliding_windows import sliding_windows
+from porism.tensor.primitive import Dim
+from porism.tensor.static_sizes import static_size
+
+Pads = Sequence[tuple[int, int]]
+NAME = "the derivative of a convolution"
+
+
+@pullback(
+    "convolution",
+    "by the input, g convolved with the transposed kernel; by the kernel, the sums of g times the "
+    "windows of the input",
+)
+def _pull_convolution(
+    g: UOp,
+    y: UOp,
+    inputs: tuple[UOp, UOp],
+    pads: Pads,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> list[UOp]:
+    x, kernel = inputs
+    if shapes.product(shapes.sizes_of(x)) == 0 or shapes.product(shapes.sizes_of(g)) == 0:
+        return [primitive.full(n.dtype, 0, shapes.sizes_of(n)) for n in inputs]
+    taps = tuple(static_size(size, NAME) for size in shapes.sizes_of(kernel)[2:])
+    cotangent = primitive.cast(g, kernel.dtype)
+    operands = Operands(NAME, cotangent, kernel, True, len(taps), groups, taps)
+    by_input = convolve_phases(operands, stride, dilation)
+    sizes = [static_size(size, NAME) for size in shapes.sizes_of(x)[2:]]
+    lengths = [static_size(size, NAME) for size in shapes.sizes_of(by_input)[2:]]
+    ends = [
+        (-before, size + before - length)
+        for size, (before, _), length in zip(sizes, pads, lengths, strict=True)
+    ]
+    by_kernel = _kernel_cotangent(g, pad_or_crop(x, pads), kernel, stride, dilation, groups)
+    return [pad_or_crop(by_input, ends), by_kernel]
+
+
+def _kernel_cotangent(
+    g: UOp, x: UOp, kernel: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> UOp:
+    """Return the sums of the cotangent times the windows of a padded input."""
+    out, inner, *taps = shapes.sizes_of(kernel)
+    batch, _, *counts = shapes.sizes_of(g)
+    spatial = len(taps)
+    tap_counts = [static_size(n, NAME) for n in taps]
+    view = sliding_windows(x, range(2, 2 + spatial), tap_counts, stride, dilation)
+    view = primitive.reshape(view, [batch, groups, 1, inner, *counts, *taps])
+    rows = primitive.reshape(g, [batch, groups, out // groups, 1, *counts, *[1] * spatial])
+    sizes: list[Dim] = [batch, groups, out // groups, inner, *counts, *taps]
+    product = primitive.cast(primitive.expand(view, sizes), g.dtype) * primitive.expand(rows, sizes)
+    summed = (0, *range(4, 4 + spatial))
+    return primitive.reshape(primitive.reduce(product, ops.ADD, summed), shapes.sizes_of(kernel))
