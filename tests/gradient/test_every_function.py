@@ -93,7 +93,7 @@ def weighted_sum(row: Row, arrays: Arrays, dtype: str) -> tuple[Callable[..., An
         sums = []
         for result in results:
             if result.node.dtype.is_float:
-                weights = rng.standard_normal([int(n) for n in result.shape])
+                weights = rng.standard_normal(result.numpy().shape)
                 # a scalar is float32 unless an array says otherwise
                 sums.append((result.astype(dtype) * porism.asarray(weights.astype(dtype))).sum())
         return sum(sums[1:], sums[0])

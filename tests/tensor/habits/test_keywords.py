@@ -77,7 +77,7 @@ def test_an_unknown_name_says_what_to_write() -> None:
         _ = x._hidden
     assert not hasattr(x, "columns")
     with pytest.raises(UnknownName) as caught:
-        _ = porism.no_grad
+        _ = porism.inference_mode
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

@@ -82,7 +82,7 @@ INSTEAD: Final[dict[tuple[str, str], str]] = {
     ("", "kind"): "leave kind out: a sort is stable",
     ("", "generator"): "write porism.seed(n) before",
     ("", "key"): "write porism.seed(n) before: random functions take no key",
-    ("", "requires_grad"): "leave it out: functions are differentiated here, and not tensors",
+    ("", "requires_grad"): "call x.requires_grad_() on the result",
     ("", "base"): "divide: porism.log(x) / math.log(base)",
     ("", "mode"): "leave mode out, or write porism.pad, conv1d or porism.interpolate",
     ("", "sparse"): "leave sparse out: all tensors are dense",
