@@ -7,13 +7,11 @@ scalar classes, those of ml_dtypes, and names. The graph below knows only `poris
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from porism.base.dtypes import DType, Kind
-
-_NUMPY_KINDS: Final = {Kind.BOOL: "b", Kind.SIGNED: "i", Kind.UNSIGNED: "u", Kind.FLOAT: "f"}
+from porism.base.dtypes import DType
 
 
 class ElementType:
@@ -108,7 +106,7 @@ def new_element_type(name: str, base: DType) -> ElementType:
     new.name = name
     new.base = base
     new.numpy = base.numpy
-    new.kind = _NUMPY_KINDS[base.kind]
+    new.kind = "f" if base.is_float else base.numpy.kind
     new.itemsize = new.numpy.itemsize
     return new
 

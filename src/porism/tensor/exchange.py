@@ -8,7 +8,9 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from porism.ir.facts.semantics import Array
-from porism.tensor.conversion import as_tensor, from_array, from_copy
+from porism.tensor.conversion import as_tensor, from_copy
+from porism.tensor.memory.dlpack_capsules import CPU, HOST_DEVICES, array_of_capsule, new_capsule
+from porism.tensor.memory.shared_memory import NotShared, not_shared, refused, shared_tensor
 from porism.tensor.promotion import as_dtype, name_of, type_error
 from porism.tensor.shapes import shape_error, to_text
 from porism.tensor.tensor import Tensor, method, operator
@@ -96,13 +98,16 @@ def _namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
 
 @operator("array")
 def _array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
-    """Return the values for `numpy.asarray(x)`."""
-    if copy is False:
-        raise ValueError(
-            "a tensor's values are always copied; use numpy.asarray without copy=False"
-        )
+    """Return the values for `numpy.asarray(x)`, on the tensor's memory, or for `numpy.array(x)`."""
     values = x.numpy()
-    return values if dtype is None else values.astype(dtype)
+    if dtype is None or np.dtype(dtype) == values.dtype:
+        return values.copy() if copy else values
+    if copy is False:
+        raise not_shared(
+            f"an array of {np.dtype(dtype)} on the memory of a tensor of {x.dtype}",
+            "its type would change",
+        )
+    return values.astype(dtype)
 
 
 @operator("array_ufunc")
@@ -174,9 +179,6 @@ def _in_numpy(value: Any) -> Any:
 
 # -- DLPack ----------------------------------------------------------------------------------------
 
-CPU: Final = 1
-"""The device type kDLCPU of DLPack."""
-
 
 @operator("copy")
 def _copy(x: Tensor) -> Tensor:
@@ -197,33 +199,64 @@ def _reduce(x: Tensor) -> tuple[Any, ...]:
 
 
 @operator("dlpack")
-def _dlpack(x: Tensor, **options: Any) -> Any:
-    """Return a copy of the values as a DLPack capsule; the consumer may change it."""
-    if options.get("copy") is False:
-        raise BufferError("a tensor's values are always copied; leave out copy=False")
-    if options.get("dl_device") not in (None, (CPU, 0)):
-        raise BufferError("a tensor's values are in the CPU's memory; leave out dl_device")
-    values = x.numpy()
-    if values.dtype.kind in "V" or (x.node.dtype.bits < 16 and x.node.dtype.is_float):
-        raise _no_dlpack(name_of(x.node.dtype))
-    try:
-        return values.__dlpack__(**options)
-    except (BufferError, RuntimeError, TypeError):
-        raise _no_dlpack(name_of(x.node.dtype)) from None
+def _dlpack(
+    x: Tensor,
+    /,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[Any, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """Return the values as a DLPack capsule: the tensor's memory, read-only, or a copy of it.
+
+    A consumer that does not understand version 1 of DLPack gets a copy, since it could not be told
+    that the memory is read-only.
+    """
+    if stream is not None:
+        raise not_shared(
+            f"__dlpack__ with the stream {stream!r}",
+            "the processor has no streams",
+            "leave out stream",
+        )
+    if dl_device is not None and (int(dl_device[0]), dl_device[1]) != CPU:
+        raise not_shared(
+            f"__dlpack__ to the device {tuple(dl_device)!r}",
+            "a tensor's values are in the CPU's memory, the device (1, 0)",
+            "leave out dl_device, and let the other library move them",
+        )
+    understood = max_version is not None and max_version[0] >= 1
+    if copy is False and not understood:
+        raise not_shared(
+            "__dlpack__ without a copy for a consumer of DLPack before version 1",
+            "the memory of a tensor is read-only, and such a capsule cannot say so",
+            "leave out copy=False, or pass max_version=(1, 0)",
+        )
+    return new_capsule(x.numpy(), max_version, copy=bool(copy) or not understood)
 
 
 @operator("dlpack_device")
 def _dlpack_device(x: Tensor) -> tuple[int, int]:
     """Return the device of the values for DLPack."""
-    return (CPU, 0)
+    return CPU
 
 
-def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
-    """Return a tensor of another library's array in CPU memory; shared only with copy=False.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor of another library's array, on the array's memory if that is possible.
+
+    The tensor never writes to the array. If the array is written to, tensors that are not computed
+    yet see it; `copy=True` copies the values. With `copy=False` it is an error if the memory cannot
+    be shared: slices, transposes and broadcasts of arrays can be, overlapping windows cannot.
 
     >>> porism.from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
+    if device not in (None, "cpu"):
+        raise type_error(
+            f"from_dlpack to the device {device!r}",
+            "tensors are computed by the processor of this machine, the device 'cpu'",
+            "leave out device, or pass 'cpu'",
+        )
     if isinstance(x, Tensor):
         return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):
@@ -232,46 +265,46 @@ def from_dlpack(x: Any, *, copy: bool | None = None) -> Tensor:
             "it has no __dlpack__",
             "use asarray",
         )
-    try:
-        array = np.from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise type_error(f"from_dlpack of a {type(x).__name__}", str(error), _advice(x)) from None
+    array = _imported(x, device, copy)
     as_dtype(array.dtype)
-    return shared(x, array) if copy is False else from_copy(array)
+    tensor = "a copy was asked for" if copy else shared_tensor(array)
+    if isinstance(tensor, Tensor):
+        return tensor
+    if copy is False:
+        raise refused(x, tensor)
+    return from_copy(array)
+
+
+def _imported(x: Any, device: Any, copy: bool | None) -> Array:
+    """Return the array of an object with DLPack, on its memory."""
+    options: dict[str, Any] = {"max_version": (1, 1)}
+    if copy is False:
+        options["copy"] = False
+    try:
+        where = getattr(x, "__dlpack_device__", lambda: CPU)()
+        if int(where[0]) not in HOST_DEVICES:
+            if device is None:
+                raise BufferError(f"it is on the device {tuple(where)!r}, not in the CPU's memory")
+            options["dl_device"] = CPU
+        return array_of_capsule(_exported(x, options))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, NotShared):
+            raise
+        raise type_error(f"from_dlpack of a {type(x).__name__}", str(error), _advice(x)) from None
+
+
+def _exported(x: Any, options: dict[str, Any]) -> Any:
+    """Return the capsule of an object; one that knows no versions is asked without them."""
+    try:
+        return x.__dlpack__(**options)
+    except TypeError:
+        return x.__dlpack__()
 
 
 def _advice(x: Any) -> str:
     """Return the advice for an array that its library does not export."""
     if getattr(x, "requires_grad", False):
         return "pass x.detach(), which leaves the gradients behind"
-    device = getattr(x, "__dlpack_device__", lambda: (CPU, 0))()
-    if device[0] != CPU:
-        return "move it to the CPU's memory first"
-    return "pass a copy that may be written to, of a type that NumPy has"
-
-
-def shared(obj: Any, array: Array) -> Tensor:
-    """Return a tensor that shares the memory of `obj`, of which `array` is a view, or refuse."""
-    if not array.flags.c_contiguous:
-        raise not_shared(obj, "it is not contiguous in row-major order")
-    if not array.flags.aligned:
-        raise not_shared(obj, "its elements are not aligned")
-    return from_array(array)
-
-
-def not_shared(obj: Any, why: str) -> Exception:
-    """Return the error for memory that a tensor cannot share."""
-    return type_error(
-        f"cannot share the memory of a {type(obj).__name__}",
-        why,
-        "pass copy=True, or an array that fits",
-    )
-
-
-def _no_dlpack(name: str) -> Exception:
-    """Return the error for a type that DLPack cannot express."""
-    return type_error(
-        f"__dlpack__ of a tensor of {name}",
-        "NumPy, through which values are handed over, has no such type in DLPack",
-        "convert it first, with astype",
-    )
+    if int(getattr(x, "__dlpack_device__", lambda: CPU)()[0]) not in HOST_DEVICES:
+        return 'move it to the CPU\'s memory first, or pass device="cpu"'
+    return "pass an array of a type that tensors have, or numpy.asarray(x)"

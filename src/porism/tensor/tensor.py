@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import (
     NoValue,
-    array_of,
     find_storage,
     node_storage,
+    read_only_view,
 )
 from porism.engine.run.realize import realize
 from porism.gradient.stated_pullbacks import depends_on_variable, live_variables
@@ -277,10 +277,12 @@ class Tensor:
         return buffer
 
     def numpy(self) -> Array:
-        """Return a copy of the values as a NumPy array."""
-        buffer = self._buffer()
-        dims = [int(size.arg) for size in buffer.src]
-        return array_of(buffer).reshape(dims).copy()
+        """Return the values as a NumPy array, which is read-only: it shares the tensor's memory.
+
+        Values that are assigned to the tensor later are not seen in the array. `numpy.array(x)`
+        returns a copy that may be changed.
+        """
+        return read_only_view(self._buffer())
 
 
 def _node_of_data(data: Any, dtype: Any) -> UOp:

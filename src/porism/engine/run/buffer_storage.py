@@ -9,7 +9,7 @@ A *placeholder* is a BUFFER without an array: the argument of a function while i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -93,6 +93,24 @@ def find_storage(node: UOp) -> Storage | None:
 def array_of(node: UOp) -> Array:
     """Return the one-dimensional array behind a BUFFER."""
     return node_storage(node)[0]
+
+
+def read_only_view(node: UOp) -> Array:
+    """Return the values of a BUFFER as a read-only array on its memory, which it keeps alive.
+
+    The array is made of a read-only buffer, so that no flag makes it writable.
+
+    >>> from porism.base.dtypes import i64
+    >>> view = read_only_view(new_buffer(i64, (2,), np.array([3, 4])))
+    >>> view[0] = 5
+    Traceback (most recent call last):
+        ...
+    ValueError: assignment destination is read-only
+    """
+    array = array_of(node)
+    sizes = [int(size.arg) for size in node.src]
+    exported: Any = array if array.dtype.isbuiltin == 1 else array.view(np.uint8)
+    return np.frombuffer(memoryview(exported).toreadonly(), array.dtype).reshape(sizes)
 
 
 def record_realized(node: UOp, buffer: UOp, *, exact: bool = True) -> None:

@@ -14,8 +14,8 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_copy, node_of, to_array, weak_or_tensor
-from porism.tensor.exchange import from_dlpack, shared
-from porism.tensor.exchange import not_shared as _not_shared
+from porism.tensor.exchange import from_dlpack
+from porism.tensor.memory.shared_memory import refused, shared
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import (
     DEFAULT_FLOAT,
@@ -43,8 +43,8 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor of numbers, nested lists, a NumPy array, a buffer, or an object with DLPack.
 
     The data is copied by default, so that later changes to it do not affect the tensor. With
-    `copy=False` the tensor shares the memory of a C-contiguous array, and raises an error if it
-    cannot. Python floats become float32 and Python ints int64, unless `dtype` is given.
+    `copy=False` the tensor shares the memory of an array, as `from_dlpack` does, or raises an error
+    if it cannot. Python floats become float32 and Python ints int64, unless `dtype` is given.
 
     >>> porism.asarray([[1, 2], [3, 4]], dtype="float32")
     Tensor([[1., 2.],
@@ -54,12 +54,12 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     if isinstance(obj, Tensor) or not _is_data(obj):
         tensor = as_tensor(obj, wanted)
         if copy is False and isinstance(obj, Tensor) and tensor.node is not obj.node:
-            raise _not_shared(obj, "its type would change")
+            raise refused(obj, "its type would change")
         return Tensor(tensor.node) if tensor is obj and copy else tensor
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
-        tensor = from_dlpack(obj, copy=copy)
+        tensor = from_dlpack(obj, copy=copy is not False)
         if copy is False and wanted not in (None, tensor.node.dtype):
-            raise _not_shared(obj, "its type would change")
+            raise refused(obj, "its type would change")
         return as_tensor(tensor, wanted)
     array = to_array(obj, wanted)
     if copy is False:
@@ -104,7 +104,7 @@ def _share_memory(obj: Any, array: Any, wanted: DType | None) -> Tensor:
     }
     for why, holds in reasons.items():
         if holds:
-            raise _not_shared(obj, why)
+            raise refused(obj, why)
     return shared(obj, array)
 
 

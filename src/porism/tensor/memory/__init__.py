@@ -1,0 +1,1 @@
+"""Memory that tensors and arrays of other libraries share."""
