@@ -158,6 +158,19 @@ class Programs(RuleBasedStateMachine):
         np.testing.assert_array_equal(values, a.array)
         self.seen.append((values, values.copy()))
 
+    @rule(a=pairs)
+    def hand_out(self, a: Pair) -> None:
+        values: Any = np.from_dlpack(a.tensor, copy=False)
+        np.testing.assert_array_equal(values, a.array)
+        self.seen.append((values, values.copy()))
+
+    @rule(target=pairs, seed=st.integers(0, 5))
+    def take_in(self, seed: int) -> Pair:
+        """A tensor on every second row of an array, which no assignment may change."""
+        values = np.random.default_rng(seed).integers(-9, 9, (2 * ROWS, COLUMNS))
+        self.seen.append((values, values.copy()))
+        return self.pair(porism.from_dlpack(values[::2], copy=False), values[::2])
+
     @rule(a=pairs, b=pairs, part=st.sampled_from(PARTS))
     def write(self, a: Pair, b: Pair, part: Any) -> None:
         new = b.array[part].copy()

@@ -80,8 +80,6 @@ def test_numpy_takes_tensors() -> None:
     np.testing.assert_array_equal(np.asarray(x), [0, 2, 4, 6])
     assert np.asarray(x, dtype=np.float32).dtype == np.float32
     np.testing.assert_array_equal(np.add(x, 1), [1, 3, 5, 7])
-    with pytest.raises(ValueError, match="always copied"):
-        np.asarray(x, copy=False)
     got = np.array([1.0, 2.0]) + porism.ones(2)
     assert isinstance(got, porism.Tensor)
     agree(got, np.array([2.0, 3.0]))
@@ -141,11 +139,7 @@ def test_dlpack() -> None:
     values[0, 0] = 7
     agree(shared, values)
     assert porism.from_dlpack(x) is x
-    with pytest.raises(BufferError, match="always copied"):
-        np.from_dlpack(x, copy=False)
-    with pytest.raises(BufferError, match="in the CPU's memory"):
-        x.__dlpack__(dl_device=(2, 0))
-    with refuses(TypeMismatch, "__dlpack__ of a tensor of bfloat16"):
+    with pytest.raises(RuntimeError, match="Unsupported dtype"):  # NumPy has no such type
         np.from_dlpack(porism.ones(2, dtype="bfloat16"))
     with refuses(TypeMismatch, "from_dlpack of a list"):
         porism.from_dlpack([1])
@@ -201,9 +195,7 @@ def test_dlpack_shares_or_refuses() -> None:
     rows[0] = 5
     assert shared.tolist()[0] == 5
     for other in (rows[::2], rows.reshape(2, 3).T, rows[::-1]):
-        with refuses(TypeMismatch, "cannot share the memory of a ndarray"):
-            porism.from_dlpack(other, copy=False)
-        agree(porism.from_dlpack(other), other)
+        agree(porism.from_dlpack(other, copy=False), other)
     with refuses(TypeMismatch, "cannot share the memory of a Tensor"):
         porism.asarray(porism.ones(2), dtype="int32", copy=False)
     with refuses(TypeMismatch, "cannot share the memory of a Foreign"):

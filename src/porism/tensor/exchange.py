@@ -276,7 +276,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 def _imported(x: Any, device: Any, copy: bool | None) -> Array:
-    """Return the array of an object with DLPack, on its memory."""
+    """Return the array of an object with DLPack, on its memory; one of NumPy needs no capsule."""
+    if isinstance(x, np.ndarray):
+        return x
     options: dict[str, Any] = {"max_version": (1, 1)}
     if copy is False:
         options["copy"] = False

@@ -1,0 +1,1 @@
+"""Tests of memory that tensors and arrays of other libraries share."""
