@@ -65,7 +65,6 @@ MODULES: Final[dict[str, str]] = {
     "network.convolution": (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
     ),
-    "network.convolution_pullbacks": "",
     "network.pooling": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
     "network.adaptive_pooling": (
         "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"

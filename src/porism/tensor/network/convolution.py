@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porism.gradient.stated_pullbacks import stated
+from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
 from porism.tensor.api.arithmetic import add
@@ -147,6 +147,17 @@ def _convolve(
     result = primitive.reshape(result, [batch, out, *counts])
     parameters = (tuple(pads), tuple(stride), tuple(dilation), groups)
     return stated("convolution", result, operands.x, kernel, parameters=parameters)
+
+
+@pullback(
+    "convolution",
+    "by the input, g convolved with the transposed kernel; by the kernel, the sums of g times the "
+    "windows of the input",
+)
+def _pull_convolution(g: UOp, y: UOp, *rest: Any) -> list[UOp]:
+    from porism.tensor.network.convolution_pullbacks import operand_cotangents
+
+    return operand_cotangents(g, *rest)
 
 
 def pad_or_crop(x: UOp, pads: Sequence[tuple[int, int]]) -> UOp:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from porism.gradient.stated_pullbacks import pullback
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
@@ -22,20 +21,15 @@ Pads = Sequence[tuple[int, int]]
 NAME = "the derivative of a convolution"
 
 
-@pullback(
-    "convolution",
-    "by the input, g convolved with the transposed kernel; by the kernel, the sums of g times the "
-    "windows of the input",
-)
-def _pull_convolution(
+def operand_cotangents(
     g: UOp,
-    y: UOp,
     inputs: tuple[UOp, UOp],
     pads: Pads,
     stride: Sequence[int],
     dilation: Sequence[int],
     groups: int,
 ) -> list[UOp]:
+    """Return the cotangents of the input and of the kernel of a convolution, from its own."""
     x, kernel = inputs
     if shapes.product(shapes.sizes_of(x)) == 0 or shapes.product(shapes.sizes_of(g)) == 0:
         return [primitive.full(n.dtype, 0, shapes.sizes_of(n)) for n in inputs]
