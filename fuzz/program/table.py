@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from fuzz.program.rows import elementwise, indexing, movement, networks, reductions, windows
+from fuzz.program.rows import (
+    activations,
+    elementwise,
+    indexing,
+    movement,
+    networks,
+    reductions,
+    statistics,
+    windows,
+)
 from fuzz.program.rows.row import ROWS
 from porism.tensor import namespace
 from porism.tensor.tensor import Tensor
 
 __all__ = [
     "EXCLUDED", "EXCLUDED_MODULES", "METHODS", "ROWS",
-    "elementwise", "indexing", "movement", "networks", "reductions", "windows",
+    "activations", "elementwise", "indexing", "movement", "networks", "reductions", "statistics",
+    "windows",
 ]  # fmt: skip
 
 EXCLUDED: Final = {
@@ -73,7 +83,8 @@ SIZED: Final = {
     "reshape", "broadcast_to", "expand", "unflatten", "full", "zeros", "ones", "arange", "linspace",
     "eye", "split", "chunk", "unstack", "getitem", "setitem", "one_hot", "pixel_shuffle",
     "pixel_unshuffle", "unfold", "gather", "scatter", "scatter_add", "scatter_min", "scatter_max",
-    "take_along_axis", "roll", "diagonal", "repeat",
+    "take_along_axis", "roll", "diagonal", "repeat", "narrow", "tri", "array_split", "hsplit",
+    "vsplit", "interpolate", "rot90", "logspace", "geomspace", "embedding",
 }  # fmt: skip
 """Functions that are called with sizes as numbers: not where sizes are symbolic."""
 

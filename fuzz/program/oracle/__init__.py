@@ -12,7 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.program.oracle import elementwise, movement, networks, reductions, windows
+from fuzz.program.oracle import (
+    activations,
+    elementwise,
+    movement,
+    networks,
+    reductions,
+    statistics,
+    windows,
+)
 from fuzz.program.oracle.arrays import floats
 
 _SAME: Final = (
@@ -22,13 +30,15 @@ _SAME: Final = (
     " logical_xor logical_not signbit expand_dims swapaxes"
     " moveaxis matrix_transpose flip broadcast_to broadcast_arrays tile stack roll meshgrid where"
     " clip floor_divide pow matmul dot outer einsum max min mean any all"
-    " argmax argmin"
+    " argmax argmin fmax fmin fmod isclose isposinf isneginf vstack hstack dstack column_stack"
+    " atleast_1d atleast_2d atleast_3d flipud fliplr diag diagflat inner vdot"
 )
 """Functions that NumPy has with the same name, arguments and meaning."""
 
 _IN_FLOATS: Final = (
     "sqrt exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh acosh atanh sin cos"
-    " tan asin acos atan atan2 hypot copysign"
+    " tan asin acos atan atan2 hypot copysign cbrt deg2rad"
+    " rad2deg sinc heaviside"
 )
 """The same, but that NumPy computes them of narrow integers in narrow floats."""
 
@@ -48,10 +58,11 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _in_floats(name) for name in _IN_FLOATS.split()},
     **{
         name: function
-        for module in (elementwise, movement, reductions, networks)
+        for module in (elementwise, movement, reductions, networks, activations, statistics)
         for name, function in vars(module).items()
         if getattr(function, "__module__", "") == module.__name__ and name[0] != "_"
     },
     **windows.FUNCTIONS,
+    **statistics.NAN_REDUCTIONS,
 }
 """By name."""

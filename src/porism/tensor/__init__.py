@@ -16,13 +16,11 @@ from typing import Any
 class _CallablePackage(ModuleType):
     """The type of this package, whose name is that of the function `tensor` as well."""
 
-    def __call__(self, data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Any:
-        """Return a tensor with a copy of the data."""
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Return a tensor with a copy of the data: the function `tensor`."""
         from porism.tensor import namespace
 
-        namespace.load()  # so that tensors have all their methods
-        tensor = namespace.find("tensor")
-        return tensor(data, dtype, requires_grad=requires_grad)
+        return namespace.find("tensor")(*args, **options)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -28,11 +28,11 @@ MODULES: Final[dict[str, str]] = {
     "habits.familiar_methods": "",
     "api.creation": (
         "asarray tensor full zeros ones empty full_like zeros_like ones_like empty_like arange"
-        " linspace eye tril triu one_hot"
+        " linspace logspace geomspace eye tril triu one_hot"
     ),
     "api.arithmetic": (
-        "astype add subtract multiply divide floor_divide remainder pow negative positive abs"
-        " maximum minimum square reciprocal sign sqrt rsqrt lerp floor ceil trunc round"
+        "astype add subtract multiply divide floor_divide remainder divmod pow negative positive"
+        " abs maximum minimum square reciprocal sign sqrt rsqrt lerp floor ceil trunc round"
         " copysign signbit nextafter"
     ),
     "api.comparison": (
@@ -44,7 +44,17 @@ MODULES: Final[dict[str, str]] = {
         "exp exp2 expm1 log log2 log10 log1p logaddexp sinh cosh tanh asinh acosh atanh"
     ),
     "api.trigonometry": "sin cos tan asin acos atan atan2 hypot",
+    "elementwise.real_functions": (
+        "fmod frac fmax fmin heaviside cbrt deg2rad rad2deg sinc xlogy logit addcmul addcdiv"
+    ),
+    "elementwise.closeness": "isclose allclose array_equal nan_to_num isposinf isneginf",
+    "elementwise.selection": "select masked_fill",
     "network.activations": "erf relu leaky_relu sigmoid silu softplus gelu",
+    "elementwise.error_functions": "erfc erfinv",
+    "network.rectifiers": (
+        "elu selu celu mish logsigmoid tanhshrink relu6 hardtanh hardsigmoid hardswish softsign"
+        " softshrink hardshrink threshold prelu glu"
+    ),
     "movement.reshape": (
         "reshape flatten unflatten expand_dims unsqueeze squeeze permute_dims permute transpose"
         " swapaxes moveaxis matrix_transpose flip broadcast_to expand broadcast_arrays"
@@ -53,15 +63,24 @@ MODULES: Final[dict[str, str]] = {
     "movement.pad": "pad",
     "movement.repetition": "repeat tile unfold",
     "movement.assignment": "",
-    "movement.indexing": "take index_select take_along_axis gather",
+    "movement.indexing": "take index_select embedding take_along_axis gather",
     "movement.joining": "concat stack split chunk unstack roll meshgrid",
+    "movement.stacking": (
+        "atleast_1d atleast_2d atleast_3d vstack hstack dstack column_stack array_split hsplit"
+        " vsplit narrow flipud fliplr rot90"
+    ),
     "api.reductions": (
         "sum prod max min mean var std any all argmax argmin logsumexp norm vector_norm"
         " count_nonzero"
     ),
+    "statistics.nan_reductions": "nansum nanprod nanmax nanmin nanmean nanvar nanstd",
+    "statistics.moments": "ptp average cov corrcoef",
     "api.cumulative": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin",
     "api.linear_algebra": "matmul vecdot dot outer tensordot linear trace",
     "api.einsum": "einsum",
+    "matrices.matrix_construction": "diag diagflat diag_embed tri vander",
+    "matrices.matrix_products": "inner vdot kron cross addmm",
+    "matrices.sequence_products": "convolve correlate trapezoid polyval interp",
     "network.convolution": (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
     ),
@@ -74,12 +93,15 @@ MODULES: Final[dict[str, str]] = {
         "softmax log_softmax layer_norm rms_norm batch_norm batch_statistics group_norm"
         " instance_norm"
     ),
+    "network.similarity": "normalize cosine_similarity pairwise_distance",
+    "network.resampling": "interpolate",
     "network.attention": "scaled_dot_product_attention",
-    "movement.sorting": "sort argsort topk searchsorted quantile median",
+    "movement.sorting": "sort argsort topk searchsorted quantile percentile median",
     "movement.scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
+    "statistics.binning": "digitize bucketize histogram",
     "network.losses": (
-        "cross_entropy nll_loss mse_loss l1_loss huber_loss binary_cross_entropy"
-        " binary_cross_entropy_with_logits"
+        "cross_entropy nll_loss mse_loss l1_loss huber_loss smooth_l1_loss kl_div"
+        " binary_cross_entropy binary_cross_entropy_with_logits"
     ),
     "inspect.explain": "kernels explain",
     "inspect.kernel_profile": "profile",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -81,14 +82,13 @@ def test_an_unknown_name_says_what_to_write() -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_a_foreign_name_is_not_ours() -> None:
-    """A row for a name that exists would never be shown."""
-    namespace.load()
-    ours = namespace.NAMES | namespace.SYNONYMS.keys()
-    assert not foreign_names.FUNCTIONS.keys() & ours
-    methods = {name for name in foreign_names.METHODS if hasattr(porism.Tensor, name)}
-    assert not methods
+def test_synonyms_are_of_public_names() -> None:
     assert set(synonyms.FUNCTIONS.values()) <= namespace.NAMES
+    assert set(synonyms.TYPES.values()) <= namespace.NAMES
+    words = re.compile(r"porism\.(\w+)")
+    told = [*foreign_names.FUNCTIONS.values(), *foreign_names.METHODS.values()]
+    for name in {name for text in told for name in words.findall(text)}:
+        assert hasattr(porism, name), f"the advice names porism.{name}"
 
 
 def test_size_is_a_number_that_can_be_called() -> None:

@@ -149,16 +149,32 @@ def remainder(x1: Any, x2: Any) -> Tensor:
     return Tensor(in_f32(_float_remainder, a, b) if a.dtype.is_float else ops.MOD(a, b))
 
 
-def _float_remainder(a: UOp, b: UOp) -> UOp:
-    """Return the floored remainder of floats, by two steps of truncated division."""
+def truncated_remainder(a: UOp, b: UOp) -> UOp:
+    """Return a remainder of floats below |b|, of either sign, by two truncated divisions."""
     rest = a
     for _ in range(2):  # the second step removes what the rounded first quotient left
         rest = ops.MULACC(-ops.TRUNC(rest / b), b, rest)
     rest = (magnitude(rest) > magnitude(b)).where(rest.lift(0.0), rest)
-    rest = is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), rest)
+    return is_infinite(b).where(is_infinite(a).where(a.lift(np.nan), a), rest)
+
+
+def _float_remainder(a: UOp, b: UOp) -> UOp:
+    """Return the floored remainder of floats, which has the sign of b."""
+    rest = truncated_remainder(a, b)
     other_sign = rest.ne(0.0) & ((rest < 0.0) ^ (b < 0.0))
     adjusted = other_sign.where(rest + b, rest)
     return stated("remainder", adjusted.eq(0.0).where(with_sign(adjusted, b), adjusted), a, b)
+
+
+@operator("divmod")
+@method
+def divmod(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Return the quotient rounded down and the remainder: `x1 // x2` and `x1 % x2`.
+
+    >>> [part.tolist() for part in porism.divmod([7, -7], 3)]
+    [[2, -3], [1, 2]]
+    """
+    return floor_divide(x1, x2), remainder(x1, x2)
 
 
 def _power_by_products(x: UOp, exponent: float) -> UOp | None:

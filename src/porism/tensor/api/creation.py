@@ -307,6 +307,51 @@ def linspace(
     return Tensor(primitive.cast(node if element_type.is_float else ops.FLOOR(node), element_type))
 
 
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    base: float = 10.0,
+    dtype: Any = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Return `num` powers of a base, whose exponents are evenly spaced from start to stop.
+
+    >>> porism.logspace(0, 3, 4).tolist()
+    [1.0, 10.0, 100.0, 1000.0]
+    """
+    exponents = linspace(start, stop, num, dtype=dtypes.f64, endpoint=endpoint).node
+    powers = ops.POW(exponents.lift(float(base)), exponents)
+    element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    return Tensor(primitive.cast(powers, element_type))
+
+
+def geomspace(
+    start: float, stop: float, num: int = 50, *, dtype: Any = None, endpoint: bool = True
+) -> Tensor:
+    """Return `num` numbers from start to stop, each a multiple of the one before by one factor.
+
+    >>> porism.geomspace(1, 8, 4).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    first, last = as_number(start, "start"), as_number(stop, "stop")
+    if first * last <= 0:
+        raise shape_error(
+            f"geomspace from {first} to {last}",
+            "both ends have the same sign, and none is 0",
+            "use linspace",
+        )
+    element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    ratios = logspace(0.0, math.log2(last / first), num, base=2.0, dtype="float64",
+                      endpoint=endpoint).node  # fmt: skip
+    node = ratios * float(first)
+    position = primitive.iota(sizes_of(node), 0)
+    if endpoint and as_int(num, "num") > 1:
+        node = position.eq(as_int(num, "num") - 1).where(node.lift(float(last)), node)
+    return Tensor(primitive.cast(node, element_type))
+
+
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None) -> Tensor:
     """Return a matrix with ones on the k-th diagonal above the main one and zeros elsewhere.
 

@@ -20,7 +20,11 @@ FUNCTIONS: Final = _table(
     amax=max amin=min rint=round fix=trunc around=round array=asarray as_tensor=asarray
     from_numpy=asarray asanyarray=asarray ascontiguousarray=asarray ravel=flatten movedim=moveaxis
     swapdims=swapaxes repeat_interleave=repeat unbind=unstack view=reshape expit=sigmoid
-    swish=silu manual_seed=seed randperm=permutation
+    swish=silu manual_seed=seed randperm=permutation mm=matmul bmm=matmul mv=matmul identity=eye
+    row_stack=vstack tensor_split=array_split trapz=trapezoid degrees=rad2deg radians=deg2rad
+    hard_tanh=hardtanh hard_sigmoid=hardsigmoid hard_swish=hardswish hard_silu=hardswish
+    log_sigmoid=logsigmoid soft_sign=softsign sdpa=scaled_dot_product_attention
+    ger=outer
     """
 )
 """Functions and methods: the name there, and ours."""
@@ -54,7 +58,8 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
 OF_FUNCTION: Final[dict[str, dict[str, str]]] = {
     "where": {"x": "x1", "y": "x2", "input": "x1", "other": "x2"},
     "diagonal": {"dim1": "axis1", "dim2": "axis2"},
-    "roll": {"dims": "axis"},
+    "vander": {"N": "n_cols"},
+    "diag_embed": {"dim1": "axis1", "dim2": "axis2"},
 }
 """Keywords of single functions, which go before those of all."""
 

@@ -232,6 +232,23 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
 
 
 @method
+def embedding(x: Any, weight: Any) -> Tensor:
+    """Return the rows of a table for a tensor of indices; zeros for an index out of range.
+
+    >>> porism.embedding([2, 0], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).tolist()
+    [[5.0, 6.0], [1.0, 2.0]]
+    """
+    table = as_tensor(weight)
+    if table.ndim != 2:
+        raise shape_error(
+            f"embedding with a table of shape {to_text(table.shape)}",
+            "a table is (number of rows, features)",
+            "pass the indices first, and then the table",
+        )
+    return take(table, as_tensor(x), 0)
+
+
+@method
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     """Return for each element of `indices` the element of x at that index along an axis.
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from porism.base import dtypes
 from porism.gradient.stated_pullbacks import differentiated_as
 from porism.ir import ops
@@ -18,6 +20,7 @@ from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.arithmetic import add, multiply
 from porism.tensor.conversion import as_tensor
+from porism.tensor.movement.joining import stack
 from porism.tensor.movement.reshape import axis_last, slice_axis
 from porism.tensor.movement.sorting_network import (
     argsort_keys,
@@ -170,11 +173,11 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
 
 
 @method
-def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def quantile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Return the value below which the fraction q (0 to 1) of the elements along an axis lies.
 
     It is interpolated linearly between two elements; with axis None, of all elements. NaN if an
-    element is NaN.
+    element is NaN. With a list of fractions the results are stacked along a new first axis.
 
     >>> porism.quantile([1.0, 2.0, 3.0, 4.0], 0.5).item()
     2.5
@@ -183,6 +186,9 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     promotion.require_dtype(
         tensor.node.dtype, promotion.NUMBERS, "quantile", "convert it, with astype"
     )
+    if isinstance(q, (list, tuple, np.ndarray)):
+        parts = [quantile(tensor, float(part), axis, keepdims=keepdims) for part in q]
+        return stack(parts)
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise shapes.shape_error(
             f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
@@ -221,6 +227,20 @@ def quantile(x: Any, q: float, axis: int | None = None, *, keepdims: bool = Fals
     reduced_axis = shapes.normalize_axis(axis, floats.ndim)
     sizes = [n for k, n in enumerate(shapes.sizes_of(result)) if k != reduced_axis]
     return Tensor(primitive.reshape(result, sizes))
+
+
+@method
+def percentile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """Return the value below which q percent of the elements along an axis lie.
+
+    It is `quantile` of q / 100; with a list of numbers the results are stacked.
+
+    >>> porism.percentile([1.0, 2.0, 3.0, 4.0], [25, 50]).tolist()
+    [1.75, 2.5]
+    """
+    several = isinstance(q, (list, tuple, np.ndarray))
+    fractions = [part / 100 for part in q] if several else q / 100
+    return quantile(x, fractions, axis, keepdims=keepdims)
 
 
 @method

@@ -15,7 +15,13 @@ from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.exponentials import exp_node, log1p_node, log_node
 from porism.tensor.api.operands import float_node, float_pair
-from porism.tensor.api.reductions import accumulation_dtype, drop_axes, expand_like, mean_node
+from porism.tensor.api.reductions import (
+    accumulation_dtype,
+    divide_by_count,
+    drop_axes,
+    expand_like,
+    mean_node,
+)
 from porism.tensor.conversion import as_tensor
 from porism.tensor.float_formulas import in_f32, magnitude
 from porism.tensor.network.normalization import log_softmax_node
@@ -280,6 +286,48 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
         )
 
     return _elementwise_loss("huber_loss", x, target, reduction, formula)
+
+
+@method
+def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """Return the squared error over 2·beta where the error is below `beta`, else |error| - beta/2.
+
+    >>> porism.smooth_l1_loss([1.0, 2.0], [0.5, 4.0], reduction="none").tolist()
+    [0.125, 1.5]
+    """
+
+    def formula(a: UOp, b: UOp) -> UOp:
+        absolute = magnitude(a - b)
+        if not beta:
+            return absolute
+        return (absolute < beta).where(absolute * absolute * (0.5 / beta), absolute - 0.5 * beta)
+
+    return _elementwise_loss("smooth_l1_loss", x, target, reduction, formula)
+
+
+@method
+def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """Return target·(log(target) - x), with x the logarithms of predicted probabilities.
+
+    `reduction` is also 'batchmean', the sum over the size of axis 0, which is the divergence of
+    distributions. With `log_target` the targets are logarithms too.
+
+    >>> porism.kl_div([[-1.0, -1.0]], [[0.0, 1.0]], reduction="batchmean").item()
+    1.0
+    """
+
+    def formula(a: UOp, b: UOp) -> UOp:
+        if log_target:
+            return exp_node(b) * (b - a)
+        return b.eq(0.0).where(b.lift(0.0), b * (log_node(b) - a))
+
+    if reduction != "batchmean":
+        return _elementwise_loss("kl_div", x, target, reduction, formula)
+    total = _elementwise_loss("kl_div", x, target, "sum", formula)
+    sizes = as_tensor(x).shape
+    if not sizes:
+        return total
+    return Tensor(divide_by_count(total.node, sizes[0]))
 
 
 def _apply_weight(loss: UOp, weight: Any) -> UOp:

@@ -1,0 +1,1 @@
+"""Elementwise functions beside those of the Array API."""

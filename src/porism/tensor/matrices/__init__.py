@@ -1,0 +1,1 @@
+"""Matrices and sequences: their construction, and products beside `matmul`."""

@@ -1,0 +1,1 @@
+"""Statistics: reductions without NaN, moments of several variables, and counts in bins."""
