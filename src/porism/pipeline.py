@@ -3,7 +3,7 @@
     tensor graph             DIFFERENTIATE where gradients are asked for, and ERASE what was stated
                              for that; PARAMETRIZE and PRECOMPUTE constants, where the engine knows
                              them
-                             GRAPH_STAGES, then `rangeify`
+                             GRAPH_STAGES: choose algorithms; then `rangeify`
     graph in ranges          RANGED_STAGES, then it is split into kernels
     kernel                   KERNEL_STAGES: simplify indices, merge and split loops
     kernel for a target      TARGET_STAGES: schedule the loops, lower them to what a machine has;
@@ -59,6 +59,8 @@ from porism.rules.algebra.fast_math_rules import FAST_MATH
 from porism.rules.reductions.reduction_rules import FAST_REDUCTIONS, REDUCTIONS
 from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 from porism.schedule import assignments
+from porism.schedule.algorithms.chunked_scan import chunk_scans
+from porism.schedule.algorithms.symmetric_product import halve_symmetric_products
 from porism.schedule.constants.constant_slots import parametrize
 from porism.schedule.constants.constant_subgraphs import precompute_constants
 from porism.schedule.kernel_split import Call, split_kernels
@@ -96,6 +98,14 @@ class Stage:
     name: str
     run: Callable[[UOp], UOp]
     leaves: Level
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStage:
+    """A step on the tensor graph, which may choose an algorithm for the machine."""
+
+    name: str
+    run: Callable[[UOp, Target], UOp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +191,11 @@ ERASE: Final = ConstantStage("erase pullbacks", erase_pullbacks)
 PARAMETRIZE: Final = ConstantStage("parametrize constants", parametrize)
 PRECOMPUTE: Final = ConstantStage("precompute constants", precompute_constants)
 
-GRAPH_STAGES: Final = (Stage("split reductions", split_reductions, GRAPH),)
+GRAPH_STAGES: Final = (
+    GraphStage("halve symmetric products", halve_symmetric_products),
+    GraphStage("chunk scans", chunk_scans),
+    GraphStage("split reductions", lambda graph, _: split_reductions(graph)),
+)
 
 RANGED_STAGES: Final = (
     RangedStage("simplify reductions", lambda r, _: rewrite_ranged(r, _apply(_ranged_rules()))),
@@ -274,7 +288,7 @@ def _schedule_graph(graph: UOp, target: Target) -> Schedule:
     _check_and_watch("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         begin_stage(stage.name)
-        graph = _check_and_watch(stage.name, stage.leaves, stage.run(graph))
+        graph = _check_and_watch(stage.name, GRAPH, stage.run(graph, target))
     begin_stage("rangeify")
     ranged = rangeify(graph, target)
     _check_and_watch("rangeify", RANGED, ranged.sink)

@@ -13,7 +13,8 @@ from porism.base.errors import ShapeError
 from porism.ir import ops
 from porism.ir.traversal import toposort
 from porism.optimize.actions.loops.scan_loop import Scan
-from porism.tensor.api.cumulative import ENOUGH_ROWS, MAX_DIRECT, MIN_CHUNK
+from porism.schedule.algorithms.chunked_scan import ENOUGH_ROWS, MIN_CHUNK
+from porism.tensor.api.cumulative import MAX_DIRECT
 from tests.tensor.oracle import FLOATS, TYPES, agree, draw, refuses, to_double
 
 NUMPY: dict[str, Callable[..., Any]] = {

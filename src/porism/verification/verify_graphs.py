@@ -52,7 +52,7 @@ def _changed_tensors(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]
         if a is b or pair in seen:
             continue
         seen.add(pair)
-        if a.op is b.op and a.arg == b.arg and a.dtype is b.dtype and len(a.src) == len(b.src):
+        if _is_same_operation(a, b):
             stack += zip(a.src, b.src, strict=True)
             continue
         given = [
@@ -62,6 +62,18 @@ def _changed_tensors(before: UOp, after: UOp) -> Iterator[tuple[Pair, list[Pair]
         ]
         stack += given
         yield pair, given
+
+
+def _is_same_operation(a: UOp, b: UOp) -> bool:
+    """Return whether two nodes do the same with sources of the same types and shapes."""
+    return (
+        (a.op, a.arg, a.dtype, len(a.src)) == (b.op, b.arg, b.dtype, len(b.src))
+        and all(map(_has_same_form, a.src, b.src))
+    )  # fmt: skip
+
+
+def _has_same_form(a: UOp, b: UOp) -> bool:
+    return a is b or (a.dtype is b.dtype and a.shaped == b.shaped and shape(a) == shape(b))
 
 
 def _corresponding_source(root: UOp, wanted: UOp) -> UOp | None:

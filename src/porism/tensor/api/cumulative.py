@@ -5,39 +5,30 @@ that does nothing else along the axis computes it in one loop with a loop-carrie
 (`porism.optimize.actions.loops.scan_loop`), so n elements take n operations. Its input is
 materialized first unless it is a strided view.
 
-Where there are too few rows to occupy all cores, each row is cut into chunks: the totals of the
-chunks are scanned in the same way and give the value before each chunk, so elements are read twice.
+Where there are too few rows to occupy all cores, a stage of the pipeline cuts each row into chunks
+(`porism.schedule.algorithms.chunked_scan`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from porism.base import dtypes
 from porism.gradient.stated_pullbacks import differentiated_as, pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
-from porism.ir.facts.reduction_identity import identity
 from porism.ir.node import UOp
 from porism.ir.ops import Op
+from porism.schedule.algorithms.chunked_scan import masked_prefixes, materialize
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
-from porism.tensor.movement.pad import pad_with_value
 from porism.tensor.movement.reshape import axis_last
-from porism.tensor.primitive import Dim
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
 MAX_DIRECT: Final = 16
 """Elements of an axis up to which prefixes are reduced without materializing; chosen by hand."""
-
-ENOUGH_ROWS: Final = 64
-"""Rows that suffice to occupy all cores; chosen by hand."""
-
-MIN_CHUNK: Final = 2048
-"""Elements of a chunk of a row, at least; chosen by hand."""
 
 
 def scan_last(x: UOp, op: Op, memory_axis: int | None = None) -> UOp:
@@ -52,40 +43,9 @@ def scan_last(x: UOp, op: Op, memory_axis: int | None = None) -> UOp:
     if op is ops.ADD and _is_broadcast_constant(x):
         return x * primitive.cast(primitive.iota(list(dims), len(dims) - 1) + 1, x.dtype)
     if size <= MAX_DIRECT:
-        return _masked_prefixes(x, op)
-    x = x if _is_strided_view(x) else _materialize(x, memory_axis)
-    chunks = _chunk_count(size, dims[:-1])
-    if chunks == 1:
-        return _materialize(_masked_prefixes(x, op), memory_axis)
-    chunked = primitive.reshape(x, [*dims[:-1], chunks, size // chunks])
-    totals = primitive.reshape(primitive.reduce(chunked, op, (len(dims),)), [*dims[:-1], chunks])
-    scanned = scan_last(_materialize(totals, memory_axis), op, memory_axis)
-    before = primitive.reshape(
-        _exclusive(_materialize(scanned, memory_axis), op), [*dims[:-1], chunks, 1]
-    )
-    combined = op(primitive.expand(before, shape(chunked)), _masked_prefixes(chunked, op))
-    return _materialize(primitive.reshape(combined, dims), memory_axis)
-
-
-def _chunk_count(size: int, others: Sequence[UOp]) -> int:
-    """Return into how many equal chunks a row is cut; 1 if there are enough rows."""
-    rows = 1
-    for dim in others:
-        rows *= int(min(dim.vmax, ENOUGH_ROWS))
-    for chunks in range(-(-ENOUGH_ROWS // max(rows, 1)), size // MIN_CHUNK + 1):
-        if size % chunks == 0:
-            return chunks
-    return 1
-
-
-def _materialize(x: UOp, memory_axis: int) -> UOp:
-    """Return x materialized in memory with its last axis moved to `memory_axis`."""
-    rank = len(shape(x))
-    order = [*range(memory_axis), rank - 1, *range(memory_axis, rank - 1)]
-    back = [order.index(k) for k in range(rank)]
-    return primitive.permute(
-        primitive.contiguous(primitive.permute(x, order), "a scan in parts"), back
-    )
+        return masked_prefixes(x, op)
+    x = x if _is_strided_view(x) else materialize(x, memory_axis)
+    return materialize(masked_prefixes(x, op), memory_axis)
 
 
 def _is_broadcast_constant(x: UOp) -> bool:
@@ -102,32 +62,6 @@ def _is_strided_view(x: UOp) -> bool:
     while x.op in (ops.RESHAPE, ops.PULLBACK):
         x = x.src[0]
     return x.op in (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
-
-
-def _identity(x: UOp, op: Op) -> UOp:
-    """Return the identity of a reduction as a constant of x's type."""
-    value = identity(op, x.dtype)
-    assert value is not None
-    return UOp.const(x.dtype, value)
-
-
-def _masked_prefixes(x: UOp, op: Op) -> UOp:
-    """Return all prefix reductions by a triangular mask: n² operations as written."""
-    dims = list[Dim](shape(x))
-    size = dims[-1]
-    rows = primitive.reshape(x, [*dims[:-1], 1, size])
-    square = [*dims, size]
-    rank = len(square)
-    in_prefix = primitive.iota(square, rank - 1) <= primitive.iota(square, rank - 2)
-    masked = ops.WHERE(in_prefix, primitive.expand(rows, square), _identity(x, op))
-    return primitive.reshape(primitive.reduce(masked, op, (rank - 1,)), dims)
-
-
-def _exclusive(x: UOp, op: Op) -> UOp:
-    """Return the exclusive scan of an inclusive one: shifted by one, with the identity first."""
-    *others, size = shape(x)
-    moved = pad_with_value(x, [*[(0, 0)] * len(others), (1, 0)], _identity(x, op).arg)
-    return primitive.shrink(moved, [*[(0, n) for n in others], (0, size)])
 
 
 # -- functions -------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from porism.tensor import primitive, shapes
 from porism.tensor.api.arithmetic import add, multiply
 from porism.tensor.api.operands import promoted_operands
 from porism.tensor.api.reductions import drop_axes, sum, sum_of_products
-from porism.tensor.api.symmetric_product import choose_block_grid, symmetric_product
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import diagonal
 from porism.tensor.primitive import Dim
@@ -64,11 +63,6 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     _require_equal_sizes("matmul", a, -1, b, -2 if b.ndim > 1 else -1)
     left = a.node if a.ndim > 1 else primitive.reshape(a.node, [1, *a.shape])
     right = b.node if b.ndim > 1 else primitive.reshape(b.node, [*b.shape, 1])
-    rows, inner = shapes.sizes_of(left)[-2:]
-    if left is transpose_last(right) and len(shape(left)) == 2:  # x @ x.T, which is symmetric
-        grid = choose_block_grid(rows, inner)
-        if grid is not None:
-            return Tensor(primitive.cast(symmetric_product(left, grid), a.node.dtype))
     batch = shapes.broadcast_shapes(shapes.sizes_of(left)[:-2], shapes.sizes_of(right)[:-2])
     result = row_products(left, transpose_last(right), batch)
     dropped = [*[-2] * (a.ndim == 1), *[-1] * (b.ndim == 1)]

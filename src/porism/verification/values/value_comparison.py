@@ -71,7 +71,7 @@ class Program:
     def __init__(self, graph: UOp, schedule: Schedule, target: Target) -> None:
         self.graphs = [("build", graph)]
         for stage in pipeline.GRAPH_STAGES:
-            graph = stage.run(graph)
+            graph = stage.run(graph, target)
             self.graphs.append((stage.name, graph))
         self.graph = graph
         ranged = rangeify(graph, target)
