@@ -50,8 +50,7 @@ def _with_prefetch(instructions: Sequence[UOp], number: int, loop: UOp, distance
         for n in instructions
         if n.op is ops.LOAD and _is_scalar_index(n.src[0], number) and _is_indirect(n, dependent)
     ]
-    indices = [n.src[0].src[1] for n in gathers]
-    repeated = set(toposort(*indices, within=lambda n: n in dependent)) if indices else set()
+    repeated = _index_computation(gathers, dependent)
     if not all(n.op.elementwise or n.op in REPEATABLE or n is loop for n in repeated):
         return list(instructions)
     last = int(loop.src[0].arg) - 1
@@ -69,6 +68,12 @@ def _with_prefetch(instructions: Sequence[UOp], number: int, loop: UOp, distance
             for address in _cache_lines(node, later):
                 _append(result, ops.NOOP(address))
     return list(result)
+
+
+def _index_computation(gathers: Sequence[UOp], dependent: set[UOp]) -> set[UOp]:
+    """Return the nodes that compute the indices of gathers and depend on the loop."""
+    indices = [n.src[0].src[1] for n in gathers]
+    return set(toposort(*indices, within=lambda n: n in dependent)) if indices else set()
 
 
 def _dependent_on(instructions: Sequence[UOp], loop: UOp) -> set[UOp]:

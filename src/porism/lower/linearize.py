@@ -282,20 +282,22 @@ def _first_element(register: UOp) -> UOp:
 
 def _combine(op: Op, total: UOp, value: UOp, *, fused: bool) -> UOp:
     """Return an accumulator combined with one value; products are fused into MULACC or WMMA."""
-    if fused and op is ops.ADD and value.op is ops.MUL and value.dtype.is_float:
+    if op in (ops.MAX, ops.MIN):  # whether the value is NaN is known before the accumulator is
+        return op(value, total)
+    if op is not ops.ADD:
+        return op(total, value)
+    if fused and value.op is ops.MUL and value.dtype.is_float:
         return ops.MULACC(*value.src, total)
-    if fused and op is ops.ADD and value.op is ops.ADD and value.dtype.is_float:
+    if fused and value.op is ops.ADD and value.dtype.is_float:
         for product, rest in (value.src, value.src[::-1]):
             if product.op is ops.MUL:
                 return ops.MULACC(*product.src, _combine(op, total, rest, fused=fused))
-    if op is ops.ADD and value.op is ops.WMMA:
+    if value.op is ops.WMMA:
         a, b, before = value.src
         if before.op is ops.CONST and before.arg == 0:
             return ops.WMMA(a, b, total, arg=value.arg)
         if before.op is ops.WMMA:
             return ops.WMMA(a, b, _combine(op, total, before, fused=fused), arg=value.arg)
-    if op in (ops.MAX, ops.MIN):  # whether the value is NaN is known before the accumulator is
-        return op(value, total)
     return op(total, value)
 
 

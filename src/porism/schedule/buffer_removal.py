@@ -198,18 +198,16 @@ class _Removal:
             return True
         assert value is not None
         elements = placement_cost.element_count(shape(rebuilt))
+        uses = sum(placement_cost.trip_count(read.ranges) for read in reads)
         if value.has_loops:
             source_elements = sum(placement_cost.tensor_size(b) for b in buffers)
-            if level < 3 or elements < settings.buffer_ratio * source_elements:
-                return False
-            return self._is_within_limit(reads, buffers)
-        uses = sum(placement_cost.trip_count(read.ranges) for read in reads)
-        if level == 1:
+            removable = level >= 3 and elements >= settings.buffer_ratio * source_elements
+        elif level == 1:
             return value.loads <= 1 and self._is_cheap(value, elements, uses)
-        in_reduction = any(r.arg[1] is Axis.REDUCE for n in reads for r in n.ranges)
-        if uses > elements and in_reduction and value.cost > 0:
-            return False
-        return self._is_within_limit(reads, buffers)
+        else:
+            in_reduction = any(r.arg[1] is Axis.REDUCE for n in reads for r in n.ranges)
+            removable = uses <= elements or not in_reduction or value.cost <= 0
+        return removable and self._is_within_limit(reads, buffers)
 
     def _is_cheap(self, value: _ElementCost, elements: int, uses: int) -> bool:
         """Return whether recomputing a value costs no more than storing it and reading it back."""

@@ -56,17 +56,32 @@ def block_memory(kernel: UOp, target: Target) -> UOp:
     new: dict[UOp, UOp] = {}
     for node in order:
         src = tuple(new[s] for s in node.src)
-        if node.op is ops.DEFINE_LOCAL:
-            new[node] = buffers[node].memory
-        elif node.op is ops.INDEX and base_of(node) in buffers:
-            new[node] = _element(node, src, buffers[base_of(node)])
-        elif node.op is ops.STORE and base_of(node.src[0]) in buffers:
-            new[node] = ops.STORE(_synchronized(src[0], buffers[base_of(node.src[0])]), src[1])
-        elif node.op is ops.AFTER and base_of(node) in buffers and buffers[base_of(node)].shared:
-            new[node] = src[0].after(ops.BARRIER(*src[1:]))
-        else:
+        buffer = buffers.get(_accessed(node))
+        if buffer is None:
             new[node] = node if src == node.src else _rebuild(node, src)
+        else:
+            new[node] = _in_block_memory(node, src, buffer)
     return new[kernel]
+
+
+def _accessed(node: UOp) -> UOp:
+    """Return the memory that a node defines, indexes, stores to or waits for; else the node."""
+    if node.op is ops.STORE:
+        return base_of(node.src[0])
+    return base_of(node) if node.op in (ops.INDEX, ops.AFTER) else node
+
+
+def _in_block_memory(node: UOp, src: tuple[UOp, ...], buffer: _BlockBuffer) -> UOp:
+    """Return a node that is about a local buffer, for a block of threads that share it."""
+    if node.op is ops.DEFINE_LOCAL:
+        return buffer.memory
+    if node.op is ops.INDEX:
+        return _element(node, src, buffer)
+    if node.op is ops.STORE:
+        return ops.STORE(_synchronized(src[0], buffer), src[1])
+    if buffer.shared:
+        return src[0].after(ops.BARRIER(*src[1:]))
+    return node if src == node.src else _rebuild(node, src)
 
 
 def sequential_loops(node: UOp) -> tuple[UOp, ...]:

@@ -14,7 +14,7 @@ The launch dimensions are expressions of the kernel's variables: see `launch_of`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -80,13 +80,23 @@ def _output_loops(kernel: UOp) -> list[UOp]:
     for effect in kernel.src:
         below = toposort(effect)
         closers = [n for n in below if n.op in (ops.END, ops.REDUCE)]
-        own = dict.fromkeys(r for n in closers if _writes_buffers(n) for r in n.src[1:])
-        shared = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
-        other.update(r for n in closers if not _writes_buffers(n) for r in n.src[1:])
-        other.update(r for r in own if any(r not in n.ranges for n in shared))
+        own = dict.fromkeys(_closed(n for n in closers if _writes_buffers(n)))
+        other.update(_closed(n for n in closers if not _writes_buffers(n)))
+        other.update(_loops_inside_of_shared_values(own, below))
         output.update(own)
     plain = [r for r in output if r.arg[1] is Axis.LOOP and not r.src[0].ranges]
     return [r for r in plain if r not in other]
+
+
+def _closed(closers: Iterable[UOp]) -> Iterator[UOp]:
+    """Yield the ranges that END and REDUCE nodes close."""
+    return (r for n in closers for r in n.src[1:])
+
+
+def _loops_inside_of_shared_values(loops: Iterable[UOp], below: Sequence[UOp]) -> Iterator[UOp]:
+    """Yield the loops that a reduction or a local buffer is outside of: its value is shared."""
+    shared = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
+    return (r for r in loops if any(r not in n.ranges for n in shared))
 
 
 def _writes_buffers(node: UOp) -> bool:
@@ -127,6 +137,14 @@ class _Indices:
         return [*self.used, *idle]
 
 
+def _store_gates(
+    space: Space | None, scope: Iterable[UOp], blocks: _Indices, threads: _Indices
+) -> list[UOp]:
+    """Return the conditions under which a block and a thread store to a memory space."""
+    gates = [] if space is Space.REGISTER else threads.gates(scope)
+    return [*gates, *blocks.gates(scope)] if space is Space.GLOBAL else gates
+
+
 def gpu_dims(kernel: UOp, target: Target) -> UOp:
     """Return the kernel with parallel ranges replaced by indices; unchanged without a grid."""
     if not target.grid:
@@ -145,10 +163,7 @@ def gpu_dims(kernel: UOp, target: Target) -> UOp:
             loops = [new[r] for r in node.src[1:] if r not in values]
             new[node] = src[0].end(*loops) if loops else src[0]
         elif node.op is ops.STORE:
-            space = memory_space(node.src[0])
-            gates = [] if space is Space.REGISTER else threads.gates(scope[node])
-            if space is Space.GLOBAL:
-                gates += blocks.gates(scope[node])
+            gates = _store_gates(memory_space(node.src[0]), scope[node], blocks, threads)
             new[node] = ops.STORE(_gated(src[0], gates), src[1])
         elif node.op is ops.AFTER:
             new[node] = src[0].after(*src[1:])

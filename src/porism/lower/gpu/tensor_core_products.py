@@ -87,16 +87,20 @@ def _as_loop(node: UOp) -> UOp:
     return substitute(value, plain).reduce(node.arg, *ranges)
 
 
+def _warp_range(node: UOp, part: int) -> UOp | None:
+    """Return the one range over threads of a warp that is this part of an axis; or None."""
+    warp = (r for r in thread_ranges(node) if r.arg[1] is Axis.WARP)
+    ranges = [r for r in warp if r.arg[0][-1] == part]
+    return ranges[0] if len(ranges) == 1 else None
+
+
 def _tile(node: UOp, target: Target) -> _Tile | None:
     """Return the tile of a sum of products that a tensor core of the target fits, or None."""
     k_range = _warp_reduction_range(node)
     assert k_range is not None
-    warp = thread_ranges(node)
-    rows = [r for r in warp if r.arg[1] is Axis.WARP and r.arg[0][-1] == 2]
-    columns = [r for r in warp if r.arg[1] is Axis.WARP and r.arg[0][-1] == 3]
-    if len(rows) != 1 or len(columns) != 1:
+    row, column = _warp_range(node, 2), _warp_range(node, 3)
+    if row is None or column is None:
         return None
-    row, column = rows[0], columns[0]
     lanes = {r.arg[0]: r for r in unrolled_ranges(node)}
     down, along = (lanes.get((*r.arg[0][:-1], 1)) for r in (row, column))
     height = fragments.WARP_ROWS * (1 if down is None else int(down.vmax) + 1)

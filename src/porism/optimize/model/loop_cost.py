@@ -123,8 +123,8 @@ def estimate_cost(kernel: UOp, target: Target) -> Cost:
     return Cost(operations / threads, instructions, local, moved)
 
 
-def _enclosing_loops(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """Return for each loop those that are not unrolled among itself and the loops around it."""
+def _nearest_enclosing_loops(order: Sequence[UOp]) -> dict[UOp, set[UOp]]:
+    """Return for each loop those loops around it that the nodes closing it show."""
     enclosing: dict[UOp, set[UOp]] = {r: set() for r in order if r.op is ops.RANGE}
     for node in order:
         if node.op in (ops.END, ops.REDUCE):
@@ -134,6 +134,12 @@ def _enclosing_loops(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
                     if r.arg[1] not in UNROLLED_KINDS:
                         outer = {*outer, r}
                     enclosing[r] |= outer
+    return enclosing
+
+
+def _enclosing_loops(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """Return for each loop those that are not unrolled among itself and the loops around it."""
+    enclosing = _nearest_enclosing_loops(order)
     changed = True
     while changed:  # the transitive closure
         changed = False

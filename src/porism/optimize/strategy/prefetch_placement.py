@@ -73,6 +73,17 @@ def insert_prefetches(plan: Plan) -> None:
         return
     min_bytes = plan.target.memory.last_cache // 2
     order = toposort(plan.kernel)
+    for buffer, loads in _loads_of_large_buffers(order, min_bytes).items():
+        action = _prefetch_next_row(plan, buffer, loads)
+        is_large = _bytes(buffer) >= 2 * min_bytes
+        if action is None and is_large and not _is_compute_bound(order, loads[0]):
+            action = _prefetch_stream(buffer, loads) or _prefetch_gathered_rows(buffer, loads)
+        if action is not None and action.is_legal(plan.kernel, plan.target):
+            plan.do(action)
+
+
+def _loads_of_large_buffers(order: Sequence[UOp], min_bytes: int) -> dict[UOp, list[UOp]]:
+    """Return the loads of each parameter that has no fewer bytes."""
     stored = {n.src[0] for n in order if n.op is ops.STORE}
     loads_of: dict[UOp, list[UOp]] = {}
     for node in order:
@@ -80,13 +91,7 @@ def insert_prefetches(plan: Plan) -> None:
             base = base_of(node)
             if base.op is ops.PARAM and _bytes(base) >= min_bytes:
                 loads_of.setdefault(base, []).append(node)
-    for buffer, loads in loads_of.items():
-        action = _prefetch_next_row(plan, buffer, loads)
-        is_large = _bytes(buffer) >= 2 * min_bytes
-        if action is None and is_large and not _is_compute_bound(order, loads[0]):
-            action = _prefetch_stream(buffer, loads) or _prefetch_gathered_rows(buffer, loads)
-        if action is not None and action.is_legal(plan.kernel, plan.target):
-            plan.do(action)
+    return loads_of
 
 
 def _bytes(buffer: UOp) -> int:
@@ -196,10 +201,8 @@ def _prefetch_short_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     row = strides.pop() if len(loops) == len(strides) == 1 else None
     if row is None or not CACHE_LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
         return None
-    for load in loads:
-        unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
-        if [access_stride(load.src[1], r) for r in unrolled] != [1]:
-            return None
+    if any(_unrolled_strides(load) != [1] for load in loads):
+        return None
     (loop,) = loops
     elements = sum(trip_count(r for r in n.ranges if r is not loop) for n in loads)
     distance = max(STREAM_DISTANCE // (row * _item(buffer)), 1)
@@ -213,16 +216,17 @@ def _prefetch_gathered_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | Non
     if len(loops) != 1 or any(r.arg[1] in UNROLLED for n in indices for r in n.ranges):
         return None
     (loop,) = loops
-    for load in loads:
-        unrolled = [r for r in load.ranges if r.arg[1] in UNROLLED]
-        if not any(access_stride(load.src[1], r) == 1 for r in unrolled) or not is_indirect(
-            load, loop
-        ):
-            return None
+    if not all(1 in _unrolled_strides(load) and is_indirect(load, loop) for load in loads):
+        return None
     inner = [r for r in loads[0].ranges if r is not loop]
     row = trip_count(inner) * _item(buffer)
     distance = max(GATHER_DISTANCE // row, 2)
     return Prefetch(buffer.arg, show(loop), distance) if row >= CACHE_LINE else None
+
+
+def _unrolled_strides(load: UOp) -> list[int | None]:
+    """Return the stride in elements along each vectorized or unrolled loop of a load."""
+    return [access_stride(load.src[1], r) for r in load.ranges if r.arg[1] in UNROLLED]
 
 
 def _reads_rows_in_turn(loads: Sequence[UOp]) -> bool:
@@ -235,21 +239,13 @@ def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
 
     None if it is not sequential, or the stream is short.
     """
-    loops: list[tuple[int, UOp]] = []
-    unrolled: list[tuple[int, int]] = []
-    for r in load.ranges:
-        stride = access_stride(load.src[1], r)
-        if stride is None and r.arg[1] is Axis.THREAD:
-            continue  # it only says where the stream begins
-        if stride is None or stride < 0:
-            return None
-        if stride and r.arg[1] in UNROLLED:
-            unrolled.append((stride, extent_of(r)))
-        elif stride:
-            loops.append((stride, r))
+    strides = _strides(load)
+    if strides is None:
+        return None
+    loops = [(stride, r) for stride, r in strides if r.arg[1] not in UNROLLED]
+    unrolled = [(stride, extent_of(r)) for stride, r in strides if r.arg[1] in UNROLLED]
     if not loops:
         return None
-    loops.sort(key=lambda pair: pair[0])
     innermost, loop = loops[0]
     lanes = math.prod(extent for stride, extent in unrolled if stride < innermost)
     rows = math.prod(extent for stride, extent in unrolled if stride >= innermost)
@@ -262,3 +258,20 @@ def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
             break
         length = stride * extent_of(r)
     return (loop, innermost) if length * item >= MIN_STREAM else None
+
+
+def _strides(load: UOp) -> list[tuple[int, UOp]] | None:
+    """Return the loops along which an index grows by a stride in elements, the least one first.
+
+    None if the index decreases along a loop, or has no stride.
+    """
+    strides: list[tuple[int, UOp]] = []
+    for r in load.ranges:
+        stride = access_stride(load.src[1], r)
+        if stride is None and r.arg[1] is Axis.THREAD:
+            continue  # it only says where the stream begins
+        if stride is None or stride < 0:
+            return None
+        if stride:
+            strides.append((stride, r))
+    return sorted(strides, key=lambda pair: pair[0])

@@ -233,6 +233,12 @@ def _contiguous_for_loads(end: UOp, loop: UOp) -> UOp | None:
     return None
 
 
+def _rows_in_sequence(extent: int, tall: int, cores: int) -> int:
+    """Return the rows of tiles that are transposed in sequence; 0 if cores would be idle."""
+    counts = (n * tall for n in TILES_IN_SEQUENCE)
+    return next((n for n in counts if extent % n == 0 and extent >= n * cores), 0)
+
+
 def _apply_transposed_tiles(plan: Plan, end: UOp, loop: UOp, across: UOp, width: int) -> None:
     """Transpose tiles of two loops in registers, several in sequence along contiguous loads."""
     rows, columns = show(across), show(loop)
@@ -257,11 +263,9 @@ def _apply_transposed_tiles(plan: Plan, end: UOp, loop: UOp, across: UOp, width:
     plan.do(Upcast(columns, wide))
     is_around = end.src.index(across, 1) < end.src.index(loop, 1)
     has_outer = f"{columns}_0" in plan.loops()
-    extent, cores = extent_of(across), plan.target.cores
-    lengths = [n * tall for n in TILES_IN_SEQUENCE]
-    lengths = [n for n in lengths if extent % n == 0 and extent >= n * cores]
-    if is_around and has_outer and lengths:
-        plan.do(Split(rows, lengths[0]))
+    in_sequence = _rows_in_sequence(extent_of(across), tall, plan.target.cores)
+    if is_around and has_outer and in_sequence:
+        plan.do(Split(rows, in_sequence))
         plan.do(Upcast(f"{rows}_1", tall))
         plan.do(Move(f"{columns}_0", f"{rows}_1_0"))
     else:
@@ -348,20 +352,23 @@ def _next_scalar_reduction(kernel: UOp, target: Target) -> tuple[str, int, Seque
         if any(access_stride(n.src[1], r) == 1 for n in loads_for(node.src[0]) for r in upcast):
             continue  # it is vectorized along stores
         width = lanes_of_widest_type(toposort(node, within=lambda n: n.op is not ops.END), target)
+        if width < 2:
+            continue
+        choices = (width,) if upcast else (PARTIAL_SUMS * width, 2 * width, width)
         for loop in node.src[1:]:
-            if not is_unscheduled(loop) or not is_contiguous_reduction(node, loop):
-                continue
-            extent = extent_of(loop)
-            if extent < width or width < 2:
-                continue
-            lanes = width
-            for wider in (2 * width, PARTIAL_SUMS * width):
-                if not upcast and (extent % wider == 0 or extent > 8 * wider):
-                    lanes = wider
-            if unroll_factor(kernel, loop) * lanes <= MAX_UNROLLED:
-                choices = (width,) if upcast else (PARTIAL_SUMS * width, 2 * width, width)
-                return show(loop), lanes, choices
+            if is_unscheduled(loop) and is_contiguous_reduction(node, loop):
+                lanes = _reduction_lanes(extent_of(loop), width, choices)
+                if lanes and unroll_factor(kernel, loop) * lanes <= MAX_UNROLLED:
+                    return show(loop), lanes, choices
     return None
+
+
+def _reduction_lanes(extent: int, width: int, choices: Sequence[int]) -> int:
+    """Return how many lanes a reduction loop gets: more than a vector if it is long; or 0."""
+    if extent < width:
+        return 0
+    wider = (n for n in choices if n > width and (extent % n == 0 or extent > 8 * n))
+    return next(wider, width)
 
 
 def _vectorize_peeled(plan: Plan, axis: str, choices: Sequence[int]) -> bool:

@@ -63,16 +63,7 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
     if not constants:
         return []
     order = toposort(*roots)
-    constant: set[UOp] = set()
-    uses_buffer: set[UOp] = set()  # constant nodes that depend on a buffer, not on literals alone
-    for node in order:
-        if node in constants:
-            constant.add(node)
-            uses_buffer.add(node)
-        elif node.op not in NOT_CONSTANT and all(s in constant for s in node.src):
-            constant.add(node)
-            if any(s in uses_buffer for s in node.src):
-                uses_buffer.add(node)
+    constant, uses_buffer = _constant_nodes(order, constants)
     selected: set[UOp] = set()
     waiting = [s for node in order if node not in constant for s in node.src if s in uses_buffer]
     seen = set(waiting)
@@ -87,6 +78,21 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
         seen.update(below)
         waiting += below
     return [node for node in order if node in selected]
+
+
+def _constant_nodes(order: Sequence[UOp], constants: Collection[UOp]) -> tuple[set[UOp], set[UOp]]:
+    """Return the constant nodes, and those of them that depend on a buffer."""
+    constant: set[UOp] = set()
+    uses_buffer: set[UOp] = set()
+    for node in order:
+        if node in constants:
+            constant.add(node)
+            uses_buffer.add(node)
+        elif node.op not in NOT_CONSTANT and all(s in constant for s in node.src):
+            constant.add(node)
+            if any(s in uses_buffer for s in node.src):
+                uses_buffer.add(node)
+    return constant, uses_buffer
 
 
 def _moved_value(node: UOp) -> UOp:

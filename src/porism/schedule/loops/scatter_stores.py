@@ -98,8 +98,15 @@ def scatter_stores(sink: UOp) -> UOp:
     if chosen.op is not ops.WHERE or not _is_long(_extents(indices)):
         return sink
     start = _start(value, chosen)
-    if start is None:
-        return sink
+    target = None if start is None else _match_target(chosen, loops)
+    return sink if start is None or target is None else _scatter(end, start, *target)
+
+
+def _match_target(chosen: UOp, loops: Sequence[UOp]) -> tuple[LoopValues, list[UOp]] | None:
+    """Return the iterations of the loops that a condition names, and the other conditions.
+
+    None if no condition compares a position with a value that is known without these loops.
+    """
     conditions = list(_conditions(chosen.src[0]))
     for condition in conditions:
         if condition.op is not ops.EQ:
@@ -110,8 +117,8 @@ def scatter_stores(sink: UOp) -> UOp:
                 continue
             rest = [c for c in conditions if c is not condition]
             if not any(r in target for n in (named, chosen.src[1], *rest) for r in n.ranges):
-                return _scatter(end, start, target, rest)
-    return sink
+                return target, rest
+    return None
 
 
 def _extents(loops: Sequence[UOp]) -> list[UOp]:
@@ -166,20 +173,26 @@ def _solve(position: UOp, value: UOp, loops: Sequence[UOp]) -> LoopValues | None
             at -= position.src[1].arg
             position = position.src[0]
         elif position.op is ops.ADD:
-            tail = next((s for s in position.src if s.op is ops.RANGE), None)
-            if tail is None or tail not in loops or tail.src[0].op is not ops.CONST:
+            parts = _outer_and_inner(position)
+            if parts is None or parts[1] not in loops or parts[1] in solution:
                 return None
-            head = position.src[1 - position.src.index(tail)]
-            extent = tail.src[0].arg
-            if head.op is not ops.MUL or head.src[1].op is not ops.CONST:
-                return None
-            if head.src[1].arg != extent or tail in solution:
-                return None
-            solution = {tail: at % extent} | solution
+            position, inner_loop = parts
+            extent = inner_loop.src[0].arg
+            solution = {inner_loop: at % extent} | solution
             at //= extent
-            position = head.src[0]
         else:
             return None
+
+
+def _outer_and_inner(position: UOp) -> tuple[UOp, UOp] | None:
+    """Return x and r of x * n + r, where r is a loop of n iterations; None for other sums."""
+    loop = next((s for s in position.src if s.op is ops.RANGE), None)
+    if loop is None or loop.src[0].op is not ops.CONST:
+        return None
+    outer = position.src[1 - position.src.index(loop)]
+    if outer.op is not ops.MUL or outer.src[1].op is not ops.CONST:
+        return None
+    return (outer.src[0], loop) if outer.src[1].arg == loop.src[0].arg else None
 
 
 def _scatter(end: UOp, start: UOp, target: LoopValues, conditions: Sequence[UOp]) -> UOp:

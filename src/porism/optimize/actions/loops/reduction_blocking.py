@@ -119,8 +119,7 @@ class Block(Action):
         """Return the reductions over an axis, which must be the outermost of the last nest."""
         inside = toposort(end.src[0], within=lambda n: n.op is not ops.END)
         reductions = [n for n in inside if n.op is ops.REDUCE and k in n.src[1:]]
-        closers = [n for n in toposort(kernel) if k in n.src[1:] and n.op is not ops.RANGE]
-        if [n for n in closers if n.op in (ops.REDUCE, ops.END)] != reductions or not reductions:
+        if not reductions or _closers(kernel, k) != reductions:
             raise self.refuse(
                 f"{self.axis} is a loop that fills a local buffer",
                 "only the last loop nest of a kernel is blocked",
@@ -198,3 +197,8 @@ def _reduce_part(whole: UOp, k: UOp, position: UOp) -> UOp:
 def _trip_count(loops: Sequence[UOp]) -> int:
     """Return the largest product of the extents of some loops."""
     return math.prod(int(r.vmax) + 1 for r in loops)
+
+
+def _closers(kernel: UOp, loop: UOp) -> list[UOp]:
+    """Return the nodes that close a loop, in topological order."""
+    return [n for n in toposort(kernel) if n.op in (ops.REDUCE, ops.END) and loop in n.src[1:]]

@@ -65,15 +65,20 @@ class Prefetch(Action):
         entries = tuple(sorted((*entries, entry)))
         return ops.SINK(*kernel.src, arg=(PREFETCH, *entries))
 
-    def _stride(self, kernel: UOp, loop: UOp) -> int | None:
-        """Return the stride of a loop in all loads of the buffer, in elements; None if indirect."""
+    def _loads(self, kernel: UOp) -> list[UOp]:
+        """Return the unmasked loads of the buffer, if loops are named those within them."""
         order = toposort(kernel)
         stored = {n.src[0] for n in order if n.op is ops.STORE}
         loads = [n for n in order if n.op is ops.INDEX and n not in stored and len(n.src) == 2]
         loads = [n for n in loads if is_of_buffer(n, self.buffer)]
-        if self.within:
-            loops = {self.loop(kernel, name) for name in self.within}
-            loads = [n for n in loads if not loops.isdisjoint(n.ranges)]
+        if not self.within:
+            return loads
+        loops = {self.loop(kernel, name) for name in self.within}
+        return [n for n in loads if not loops.isdisjoint(n.ranges)]
+
+    def _stride(self, kernel: UOp, loop: UOp) -> int | None:
+        """Return the stride of a loop in all loads of the buffer, in elements; None if indirect."""
+        loads = self._loads(kernel)
         strides = {access_stride(n.src[1], loop) for n in loads}
         if not strides:
             raise self.refuse(

@@ -51,8 +51,8 @@ class NonTemporal(Action):
                 "the stores are non-temporal already", "once is enough", "leave it out"
             )
         stored = {store.src[0] for store in stores}
-        loads = [n for n in order if n.op is ops.INDEX and n not in stored]
-        if any(is_of_buffer(n, self.buffer) for n in loads):
+        accesses = (n for n in order if n.op is ops.INDEX and is_of_buffer(n, self.buffer))
+        if not stored.issuperset(accesses):
             raise self.refuse(
                 "what is stored is read again in the kernel",
                 "it would not be in the cache",

@@ -90,6 +90,16 @@ Change = tuple[dict[UOp, UOp], PackedConstant]
 # -- panels ----------------------------------------------------------------------------------------
 
 
+def _is_only_read(filled: UOp, users_of_it: Iterable[UOp]) -> bool:
+    """Return whether a filled buffer is used by nothing but loads of its elements."""
+    return all(user.op is ops.INDEX and user.src[0] is filled for user in users_of_it)
+
+
+def _has_fixed_trip_count(loops: Iterable[UOp]) -> bool:
+    """Return whether loops are not unrolled and have constant extents."""
+    return all(r.arg[1] not in UNROLLED and r.src[0].op is ops.CONST for r in loops)
+
+
 def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
     """Yield changes of local buffers that are filled from a constant into a packed constant."""
     above = users(kernel)
@@ -104,9 +114,7 @@ def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Ite
         param = _only_constant(value, constants)
         if param is None or access.src[0] is not local or set(above[local]) != {filled, access}:
             continue
-        if any(user.op is not ops.INDEX or user.src[0] is not filled for user in above[filled]):
-            continue
-        if any(r.arg[1] in UNROLLED or r.src[0].op is not ops.CONST for r in around):
+        if not _is_only_read(filled, above[filled]) or not _has_fixed_trip_count(around):
             continue
         size = _in_whole_lines(local.dtype.size, value.dtype)
         total = size * trip_count(around)

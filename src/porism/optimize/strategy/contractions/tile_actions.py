@@ -232,13 +232,11 @@ def _loops_for_reuse(
     m_loops = [r for r in loops if not any(origin[r] in o.ranges for o in along)]
     batch = [r for r in loops if all(origin[r] in o.ranges for o in contraction.operands)]
     panels = [r for r in loops if r not in m_loops and r not in batch]
-    if not tile.packed and prefers_row_order(
-        contraction, along, tile.vector_loop, tile.n_loop, plan.target
-    ):
-        columns = (tile.vector_loop, tile.n_loop)
-        apart = [r for r in panels if not any(origin[r] is own for own in columns)]
-        return [*batch, *apart, *m_loops, *(r for r in panels if r not in apart)]
-    return [*batch, *panels, *m_loops]
+    columns = tile.vector_loop, tile.n_loop
+    if tile.packed or not prefers_row_order(contraction, along, *columns, plan.target):
+        return [*batch, *panels, *m_loops]
+    within = [r for r in panels if origin[r] in columns]
+    return [*batch, *(r for r in panels if r not in within), *m_loops, *within]
 
 
 def _output_loop(loop: UOp, contraction: Contraction) -> UOp:
@@ -254,11 +252,7 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
 
     Return whether overlapping windows share elements of the panel.
     """
-    lanes = next(
-        r
-        for r in plan.loops().values()
-        if r is tile.vector_loop or (r.arg[1] is Axis.UPCAST and is_part_of(r, tile.vector_loop))
-    )
+    lanes = _lanes_of(plan, tile)
     loads = loads_of(plan.kernel, operand.buffer)
     which = next(k for k, load in enumerate(loads) if lanes in load.ranges)  # not packed yet
     value = converted_load(plan.kernel, loads[which])
@@ -280,6 +274,13 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     packing_loops = plan.create_loops(pack)
     _vectorize_packing(plan, dict(zip(axes, packing_loops, strict=True)), lanes, value)
     return False
+
+
+def _lanes_of(plan: Plan, tile: Tile) -> UOp:
+    """Return the loop over the lanes of a tile: the vectorized part of its vector loop, or all."""
+    own = tile.vector_loop
+    parts = (r for r in plan.loops().values() if r is own or is_part_of(r, own))
+    return next(r for r in parts if r is own or r.arg[1] is Axis.UPCAST)
 
 
 def _window_sums(
@@ -324,10 +325,16 @@ def _vectorize_packing(plan: Plan, packing_loops: dict[UOp, str], lanes: UOp, va
     if width == 1 or stride is None:
         return
     if abs(stride) > NEAR_STRIDE:
-        contiguous = [r for r in packing_loops if operand.stride(r) == 1 and r is not lanes]
-        rows = next((n for n in (16, 8, 4) if contiguous and extent_of(contiguous[-1]) % n == 0), 1)
-        if rows == 1:
+        others = (r for r in reversed(packing_loops) if r is not lanes)
+        contiguous = next((r for r in others if operand.stride(r) == 1), None)
+        rows = 1 if contiguous is None else _block_rows(extent_of(contiguous))
+        if contiguous is None or rows == 1:
             return
-        plan.do(Upcast(packing_loops[contiguous[-1]], rows))
+        plan.do(Upcast(packing_loops[contiguous], rows))
         width = math.gcd(width, COPY_LANES)
     plan.do(Upcast(packing_loops[lanes], width))
+
+
+def _block_rows(extent: int) -> int:
+    """Return the rows of a block that is transposed in registers; 1 if none divide the extent."""
+    return next((n for n in (16, 8, 4) if extent % n == 0), 1)

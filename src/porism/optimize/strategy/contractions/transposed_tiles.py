@@ -107,10 +107,14 @@ def _tiles(contraction: Contraction, target: Target) -> Iterator[TransposedTile]
             continue
         constant, other = operands
         m_loops = [r for r in contiguous if r in other.ranges and r not in constant.ranges]
-        lane_counts = [sixteenths * width // 16 for sixteenths in LANE_CHOICES]
-        fitting = [n for n in lane_counts if extent_of(vector_loop) % n == 0]
-        for m_loop, lanes in itertools.product(m_loops, fitting):
+        for m_loop, lanes in itertools.product(m_loops, _fitting_lanes(vector_loop, width)):
             yield from _estimates(contraction, vector_loop, lanes, m_loop, constant, other, target)
+
+
+def _fitting_lanes(vector_loop: UOp, width: int) -> list[int]:
+    """Return the numbers of lanes that divide a loop, for vectors of `width` elements."""
+    lane_counts = [sixteenths * width // 16 for sixteenths in LANE_CHOICES]
+    return [n for n in lane_counts if extent_of(vector_loop) % n == 0]
 
 
 def _constant_and_other(
