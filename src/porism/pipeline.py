@@ -63,7 +63,7 @@ from porism.schedule.algorithms.chunked_scan import chunk_scans
 from porism.schedule.algorithms.symmetric_product import halve_symmetric_products
 from porism.schedule.constants.constant_slots import parametrize
 from porism.schedule.constants.constant_subgraphs import precompute_constants
-from porism.schedule.kernel_split import Call, split_kernels
+from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loops.early_movement import early_movement
 from porism.schedule.loops.initial_symbolic import simplify_symbolically
 from porism.schedule.loops.loop_guards import shrink_ranges
@@ -72,7 +72,7 @@ from porism.schedule.loops.scatter_stores import scatter_stores
 from porism.schedule.loops.split_reductions import split_reductions
 from porism.schedule.ranged_stages import remove_cheap_buffers, rewrite_ranged
 from porism.schedule.rangeify.rangeify import Ranged, rangeify
-from porism.schedule.schedule import Assigned, Schedule, schedule
+from porism.schedule.schedule import Assigned, Call, Schedule, schedule
 
 P = ParamSpec("P")
 R = TypeVar("R")

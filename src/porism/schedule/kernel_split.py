@@ -12,7 +12,6 @@ the same node, wherever they occur.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import Space
@@ -24,22 +23,10 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rules.index.normalize import conjuncts
 from porism.schedule.rangeify.placement_cost import element_count
+from porism.schedule.schedule import Call
 
 MAX_BUFFER_BYTES: Final = (1 << 63) - 1
 """The largest buffer: its size in bytes fits a signed 64-bit integer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A kernel and the values that are its parameters."""
-
-    kernel: UOp
-    """A SINK at the KERNEL level."""
-    values: tuple[UOp, ...]
-    """The values of its parameters: first the BUFFERIZE that it computes, then what it reads, each
-    a BUFFERIZE in global memory, a PARAM or a BUFFER."""
-    reason: str
-    """Why its result is stored."""
 
 
 def split_kernels(sink: UOp, reasons: Mapping[UOp, str]) -> list[Call]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from porism.base.dtypes import DType
 from porism.ir import ops
@@ -15,9 +14,6 @@ from porism.schedule import memory_plan
 from porism.schedule.inplace_outputs import overwritable_parameter
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
-
-if TYPE_CHECKING:
-    from porism.schedule.kernel_split import Call
 
 
 class Role(Enum):
@@ -75,6 +71,19 @@ class Schedule:
     """For each root of the graph the position of its buffer."""
     arena: Plan
     """The offsets of the temporaries, in the order of their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel and the values that are its parameters."""
+
+    kernel: UOp
+    """A SINK at the KERNEL level."""
+    values: tuple[UOp, ...]
+    """The values of its parameters: first the BUFFERIZE that it computes, then what it reads, each
+    a BUFFERIZE in global memory, a PARAM or a BUFFER."""
+    reason: str
+    """Why its result is stored."""
 
 
 @dataclass(frozen=True, slots=True)

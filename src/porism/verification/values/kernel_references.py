@@ -21,8 +21,8 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.schedule import assignments
-from porism.schedule.kernel_split import Call
 from porism.schedule.rangeify.rangeify import Ranged
+from porism.schedule.schedule import Call
 from porism.verification.values import partial_runs, synthetic_inputs
 from porism.verification.values.element_indices import Indices
 from porism.verification.values.element_values import ElementEvaluator
