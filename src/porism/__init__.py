@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from porism.frontends import onnx as onnx
     from porism.frontends.weights.weight_files import load, save
     from porism.simplifier.simplify import simplify
     from porism.tensor.api.creation import tensor as tensor
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load", "save", "simplify"]
 __version__ = "0.1.0"
 
-SUBPACKAGES: Final = ("nn", "optim")
-"""Packages that `porism.NAME` imports at the first use."""
+SUBPACKAGES: Final = {
+    "nn": "porism.nn",
+    "onnx": "porism.frontends.onnx",
+    "optim": "porism.optim",
+}
+"""Packages that `porism.NAME` imports at the first use, by their paths."""
 
 FUNCTIONS: Final = {
     "load": "porism.frontends.weights.weight_files",
@@ -40,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if name in FUNCTIONS:
         return getattr(import_module(FUNCTIONS[name]), name)
     if name in SUBPACKAGES:
-        return import_module(f"porism.{name}")
+        return import_module(SUBPACKAGES[name])
     from porism.tensor import namespace
 
     if name in namespace.NAMES or name in namespace.SYNONYMS:

@@ -38,7 +38,7 @@ ONLY_FOR: Final = {"viz": ("cli",)}
 LAZY: Final = ("prove",)
 """Layers that others import inside functions only, so that the compiler runs without them."""
 
-ONLY_IN: Final = {"z3": "prove"}
+ONLY_IN: Final = {"z3": "prove", "onnx": "frontends"}
 """Packages from outside that one layer alone imports."""
 
 MOST_LINES: Final = 500

@@ -1,0 +1,1 @@
+"""Operators: the table of ONNX operators, each built from functions on tensors."""

@@ -1,0 +1,89 @@
+"""Contractions: sums of products over axes, of floats and of integers; determinants."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from porism.frontends.onnx.operator_call import Call, Value
+from porism.frontends.onnx.operators.operator_table import Operator
+from porism.frontends.onnx.stored_operands import stored, stored_sum
+from porism.frontends.onnx.tensor_functions import xp
+
+
+def matmul(a: Value, b: Value) -> Value:
+    """Return a matrix product in the type of its operands."""
+    return xp.matmul(stored_sum(a), stored_sum(b)).astype(a.dtype)
+
+
+def _gemm(call: Call) -> Value:
+    a, b = call.tensor(0), call.tensor(1)
+    a = a.mT if call.integer("transA") else a
+    b = b.mT if call.integer("transB") else b
+    alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
+    y = matmul(a, b)
+    if alpha != 1:
+        y = _scaled(y, alpha)
+    if call.has(2) and beta != 0:
+        c = call.tensor(2)
+        y = y + (c if beta == 1 else _scaled(c, beta))
+    return y
+
+
+def _scaled(x: Value, factor: float) -> Value:
+    """Return x times a number, in the type of x, also of integers."""
+    return x * factor if x.dtype.base.is_float else (x.astype("float64") * factor).astype(x.dtype)
+
+
+def _einsum(call: Call) -> Value:
+    return xp.einsum(call.text("equation", "").replace(" ", ""), *call.tensors())
+
+
+def integer_operand(call: Call, number: int, zero_point: int) -> Value:
+    """Return an operand of 8 bits as int32 without its zero point."""
+    x = call.tensor(number).astype("int32")
+    zero = call.optional(zero_point)
+    if zero is None:
+        return x
+    zero = zero.astype("int32")
+    if zero.ndim == 1 and number == 0 and x.ndim > 1 and zero.shape[0] > 1:
+        zero = zero.reshape((-1, 1))  # one for each row
+    return x - zero
+
+
+def _matmul_integer(call: Call) -> Value:
+    a, b = integer_operand(call, 0, 2), integer_operand(call, 1, 3)
+    return xp.matmul(stored(a), b).astype("int32")
+
+
+def _determinant(call: Call) -> Value:
+    """Return determinants by Gaussian elimination with the largest pivot of each column."""
+    x = call.tensor(0)
+    size = x.shape[-1]
+    batch = x.shape[:-2]
+    rows = x.reshape((-1, size, size))
+    result = xp.full((rows.shape[0],), 1, dtype=x.dtype)
+    for step in range(size):
+        pivot = xp.argmax(xp.abs(rows[:, step:, step]), axis=1) + step
+        at = xp.arange(size).reshape((1, size))
+        swapped = xp.where(at == pivot.reshape((-1, 1)), step, at)
+        order = xp.where(at == step, pivot.reshape((-1, 1)), swapped)
+        index = xp.broadcast_to(order.reshape((-1, size, 1)), rows.shape)
+        rows = xp.gather(rows, 1, index).realize()
+        sign = xp.where(pivot == step, 1, -1).astype(x.dtype)
+        head = rows[:, step, step]
+        result = result * sign * head
+        column = head.reshape((-1, 1))
+        factor = xp.where(column == 0, 0, rows[:, :, step] / column)
+        below = xp.where(at > step, factor, 0).reshape((-1, size, 1))
+        rows = (rows - below * rows[:, step : step + 1, :]).realize()
+    return result.reshape(batch)
+
+
+OPERATORS: Final = (
+    Operator("MatMul", lambda call: matmul(call.tensor(0), call.tensor(1))),
+    Operator("Gemm", _gemm),
+    Operator("Einsum", _einsum),
+    Operator("MatMulInteger", _matmul_integer),
+    Operator("Det", _determinant),
+)
+"""The rows of this module."""

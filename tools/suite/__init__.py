@@ -1,0 +1,1 @@
+"""Suites: test cases of other projects, run by `./dev suite NAME`."""
