@@ -16,6 +16,7 @@ LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
+    ("torch",),  # the module that users of PyTorch name
     ("nn", "optim", "frontends", "simplifier", "viz", "doctor"),
     ("tensor",),
     ("engine",),
@@ -38,7 +39,7 @@ ONLY_FOR: Final = {"viz": ("cli",)}
 LAZY: Final = ("prove",)
 """Layers that others import inside functions only, so that the compiler runs without them."""
 
-ONLY_IN: Final = {"z3": "prove", "onnx": "frontends"}
+ONLY_IN: Final = dict.fromkeys(("onnx", "torch", "functorch"), "frontends") | {"z3": "prove"}
 """Packages from outside that one layer alone imports."""
 
 MOST_LINES: Final = 500

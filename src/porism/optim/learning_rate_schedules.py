@@ -157,7 +157,12 @@ class PolynomialLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """The rate along half a cosine, from its first value to `eta_min` in `T_max` steps."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:  # noqa: N803
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_max: int,  # noqa: N803 - PyTorch's name
+        eta_min: float = 0.0,
+    ) -> None:
         self.period, self.eta_min = T_max, eta_min
         super().__init__(optimizer)
 

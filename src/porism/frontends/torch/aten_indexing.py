@@ -1,0 +1,172 @@
+"""Indexing operators of ATen: gathers, scatters, embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.public_namespace import xp
+from porism.tensor.tensor import Tensor
+
+
+def _key(x: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the key of x[...] for a list of index tensors, with None for whole axes."""
+    for index in indices:
+        if index is not None and index.dtype == xp.bool:
+            raise UncoveredFormError("an index by a mask")
+    return tuple(slice(None) if index is None else index.astype("int64") for index in indices)
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(x: Any, indices: Sequence[Any]) -> Any:
+    """Return the elements at index tensors."""
+    return x[_key(x, indices)]
+
+
+@aten("index_put.default", "_unsafe_index_put.default")
+def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """Return x with the elements at index tensors replaced, or added to."""
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == xp.bool:
+        mask = indices[0]
+        if values.ndim == 0 or values.size == 1:
+            shaped = xp.reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
+            value = xp.reshape(values, ()).astype(x.dtype)
+            return xp.where(shaped, x + value if accumulate else value, x)
+    key = _key(x, indices)
+    if accumulate:
+        flat, positions, added = _flat_updates(x, key, values)
+        return xp.reshape(xp.scatter_add(flat, 0, positions, added), x.shape)
+    new = x + 0 if x.dtype != xp.bool else x | False
+    new[key] = values.astype(x.dtype)
+    return new
+
+
+def _flat_updates(x: Any, key: tuple[Any, ...], values: Any) -> tuple[Any, Any, Any]:
+    """Return x flattened, the flat positions that a key selects, and a value for each."""
+    positions = xp.reshape(xp.arange(x.size), x.shape)[key]
+    added = xp.broadcast_to(values.astype(x.dtype), positions.shape)
+    return (
+        xp.reshape(x, (-1,)),
+        xp.reshape(positions, (-1,)),
+        xp.reshape(added, (-1,)),
+    )
+
+
+@aten("index_select.default")
+def index_select(x: Any, dim: int, index: Any) -> Any:
+    """Return the slices of x along an axis at a list of indices."""
+    if not x.ndim:
+        return x
+    return xp.take(x, xp.reshape(index, (-1,)), axis=dim)
+
+
+@aten("gather.default")
+def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+    """Return the elements of x at indices along an axis."""
+    if not x.ndim or not index.ndim:
+        flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)
+        return xp.reshape(flat, index.shape)
+    return xp.gather(x, dim, index)
+
+
+def _scatter(function: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
+    """Return a scatter along an axis; scalars are taken as vectors of one element."""
+    if not x.ndim:
+        src = xp.reshape(src, (-1,)) if isinstance(src, Tensor) else src
+        one = function(xp.reshape(x, (1,)), 0, xp.reshape(index, (-1,)), src)
+        return xp.reshape(one, ())
+    if isinstance(src, Tensor):
+        src = src[tuple(slice(0, n) for n in index.shape)].astype(x.dtype)
+    return function(x, dim, index, src)
+
+
+@aten("scatter.src")
+def scatter_src(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """Return x with elements along an axis replaced at indices."""
+    return _scatter(xp.scatter, x, dim, index, src)
+
+
+@aten("scatter.value")
+def scatter_value(x: Any, dim: int, index: Any, value: Any) -> Any:
+    """Return x with elements along an axis replaced by a number at indices."""
+    return _scatter(xp.scatter, x, dim, index, xp.full(index.shape, value).astype(x.dtype))
+
+
+@aten("scatter_add.default")
+def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """Return x with values added along an axis at indices."""
+    return _scatter(xp.scatter_add, x, dim, index, src)
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(
+    x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True
+) -> Any:
+    """Return x with values reduced into it along an axis at indices."""
+    functions = {
+        "sum": xp.scatter_add,
+        "amax": xp.scatter_max,
+        "amin": xp.scatter_min,
+    }
+    if reduce not in functions or not include_self:
+        raise UncoveredFormError(f"scatter_reduce by {reduce} with include_self={include_self}")
+    return _scatter(functions[reduce], x, dim, index, src)
+
+
+@aten("index_add.default")
+def index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    """Return x with slices added along an axis at indices."""
+    if not x.ndim:
+        return x + xp.sum(source * alpha)
+    return xp.index_add(x, dim, index, source if alpha == 1 else source * alpha)
+
+
+@aten("embedding.default")
+def embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Return rows of a table."""
+    return xp.take(weight, indices, axis=0)
+
+
+@aten("embedding_dense_backward.default")
+def embedding_dense_backward(
+    grad: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """Return the gradient of a table of rows."""
+    if scale_grad_by_freq:
+        raise UncoveredFormError("scale_grad_by_freq")
+    flat = xp.reshape(indices, (-1,))
+    rows = xp.reshape(grad, (flat.shape[0], grad.shape[-1]))
+    if padding_idx >= 0:
+        rows = xp.where((flat == padding_idx)[:, None], 0, rows)
+    table = xp.zeros(num_weights, grad.shape[-1], dtype=grad.dtype)
+    return xp.index_add(table, 0, flat, rows)
+
+
+@aten("searchsorted.Tensor")
+def searchsorted(
+    sorted_sequence: Any,
+    x: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Return where values belong in a sorted sequence."""
+    if sorted_sequence.ndim != 1 or sorter is not None:
+        raise UncoveredFormError("searchsorted of several rows")
+    return xp.searchsorted(sorted_sequence, x, side=side or ("right" if right else "left"))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """Return x with a value where the mask holds."""
+    if isinstance(value, Tensor):
+        value = value.astype(x.dtype)
+    return xp.where(mask, value, x)

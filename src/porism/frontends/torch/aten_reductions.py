@@ -1,0 +1,278 @@
+"""Reductions of ATen: sums, means, extrema, scans, sorting; and products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from porism.frontends.torch.aten_table import aten
+from porism.frontends.torch.public_namespace import xp
+
+
+def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
+    """Return the axes that `dim` stands for: all of them for None and for an empty list."""
+    if dim is None or (not isinstance(dim, int) and not len(dim)):
+        return tuple(range(x.ndim))
+    return tuple(d % max(x.ndim, 1) for d in ([dim] if isinstance(dim, int) else dim))
+
+
+def _lifted(x: Any) -> Any:
+    """Return x with at least one axis, so that it can be reduced along axis 0."""
+    return x if x.ndim else xp.reshape(x, (1,))
+
+
+def _reduce(x: Any, dim: Any, keepdim: bool, function: Any, **options: Any) -> Any:
+    """Return a reduction over axes; that of a scalar is of one element."""
+    if not x.ndim:
+        return xp.reshape(function(_lifted(x), axis=0, **options), ())
+    return function(x, axis=axes_of(x, dim), keepdims=keepdim, **options)
+
+
+def _wide(x: Any, dtype: Any) -> Any:
+    """Return integers and bools in the type of the result, before they are added."""
+    return x if dtype is None else x.astype(dtype)
+
+
+@aten("sum.default", "sum.dim_IntList")
+def sum_(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Return sums over axes."""
+    return _reduce(_wide(x, dtype), dim, keepdim, xp.sum)
+
+
+@aten("mean.default", "mean.dim")
+def mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Return means over axes."""
+    return _reduce(_wide(x, dtype), dim, keepdim, xp.mean)
+
+
+@aten("prod.default")
+def prod(x: Any, dtype: Any = None) -> Any:
+    """Return the product of all elements."""
+    return _reduce(_wide(x, dtype), None, False, xp.prod)
+
+
+@aten("prod.dim_int")
+def prod_dim(x: Any, dim: int, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Return products along an axis."""
+    return _reduce(_wide(x, dtype), dim, keepdim, xp.prod)
+
+
+@aten("amax.default")
+def amax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return maxima over axes."""
+    return _reduce(x, dim, keepdim, xp.max)
+
+
+@aten("amin.default")
+def amin(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return minima over axes."""
+    return _reduce(x, dim, keepdim, xp.min)
+
+
+@aten("max.default")
+def max_(x: Any) -> Any:
+    """Return the largest element."""
+    return _reduce(x, None, False, xp.max)
+
+
+@aten("min.default")
+def min_(x: Any) -> Any:
+    """Return the smallest element."""
+    return _reduce(x, None, False, xp.min)
+
+
+@aten("any.default", "any.dim", "any.dims")
+def any_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return whether any element is not 0."""
+    return _reduce(x != 0, dim, keepdim, xp.any)
+
+
+@aten("all.default", "all.dim", "all.dims")
+def all_(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return whether all elements are not 0."""
+    return _reduce(x != 0, dim, keepdim, xp.all)
+
+
+@aten("argmax.default")
+def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the index of the largest element along an axis, or of all."""
+    return _arg(x, dim, keepdim, xp.argmax)
+
+
+@aten("argmin.default")
+def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the index of the smallest element along an axis, or of all."""
+    return _arg(x, dim, keepdim, xp.argmin)
+
+
+def _arg(x: Any, dim: int | None, keepdim: bool, function: Any) -> Any:
+    """Return argmax or argmin."""
+    if dim is None:
+        index = function(xp.reshape(x, (-1,)), axis=0)
+        return xp.reshape(index, (1,) * x.ndim) if keepdim else index
+    if not x.ndim:
+        return xp.zeros((), dtype="int64")
+    return function(x, axis=dim, keepdims=keepdim)
+
+
+@aten("max.dim")
+def max_dim(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return maxima along an axis, and their indices."""
+    return amax(x, dim, keepdim), _arg(x, dim, keepdim, xp.argmax)
+
+
+@aten("min.dim")
+def min_dim(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return minima along an axis, and their indices."""
+    return amin(x, dim, keepdim), _arg(x, dim, keepdim, xp.argmin)
+
+
+@aten("var.dim")
+def var_dim(x: Any, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
+    """Return variances over axes."""
+    return var(x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@aten("var.correction")
+def var(x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False) -> Any:
+    """Return variances over axes, over n - correction."""
+    number = 1 if correction is None else correction
+    return _variance(x, dim, number, keepdim)
+
+
+@aten("std.correction")
+def std(x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False) -> Any:
+    """Return standard deviations over axes."""
+    return xp.sqrt(var(x, dim, correction, keepdim))
+
+
+@aten("var_mean.correction")
+def var_mean(
+    x: Any, dim: Any = None, correction: Any = None, keepdim: bool = False
+) -> tuple[Any, Any]:
+    """Return variances and means over axes."""
+    return var(x, dim, correction, keepdim), mean(x, dim, keepdim)
+
+
+def _variance(x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """Return the sum of squared differences from the mean, over n - correction."""
+    if not x.ndim:
+        return xp.reshape(_variance(_lifted(x), 0, correction, False), ())
+    axes = axes_of(x, dim)
+    count = math.prod(x.shape[k] for k in axes)
+    off = x - xp.mean(x, axis=axes, keepdims=True)
+    total = xp.sum(off * off, axis=axes, keepdims=keepdim)
+    return total / max(count - correction, 0)
+
+
+@aten("logsumexp.default")
+def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+    """Return the logarithm of the sum of exponentials over axes."""
+    return _reduce(x, dim, keepdim, xp.logsumexp)
+
+
+@aten("cumsum.default")
+def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
+    """Return running sums along an axis."""
+    x = _wide(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dtype)
+    return xp.cumsum(x, axis=dim) if x.ndim else x
+
+
+@aten("cumprod.default")
+def cumprod(x: Any, dim: int, dtype: Any = None) -> Any:
+    """Return running products along an axis."""
+    x = _wide(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dtype)
+    return xp.cumprod(x, axis=dim) if x.ndim else x
+
+
+@aten("sort.default")
+def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    """Return sorted values along an axis, and where they were; equal ones keep their order."""
+    return sort_stable(x, stable=True, dim=dim, descending=descending)
+
+
+@aten("sort.stable")
+def sort_stable(
+    x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Any, Any]:
+    """Return sorted values along an axis, and where they were."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    order = xp.argsort(x, axis=dim, descending=descending, stable=True)
+    return xp.take_along_axis(x, order, axis=dim), order
+
+
+@aten("topk.default")
+def topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Any, Any]:
+    """Return the largest or smallest values along an axis, and where they were."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    values, indices = xp.topk(x, k, axis=dim, largest=largest)
+    return values, indices
+
+
+# -- products of matrices --------------------------------------------------------------------------
+
+
+@aten("mm.default", "bmm.default", "mv.default", "dot.default")
+def mm(x: Any, y: Any) -> Any:
+    """Return a product of matrices."""
+    return xp.matmul(x, y)
+
+
+@aten("addmm.default")
+def addmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta · x + alpha · a @ b."""
+    product = xp.matmul(a, b)
+    if alpha != 1:
+        product = product * alpha
+    return product if beta == 0 else product + (x if beta == 1 else x * beta)
+
+
+@aten("baddbmm.default")
+def baddbmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta · x + alpha · a @ b for a batch of matrices."""
+    return addmm(x, a, b, beta, alpha)
+
+
+@aten("addmv.default")
+def addmv(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta · x + alpha · a @ b for a vector b."""
+    return addmm(x, a, b, beta, alpha)
+
+
+@aten("_softmax.default")
+def softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+    """Return exp(x) over its sum along an axis."""
+    return xp.softmax(x, axis=dim) if x.ndim else xp.ones_like(x)
+
+
+@aten("_log_softmax.default")
+def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+    """Return the logarithm of softmax along an axis."""
+    return xp.log_softmax(x, axis=dim) if x.ndim else xp.zeros_like(x)
+
+
+@aten("_softmax_backward_data.default")
+def softmax_backward(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """Return the gradient of softmax from its result."""
+    if not grad.ndim:
+        return xp.zeros_like(grad)
+    product = grad * output
+    return product - output * xp.sum(product, axis=dim, keepdims=True)
+
+
+@aten("_log_softmax_backward_data.default")
+def log_softmax_backward(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """Return the gradient of log_softmax from its result."""
+    if not grad.ndim:
+        return xp.zeros_like(grad)
+    return grad - xp.exp(output) * xp.sum(grad, axis=dim, keepdims=True)
+
+
+def norm_axes(shape: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the last `count` axes of a shape."""
+    return tuple(range(len(shape) - count, len(shape)))

@@ -1,0 +1,43 @@
+"""ATen table: which function on tensors each operator of ATen is.
+
+An operator is named as torch prints it, `aten.add.Tensor`; its arguments are those of its schema,
+with tensors in place of torch's. Where a row is *promoting*, the operands come in the type that
+torch computes in. Results are converted to the type that torch gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class UncoveredFormError(Exception):
+    """A form of an operator that is left to torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of ATen as a function on tensors."""
+
+    run: Callable[..., Any]
+    promoting: bool
+    """Whether operands are converted to the type that torch computes in."""
+
+
+TABLE: Final[dict[str, Operator]] = {}
+"""The operators, by name."""
+
+
+def aten(*names: str, promoting: bool = False) -> Callable[[Function], Function]:
+    """Register a function as operators: `aten("add.Tensor")` is `aten.add.Tensor`."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            assert f"aten.{name}" not in TABLE, f"there are two rows of aten.{name}"
+            TABLE[f"aten.{name}"] = Operator(function, promoting)
+        return function
+
+    return register

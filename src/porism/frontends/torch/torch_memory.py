@@ -1,0 +1,74 @@
+"""Torch memory: tensors of torch as tensors of Porism and back, on the CPU and without copies."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from porism.engine.run.buffer_storage import array_of
+from porism.tensor.conversion import from_array
+from porism.tensor.tensor import Tensor
+
+VIEWS: Final[dict[torch.dtype, tuple[torch.dtype, Any]]] = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2),
+    torch.uint16: (torch.int16, np.uint16),
+    torch.uint32: (torch.int32, np.uint32),
+    torch.uint64: (torch.int64, np.uint64),
+}
+"""Types that torch does not hand to NumPy: an integer type of the same width, and NumPy's."""
+
+NAMES: Final[dict[torch.dtype, str]] = {
+    getattr(torch, name): name
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
+    )
+}
+"""The types that tensors of both have."""
+
+
+def from_torch(x: torch.Tensor) -> Tensor:
+    """Return a tensor of torch as one of Porism; it shares the memory of a contiguous one."""
+    x = x.detach()
+    if x.is_neg() or x.is_conj():
+        x = x.resolve_neg().resolve_conj()
+    if not x.is_contiguous():
+        x = x.contiguous()
+    view = VIEWS.get(x.dtype)
+    if view is None:
+        return from_array(x.numpy())
+    return from_array(x.view(view[0]).numpy().view(view[1]))
+
+
+def to_torch(x: Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a computed tensor as one of torch, of the type and the strides of another."""
+    buffer = x._buffer()
+    array = array_of(buffer).reshape([int(size.arg) for size in buffer.src])
+    view = VIEWS.get(like.dtype)
+    if view is None:
+        result = torch.from_numpy(array)
+    else:
+        carrier = np.dtype(str(view[0]).removeprefix("torch."))
+        result = torch.from_numpy(array.view(carrier)).view(like.dtype)
+    return with_strides(result, like)
+
+
+def with_strides(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with the strides of another; itself if they are the same already.
+
+    What torch has traced relies on the strides that it saw, so every tensor that is handed to it
+    has them.
+    """
+    wanted = [s if isinstance(s, int) else int(s) for s in like.stride()]
+    sizes = list(x.shape)
+    same = all(a == b for n, a, b in zip(sizes, x.stride(), wanted, strict=True) if n > 1)
+    if same or not x.numel() or 0 in [s for n, s in zip(sizes, wanted, strict=True) if n > 1]:
+        return x
+    strided = torch.empty_strided(sizes, wanted, dtype=x.dtype)
+    strided.copy_(x)
+    return strided
