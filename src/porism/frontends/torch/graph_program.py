@@ -130,7 +130,6 @@ class GraphProgram:
                 return self._run(args)
             except NodeError as failed:
                 self.refused[failed.node] = str(failed)
-                note_fallback(str(failed.node.target), str(failed))
                 self._plan()
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
@@ -141,10 +140,24 @@ class GraphProgram:
                 if isinstance(step, Piece):
                     self._run_piece(step, env)
                 else:
-                    env[step] = _call_torch(step, env)
+                    env[step] = self._call_torch(step, env)
             outputs = self.output.args[0]
             assert isinstance(outputs, (list, tuple))
             return [env[o] if isinstance(o, Node) else o for o in outputs]
+
+    def _call_torch(self, node: Node, env: dict[Node, Any]) -> Any:
+        """Call an operator in torch."""
+        args, kwargs = _substituted(node, env)
+        target: Any = node.target
+        result = target(*args, **kwargs)
+        meta = node.meta.get("val")
+        tensors = isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor)
+        if tensors and all(isinstance(s, int) for s in meta.stride()):
+            result = with_strides(result, meta)
+        if str(target).startswith("aten."):
+            why = self.refused.get(node, "it is not in the table of operators")
+            note_fallback(str(target), why)
+        return result
 
     def _run_piece(self, piece: Piece, env: dict[Node, Any]) -> None:
         """Run a jitted function, and put its results into the environment as torch's tensors."""
@@ -186,20 +199,6 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [t for item in value for t in _tensors(item)]
     return [value] if isinstance(value, torch.Tensor) else []
-
-
-def _call_torch(node: Node, env: dict[Node, Any]) -> Any:
-    """Call an operator in torch."""
-    args, kwargs = _substituted(node, env)
-    target: Any = node.target
-    result = target(*args, **kwargs)
-    if isinstance(result, torch.Tensor) and isinstance(node.meta.get("val"), torch.Tensor):
-        meta = node.meta["val"]
-        if all(isinstance(s, int) for s in meta.stride()):
-            result = with_strides(result, meta)
-    if str(target).startswith("aten."):
-        note_fallback(str(target), "not in the table of operators")
-    return result
 
 
 def _substituted(node: Node, env: dict[Node, Any]) -> tuple[Any, Any]:
