@@ -30,7 +30,7 @@ from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Call, Value, dtype_of
 from porism.frontends.onnx.operators import operator_table
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 

@@ -20,7 +20,7 @@ from porism.frontends.onnx.imported_graph import ValueInfo
 from porism.frontends.onnx.model_errors import ModelError, NeedsHost
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value, dtype_of
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.tensor import Tensor

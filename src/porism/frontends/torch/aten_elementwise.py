@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from porism.frontends.tensor_functions import xp
 from porism.frontends.torch.aten_table import aten
-from porism.frontends.torch.public_namespace import xp
 from porism.tensor.tensor import Tensor
 
 # -- functions that have the same name and meaning -------------------------------------------------

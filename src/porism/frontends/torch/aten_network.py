@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from porism.frontends.tensor_functions import xp
 from porism.frontends.torch.aten_normalization import in_float32
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
-from porism.frontends.torch.public_namespace import xp
 
 # -- convolution -----------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from porism.frontends.tensor_functions import xp
 from porism.frontends.torch.aten_table import aten
-from porism.frontends.torch.public_namespace import xp
 
 
 def _with_affine(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:

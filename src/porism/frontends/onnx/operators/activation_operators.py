@@ -7,7 +7,7 @@ from typing import Final
 
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def _leaky_relu(call: Call) -> Value:

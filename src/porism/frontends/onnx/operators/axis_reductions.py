@@ -9,7 +9,7 @@ import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def _axes(call: Call, rank: int) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from porism.frontends.onnx.imported_graph import Graph
 from porism.frontends.onnx.operator_call import Call, Value, dtype_of, held, shape_of
 from porism.frontends.onnx.operators.data_movement import split_sizes
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 

@@ -11,7 +11,7 @@ import numpy as np
 from porism.frontends.onnx.imported_graph import MOST_BYTES
 from porism.frontends.onnx.operator_call import Call, Value, held
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 MOST_KNOWN: Final = 1 << 12
 """A larger result than this is a tensor, also if its values are known."""

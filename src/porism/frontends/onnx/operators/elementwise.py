@@ -12,7 +12,7 @@ import numpy as np
 from porism.frontends.onnx import onnx_types
 from porism.frontends.onnx.operator_call import Call, Value, dtype_of, held, tensor_dtype
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def unary(name: str, function: str, host: Callable[..., Any] | None = None) -> Operator:

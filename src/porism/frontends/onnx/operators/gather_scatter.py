@@ -9,7 +9,7 @@ import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def _index(call: Call, number: int, size: int) -> Value:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from porism.frontends.onnx import onnx_types
 from porism.frontends.onnx.operator_call import Call, Value, tensor_dtype
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def _column(x: Value, rank: int) -> Value:

@@ -12,7 +12,7 @@ from porism.frontends.onnx.operator_call import Call, Value, held, tensor_dtype
 from porism.frontends.onnx.operators.elementwise import to_narrow_float
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.windowed import convolve
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 _NARROW: Final = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
 

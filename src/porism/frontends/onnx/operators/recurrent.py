@@ -13,7 +13,7 @@ from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.stored_operands import stored
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 Activation = Callable[[Any], Any]
 

@@ -15,7 +15,7 @@ import numpy as np
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 # -- Resize ----------------------------------------------------------------------------------------
 

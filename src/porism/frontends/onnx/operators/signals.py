@@ -11,7 +11,7 @@ from porism.frontends.onnx import onnx_types
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 from porism.tensor.network.sliding_windows import sliding_windows
 from porism.tensor.tensor import Tensor
 

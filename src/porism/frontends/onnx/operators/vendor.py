@@ -9,7 +9,7 @@ from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.operators.recurrent import LSTM_ACTIVATIONS, Weights, recur
 from porism.frontends.onnx.operators.windowed import convolve
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 
 
 def _fused_conv(call: Call) -> Value:

@@ -14,7 +14,7 @@ from porism.frontends.onnx.operators.contractions import integer_operand
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.stored_operands import stored
-from porism.frontends.onnx.tensor_functions import xp
+from porism.frontends.tensor_functions import xp
 from porism.tensor.network.sliding_windows import sliding_windows
 from porism.tensor.tensor import Tensor
 
