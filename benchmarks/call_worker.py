@@ -45,6 +45,31 @@ def chain(first: Any, follow: Callable[[Any], Any]) -> Step:
     return step
 
 
+def stencil(grid: Any) -> Any:
+    """Assign to the inner part of a matrix what heat conduction makes of it."""
+    neighbours = grid[2:, 1:-1] + grid[:-2, 1:-1] + grid[1:-1, 2:] + grid[1:-1, :-2]
+    grid[1:-1, 1:-1] += 0.1 * (neighbours - 4 * grid[1:-1, 1:-1])
+    return grid
+
+
+def stencils(new: Callable[[int], Any], finish: Callable[[Any], Any]) -> Steps:
+    """Stencil steps on matrices of several sizes."""
+    return {
+        f"stencil step, {n} x {n}": chain(new(n), lambda grid: finish(stencil(grid)))
+        for n in (32, 256, 512)
+    }
+
+
+def numpy() -> Steps:
+    import numpy
+
+    x, y = numpy.zeros(SIZE, numpy.float32), numpy.ones(SIZE, numpy.float32)
+    return {
+        "small operation": chain(x, lambda a: a + y),
+        **stencils(lambda n: numpy.ones((n, n), numpy.float32), lambda grid: grid),
+    }
+
+
 def porism() -> Steps:
     import porism
 
@@ -63,6 +88,7 @@ def porism() -> Steps:
         "jitted call, result fed back": chain(x, lambda a: add(a, y)),
         "jitted call with 100 weights": lambda: many(x),
         "small operation": chain(x, lambda a: (a + y).realize()),
+        **stencils(lambda n: porism.ones((n, n)).realize(), lambda grid: grid.realize()),
     }
 
 
@@ -71,7 +97,10 @@ def torch() -> Steps:
 
     torch.set_num_threads(1)
     x, y = torch.zeros(SIZE), torch.ones(SIZE)
-    steps: Steps = {"small operation": chain(x, lambda a: a + y)}
+    steps: Steps = {
+        "small operation": chain(x, lambda a: a + y),
+        **stencils(lambda n: torch.ones(n, n), lambda grid: grid),
+    }
     try:
         add = torch.compile(lambda a, b: a + b)
         add(x, y)
@@ -112,6 +141,7 @@ def tinygrad() -> Steps:
 
 LIBRARIES: dict[str, Callable[[], Steps]] = {
     "porism": porism,
+    "numpy": numpy,
     "torch": torch,
     "jax": jax,
     "tinygrad": tinygrad,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.engine.run import parametrize_constants, realize
+from porism.engine.run import parametrize_constants, realize, run_plans
 from porism.ir import ops
 from porism.ir.traversal import toposort
 
@@ -21,6 +21,7 @@ def nothing_is_known() -> Iterator[None]:
     """As in a new process, and left as it was."""
     tables: list[dict[Any, Any]] = [
         realize._schedules,
+        run_plans._plans,
         parametrize_constants._templates,
         parametrize_constants._parametrized,
     ]
@@ -109,6 +110,7 @@ def test_the_same_bits() -> None:
 
     generally = [each(c) for c in (0.7, *numbers)][1:]
     for c, bits in zip(numbers, generally, strict=True):
+        run_plans.forget_plans()
         for table in (
             realize._schedules,
             parametrize_constants._templates,

@@ -10,6 +10,7 @@ import pytest
 
 import porism
 from porism.base.errors import TypeMismatch
+from porism.tensor import conversion
 from porism.tensor.promotion import ELEMENT_TYPES, FLOATS, INTEGERS, SIGNED, UNSIGNED
 from tests.tensor.oracle import agree, refuses
 from tests.tensor.singles import singles
@@ -162,3 +163,28 @@ def test_limits() -> None:
     assert not porism.isdtype(porism.int8, porism.int16)
     with refuses(TypeMismatch, "isdtype with the kind 'whole'"):
         porism.isdtype(porism.int8, "whole")
+
+
+NUMBERS: Final = (0, 1, -3, 4.0, 0.0, -0.0, 0.1, np.inf, np.nan, True, 2**70, 10**400)
+
+
+@pytest.mark.parametrize("name", ELEMENT_TYPES)
+def test_operands_that_need_no_promotion(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way for equal tensors and numbers gives what the long one gives: nodes or error."""
+    x = porism.zeros((2, 3), dtype=name).realize()
+    y = porism.ones((2, 3), dtype=name).realize()
+    others = [y, porism.zeros((3,), dtype=name), porism.ones((2, 3), dtype="int8"), *NUMBERS]
+    pairs = [pair for other in others for pair in ((x, other), (other, x))]
+
+    def found() -> list[Any]:
+        results: list[Any] = []
+        for pair in pairs:
+            try:
+                results.append(conversion.promote_operands(*pair))
+            except TypeMismatch as error:
+                results.append(error.what)
+        return results
+
+    short = found()
+    monkeypatch.setattr(conversion, "_equal_operands", lambda x, y: None)
+    assert found() == short

@@ -8,9 +8,13 @@ The life of a computation:
     → compiled program        run/program                 machine code, and an argument block
     → run                     run/backend_runners         one native call
 
+A computation that ran before skips the first four steps: its run plan is found by the structure of
+its graph.
+
 The caches, with their keys:
 
     what                in memory                               on disk: a digest of
+    run plan            structure, settings                     -
     parametrized graph  graph                                   -
     schedule            graph, settings                         graph, settings, sources
     program             schedule, backend, constant inputs      -
@@ -18,8 +22,8 @@ The caches, with their keys:
     compiled kernel     backend, kernel, actions                kernel, actions, environment
     tuned actions       backend, threads, kernel                kernel, threads, environment
 
-They live in run/parametrize_constants; run/realize and cache/schedule_cache; run/backend_runners;
-run/prepacked_constants; run/program and cache/kernel_cache; tune/tuning_cache. The environment is
-target, compiler, settings and the sources of Porism. A process whose sources were edited while it
-runs uses no cache on disk.
+They live in run/run_plans; run/parametrize_constants; run/realize and cache/schedule_cache;
+run/backend_runners; run/prepacked_constants; run/program and cache/kernel_cache; tune/tuning_cache.
+The environment is target, compiler, settings and the sources of Porism. A process whose sources
+were edited while it runs uses no cache on disk.
 """

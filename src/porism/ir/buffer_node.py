@@ -15,6 +15,7 @@ from porism.ir.node import MutableNode, UOp
 from porism.ir.text import structural_digest
 
 _BUFFER: Final = ops.BUFFER
+_CONST: Final = ops.CONST
 _CODE: Final = ops.BUFFER.code
 _MASK: Final = structural_digest.MASK
 _numbers: Final = itertools.count()
@@ -42,6 +43,8 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = Non
         node.vmin, node.vmax = _BUFFER.bounds(dtype, dims, node.arg)
     node.order = hash((_CODE, number)) & _MASK
     node.shaped = dims != ()
+    if all(dim.op is _CONST for dim in dims):
+        node._shape = dims
     node.uses_buffer = True
     node.ranges = ()
     node.__class__ = UOp

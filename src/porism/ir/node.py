@@ -383,12 +383,22 @@ def const(dtype: DType, value: Any) -> UOp:
             node = intern(ops.CONST, (dtype, number, ()), dtype, (), number)
             small_constants[dtype, value] = node
         return node
+    if value.__class__ in _NUMBERS and value and dtype.is_float:  # 0.0 and -0.0 are equal keys
+        node = small_constants.get((dtype, value))
+        if node is None:
+            node = small_constants[dtype, value] = _canonical_const(dtype, value)
+        return node
+    return _canonical_const(dtype, value)
+
+
+def _canonical_const(dtype: DType, value: Any) -> UOp:
     result_dtype(ops.CONST, dtype, (), value.item() if hasattr(value, "item") else value)
     canonical = dtype.canonical(value)
     return intern(ops.CONST, (dtype, argument_text.key(canonical), ()), dtype, (), canonical)
 
 
-small_constants: dict[tuple[DType, int], UOp] = {}
+_NUMBERS: Final = (int, float)
+small_constants: dict[tuple[DType, int | float], UOp] = {}
 
 
 def intern(op: Op, key: Any, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp:

@@ -15,6 +15,7 @@ from porism.base.dtypes import DType, index
 from porism.engine.run import array_allocator
 from porism.engine.run.buffer_storage import buffer_for_array, new_buffer
 from porism.ir.facts import semantics
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.promotion import (
@@ -192,8 +193,30 @@ def promote_operands(*values: Any, dtype: DType | None = None) -> tuple[UOp, ...
 
     Scalars stay scalars: they are compatible with every shape.
     """
+    if dtype is None and len(values) == 2:
+        pair = _equal_operands(*values)
+        if pair is not None:
+            return pair
     common = result_type(*map(_typed, values)) if dtype is None else dtype
     return broadcast(*(node_of(value, common) for value in values))
+
+
+def _equal_operands(x: Any, y: Any) -> tuple[UOp, UOp] | None:
+    """Return two operands that need neither a cast nor a broadcast; None if they may.
+
+    They are two tensors of one type and shape, or a tensor of floats and a Python number. Most
+    operands are such, and promoting them takes longer than making the node of their sum.
+    """
+    if type(x) is not Tensor:
+        if type(y) is not Tensor or type(x) is Tensor:
+            return None
+        swapped = _equal_operands(y, x)
+        return None if swapped is None else swapped[::-1]
+    a = x.node
+    if type(y) is Tensor:
+        b = y.node
+        return (a, b) if a.dtype is b.dtype and shape(a) == shape(b) else None
+    return (a, constant(a.dtype, y)) if a.dtype.is_float and type(y) in (int, float) else None
 
 
 def broadcast(*nodes: UOp) -> tuple[UOp, ...]:

@@ -267,12 +267,13 @@ class Tensor:
 
     def _buffer(self) -> UOp:
         """Return the BUFFER with the values, computed if need be."""
+        node = self.value_node
         try:
-            buffer = realize([self.value_node])[0]
+            buffer = realize([node])[0]
             node_storage(buffer)
         except NoValue:
             raise no_value() from None
-        if is_replaceable(self.value_node):
+        if is_replaceable(node):
             self.node = buffer
         return buffer
 
@@ -298,8 +299,9 @@ def is_replaceable(node: UOp) -> bool:
     A symbolic size stays symbolic: other tensors share the variable. What has a derivative stays
     as it was computed.
     """
-    if any(dim.op is not ops.CONST for dim in shape(node)):
-        return False
+    for dim in shape(node):
+        if dim.op is not ops.CONST:
+            return False
     return not (_live_variables and depends_on_variable(node))
 
 

@@ -2,6 +2,7 @@
 
     graph  →  request  →  parametrized constants  →  schedule  →  program  →  run
 
+- A computation that ran before on other memory has a *run plan* (`run_plans`), and runs at once.
 - A *request* is the graph with its buffers replaced by numbered PARAMs and its bound variables by
   VARIABLEs, so that the same computation on other data is the same graph.
 - Constants that vary between requests become arguments (`parametrize_constants`).
@@ -26,6 +27,7 @@ from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
 from porism.engine.run.backend_runners import forget_programs, run
 from porism.engine.run.buffer_storage import (
+    Storage,
     buffer_for_array,
     buffer_for_constant,
     node_storage,
@@ -35,6 +37,14 @@ from porism.engine.run.buffer_storage import (
 from porism.engine.run.parametrize_constants import parametrize_varying
 from porism.engine.run.prepacked_constants import forget_prepacked
 from porism.engine.run.program import forget_functions
+from porism.engine.run.run_plans import (
+    Output,
+    RunPlan,
+    find_plan,
+    forget_plans,
+    keep_plan,
+    structure_of,
+)
 from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -68,11 +78,10 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     """Return the BUFFER with the value of each node; values that are not realized are computed."""
     if has_pullbacks():
         nodes = [stated_value(node) for node in nodes]
-    buffers = {node: buffer for node in nodes if (buffer := _existing_buffer(node)) is not None}
-    missing = [node for node in dict.fromkeys(nodes) if node not in buffers]
-    if missing:
-        buffers.update(zip(missing, _compute(missing), strict=True))
-    return [buffers[node] for node in nodes]
+    buffers = [_existing_buffer(node) for node in nodes]
+    missing = list(dict.fromkeys([n for n, b in zip(nodes, buffers, strict=True) if b is None]))
+    computed = dict(zip(missing, _compute(missing), strict=True)) if missing else {}
+    return [computed[n] if b is None else b for n, b in zip(nodes, buffers, strict=True)]
 
 
 def _existing_buffer(node: UOp) -> UOp | None:
@@ -119,6 +128,7 @@ def schedule_of(graph: UOp) -> Schedule:
 
 def _release_unused() -> None:
     """Release cached entries that nothing uses; each cache before the ones it refers to."""
+    forget_plans()
     forget_programs()
     drop_unreferenced(_schedules)
     forget_functions()
@@ -148,16 +158,40 @@ def unbind(node: UOp, variables: dict[str, int]) -> UOp:
 
 
 def _compute(missing: Sequence[UOp]) -> list[UOp]:
-    computation = _parametrize(request(missing))
+    found = structure_of(missing)
+    plan = None if found is None else find_plan(found[0])
+    if found is not None and plan is not None:
+        return _record(missing, plan.outputs, plan.run(found[1]))
+    original = request(missing)
+    computation = _parametrize(original)
     schedule = schedule_of(computation.graph)
     inputs = [node_storage(buffer) for buffer in computation.buffers]
-    outputs = run(schedule, inputs, computation.variables)
+    results = run(schedule, inputs, computation.variables)
+    outputs = tuple([_output_of(node) for node in missing])
+    backend = selected_backend()
+    if found is not None and backend.load is not None and set(original.buffers) == set(found[1]):
+        order = tuple([found[1].index(buffer) for buffer in original.buffers])
+        constants = tuple(inputs[len(order) :])
+        plan = RunPlan(schedule, backend, order, constants, computation.variables, outputs)
+        keep_plan(found[0], plan)
+    return _record(missing, outputs, results)
+
+
+def _output_of(node: UOp) -> Output:
+    dims = tuple(_concrete_dim(dim) for dim in shape(node))
+    return Output(node.dtype, dims, _is_constant(node))
+
+
+def _record(
+    nodes: Sequence[UOp], outputs: Sequence[Output], results: Sequence[Storage]
+) -> list[UOp]:
+    """Return a BUFFER for each result, recorded as the value of its node."""
     buffers = []
-    for node, (array, address) in zip(missing, outputs, strict=True):
-        dims = tuple(_concrete_dim(dim) for dim in shape(node))
-        buffers.append(buffer_for_array(node.dtype, dims, array, address))
-        if not _is_constant(node):
-            record_realized(node, buffers[-1], exact=not settings.fast_math)
+    for node, output, (array, address) in zip(nodes, outputs, results, strict=True):
+        buffer = buffer_for_array(output.dtype, output.dims, array, address)
+        buffers.append(buffer)
+        if not output.is_constant:
+            record_realized(node, buffer, exact=not settings.fast_math)
     return buffers
 
 

@@ -40,12 +40,13 @@ def shape(root: UOp) -> Shape:
     try:
         dims = root._shape
     except AttributeError:
-        if all(hasattr(s, "_shape") for s in root.src):  # as when a graph is built
-            _set_shape(root, _from_sources(root))
-        else:
+        try:  # the shapes of its sources are mostly known, as when a graph is built
+            dims = _from_sources(root)
+        except AttributeError:
             for node in toposort(root, within=lambda n: not hasattr(n, "_shape")):
                 _set_shape(node, _from_sources(node))
-        dims = root._shape
+            dims = root._shape
+        _set_shape(root, dims)
     if dims is None:
         raise ShapeError(
             f"{root.op.name} has no shape",
@@ -149,7 +150,7 @@ def _common(node: UOp) -> Shape:
     common: Shape = ()
     for source in node.src:
         dims = _shape_of(source)
-        if not dims or dims is common:
+        if not dims or dims == common:
             continue
         if not common:
             common = dims

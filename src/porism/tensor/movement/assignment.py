@@ -20,21 +20,26 @@ import numpy as np
 from porism.base import dtypes
 from porism.base.errors import PorismError
 from porism.ir import ops
+from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.autodiff.leaf_state import disabled
 from porism.tensor.conversion import broadcast, from_array, node_of
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
-from porism.tensor.movement.indexing import (
-    GatherLayout,
-    gather_layout,
-    index_node,
-    selected_sizes,
-    slice_axes,
-)
-from porism.tensor.movement.inplace_update import try_overwrite
+from porism.tensor.movement.indexing import GatherLayout, gather_layout, index_node
+from porism.tensor.movement.inplace_update import is_exclusive, try_overwrite
 from porism.tensor.movement.reshape import broadcast_to
+from porism.tensor.movement.slicing import (
+    Slicing,
+    Steps,
+    any_tensor,
+    apply_steps,
+    new_slicing,
+    slice_axes,
+    slicing_of,
+    steps_between,
+)
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import name_of, type_error
 from porism.tensor.shapes import (
@@ -90,6 +95,10 @@ def _assign_part(x: Tensor, key: Any, value: Any) -> None:
     """Give x the value that it has after x[key] = value."""
     _refuse_leaf(x)
     node = _cast_value(x, value)
+    slicing = slicing_of(key, shape(x.node))
+    if slicing is not None:
+        _assign_sliced(x, slicing, node)
+        return
     masks = [part for part in parse_key_with_masks(key, x.shape) if isinstance(part, Mask)]
     if masks:
         x.node = _assign_masked(x.node, key, masks, node)
@@ -97,8 +106,14 @@ def _assign_part(x: Tensor, key: Any, value: Any) -> None:
     selection = parse_key(key, x.shape)
     if any(part.index is not None for part in selection):
         x.node = _assign_by_arrays(x.node, selection, node)
-    elif not _try_in_place(x, selection, node):
-        x.node = _assign_slices(x.node, selection, node)
+    else:
+        _assign_sliced(x, new_slicing(selection, shape(x.node)), node)
+
+
+def _assign_sliced(x: Tensor, slicing: Slicing, value: UOp) -> None:
+    """Give x the value that it has after its sliced part was assigned to."""
+    if not _try_in_place(x, slicing, value):
+        x.node = _assign_slices(x.node, slicing, value)
 
 
 class _RefcountProbe:
@@ -142,6 +157,8 @@ def _has_type(value: Any) -> bool:
 def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
     """Return the value broadcast to the sizes of what it is assigned to."""
     value_sizes = sizes_of(value)
+    if value_sizes == sizes:
+        return value
     # As in NumPy, surplus leading axes of size 1 are dropped.
     while len(value_sizes) > len(sizes) and value_sizes[0] == 1:
         value_sizes = value_sizes[1:]
@@ -159,23 +176,34 @@ def _broadcast_value(value: UOp, sizes: Sizes) -> UOp:
 # -- ints and slices -------------------------------------------------------------------------------
 
 
-def _try_in_place(x: Tensor, selection: Sequence[AxisIndex], value: UOp) -> bool:
+def _try_in_place(x: Tensor, slicing: Slicing, value: UOp) -> bool:
     """Write the value in place if possible; return whether it was written."""
-    axis_indices = [part for part in selection if not part.new]
-    result = selected_sizes(selection, sizes_of(slice_axes(x.node, axis_indices)))
-    _broadcast_value(value, result)  # raises if the value does not fit
-    return try_overwrite(x, axis_indices, result, value)
+    if not is_exclusive(x):
+        return False
+    _broadcast_value(value, slicing.result)  # raises if the value does not fit
+    return try_overwrite(x, slicing.selection, slicing.result, value)
 
 
-def _assign_slices(x: UOp, selection: Sequence[AxisIndex], value: UOp) -> UOp:
+def _assign_slices(x: UOp, slicing: Slicing, value: UOp) -> UOp:
     """Return x with the value at the elements that ints and slices select."""
-    axis_indices = [part for part in selection if not part.new]
-    chosen = sizes_of(slice_axes(x, axis_indices))
-    result = selected_sizes(selection, chosen)
-    value = primitive.reshape(_broadcast_value(value, result), chosen)
-    mask = primitive.full(dtypes.boolean, True, chosen)
-    placed, inside = (_place_slices(n, axis_indices, sizes_of(x)) for n in (value, mask))
-    return placed if inside is mask else inside.where(placed, x)
+    value = primitive.reshape(_broadcast_value(value, slicing.result), slicing.sliced)
+    if slicing.placement is None:
+        if any(_is_symbolic(part) for part in slicing.selection):
+            mask = primitive.full(dtypes.boolean, True, slicing.sliced)
+            whole = sizes_of(x)
+            placed, inside = (_place_slices(n, slicing.selection, whole) for n in (value, mask))
+            return placed if inside is mask else inside.where(placed, x)
+        slicing.placement = _placement(slicing, sizes_of(x))
+    steps, inside = slicing.placement
+    return inside.where(apply_steps(value, steps), x) if steps else value
+
+
+def _placement(slicing: Slicing, sizes: Sizes) -> tuple[Steps, UOp]:
+    """Return the movement ops that place a sliced value in the whole, and the mask of its place."""
+    value = any_tensor(slicing.sliced)
+    mask = primitive.full(dtypes.boolean, True, slicing.sliced)
+    placed, inside = (_place_slices(n, slicing.selection, sizes) for n in (value, mask))
+    return steps_between(value, placed), inside
 
 
 def _place_slices(value: UOp, selection: Sequence[AxisIndex], sizes: Sizes) -> UOp:
@@ -189,8 +217,7 @@ def _place_slices(value: UOp, selection: Sequence[AxisIndex], sizes: Sizes) -> U
         value = primitive.reshape(value, [c * s for c, s in zip(counts, steps, strict=True)])
         value = primitive.shrink(value, [(0, length) for length in lengths])
     value = primitive.flip(value, [k for k, part in enumerate(selection) if part.reversed])
-    symbolic = [k for k, length in enumerate(lengths) if not isinstance(length, int)]
-    symbolic += [k for k, part in enumerate(selection) if not isinstance(part.begin, int)]
+    symbolic = [k for k, part in enumerate(selection) if _is_symbolic(part)]
     ends: list[tuple[Dim, Dim]] = [
         (0, 0) if k in symbolic else (part.begin, size - part.end)
         for k, (part, size) in enumerate(zip(selection, sizes, strict=True))
@@ -200,9 +227,14 @@ def _place_slices(value: UOp, selection: Sequence[AxisIndex], sizes: Sizes) -> U
         return value
     # Symbolic positions are gathered, not padded: so the sizes of x stay as they are.
     indices = [primitive.iota(sizes, k) for k in range(len(sizes))]
-    for k in set(symbolic):
+    for k in symbolic:
         indices[k] = indices[k] - selection[k].begin
     return primitive.gather(value, indices)
+
+
+def _is_symbolic(part: AxisIndex) -> bool:
+    """Return whether the length or the position of a slice is symbolic."""
+    return not (isinstance(part.begin, int) and isinstance(part.end - part.begin, int))
 
 
 # -- masks -----------------------------------------------------------------------------------------
@@ -269,7 +301,7 @@ def _assign_by_arrays(x: UOp, selection: Sequence[AxisIndex], value: UOp) -> UOp
     back = primitive.reshape(flat, [sizes[k] for k in axis_order])
     back = primitive.permute(back, [axis_order.index(k) for k in range(len(axis_order))])
     undropped = [replace(axis_index, dropped=False) for axis_index in axis_indices]
-    return _assign_slices(x, undropped, back)
+    return _assign_slices(x, new_slicing(undropped, shape(x)), back)
 
 
 def _flatten_value(

@@ -14,12 +14,14 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import Kind
+from porism.ir.facts.node_shape import shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_array
 from porism.tensor.movement.index_keys import AxisIndex, parse_key
 from porism.tensor.movement.reshape import flatten
+from porism.tensor.movement.slicing import selected_sizes, slice_axes, slicing_of
 from porism.tensor.primitive import Dim
 from porism.tensor.promotion import INTEGERS, require_dtype
 from porism.tensor.shapes import (
@@ -31,7 +33,6 @@ from porism.tensor.shapes import (
     sizes_of,
     to_text,
 )
-from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -42,67 +43,14 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     >>> porism.arange(6)[4:0:-2].tolist(), porism.arange(6)[[0, 5]].tolist()
     ([4, 2], [0, 5])
     """
+    slicing = slicing_of(key, shape(x.node))
+    if slicing is not None:
+        return Tensor(slicing.apply(x.node))
     selection = parse_key(key, x.shape)
     node = slice_axes(x.node, [part for part in selection if not part.new])
     if all(part.index is None for part in selection):
         return Tensor(primitive.reshape(node, selected_sizes(selection, sizes_of(node))))
     return Tensor(gather_by_arrays(node, selection))
-
-
-# -- ints and slices -------------------------------------------------------------------------------
-
-
-def slice_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
-    """Return the elements of x that ranges of its axes select; no axis is dropped."""
-    x = _shrink_axes(x, selection)
-    x = primitive.flip(x, [k for k, part in enumerate(selection) if part.reversed])
-    steps = [part.step for part in selection]
-    if max(steps, default=1) == 1:
-        return x
-    # Split into blocks of `step` elements, of which the first is kept.
-    sizes = sizes_of(x)
-    counts = [_block_count(size, step) for size, step in zip(sizes, steps, strict=True)]
-    x = primitive.pad(
-        x, [(0, _padding_to_multiple(*dims)) for dims in zip(sizes, counts, steps, strict=True)]
-    )
-    split = [n for pair in zip(counts, steps, strict=True) for n in pair]
-    x = primitive.reshape(x, split)
-    x = primitive.shrink(x, [p for n in counts for p in ((0, n), (0, 1))])
-    return primitive.reshape(x, counts)
-
-
-def selected_sizes(selection: Sequence[AxisIndex], sliced: Sizes) -> Sizes:
-    """Return the sizes of x[key] without index arrays, from those of x after slicing."""
-    remaining = iter(sliced)
-    sizes: list[Dim] = []
-    for part in selection:
-        size = 1 if part.new else next(remaining)
-        if not part.dropped:
-            sizes.append(size)
-    return tuple(sizes)
-
-
-def _block_count(size: Dim, step: int) -> Dim:
-    """Return how many blocks of `step` elements a size has, the last perhaps partial."""
-    return size if step == 1 else -(-static_size(size, "a slice with a step") // step)
-
-
-def _padding_to_multiple(size: Dim, count: Dim, step: int) -> Dim:
-    """Return how many elements the last block lacks."""
-    return 0 if step == 1 else count * step - size
-
-
-def _shrink_axes(x: UOp, selection: Sequence[AxisIndex]) -> UOp:
-    """Return x from begin to end of each axis, without steps and reversal."""
-    # A symbolic index i selects [i, i + 1). Shrinking to [i, size) first, and then to [0, 1), makes
-    # the size of the result the constant 1.
-    first_begins = [p.begin if p.dropped and not isinstance(p.begin, int) else 0 for p in selection]
-    sizes = sizes_of(x)
-    x = primitive.shrink(x, list(zip(first_begins, sizes, strict=True)))
-    ends: list[tuple[Dim, Dim]] = []
-    for part, begin in zip(selection, first_begins, strict=True):
-        ends.append((part.begin, part.end) if isinstance(begin, int) else (0, 1))
-    return primitive.shrink(x, ends)
 
 
 # -- arrays ----------------------------------------------------------------------------------------

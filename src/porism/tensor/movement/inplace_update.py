@@ -63,6 +63,11 @@ def try_overwrite(x: Tensor, selection: Sequence[AxisIndex], result: Sizes, valu
     return True
 
 
+def is_exclusive(x: Tensor) -> bool:
+    """Return whether nothing but the tensor refers to its memory."""
+    return _exclusive_memory(x) is not None
+
+
 def _int_sizes(sizes: Sizes) -> list[int]:
     """Return the sizes that are ints, without symbolic ones."""
     return [size for size in sizes if isinstance(size, int)]
