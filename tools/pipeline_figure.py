@@ -65,7 +65,8 @@ def rows() -> tuple[Row, ...]:
         Box(stage.name, stage.only is not pipeline.every_target) for stage in pipeline.TARGET_STAGES
     )
     return (
-        Row("tensor graph", "tensor/", (Box("build"), Box(pipeline.PARAMETRIZE.name),
+        Row("tensor graph", "tensor/", (Box("build"), Box(pipeline.DIFFERENTIATE.name),
+            Box(pipeline.ERASE.name), Box(pipeline.PARAMETRIZE.name),
             Box(pipeline.PRECOMPUTE.name), *boxes(pipeline.GRAPH_STAGES), Box("rangeify"))),
         Row("graph in ranges", "schedule/", (*boxes(pipeline.RANGED_STAGES), Box("kernels"))),
         Row("kernel", "schedule/", boxes(pipeline.KERNEL_STAGES)),

@@ -114,6 +114,9 @@ def _rules_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON array")
     parser.add_argument("--page", action="store_true", help="print the page docs/rules.md")
     parser.add_argument(
+        "--derivatives", action="store_true", help="list the derivatives of ops and functions"
+    )
+    parser.add_argument(
         "--fired", action="store_true", help="count how often each fires on a corpus of programs"
     )
     parser.add_argument("--record", action="store_true", help="with --fired: keep the counts")
@@ -125,6 +128,8 @@ def _rules(options: argparse.Namespace) -> int:
 
     if options.fired:
         return _fired(options)
+    if options.derivatives:
+        return _derivatives(options)
     if options.page:
         print(rules_page.page(), end="")
         return 0
@@ -142,6 +147,22 @@ def _rules(options: argparse.Namespace) -> int:
         how = row["established"] or rule_listing.NOT_RECORDED
         print(f"{indent}{how} on {', '.join(row['theory'])}{seeds}")
         print(f"{indent}{_use(row)}")
+    return 0
+
+
+def _derivatives(options: argparse.Namespace) -> int:
+    """Print the derivatives of ops and functions, as text, as JSON or as a page."""
+    from porism.catalogue import derivative_listing
+    from porism.tensor import namespace
+
+    namespace.load()  # functions state their derivatives in their modules
+    if options.page:
+        print(derivative_listing.page(), end="")
+    elif options.json:
+        rows = derivative_listing.rows(options.words)
+        print(json.dumps(rows, ensure_ascii=False, indent=1))
+    else:
+        print(derivative_listing.text(derivative_listing.rows(options.words)))
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from porism.base import dtypes
@@ -283,9 +284,18 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     for bound, op in ((lower, ops.MAX), (upper, ops.MIN)):
         if bound is not None:
             clipped = op(*broadcast_nodes(clipped, bound))
-    # A missing bound is x itself, which is not beyond it.
-    inputs = broadcast_nodes(*(node if n is None else n for n in (node, lower, upper)))
-    return Tensor(stated("clip", clipped, *inputs))
+    if not node.dtype.is_float:
+        return Tensor(clipped)
+    lower = _no_bound(node, -np.inf) if lower is None else lower
+    upper = _no_bound(node, np.inf) if upper is None else upper
+    return Tensor(stated("clip", clipped, *broadcast_nodes(node, lower, upper)))
+
+
+def _no_bound(x: UOp, infinity: float) -> UOp:
+    """Return an infinity, or the largest number of a type that has none."""
+    bound = x.lift(infinity)
+    largest = float(ml_dtypes.finfo(x.dtype.numpy).max)  # type: ignore[no-untyped-call]
+    return x.lift(np.copysign(largest, infinity)) if np.isnan(bound.arg) else bound
 
 
 def _clip_bound(dtype: DType, bound: Any) -> UOp:

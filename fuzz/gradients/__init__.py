@@ -1,0 +1,1 @@
+"""Random differentiable programs: the calls they are made of, and how they are compared."""
