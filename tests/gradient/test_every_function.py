@@ -25,20 +25,24 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 REASONS: Final = {
     "makes constants": (
-        "full zeros ones empty full_like zeros_like ones_like empty_like arange linspace eye"
+        "full zeros ones empty full_like zeros_like ones_like empty_like arange linspace eye "
+        "geomspace logspace tri"
     ),
     "returns bools": (
         "less less_equal greater greater_equal equal not_equal isnan isinf isfinite logical_and "
-        "logical_or logical_xor logical_not any all signbit"
+        "logical_or logical_xor logical_not any all signbit allclose array_equal isclose isneginf "
+        "isposinf"
     ),
     "returns integers, or takes them": (
-        "argmax argmin argsort searchsorted count_nonzero bincount one_hot"
+        "argmax argmin argsort searchsorted count_nonzero bincount one_hot bucketize digitize "
+        "histogram"
     ),
     "is constant in steps": "floor ceil trunc round sign floor_divide",
     "is about integers": (
         "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift bitwise_invert"
     ),
     "is about the bits of a float": "nextafter",
+    "makes a copy without a history": "tensor",
 }
 NO_DERIVATIVE: Final = {name: why for why, names in REASONS.items() for name in names.split()}
 """Public functions without a derivative that is not 0, and why."""

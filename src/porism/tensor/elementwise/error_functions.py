@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from porism.gradient.stated_pullbacks import stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.exponentials import exp_node, log1p_node
@@ -78,7 +79,7 @@ def erfc_node(x: UOp) -> UOp:
     absolute = magnitude(x).minimum(30.0)  # erfc is 0 in every type from there on
     t = x.lift(3.0) / (absolute + 3.0)
     tail = t * polynomial(t * 2.0 - 1.0, _ERFC[x.dtype.bits]) * _exp_of_minus_square(absolute)
-    return select(x.ne(x), x, x < 0.0, x.lift(2.0) - tail, tail)
+    return stated("erfc", select(x.ne(x), x, x < 0.0, x.lift(2.0) - tail, tail), x)
 
 
 @method
@@ -107,7 +108,7 @@ def _erfinv(y: UOp) -> UOp:
         step = distance * (math.sqrt(math.pi) / 2) / _exp_of_minus_square(x)
         x = x - step / (x * step + 1.0)
     result = select(absolute.eq(1.0), y.lift(math.inf), absolute > 1.0, y.lift(math.nan), x)
-    return with_sign(result, y)
+    return stated("erfinv", with_sign(result, y), y)
 
 
 @method

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from porism.base.dtypes import Kind
+from porism.gradient.stated_pullbacks import stated
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor.api.arithmetic import truncated_remainder
@@ -105,7 +106,7 @@ def _cbrt(x: UOp) -> UOp:
     better = guess - (guess - scaled / (guess * guess)) * (1 / 3)
     root = small.where(better * 2.0**-21, better)
     usual = is_finite(x) & x.ne(0.0)
-    return usual.where(with_sign(root, x), x)
+    return stated("cbrt", usual.where(with_sign(root, x), x), x)
 
 
 @method
@@ -167,7 +168,8 @@ def xlogy(x1: Any, x2: Any) -> Tensor:
     a, b = float_pair(x1, x2)
 
     def formula(a: UOp, b: UOp) -> UOp:
-        return (a.eq(0.0) & b.eq(b)).where(a.lift(0.0), a * log_node(b))
+        value = (a.eq(0.0) & b.eq(b)).where(a.lift(0.0), a * log_node(b))
+        return stated("xlogy", value, a, b)
 
     return Tensor(in_f32(formula, a, b))
 
