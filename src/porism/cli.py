@@ -8,6 +8,8 @@ porism rules        list the rewrite rules, and how each is established
 porism prove        prove every rewrite rule, or prove or refute a typed conjecture
 porism simplify     simplify an index expression
 porism cache        describe or clear the cache on disk
+porism run          run an ONNX model, with given or random inputs
+porism check        list the operators of an ONNX model, and what it costs
 porism tune         run a program with its kernels tuned, or manage the tuning cache
 porism doctor       describe this machine, and run a self-test
 """
@@ -355,6 +357,34 @@ def _tune(options: argparse.Namespace) -> int:
     return tune_command.run(options.words, options.beam, options.seconds)
 
 
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism run`."""
+    from porism.frontends.onnx import model_command
+
+    model_command.add_run_arguments(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run an ONNX model."""
+    from porism.frontends.onnx import model_command
+
+    return model_command.run(options)
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism check`."""
+    from porism.frontends.onnx import model_command
+
+    model_command.add_arguments(parser)
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Say what an ONNX model needs and costs."""
+    from porism.frontends.onnx import model_command
+
+    return model_command.check(options)
+
+
 COMMANDS: Final = (
     Command("version", "print the version", _version),
     Command("settings", "print every setting and its value", _settings, _settings_arguments),
@@ -365,6 +395,10 @@ COMMANDS: Final = (
     Command("simplify", "simplify an index expression", _simplify, _simplify_arguments),
     Command(
         "cache", "describe or clear the cache of compiled kernels on disk", _cache, _cache_arguments
+    ),
+    Command("run", "run an ONNX model, with given or random inputs", _run, _run_arguments),
+    Command(
+        "check", "list the operators of an ONNX model, and what it costs", _check, _check_arguments
     ),
     Command("tune", "tune the kernels of a program", _tune, _tune_arguments),
     Command(

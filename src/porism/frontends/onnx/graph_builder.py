@@ -30,6 +30,7 @@ from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Call, Value, dtype_of
 from porism.frontends.onnx.operators import operator_table
+from porism.frontends.onnx.stored_operands import read_often, stored
 from porism.frontends.tensor_functions import xp
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
@@ -44,12 +45,15 @@ MOST_STEPS: Final = 1_000_000
 class Scope:
     """The values of one graph by name, and those of the graphs around it."""
 
-    __slots__ = ("graph", "names", "number", "outer")
+    __slots__ = ("graph", "names", "number", "outer", "read_often")
 
     def __init__(self, graph: Graph, outer: Scope | None = None) -> None:
         self.graph = graph
         self.outer = outer
         self.names: dict[str, Value] = dict(graph.constants)
+        if graph.read_often is None:
+            graph.read_often = read_often(graph.nodes)
+        self.read_often = graph.read_often
         self.number = 0
         """The number of the node that is being built."""
 
@@ -195,6 +199,9 @@ class GraphBuilder:
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 _check_size(value, node)
+                how = scope.read_often.get(name)
+                if how is not None and isinstance(value, Tensor):
+                    value = stored(value, how)
                 scope.names[name] = value
 
     def build(self, node: Node, inputs: Sequence[Value], scope: Scope) -> Sequence[Value]:

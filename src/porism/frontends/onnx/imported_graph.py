@@ -71,6 +71,8 @@ class Graph:
     output_info: dict[str, ValueInfo] = field(default_factory=dict)
     message: Any = None
     """What the file has for a subgraph, for definitions that take it as an attribute."""
+    read_often: dict[str, str] | None = None
+    """How values that nodes read many times are read; see `stored_operands`."""
     last_use: dict[str, int] = field(default_factory=dict)
     """The number of the last node that reads a value; outputs have the number of nodes."""
 
@@ -129,6 +131,11 @@ class Reader:
         """Refuse a graph whose outputs nothing defines."""
         defined = {*graph.inputs, *graph.constants, *known}
         defined.update(name for node in graph.nodes for name in node.outputs)
+        if len({*graph.outputs}) < len(graph.outputs) or len({*graph.inputs}) < len(graph.inputs):
+            raise self.error(
+                f"graph {graph.name!r} has two inputs or two outputs of one name",
+                "they are given and returned by name",
+            )
         for name in graph.outputs:
             if name not in defined:
                 raise self.error(

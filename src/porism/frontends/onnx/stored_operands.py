@@ -1,47 +1,82 @@
-"""Stored operands: values that are in memory before a contraction reads them many times.
+"""Stored operands: values that are in memory before other nodes read them many times.
 
 A convolution reads each element of its input for many outputs, and a matrix product each row for
-many columns. If such an operand is itself a sum, or costs much to compute, it is stored first.
+many columns. If such an operand is itself a sum, or gathered, it is stored first; so is a sum that
+several nodes read. Everything else is left to the scheduler.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from porism.frontends.onnx.imported_graph import Node
 from porism.frontends.onnx.operator_call import Value
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.tensor import Tensor
 
+WINDOWS: Final = "windows"
+"""Read by sliding windows: stored unless it is a view of what is stored."""
+
+SUMS: Final = "sums"
+"""Read by several nodes, or by a matrix product: stored if its elements are sums or gathered."""
+
+_BY_WINDOWS: Final = frozenset(
+    ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "FusedConv", "Resize", "GridSample")
+)
+_BY_PRODUCTS: Final = (
+    frozenset(
+        ("MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "DynamicQuantizeMatMul")
+    )
+    | frozenset(
+        ("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM", "DynamicQuantizeLinear", "Einsum", "Gather")
+    )
+    | frozenset(("LayerNormalization", "InstanceNormalization", "GroupNormalization", "MaxPool"))
+)
+_BY_SHAPE: Final = frozenset(("Shape", "Size", "ConstantOfShape", "EyeLike"))
+
 _STORED: Final = (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
 _VIEWS: Final = (ops.RESHAPE, ops.PERMUTE, ops.EXPAND, ops.PAD, ops.SHRINK, ops.FLIP)
+_SUMS: Final = (ops.REDUCE_AXIS, ops.GATHER)
 
 
-def stored(x: Value) -> Value:
-    """Return a tensor that is computed and stored first, unless it is a view of what is stored."""
+def read_often(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return the names of values that nodes read many times, with how they are read."""
+    found: dict[str, str] = {}
+    uses: dict[str, int] = {}
+    for node in nodes:
+        if node.op in _BY_SHAPE:
+            continue
+        for name in node.inputs:
+            uses[name] = uses.get(name, 0) + 1
+            if node.op in _BY_WINDOWS and name == node.inputs[0]:
+                found[name] = WINDOWS
+            elif uses[name] > 1 or node.op in _BY_PRODUCTS:
+                found.setdefault(name, SUMS)
+    return found
+
+
+def stored(x: Value, how: str = WINDOWS) -> Value:
+    """Return a tensor that is computed and stored first, if that is better for those who read."""
     node = x.node
     while node.op in _VIEWS:
         node = node.src[0]
-    if node.op in _STORED or not node.src:
+    if node.op in _STORED or not node.src or (how == SUMS and not _is_sum(node)):
         return x
     return Tensor(primitive.contiguous(x.node, "an operand that is read many times"))
 
 
-def stored_sum(x: Value) -> Value:
-    """Return a tensor that is stored first if computing an element of it is a sum by itself."""
-    return stored(x) if _has_reduction(x.node) else x
-
-
-def _has_reduction(node: UOp) -> bool:
-    """Whether a reduction is computed for each element of a node."""
+def _is_sum(node: UOp) -> bool:
+    """Whether an element of a node takes a reduction or a gather to compute."""
     visited: set[UOp] = set()
     pending = [node]
     while pending:
         node = pending.pop()
         if node in visited or node.op in _STORED:
             continue
-        if node.op is ops.REDUCE_AXIS:
+        if node.op in _SUMS:
             return True
         visited.add(node)
         pending.extend(node.src)

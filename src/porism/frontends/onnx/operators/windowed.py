@@ -13,7 +13,6 @@ from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.contractions import integer_operand
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
 from porism.tensor.network.sliding_windows import sliding_windows
 from porism.tensor.tensor import Tensor
@@ -105,7 +104,6 @@ def convolve(call: Call, x: Value, w: Value, bias: Value) -> Value:
             "both have a batch or channels out, channels in, and one to three axes more",
         )
     windows = windows_of(call, x.shape[2:], w.shape[2:])
-    x = stored(x)
     padding: Any = [before for before, _ in windows.pads]
     if not windows.symmetric:
         x = xp.pad(x, [(0, 0), (0, 0), *windows.pads])
@@ -130,7 +128,7 @@ def _conv_integer(call: Call) -> Value:
 
 
 def _conv_transpose(call: Call) -> Value:
-    x, w, bias = stored(call.tensor(0)), call.tensor(1), call.optional(2)
+    x, w, bias = call.tensor(0), call.tensor(1), call.optional(2)
     spatial = x.ndim - 2
     if not 1 <= spatial <= 3:
         raise call.error(f"ConvTranspose of shape {x.shape}", "it has one to three spatial axes")
