@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
-JOBS = ("demo", "test", "check", "bench", "fuzz", "prove", "mutate")
+JOBS = ("demo", "test", "check", "bench", "fuzz", "suite", "prove", "mutate")
 
 PRETENDED_PYTHON = """#!/bin/sh
 printf '%s' "$(basename "$0")" >>"$ASKED"
@@ -311,11 +311,12 @@ def test_the_lock_of_a_dead_set_up_is_taken_over(checkout: Checkout) -> None:
         (("fuzz", "text", "--minutes", "1"), "[-m] [fuzz.text] [--minutes] [1]"),
         (("prove", "div", "mod"), "[-m] [tools.prove] [div] [mod]"),
         (("mutate", "div", "--list"), "[-m] [tools.mutate] [div] [--list]"),
+        (("suite", "array-api", "a b"), "[-m] [tools.suite.array_api] [a b]"),
     ],
 )
 def test_jobs(checkout: Checkout, arguments: tuple[str, ...], asked: str) -> None:
-    for name in ("benchmarks/engine.py", "fuzz/text.py"):
-        (checkout.root / name).parent.mkdir()
+    for name in ("benchmarks/engine.py", "fuzz/text.py", "tools/suite/array_api.py"):
+        (checkout.root / name).parent.mkdir(parents=True)
         (checkout.root / name).touch()
     done = checkout.dev(*arguments)
     assert done.returncode == 0

@@ -46,6 +46,12 @@ EXCLUDED: Final = {
     "verify": "a report; some programs are compiled with the setting",
     "realize": "computes results; the runner of programs calls it",
     "memory": "figures of memory",
+    "nonzero": "the size of the result depends on the values",
+    "unique_all": "the size of the result depends on the values",
+    "unique_counts": "the size of the result depends on the values",
+    "unique_inverse": "the size of the result depends on the values",
+    "unique_values": "the size of the result depends on the values",
+    "__array_namespace_info__": "computes no tensor",
     "jit": "the runner of programs calls it",
     "fast_math": "a switch; some programs are run with it",
 }  # fmt: skip
@@ -67,6 +73,7 @@ METHODS_EXCLUDED: Final = {
     "value_node": "the graph", "requires_grad": "about derivatives",
     "requires_grad_": "about derivatives", "is_leaf": "about derivatives",
     "backward": "about derivatives",
+    "to_device": "the tensor itself",
 }  # fmt: skip
 """Public attributes of tensors that are no functions of the namespace, and why they have no row."""
 
@@ -90,5 +97,5 @@ SIZED: Final = {
 
 namespace.load()  # tensors have all their methods
 
-METHODS: Final = frozenset(name for name in ROWS if hasattr(Tensor, name))
+METHODS: Final = frozenset(name for name in ROWS if callable(getattr(Tensor, name, None)))
 """Rows that are methods of tensors too."""

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from porism import linalg as linalg
     from porism.frontends import onnx as onnx
     from porism.frontends.weights.weight_files import load, save
     from porism.simplifier.simplify import simplify
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "load", "save", "simplify"]
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
 
 SUBPACKAGES: Final = {
+    "linalg": "porism.linalg",
     "nn": "porism.nn",
     "onnx": "porism.frontends.onnx",
     "optim": "porism.optim",

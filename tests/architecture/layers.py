@@ -17,7 +17,7 @@ LAYERS: Final = (
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
     ("torch",),  # the module that users of PyTorch name
-    ("nn", "optim", "frontends", "simplifier", "viz", "doctor"),
+    ("nn", "optim", "frontends", "linalg", "fft", "simplifier", "viz", "doctor"),
     ("tensor",),
     ("engine",),
     ("verification",),

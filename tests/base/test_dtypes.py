@@ -256,7 +256,7 @@ MISTAKES: Final = [
     (lambda: dtype("f32*moon"), "there is no dtype"),
     (lambda: dtype("void*global"), "there is no dtype"),
     (lambda: dtype(""), "known: bool, i8"),
-    (lambda: from_numpy("complex64"), "NumPy's complex64 has no counterpart here"),
+    (lambda: from_numpy("datetime64[s]"), "NumPy's datetime64[s] has no counterpart here"),
     (lambda: dtypes.void.numpy, "void has no NumPy type"),
     (lambda: dtypes.f32.canonical("x"), "'x' cannot be a constant of f32"),
     (lambda: dtypes.i32.canonical(1.5), "1.5 cannot be a constant of i32"),

@@ -59,6 +59,8 @@ ROWS: Final[dict[str, list[Row]]] = {
     **same("floor ceil trunc round", "x", "fi"),
     **same("less less_equal greater greater_equal equal not_equal", "x, row", "fib"),
     **same("isnan isinf isfinite", "x", "fi"),
+    **same("conj real imag", "x", "fi"),
+    "angle": [Row("angle(x)")],
     **same("bitwise_and bitwise_or bitwise_xor", "x, row", "ib"),
     **same("bitwise_left_shift bitwise_right_shift", "x, small", "i"),
     "bitwise_invert": [Row("bitwise_invert(x)", kinds="ib")],
@@ -162,6 +164,8 @@ ROWS: Final[dict[str, list[Row]]] = {
     **same("cumsum cumprod", "x, axis=0", "fi"),
     "cummax": [Row("cummax(x, axis=1)", kinds="fi")],
     "cummin": [Row("cummin(x, axis=1)", kinds="fi")],
+    "diff": [Row("diff(x, axis=0)", kinds="fi"), Row("diff(x, n=2)", kinds="fi")],
+    "isin": [Row("isin(x, row)", kinds="fi")],
     # -- linear algebra ----------------------------------------------------------------------------
     "matmul": [Row("matmul(x, y.T)", kinds="fi", close=4)],
     "vecdot": [Row("vecdot(x, y)", kinds="fi", close=4)],
@@ -264,6 +268,12 @@ NOT_COMPUTED: Final = {
     "iinfo": "about types; tests/tensor/test_promotion.py",
     "isdtype": "about types; tests/tensor/test_promotion.py",
     "broadcast_shapes": "about shapes; tests/tensor/test_reshape.py",
+    "nonzero": "indices, as many as there are; tests/tensor/test_search.py",
+    "unique_all": "several tensors; tests/tensor/test_search.py",
+    "unique_counts": "several tensors; tests/tensor/test_search.py",
+    "unique_inverse": "several tensors; tests/tensor/test_search.py",
+    "unique_values": "as many as there are; tests/tensor/test_search.py",
+    "__array_namespace_info__": "about the namespace; tests/tensor/test_array_api_info.py",
     "from_dlpack": "exchange of memory; tests/tensor/test_exchange.py",
 }
 """Public names that compute no tensor, and where they are tested."""
@@ -283,5 +293,6 @@ MODULES_NOT_COMPUTED: Final = {
     "movement.assignment": "no public function",
     "display": "no public function",
     "habits.familiar_methods": "no public function",
+    "standard.devices": "no public function",
 }
 """Modules without functions that NumPy has."""

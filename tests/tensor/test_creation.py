@@ -116,7 +116,7 @@ def test_numbers_in_lists_fit(values: list[int], dtype: str) -> None:
 
 
 def test_objects_that_are_not_data() -> None:
-    for bad in (["a"], [1 + 2j], np.array([1j]), object(), "text", [None]):
+    for bad in (["a"], object(), "text", [None]):
         with refuses(TypeMismatch, "as a tensor"):
             porism.asarray(bad)
     with refuses(TypeMismatch, "a list that is no array"):

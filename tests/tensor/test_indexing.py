@@ -228,8 +228,8 @@ def test_assignment_to_a_scalar_by_a_mask() -> None:
     assert x.item() == 3
     x[x > 2] = 1.0
     assert x.item() == 1
-    with refuses(ShapeError, "an index by a boolean tensor of shape ()"):
-        x[x > 2]
+    assert x[x < 2].tolist() == [1]
+    assert x[x > 2].shape == (0,)
 
 
 def test_the_last_of_equal_indices_wins() -> None:
@@ -312,9 +312,15 @@ def test_invalid_keys() -> None:
 
 def test_boolean_tensors_as_keys() -> None:
     x = porism.asarray(X)
+    agree(x[x > 3], X[X > 3])
+    first = np.array([True, False])
+    agree(x[porism.asarray(first)], X[first])
+    agree(x[:, porism.asarray([True, False, True]), 0], X[:, [True, False, True], 0])
     with refuses(ShapeError, "an index by a boolean tensor of shape (2, 3, 4, 5)") as caught:
-        x[x > 3]
+        porism.jit(lambda x: x[x > 3])(x)
     assert "porism.where" in (caught.value.fix or "")
+    with refuses(ShapeError, "a mask of shape (3,) for axes of sizes (2,)"):
+        x[porism.asarray([True, False, True])]
     with refuses(ShapeError, "a mask of shape (3,) for axes of sizes (2,)"):
         x[np.array([True, False, True])]
     with refuses(ShapeError, "a mask of shape (3,) for axes of sizes (2,)"):

@@ -155,3 +155,12 @@ def gelu(x: Array, approximate: str = "none") -> Array:
         inner = math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)
         return np.asarray(0.5 * values * (1 + np.tanh(inner)))
     return np.asarray(0.5 * values * (1 + erf(values / math.sqrt(2))))
+
+
+def floor_divide(x1: Any, x2: Any) -> Array:
+    """NumPy's, but for infinities, of which NumPy makes NaN and -1."""
+    quotient = np.floor_divide(x1, x2)
+    if quotient.dtype.kind != "f":
+        return np.asarray(quotient)
+    finite = np.isfinite(x1) & np.isfinite(x2)
+    return np.asarray(np.where(finite, quotient, np.floor(np.divide(x1, x2))))

@@ -116,6 +116,17 @@ def cummin(x: Array, axis: int | None = None) -> Array:
     return _scanned(x, np.minimum, axis)
 
 
+def diff(x: Array, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+    ends = {"prepend": prepend, "append": append}
+    return np.asarray(
+        np.diff(x, n, axis, **{name: end for name, end in ends.items() if end is not None})
+    )
+
+
+def isin(x1: Array, x2: Array, *, invert: bool = False) -> Array:
+    return np.isin(x1, x2, invert=invert)
+
+
 # -- linear algebra --------------------------------------------------------------------------------
 
 

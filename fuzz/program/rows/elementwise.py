@@ -197,6 +197,17 @@ def asked(m: Maker, name: str) -> Any:
     m.call(name, m.pick("f", exact=True, where=lambda v: name != "signbit" or bool(v.array.all())))
 
 
+@row("conj real imag", "moved", weight=0.1)
+def part(m: Maker, name: str) -> Any:
+    """Of tensors that are not complex; complex ones are compared in tests/tensor."""
+    m.call(name, m.pick("fi"))
+
+
+@row("angle", "near", jumps=True, weight=0.1)
+def angle(m: Maker, name: str) -> Any:
+    m.call(name, m.pick("f", exact=True, where=lambda v: bool(v.array.all())))
+
+
 @row("lerp", "near", weight=0.3)
 def between(m: Maker, name: str) -> Any:
     x = m.pick("f")

@@ -96,6 +96,25 @@ def running_extreme(m: Maker, name: str) -> Any:
     m.call(name, x, **_scan_axis(m, x))
 
 
+@row("diff", "summed", weight=0.3)
+def differences(m: Maker, name: str) -> Any:
+    x = m.pick("fi", where=lambda v: v.array.ndim > 0)
+    axis = m.axis(x)
+    shape = list(m[x].array.shape)
+    shape[axis] = m.choice(1, 2)
+    options = m.options(
+        n=(0.3, lambda: m.choice(0, 2, 3)), append=(0.2, lambda: m.new(m[x].dtype, tuple(shape)))
+    )
+    m.call(name, x, axis=axis, **options)
+
+
+@row("isin", "moved", jumps=True, weight=0.3)
+def member(m: Maker, name: str) -> Any:
+    x = m.pick("fi", exact=True)
+    table = m.new(m[x].dtype, (m.choice(1, 5, 40),))
+    m.call(name, x, table, **m.options(invert=(0.3, lambda: True)))
+
+
 # -- linear algebra --------------------------------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ class Kind(enum.Enum):
     SIGNED = "signed"
     UNSIGNED = "unsigned"
     FLOAT = "float"
+    COMPLEX = "complex"  # pairs of float tensors: no node of a graph has such a type
     INDEX = "index"
     VOID = "void"
     POINTER = "pointer"
@@ -300,6 +301,7 @@ _SLOT: Final = {
     Kind.UNSIGNED: 2,
     Kind.FLOAT: 3,
     Kind.BOOL: 4,
+    Kind.COMPLEX: 5,
     Kind.VOID: 5,
     Kind.POINTER: 5,
 }
@@ -359,6 +361,8 @@ schema_other = _scalar("U", Kind.SCHEMA)
 schema.mask = schema_other.mask = schema_bool
 
 _SCALARS: Final = tuple(_table.values())
+c64 = _scalar("c64", Kind.COMPLEX, 64, precision=24, numpy="complex64")
+c128 = _scalar("c128", Kind.COMPLEX, 128, precision=53, numpy="complex128")
 
 # name: (largest exponent, precision, smallest power of two as -exponent, has infinities)
 _FLOAT_RANGE: Final = {

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from porism.base.dtypes import DType, index
+from porism.base.dtypes import DType, Kind, index
 from porism.engine.run import array_allocator
 from porism.engine.run.buffer_storage import buffer_for_array, new_buffer
 from porism.ir.facts import semantics
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.complex.complex_dispatch import complex_operand
 from porism.tensor.promotion import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
@@ -47,6 +48,8 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
 def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
     """Return a tensor with a copy of an array, which may have any layout."""
     own_dtype = as_dtype(array.dtype)
+    if own_dtype.kind is Kind.COMPLEX:
+        raise complex_operand()
     flat, address = array_allocator.new_array(array.size, array.dtype)
     flat.reshape(array.shape)[...] = array
     node = buffer_for_array(
@@ -58,6 +61,8 @@ def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
 def from_array(array: Any, dtype: DType | None = None) -> Tensor:
     """Return a tensor of an array, which shares its memory if the array is contiguous."""
     own_dtype = as_dtype(array.dtype)
+    if own_dtype.kind is Kind.COMPLEX:
+        raise complex_operand()
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     node = new_buffer(
         own_dtype, array.shape, contiguous if contiguous.flags.aligned else contiguous.copy()
@@ -81,7 +86,9 @@ def to_array(value: Any, dtype: DType | None = None) -> Any:
         raise _no_number(value)
     if isinstance(value, (list, tuple)) and array.dtype.kind in "biuf":
         array = _list_array(array, dtype, value)
-    if array.dtype.kind in "SUcmMT" or (array.dtype.kind == "V" and not _is_known(array)):
+    if array.dtype.kind == "c":
+        raise complex_operand()
+    if array.dtype.kind in "SUmMT" or (array.dtype.kind == "V" and not _is_known(array)):
         raise type_error(
             f"an array of NumPy's {array.dtype} as a tensor",
             "tensors have " + ", ".join(NAMES),
@@ -135,7 +142,7 @@ def _first_non_number(value: Any) -> Any:
 def _is_number(value: Any) -> bool:
     """Whether a value is a number of at most 64 bits, or an array."""
     small = isinstance(value, int) and -(2**63) <= value < 2**64
-    return small or isinstance(value, (float, np.number, np.ndarray))
+    return small or isinstance(value, (float, complex, np.number, np.ndarray))
 
 
 def _kinds(values: Any) -> set[type | DType]:
@@ -240,7 +247,7 @@ def node_of(value: Any, dtype: DType | None = None) -> UOp:
 
 def _typed(value: Any) -> Any:
     """Return an operand as `result_type` takes it."""
-    if isinstance(value, (Tensor, bool, int, float, UOp, np.generic)):
+    if isinstance(value, (Tensor, bool, int, float, complex, UOp, np.generic)):
         return value
     return to_array(value)
 
@@ -257,5 +264,5 @@ def is_weak(value: Any) -> bool:
 
 def is_operand(value: Any) -> bool:
     """Whether a value can be an operand together with a tensor."""
-    kinds = (Tensor, bool, int, float, UOp, np.generic, np.ndarray, list, tuple)
+    kinds = (Tensor, bool, int, float, complex, UOp, np.generic, np.ndarray, list, tuple)
     return isinstance(value, kinds) or hasattr(value, "__array__")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
 from porism.ir.facts.semantics import Array
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, from_copy
+from porism.tensor.standard.devices import check_device
 from porism.tensor.memory.dlpack_capsules import CPU, HOST_DEVICES, array_of_capsule, new_capsule
 from porism.tensor.memory.shared_memory import NotShared, not_shared, refused, shared_tensor
 from porism.tensor.promotion import as_dtype, name_of, type_error
@@ -70,13 +72,9 @@ def _index(x: Tensor) -> int:
 
 
 @operator("complex")
-def _complex(x: Tensor) -> NoReturn:
-    """Refuse complex(x)."""
-    raise type_error(
-        "complex() of a tensor",
-        "there are no complex numbers here",
-        "use complex(float(x))",
-    )
+def _complex(x: Tensor) -> complex:
+    """Return complex(x) of a tensor with one element."""
+    return complex(_single(x, "complex()"))
 
 
 @operator("format")
@@ -241,6 +239,7 @@ def _dlpack_device(x: Tensor) -> tuple[int, int]:
     return CPU
 
 
+@accepts_complex
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor of another library's array, on the array's memory if that is possible.
 
@@ -251,12 +250,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> porism.from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
-    if device not in (None, "cpu"):
-        raise type_error(
-            f"from_dlpack to the device {device!r}",
-            "tensors are computed by the processor of this machine, the device 'cpu'",
-            "leave out device, or pass 'cpu'",
-        )
+    check_device(device)
     if isinstance(x, Tensor):
         return Tensor(x.node) if copy else x
     if not hasattr(x, "__dlpack__"):

@@ -26,6 +26,8 @@ MODULES: Final[dict[str, str]] = {
     "exchange": "from_dlpack",
     "display": "",
     "habits.familiar_methods": "",
+    "standard.devices": "",
+    "complex.complex_parts": "conj real imag angle",
     "api.creation": (
         "asarray tensor full zeros ones empty full_like zeros_like ones_like empty_like arange"
         " linspace logspace geomspace eye tril triu one_hot"
@@ -75,7 +77,7 @@ MODULES: Final[dict[str, str]] = {
     ),
     "statistics.nan_reductions": "nansum nanprod nanmax nanmin nanmean nanvar nanstd",
     "statistics.moments": "ptp average cov corrcoef",
-    "api.cumulative": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin",
+    "api.cumulative": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin diff",
     "api.linear_algebra": "matmul vecdot dot outer tensordot linear trace",
     "api.einsum": "einsum",
     "matrices.matrix_construction": "diag diagflat diag_embed tri vander",
@@ -99,6 +101,9 @@ MODULES: Final[dict[str, str]] = {
     "movement.sorting": "sort argsort topk searchsorted quantile percentile median",
     "movement.scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
     "statistics.binning": "digitize bucketize histogram",
+    "search.nonzero_indices": "nonzero",
+    "search.set_functions": "unique_all unique_counts unique_inverse unique_values isin",
+    "standard.array_api_info": "__array_namespace_info__",
     "network.losses": (
         "cross_entropy nll_loss mse_loss l1_loss huber_loss smooth_l1_loss kl_div"
         " binary_cross_entropy binary_cross_entropy_with_logits"
@@ -125,6 +130,7 @@ MODULE_OF: Final = {name: module for module, names in MODULES.items() for name i
 DTYPES: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
     | {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"}
+    | {"complex64", "complex128"}
 )
 """The types of tensors."""
 
@@ -140,7 +146,10 @@ SYNONYMS: Final = {
 }
 """Names of other libraries that mean the same as a public name."""
 
-ON_TENSORS: Final = ("api.", "network.", "movement.", "elementwise.", "statistics.", "matrices.")
+ON_TENSORS: Final = (
+    *("api.", "network.", "movement.", "elementwise.", "statistics.", "matrices.", "complex."),
+    "search.",
+)
 """The folders of functions that take keywords of other libraries too."""
 
 WITH_OPERATORS: Final = (

@@ -5,13 +5,15 @@ They live in `porism.ir.tensor_nodes`, since stages that choose an algorithm bui
 
 from __future__ import annotations
 
+from porism.base.dtypes import DType, Kind
+from porism.ir import tensor_nodes
+from porism.ir.node import UOp
 from porism.ir.tensor_nodes import (
     Dim,
     Dims,
     apply,
     as_dim,
     broadcast,
-    cast,
     clamp_index,
     contiguous,
     expand,
@@ -25,6 +27,7 @@ from porism.ir.tensor_nodes import (
     reshape,
     shrink,
 )
+from porism.tensor.complex.complex_dispatch import complex_operand
 
 __all__ = [
     "Dim",
@@ -46,3 +49,12 @@ __all__ = [
     "reshape",
     "shrink",
 ]
+
+
+def cast(x: UOp, dtype: DType) -> UOp:
+    """Return the values converted to another type; of a complex type there are no nodes."""
+    if x.dtype is dtype:
+        return x
+    if dtype.kind is Kind.COMPLEX:
+        raise complex_operand()
+    return tensor_nodes.cast(x, dtype)

@@ -18,6 +18,7 @@ from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import TypeMismatch
 from porism.ir.node import UOp
+from porism.tensor.complex.complex_dispatch import complex_operand
 from porism.tensor.element_types import ElementType, name_of_torch, new_element_type
 from porism.tensor.user_line import users_line
 
@@ -36,6 +37,9 @@ UNSIGNED: Final = (dtypes.u8, dtypes.u16, dtypes.u32, dtypes.u64)
 SIGNED: Final = (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64)
 INTEGERS: Final = tuple(pair for both in zip(UNSIGNED, SIGNED, strict=True) for pair in both)
 NUMBERS: Final = (*INTEGERS, *FLOATS)
+COMPLEX: Final = (dtypes.c64, dtypes.c128)
+PART_TYPE: Final = {dtypes.c64: dtypes.f32, dtypes.c128: dtypes.f64}
+"""The type of the real and the imaginary part of each complex type."""
 
 NAMES: Final = {
     "bool": dtypes.boolean,
@@ -47,6 +51,8 @@ NAMES: Final = {
     "float64": dtypes.f64,
     "float8_e4m3fn": dtypes.fp8e4m3,
     "float8_e5m2": dtypes.fp8e5m2,
+    "complex64": dtypes.c64,
+    "complex128": dtypes.c128,
 }
 """The types of tensors by their public names in `porism`."""
 
@@ -107,6 +113,7 @@ _PYTHON: Final[dict[type, DType]] = {
     bool: dtypes.boolean,
     int: DEFAULT_INT,
     float: DEFAULT_FLOAT,
+    complex: dtypes.c64,
 }
 
 
@@ -123,6 +130,8 @@ def promote(a: DType, b: DType) -> DType:
         return a
     if a.kind is Kind.BOOL:
         return b
+    if Kind.COMPLEX in (a.kind, b.kind):
+        return _promote_complex(a, b)
     if a.is_float != b.is_float:
         return a if a.is_float else b
     for candidate in NUMBERS:
@@ -133,6 +142,21 @@ def promote(a: DType, b: DType) -> DType:
         "no integer type holds the values of both",
         "convert one of them first, with astype",
     )
+
+
+def _promote_complex(a: DType, b: DType) -> DType:
+    """Return the complex type of two types of which one is complex; integers do not widen it."""
+    parts = [PART_TYPE.get(t, t) for t in (a, b) if not t.is_integer]
+    return complex_type(parts[0] if len(parts) == 1 else promote(*parts))
+
+
+def complex_type(dtype: DType) -> DType:
+    """Return the complex type whose parts hold a type; the default for types that are no floats.
+
+    >>> complex_type(dtypes.f64), complex_type(dtypes.f16), complex_type(dtypes.i8)
+    (c128, c64, c64)
+    """
+    return dtypes.c128 if dtype in (dtypes.f64, dtypes.c128) else dtypes.c64
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
@@ -157,12 +181,14 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for value in weak:
         default = _PYTHON[kind_of(value)]
         if _category(default) > _category(result):
-            result = default
+            result = complex_type(result) if default is dtypes.c64 else default
     return result
 
 
 def _category(dtype: DType) -> int:
-    """Return the category of a type: 0 bool, 1 integer, 2 float."""
+    """Return the category of a type: 0 bool, 1 integer, 2 float, 3 complex."""
+    if dtype.kind is Kind.COMPLEX:
+        return 3
     return 0 if dtype.kind is Kind.BOOL else 2 if dtype.is_float else 1
 
 
@@ -172,15 +198,16 @@ def _strong(value: Any) -> DType | None:
         return as_dtype(value)
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)
-    if isinstance(value, (bool, int, float, UOp)):
+    if isinstance(value, (bool, int, float, complex, UOp)):
         return None
     dtype = getattr(value, "dtype", None)
     return as_dtype(value if dtype is None else dtype)
 
 
 def kind_of(value: Any) -> type:
-    """Return the class of a Python number: bool, int or float; a symbolic size is an int."""
-    return bool if isinstance(value, bool) else float if isinstance(value, float) else int
+    """Return the class of a Python number; a symbolic size is an int."""
+    kinds = (bool, float, complex)
+    return next((kind for kind in kinds if isinstance(value, kind)), int)
 
 
 def can_cast(from_: Any, to: Any) -> bool:
@@ -205,6 +232,8 @@ def constant(dtype: DType, value: Any) -> UOp:
     """Return a Python number or symbolic size as a node of a type; refuse if it does not fit."""
     if isinstance(value, UOp):
         return value if value.dtype is dtype else value.cast(dtype)
+    if dtype.kind is Kind.COMPLEX:
+        raise complex_operand()
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
         raise type_error(
             f"{value} does not fit into {name_of(dtype)}",
@@ -247,12 +276,15 @@ def float_type(dtype: DType) -> DType:
 def require_dtype(dtype: DType, accepted: Sequence[DType], what: str, fix: str) -> None:
     """Refuse a type that a function does not accept."""
     if dtype not in accepted:
+        if dtype.kind is Kind.COMPLEX:
+            raise complex_operand(f"{what} of a tensor of {name_of(dtype)}")
         kinds = [
             name
             for name, types in (
                 ("bool", (dtypes.boolean,)),
                 ("integers", INTEGERS),
                 ("floats", FLOATS),
+                ("complex numbers", COMPLEX),
             )
             if all(t in accepted for t in types)
         ]

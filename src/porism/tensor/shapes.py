@@ -167,6 +167,15 @@ def as_sizes(given: Any, *, allow: int = 0) -> Sizes:
     return sizes
 
 
+def joined_sizes(first: Any, others: tuple[Any, ...]) -> Any:
+    """Return the argument of a function that takes a tuple, or separate ints, as one.
+
+    >>> joined_sizes((2, 3), ()), joined_sizes(2, (3,))
+    ((2, 3), (2, 3))
+    """
+    return (first, *others) if others else first
+
+
 def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """Return an axis counted from the front; a negative one counts from the end.
 

@@ -24,6 +24,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor.autodiff.leaf_state import Leaf, read_without_gradient
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.element_types import ElementType
 from porism.tensor.habits.keywords import public
 from porism.tensor.jit.tracing import current, no_value
@@ -228,6 +229,16 @@ class Tensor:
         return self.matrix_transpose()  # type: ignore[no-any-return]
 
     @property
+    def real(self) -> Tensor:
+        """The real part of the numbers: of a tensor that is not complex, the tensor itself."""
+        return self
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of the numbers: of a tensor that is not complex, zeros."""
+        return self.zeros_like()  # type: ignore[no-any-return]
+
+    @property
     def device(self) -> str:
         """The device that computes the values."""
         return "cpu"
@@ -306,10 +317,11 @@ def is_replaceable(node: UOp) -> bool:
 
 
 def method(function: Function) -> Function:
-    """Register a function on tensors as a method of `Tensor`."""
+    """Register a function on tensors as a method of `Tensor`; it dispatches on complex tensors."""
     assert not hasattr(Tensor, function.__name__), f"there are two methods {function.__name__}"
-    setattr(Tensor, function.__name__, public(function))
-    return function
+    dispatching = accepts_complex(function)
+    setattr(Tensor, function.__name__, public(dispatching))
+    return dispatching
 
 
 def operator(symbol: str, *, reflected: bool = False) -> Callable[[Function], Function]:

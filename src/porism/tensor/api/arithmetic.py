@@ -19,6 +19,7 @@ from porism.ir.ops import Op
 from porism.tensor import primitive
 from porism.tensor.api.operands import USE_ASTYPE, float_node, float_pair, operand, operand_pair
 from porism.tensor.conversion import as_tensor, promote_operands, weak_or_tensor
+from porism.tensor.standard.devices import check_device
 from porism.tensor.float_formulas import (
     BITS_OF,
     in_f32,
@@ -43,7 +44,7 @@ from porism.tensor.tensor import Tensor, method, operator
 
 
 @method
-def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     """Return the values converted to another type.
 
     Floats become integers by truncation and saturate at the limits of the type; NaN becomes 0.
@@ -52,6 +53,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
     >>> porism.astype([1.9, -1.9, 300.0], "int8").tolist()
     [1, -1, 127]
     """
+    check_device(device)
     return Tensor(primitive.cast(as_tensor(x).node, as_dtype(dtype)))
 
 
@@ -108,7 +110,8 @@ def divide(x1: Any, x2: Any) -> Tensor:
 def floor_divide(x1: Any, x2: Any) -> Tensor:
     """Return the quotient rounded towards minus infinity (the operator `//`).
 
-    Integer division by 0 gives 0; an infinite float dividend gives NaN.
+    Integer division by 0 gives 0. With infinite floats the result is that of the Array API, and
+    not NumPy's: the quotient, which is infinite or a zero.
 
     >>> porism.floor_divide([7, -7], 2).tolist()
     [3, -4]
@@ -124,13 +127,8 @@ def _floor_quotient(a: UOp, b: UOp) -> UOp:
     # The division may have rounded up to an integer; then the quotient is too large by one.
     remainder = ops.MULACC(-floored, b, a)
     too_much = remainder.ne(0.0) & ((remainder < 0.0) ^ (b < 0.0)) & floored.eq(ratio)
-    # A finite number over an infinity is 0 or, if their signs differ, floored to -1.
-    infinite_divisor = is_infinite(b) & is_finite(a)
-    opposite_signs = a.ne(0.0) & ((a < 0.0) ^ (b < 0.0))
-    result = (too_much & is_finite(floored)).where(floored - 1.0, floored)
-    # An infinity over a finite number is NaN, as in NumPy.
-    result = (is_infinite(a) & b.ne(0.0)).where(a.lift(np.nan), result)
-    return infinite_divisor.where(opposite_signs.where(a.lift(-1.0), ratio), result)
+    # Over an infinity the quotient is 0, whose sign is kept, though the product above is NaN.
+    return (too_much & is_finite(floored) & is_finite(b)).where(floored - 1.0, floored)
 
 
 @operator("mod", reflected=True)

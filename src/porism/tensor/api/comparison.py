@@ -18,6 +18,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.api.operands import operand, operand_pair
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, is_operand, node_of, promote_operands
 from porism.tensor.conversion import broadcast as broadcast_nodes
 from porism.tensor.float_formulas import is_finite, is_infinite
@@ -259,6 +260,7 @@ def logical_not(x: Any) -> Tensor:
 # -- choice ----------------------------------------------------------------------------------------
 
 
+@accepts_complex
 def where(condition: Any, x1: Any, x2: Any) -> Tensor:
     """Return x1 where the condition is nonzero, and x2 elsewhere.
 

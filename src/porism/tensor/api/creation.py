@@ -13,7 +13,9 @@ from porism.gradient.stated_pullbacks import stopped
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.complex.complex_dispatch import accepts_complex, complex_operand
 from porism.tensor.conversion import as_tensor, from_copy, node_of, to_array, weak_or_tensor
+from porism.tensor.standard.devices import check_device
 from porism.tensor.exchange import from_dlpack
 from porism.tensor.memory.shared_memory import refused, shared
 from porism.tensor.primitive import Dim
@@ -30,6 +32,7 @@ from porism.tensor.shapes import (
     as_int,
     as_number,
     as_sizes,
+    joined_sizes,
     normalize_axis,
     shape_error,
     sizes_of,
@@ -39,7 +42,8 @@ from porism.tensor.shapes import (
 from porism.tensor.tensor import Tensor, method
 
 
-def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
+@accepts_complex
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor of numbers, nested lists, a NumPy array, a buffer, or an object with DLPack.
 
     The data is copied by default, so that later changes to it do not affect the tensor. With
@@ -50,6 +54,7 @@ def asarray(obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
     Tensor([[1., 2.],
             [3., 4.]], shape=(2, 2), dtype=float32)
     """
+    check_device(device)
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
         tensor = as_tensor(obj, wanted)
@@ -92,7 +97,7 @@ def tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tens
 
 def _is_data(obj: Any) -> bool:
     """Return whether an object holds its values in memory, unlike Python numbers and sizes."""
-    return isinstance(obj, np.generic) or not isinstance(obj, (bool, int, float, UOp))
+    return isinstance(obj, np.generic) or not isinstance(obj, (bool, int, float, complex, UOp))
 
 
 def _share_memory(obj: Any, array: Any, wanted: DType | None) -> Tensor:
@@ -121,12 +126,14 @@ def _memory_of(obj: Any) -> Any:
 # -- constant tensors ------------------------------------------------------------------------------
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+@accepts_complex
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of a shape whose elements all are `fill_value`, a number.
 
     >>> porism.full((2, 2), 7).tolist()
     [[7, 7], [7, 7]]
     """
+    check_device(device)
     sizes = as_sizes(shape)
     if not _is_data(fill_value) or isinstance(fill_value, np.generic):
         dims: Any = ()
@@ -142,83 +149,87 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
     return Tensor(primitive.broadcast(node_of(fill_value, element_type), sizes))
 
 
-def zeros(*shape: Any, dtype: Any = None) -> Tensor:
+def zeros(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of zeros, float32 by default; the shape is a tuple or separate ints.
 
     >>> porism.zeros(2, 3).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return full(shape, 0, dtype=DEFAULT_FLOAT if dtype is None else dtype)
+    return full(joined_sizes(shape, sizes), 0, dtype=dtype or DEFAULT_FLOAT, device=device)
 
 
-def ones(*shape: Any, dtype: Any = None) -> Tensor:
+def ones(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of ones, float32 by default; the shape is a tuple or separate ints.
 
     >>> porism.ones(2, 3, dtype="int64").tolist()
     [[1, 1, 1], [1, 1, 1]]
     """
-    return full(shape, 1, dtype=DEFAULT_FLOAT if dtype is None else dtype)
+    return full(joined_sizes(shape, sizes), 1, dtype=dtype or DEFAULT_FLOAT, device=device)
 
 
-def empty(*shape: Any, dtype: Any = None) -> Tensor:
+def empty(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of unspecified values, which are zeros here; float32 by default.
 
     >>> porism.empty(2, 3)
     Tensor(lazy, shape=(2, 3), dtype=float32)
     """
-    return zeros(*shape, dtype=dtype)
+    return zeros(shape, *sizes, dtype=dtype, device=device)
 
 
 @method
-def full_like(x: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of the shape (and by default the type) of x with all elements `fill_value`.
 
     >>> porism.full_like([1, 2], 7).tolist()
     [7, 7]
     """
     like = as_tensor(x)
-    return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype)
+    wanted = like.dtype if dtype is None else dtype
+    return full(like.shape, fill_value, dtype=wanted, device=device)
 
 
 @method
-def zeros_like(x: Any, *, dtype: Any = None) -> Tensor:
+def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of zeros of the shape of x; the type is x's by default.
 
     >>> porism.zeros_like([1, 2]).tolist()
     [0, 0]
     """
-    return full_like(x, 0, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 @method
-def ones_like(x: Any, *, dtype: Any = None) -> Tensor:
+def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of ones of the shape of x; the type is x's by default.
 
     >>> porism.ones_like([1, 2]).tolist()
     [1, 1]
     """
-    return full_like(x, 1, dtype=dtype)
+    return full_like(x, 1, dtype=dtype, device=device)
 
 
 @method
-def empty_like(x: Any, *, dtype: Any = None) -> Tensor:
+def empty_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor of unspecified values of the shape of x; the type is x's by default.
 
     >>> porism.empty_like([1, 2])
     Tensor(lazy, shape=(2,), dtype=int64)
     """
-    return full_like(x, 0, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 # -- sequences -------------------------------------------------------------------------------------
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Tensor:
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """Return start, start + step, … up to but without stop; `arange(stop)` starts at 0.
 
     >>> porism.arange(3).tolist(), porism.arange(2, 8, 2).tolist()
     ([0, 1, 2], [2, 4, 6])
     """
+    check_device(device)
     start, stop, step = to_static(start), to_static(stop), to_static(step)
     if stop is None:
         start, stop = 0, start
@@ -275,8 +286,15 @@ def _linear_sequence(position: UOp, start: Any, step: Any) -> UOp:
     return scaled if start == 0 else scaled + int(start)
 
 
+@accepts_complex
 def linspace(
-    start: Any, stop: Any, num: int = 50, *, dtype: Any = None, endpoint: bool = True
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
 ) -> Tensor:
     """Return `num` evenly spaced numbers from start to stop; `endpoint` includes stop.
 
@@ -286,6 +304,7 @@ def linspace(
     >>> porism.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
+    check_device(device)
     count = as_int(num, "num")
     if count < 0:
         raise shape_error(
@@ -297,6 +316,8 @@ def linspace(
     gaps = max(count - 1 if endpoint else count, 1)
     position = primitive.iota((count,), 0)
     number = primitive.cast(position, dtypes.f64)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        raise complex_operand()
     first, last = float(start), float(stop)
     step = (last - first) / gaps
     # The step may underflow to 0 where the whole distance does not.
@@ -352,7 +373,15 @@ def geomspace(
     return Tensor(primitive.cast(node, element_type))
 
 
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None) -> Tensor:
+@accepts_complex
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """Return a matrix with ones on the k-th diagonal above the main one and zeros elsewhere.
 
     `n_cols` is `n_rows` by default, the type float32; a negative k is below the main diagonal.
@@ -360,6 +389,7 @@ def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = None
     >>> porism.eye(2, 3, k=1, dtype="int64").tolist()
     [[0, 1, 0], [0, 0, 1]]
     """
+    check_device(device)
     sizes = as_sizes((n_rows, n_rows if n_cols is None else n_cols))
     element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     row, column = primitive.iota(sizes, 0), primitive.iota(sizes, 1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from porism.base import dtypes
+from porism.base.dtypes import Kind
 from porism.gradient.stated_pullbacks import differentiated_as, pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -21,8 +22,12 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.schedule.algorithms.chunked_scan import masked_prefixes, materialize
 from porism.tensor import primitive, promotion, shapes
+from porism.tensor.api.arithmetic import subtract
+from porism.tensor.api.comparison import not_equal
+from porism.tensor.api.creation import asarray
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
+from porism.tensor.movement.joining import concat
 from porism.tensor.movement.reshape import axis_last
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
@@ -221,3 +226,31 @@ def cummin(x: Any, axis: int | None = None) -> Tensor:
     [4, 3, 3, 1]
     """
     return _scan_axis(as_tensor(x), ops.MIN, axis, "cummin")
+
+
+@method
+def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Return the differences of neighbours along an axis, n times.
+
+    `prepend` and `append` are joined to x along the axis first.
+
+    >>> porism.diff([1, 4, 9]).tolist(), porism.diff([1, 4, 9], n=2).tolist()
+    ([3, 5], [2])
+    """
+    tensor = asarray(x)
+    along = shapes.normalize_axis(axis, tensor.ndim)
+    count = shapes.as_int(n, "n of diff")
+    if count < 0:
+        raise shapes.shape_error(
+            f"diff with n={count}", "a number of times is not negative", "pass 0 or more"
+        )
+    ends = [None if end is None else asarray(end) for end in (prepend, append)]
+    joined = [part for part in (ends[0], tensor, ends[1]) if part is not None]
+    if len(joined) > 1:
+        tensor = concat(joined, along)
+    before = (slice(None),) * along
+    for _ in range(count):
+        after, sooner = tensor[(*before, slice(1, None))], tensor[(*before, slice(0, -1))]
+        differs = tensor.dtype.base.kind is Kind.BOOL
+        tensor = not_equal(after, sooner) if differs else subtract(after, sooner)
+    return tensor

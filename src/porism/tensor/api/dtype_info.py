@@ -11,10 +11,12 @@ from porism.base.dtypes import DType, boolean
 from porism.tensor import promotion
 from porism.tensor.element_types import ElementType
 from porism.tensor.promotion import (
+    COMPLEX,
     ELEMENT_TYPE_OF,
     FLOATS,
     INTEGERS,
     NUMBERS,
+    PART_TYPE,
     SIGNED,
     UNSIGNED,
     as_dtype,
@@ -48,10 +50,13 @@ class IntegerLimits:
 def finfo(type: Any) -> FloatLimits:
     """Return the limits of a float type, or of the type of a tensor: `bits`, `eps`, `max`, `min` …
 
+    Those of a complex type are those of its parts.
+
     >>> porism.finfo("float16").max
     65504.0
     """
     dtype = promotion.result_type(type)
+    dtype = PART_TYPE.get(dtype, dtype)
     require_dtype(dtype, FLOATS, "finfo", "use iinfo for integers")
     info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return FloatLimits(
@@ -81,8 +86,8 @@ _KINDS: Final[dict[str, tuple[DType, ...]]] = {
     "unsigned integer": UNSIGNED,
     "integral": INTEGERS,
     "real floating": FLOATS,
-    "complex floating": (),
-    "numeric": NUMBERS,
+    "complex floating": COMPLEX,
+    "numeric": (*NUMBERS, *COMPLEX),
 }
 
 

@@ -423,7 +423,7 @@ def _captured_locations(
                 "what it keeps in Python is kept once, when it is traced, and not in every call",
                 "return the tensor, or give its value to an existing one, with x.assign(...)",
             )
-        if id(tensor) in trace.captured:
+        if any(id(part) in trace.captured for _, part in leaves(tensor)):
             locations.append((location, tensor))
     assigned = any(c.node is not c.placeholder for c in trace.captured.values())
     if assigned and any(id(tensor) in trace.captured for tensor in signature.tensors):

@@ -159,6 +159,8 @@ def contents(value: Any) -> list[tuple[Any, Any]] | None:
         return list(value.items())
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
+    if value.__class__ is not Tensor and hasattr(value, "imag_part"):  # a complex tensor
+        return [("real_part", value.real_part), ("imag_part", value.imag_part)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(name, getattr(value, name)) for name in _fields(type(value))]
     return None
@@ -172,6 +174,8 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     items = [(name, map_leaves(item, change)) for name, item in inner]
     if isinstance(value, tuple):
         return tuple.__new__(type(value), [item for _, item in items])
+    if isinstance(value, Tensor):  # a complex one
+        return type(value)(*(item for _, item in items))
     new = copy.copy(value)
     if isinstance(value, dict):
         new.update(items)

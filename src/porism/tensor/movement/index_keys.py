@@ -95,7 +95,7 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
     axis = 0
     for item in items:
         if isinstance(item, Tensor) and item.node.dtype.kind is Kind.BOOL:
-            _check_mask(item.shape, sizes[axis : axis + item.ndim], axis)
+            check_mask(item.shape, sizes[axis : axis + item.ndim], axis)
             parts.append(Mask(item))
         else:
             parts.append(
@@ -103,6 +103,13 @@ def parse_key_with_masks(key: Any, sizes: Sizes) -> list[AxisIndex | Mask]:
             )
         axis += _axes_used(item)
     return parts
+
+
+def holds_mask(key: Any) -> bool:
+    """Whether a key is or contains a boolean tensor."""
+    if isinstance(key, tuple):
+        return any(holds_mask(item) for item in key)
+    return isinstance(key, Tensor) and key.dtype.base.kind is Kind.BOOL
 
 
 def _axes_used(item: Any) -> int:
@@ -154,7 +161,7 @@ class _MaskIndex:
 def _parse_item(item: Any, size: Dim, axis: int) -> AxisIndex:
     """Return what one item of a key selects along its axis."""
     if isinstance(item, _MaskIndex):
-        _check_mask((item.mask[item.axis],), (size,), axis)
+        check_mask((item.mask[item.axis],), (size,), axis)
         return AxisIndex(0, size, index=item.index)
     if isinstance(item, slice):
         return _parse_slice(item, size)
@@ -257,7 +264,7 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
 # -- errors ----------------------------------------------------------------------------------------
 
 
-def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
+def check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
     """Refuse a mask whose shape is not that of the axes it stands for."""
     if len(mask_sizes) != len(sizes) or not all(map(sizes_equal, mask_sizes, sizes)):
         raise shape_error(
@@ -270,9 +277,9 @@ def _check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
 def _data_dependent_shape(mask: Tensor) -> PorismError:
     """Return the error for indexing by a boolean tensor."""
     return shape_error(
-        f"an index by a boolean tensor of shape {to_text(mask.shape)}",
+        f"an index by a boolean tensor of shape {to_text(mask.shape)} in a jitted function",
         "how many elements it chooses depends on its values, and shapes do not",
-        "use porism.where(mask, x, other), or index with mask.numpy()",
+        "use porism.where(mask, x, other), or porism.nonzero(mask, size=...)",
     )
 
 

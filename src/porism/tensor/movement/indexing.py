@@ -19,7 +19,8 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.conversion import as_tensor, from_array
-from porism.tensor.movement.index_keys import AxisIndex, parse_key
+from porism.tensor.jit.tracing import current
+from porism.tensor.movement.index_keys import AxisIndex, check_mask, holds_mask, parse_key
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.movement.slicing import selected_sizes, slice_axes, slicing_of
 from porism.tensor.primitive import Dim
@@ -38,7 +39,9 @@ from porism.tensor.tensor import Tensor, method, operator
 
 @operator("getitem")
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Return elements of x by ints, slices, `...`, None, and arrays of integers.
+    """Return elements of x by ints, slices, `...`, None, arrays of integers, and masks.
+
+    The shape of x[mask] depends on the values of the mask, so it is computed at once.
 
     >>> porism.arange(6)[4:0:-2].tolist(), porism.arange(6)[[0, 5]].tolist()
     ([4, 2], [0, 5])
@@ -46,11 +49,22 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     slicing = slicing_of(key, shape(x.node))
     if slicing is not None:
         return Tensor(slicing.apply(x.node))
+    if holds_mask(key) and current.get() is None:
+        return _select_by_masks(x, key)
     selection = parse_key(key, x.shape)
     node = slice_axes(x.node, [part for part in selection if not part.new])
     if all(part.index is None for part in selection):
         return Tensor(primitive.reshape(node, selected_sizes(selection, sizes_of(node))))
     return Tensor(gather_by_arrays(node, selection))
+
+
+def _select_by_masks(x: Tensor, key: Any) -> Tensor:
+    """Return x[key] with boolean tensors in the key: their values are computed now."""
+    if isinstance(key, Tensor):
+        mask = np.asarray(key.numpy())
+        check_mask(mask.shape, x.shape[: mask.ndim], 0)
+        return from_array(np.asarray(x.numpy()[mask]))  # by NumPy: each count would be a kernel
+    return getitem(x, tuple(item.numpy() if holds_mask(item) else item for item in key))
 
 
 # -- arrays ----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from porism.engine.run.buffer_storage import find_storage
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.reshape import expand_dims, flatten, slice_axis
@@ -87,6 +88,7 @@ def _select_by_position(padded: Sequence[UOp], ends: Sequence[Dim], position: UO
     return (position < primitive.as_dim(ends[half - 1])).where(first, second)
 
 
+@accepts_complex
 def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     """Return tensors concatenated along an axis; with axis None, of their flattened elements.
 
@@ -160,6 +162,7 @@ def _check_fits(first: Sizes, other: Sizes, axis: int, k: int) -> None:
         )
 
 
+@accepts_complex
 def stack(arrays: Any, axis: int = 0) -> Tensor:
     """Return tensors of one shape joined along a new axis.
 
@@ -301,7 +304,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     return Tensor(node)
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
+@accepts_complex
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Return the coordinates of a grid: each 1-D tensor repeated along the axes of the others.
 
     With `indexing='xy'` (the default) the first two axes are swapped, with 'ij' they are not.
@@ -335,4 +339,4 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
         if indexing == "xy" and len(sizes) > 1:
             node = primitive.permute(node, (1, 0, *range(2, len(sizes))))
         grids.append(Tensor(node))
-    return grids
+    return tuple(grids)

@@ -7,6 +7,7 @@ from typing import Any
 
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor
 from porism.tensor.primitive import Dim
 from porism.tensor.shapes import (
@@ -15,6 +16,7 @@ from porism.tensor.shapes import (
     as_sizes,
     broadcast_shapes,
     is_one,
+    joined_sizes,
     normalize_axes,
     normalize_axis,
     product,
@@ -31,7 +33,7 @@ from porism.tensor.tensor import Tensor, method
 
 
 @method
-def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
+def reshape(x: Any, shape: Any = (), *sizes: Any, copy: bool | None = None) -> Tensor:
     """Return the elements in row-major order under another shape; one size -1 is inferred.
 
     `copy` is accepted for the Array API and changes nothing.
@@ -40,7 +42,8 @@ def reshape(x: Any, *shape: Any, copy: bool | None = None) -> Tensor:
     [[1, 2], [3, 4]]
     """
     node = as_tensor(x).node
-    return Tensor(primitive.reshape(node, _infer_size(sizes_of(node), as_sizes(shape, allow=-1))))
+    wanted = as_sizes(joined_sizes(shape, sizes), allow=-1)
+    return Tensor(primitive.reshape(node, _infer_size(sizes_of(node), wanted)))
 
 
 def _infer_size(old: Sizes, new: Sizes) -> Sizes:
@@ -189,14 +192,15 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 
 @method
-def permute_dims(x: Any, *axes: Any) -> Tensor:
+def permute_dims(x: Any, axes: Any = (), *others: Any) -> Tensor:
     """Return x with its axes in another order: axis `axes[k]` becomes axis k.
 
     >>> porism.permute_dims(porism.zeros(2, 3, 4), (2, 0, 1)).shape
     (4, 2, 3)
     """
     tensor = as_tensor(x)
-    order_given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    joined = joined_sizes(axes, others)
+    order_given = joined if isinstance(joined, (tuple, list)) else (joined,)
     order = normalize_axes(tuple(order_given), tensor.ndim)
     if len(order) != tensor.ndim:
         raise shape_error(
@@ -344,7 +348,8 @@ def expand(x: Any, *sizes: Any) -> Tensor:
     return broadcast_to(tensor, tuple(expanded))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Tensor]:
+@accepts_complex
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """Return all tensors broadcast to their common shape.
 
     >>> [x.tolist() for x in porism.broadcast_arrays([1, 2], 3)]
@@ -352,7 +357,7 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     """
     tensors = [as_tensor(x) for x in arrays]
     common = broadcast_shapes(*(t.shape for t in tensors))
-    return [Tensor(primitive.broadcast(t.node, common)) for t in tensors]
+    return tuple(Tensor(primitive.broadcast(t.node, common)) for t in tensors)
 
 
 @method

@@ -1,0 +1,1 @@
+"""Linear algebra of matrices: the functions of `porism.linalg`."""

@@ -1,0 +1,1 @@
+"""Searching and sets: results whose size depends on values, and membership."""

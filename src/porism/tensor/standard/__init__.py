@@ -1,0 +1,1 @@
+"""The Array API standard: devices, and what a namespace tells about itself."""
