@@ -31,7 +31,7 @@ from porism.tensor.linalg.factorizations import (
     svdvals,
 )
 from porism.tensor.linalg.matrix_functions import matrix_norm, matrix_power
-from porism.tensor.matrices.matrix_products import cross
+from porism.tensor.matrices.vector_products import cross
 from porism.tensor.movement.reshape import diagonal, matrix_transpose
 
 namespace.find("matmul")  # tensors have their operators

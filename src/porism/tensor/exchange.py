@@ -10,11 +10,11 @@ import numpy as np
 from porism.ir.facts.semantics import Array
 from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, from_copy
-from porism.tensor.standard.devices import check_device
 from porism.tensor.memory.dlpack_capsules import CPU, HOST_DEVICES, array_of_capsule, new_capsule
 from porism.tensor.memory.shared_memory import NotShared, not_shared, refused, shared_tensor
 from porism.tensor.promotion import as_dtype, name_of, type_error
 from porism.tensor.shapes import shape_error, to_text
+from porism.tensor.standard.devices import check_device
 from porism.tensor.tensor import Tensor, method, operator
 
 

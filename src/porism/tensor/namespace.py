@@ -81,7 +81,7 @@ MODULES: Final[dict[str, str]] = {
     "api.linear_algebra": "matmul vecdot dot outer tensordot linear trace",
     "api.einsum": "einsum",
     "matrices.matrix_construction": "diag diagflat diag_embed tri vander",
-    "matrices.matrix_products": "inner vdot kron cross addmm",
+    "matrices.vector_products": "inner vdot kron cross addmm",
     "matrices.sequence_products": "convolve correlate trapezoid polyval interp",
     "network.convolution": (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
@@ -96,7 +96,7 @@ MODULES: Final[dict[str, str]] = {
         " instance_norm"
     ),
     "network.similarity": "normalize cosine_similarity pairwise_distance",
-    "network.resampling": "interpolate",
+    "network.interpolation": "interpolate",
     "network.attention": "scaled_dot_product_attention",
     "movement.sorting": "sort argsort topk searchsorted quantile percentile median",
     "movement.scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",

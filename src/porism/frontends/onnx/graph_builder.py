@@ -88,7 +88,8 @@ class Constants:
             finally:
                 current.reset(token)
             if tensor is None:
-                return xp.full(array.shape, array.flat[0].item(), dtype=array.dtype)  # type: ignore[no-any-return]
+                filled: Tensor = xp.full(array.shape, array.flat[0].item(), dtype=array.dtype)
+                return filled
             held = self._tensors[id(array)] = array, tensor
         return held[1]
 

@@ -19,7 +19,6 @@ from porism.ir.ops import Op
 from porism.tensor import primitive
 from porism.tensor.api.operands import USE_ASTYPE, float_node, float_pair, operand, operand_pair
 from porism.tensor.conversion import as_tensor, promote_operands, weak_or_tensor
-from porism.tensor.standard.devices import check_device
 from porism.tensor.float_formulas import (
     BITS_OF,
     in_f32,
@@ -40,6 +39,7 @@ from porism.tensor.promotion import (
     result_type,
 )
 from porism.tensor.shapes import as_int
+from porism.tensor.standard.devices import check_device
 from porism.tensor.tensor import Tensor, method, operator
 
 

@@ -15,7 +15,6 @@ from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.complex.complex_dispatch import accepts_complex, complex_operand
 from porism.tensor.conversion import as_tensor, from_copy, node_of, to_array, weak_or_tensor
-from porism.tensor.standard.devices import check_device
 from porism.tensor.exchange import from_dlpack
 from porism.tensor.memory.shared_memory import refused, shared
 from porism.tensor.primitive import Dim
@@ -39,6 +38,7 @@ from porism.tensor.shapes import (
     to_static,
     to_text,
 )
+from porism.tensor.standard.devices import check_device
 from porism.tensor.tensor import Tensor, method
 
 

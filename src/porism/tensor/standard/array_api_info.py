@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from porism.tensor.api.dtype_info import isdtype
-from porism.tensor.standard.devices import CPU_NAME, check_device
 from porism.tensor.element_types import ElementType
 from porism.tensor.promotion import DEFAULT_FLOAT, DEFAULT_INT, ELEMENT_TYPE_OF, ELEMENT_TYPES
+from porism.tensor.standard.devices import CPU_NAME, check_device
 
 _STANDARD: Final = tuple(
     name for name in ELEMENT_TYPES if name not in ("float16", "bfloat16") and "float8" not in name
