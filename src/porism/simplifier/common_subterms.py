@@ -56,7 +56,7 @@ def share_subterms(root: UOp, make: Make = make_uop) -> UOp:
     if len(nodes) > MOST_NODES:
         return root
     chains = _chains(nodes)
-    if not _group(chains, make):
+    if len(chains) < 2 or not _group(chains, make):
         return root
     regrouped = _rebuilt(root, chains, make)
     before, after = measure(root), measure(regrouped)
@@ -66,11 +66,17 @@ def share_subterms(root: UOp, make: Make = make_uop) -> UOp:
 def _chains(nodes: Sequence[UOp]) -> dict[UOp, Operands]:
     """Return the operands of each sum, product and the like that is not part of a longer one."""
     heads: set[UOp] = {nodes[-1]}
+    long_products = False
     for node in nodes:
         op = _CHAIN_OPS.get(node.op)
         for s in node.src:
-            if s.op in _CHAIN_OPS and _CHAIN_OPS[s.op] is not op:
-                heads.add(s)
+            if s.op in _CHAIN_OPS:
+                if _CHAIN_OPS[s.op] is not op:
+                    heads.add(s)
+                elif op is ops.MUL:
+                    long_products = True
+    if not long_products:  # two products of the same two factors are one node
+        heads = {node for node in heads if node.op is not ops.MUL}
     chains = {}
     if len(heads) > 1:
         fixed: bool | None = None

@@ -85,5 +85,8 @@ def leaf_count(root: UOp) -> int:
     """
     counts: dict[UOp, int] = {}
     for node in toposort(root):
-        counts[node] = min(sum(counts[s] for s in node.src), _SATURATED) if node.src else 1
+        count = 0
+        for s in node.src:
+            count += counts[s]
+        counts[node] = min(count, _SATURATED) or 1
     return counts[root]

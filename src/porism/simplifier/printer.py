@@ -81,23 +81,25 @@ def write(root: UOp, pieces: Pieces, longest: int) -> str:
     length = 0
     pending: list[Piece] = [(root, 0)]
     while pending:
-        if length + len(pending) > longest:  # each piece is a character or more
-            raise PorismError(
-                f"the text of an expression has more than {longest} characters",
-                why="parts that are shared in the graph are repeated in the text",
-            )
         piece = pending.pop()
         if isinstance(piece, str):
             written.append(piece)
             length += len(piece)
             continue
+        if length + len(pending) > longest:  # each piece is a character or more
+            raise PorismError(
+                f"the text of an expression has more than {longest} characters",
+                why="parts that are shared in the graph are repeated in the text",
+            )
         node, needed = piece
         inner, own = pieces(node)
+        inner.reverse()
         if own < needed:
             pending.append(")")
-        pending += reversed(inner)
-        if own < needed:
+            pending += inner
             pending.append("(")
+        else:
+            pending += inner
     return "".join(written)
 
 
