@@ -16,7 +16,10 @@ from tools.mutate import guards, survivors, targets
 from tools.mutate.run import Effect, Outcome, Reach, run, run_rule
 
 SECONDS_EACH = 120.0
-"""After which a mutant counts as noticed: it does not come to an end."""
+"""Of a processor, after which a mutant counts as noticed: it does not come to an end."""
+
+PROGRESS = 100
+"""Mutants after which a line says how many are done."""
 
 SAMPLE_SEED = 0
 
@@ -95,6 +98,8 @@ def _run(work: Sequence[Work], seconds: float | None, *, keep: bool) -> int:
             break
         noticed, reason = tried()
         done.append(name)
+        if len(done) % PROGRESS == 0:
+            print(f"{len(done)} of {len(work)} mutants", file=sys.stderr, flush=True)
         if noticed or not reason:
             counts["noticed" if noticed else "refuse more"] += 1
             continue

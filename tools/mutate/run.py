@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import io
+import math
 import os
 import pickle
 import resource
@@ -27,6 +28,9 @@ Results = Mapping[Any, Any]
 
 MEMORY: Final = 4 << 30
 """Bytes of address space beyond what a process has, that a mutant may take."""
+
+PATIENCE: Final = 20
+"""How many times its seconds of a processor a mutant may wait for one."""
 
 
 class Effect(enum.Enum):
@@ -110,28 +114,37 @@ def _in_a_child(work: Callable[[], Any], seconds: float) -> Any:
     child = os.fork()
     if not child:
         os.close(read)
-        _serve(work, write)
+        _serve(work, write, seconds)
     os.close(write)
     data = b""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     try:
         while select.select([read], [], [], max(0.0, deadline - time.monotonic()))[0]:
             some = os.read(read, 1 << 16)
             if not some:
-                return pickle.loads(data) if data else "the process died"
+                break
             data += some
-        os.kill(child, signal.SIGKILL)
-        return f"no end within {seconds:g} s"
+        else:
+            os.kill(child, signal.SIGKILL)
+            return f"no end within {PATIENCE * seconds:g} s"
     finally:
         os.close(read)
-        os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
+    if data:
+        return pickle.loads(data)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return f"no end within {seconds:g} s of a processor"
+    return "the process died"
 
 
-def _serve(work: Callable[[], Any], write: int) -> None:
+def _serve(work: Callable[[], Any], write: int, seconds: float) -> None:
     """The life of the process: it never returns."""
     found: Any
     try:
         _limit_memory()
+        # Of a processor, and not of a clock: a busy machine makes no mutant endless.
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             found = work()
     except BaseException as error:
