@@ -26,6 +26,8 @@ class Mutant:
     name: str
     """The module without `porism.`, the function, and what becomes of which expression."""
     change: Change
+    original: CodeType
+    """The code of the function as it is written."""
 
     def code(self) -> CodeType:
         """The code of the function with the new expression."""
@@ -47,7 +49,7 @@ def mutants_of(
             name = f"{place}: {old} -> {new}"
             seen[name] = seen.get(name, 0) + 1
             number = f" #{seen[name]}" if seen[name] > 1 else ""
-            yield Mutant(function, name + number, change)
+            yield Mutant(function, name + number, change, function.__code__)
 
 
 @cache

@@ -8,21 +8,24 @@ all of them, the quickest first.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Final
 
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.prove import lemma_instances, procedure_checks
-from porism.prove.procedure_trials import alone, applied, cases_of, fault_in
+from porism.prove.procedure_trials import Case, alone, applied, cases_of, fault_in
 from porism.prove.random_index_expressions import random_expressions
 from porism.rewrite.rule import Procedure, Rewrite
+from porism.rules.index.normalize import derive
 from tests.examples.catalogue_examples import EXAMPLES
 from tools.mutate import arithmetic, conditions
+from tools.mutate.called_functions import Calls, callers
+from tools.mutate.derivation_keys import Keys
 from tools.mutate.mutants import Mutant, functions_in, mutants_of, reached
 from tools.mutate.run import Check, Results
 
@@ -41,7 +44,7 @@ class Target:
 
     def results(self) -> Results:
         """What the procedures make of each node that they are tried on."""
-        return _results(self.using)
+        return _results(self.using, self.mutant.original)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +69,8 @@ def procedure_targets(known: Iterable[Rewrite]) -> Iterator[Target]:
             for function in reached(_roots(item), _is_rewriting):
                 users.setdefault(function, []).append(item)
     for function, using in users.items():
-        checks = tuple((item.name, partial(_fault, item)) for item in using)
+        code = function.__code__
+        checks = tuple((item.name, partial(_fault, item, code)) for item in using)
         for mutant in mutants_of(function, [conditions.changes]):
             yield Target(mutant, tuple(using), checks)
 
@@ -113,16 +117,45 @@ def normal_form_targets() -> Iterator[Target]:
     for function in reached(start, _is_own):
         if f"{function.__module__}.{function.__qualname__}".removeprefix(NORMAL_FORM) in CHOOSING:
             continue
+        check = partial(_lemma_fault, function.__code__)
         for mutant in mutants_of(function, kinds):
             if "budget.steps" not in mutant.name:  # whether steps are asked for
-                yield Target(mutant, (), (("lemmas", _lemma_fault),))
+                yield Target(mutant, (), (("lemmas", check),))
 
 
-def _lemma_fault() -> str:
-    for root, facts in random_expressions(EXPRESSIONS):
-        for fault in lemma_instances.check_expression(root, facts):
-            return f"{root!r}: {fault}"
-    return ""
+class Derivations:
+    """The derivations of random expressions, each known to be right.
+
+    A mutant that takes the same steps needs no check of them.
+    """
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self.right: dict[tuple[UOp, tuple[UOp, ...]], Hashable] = {}
+        cases = [(root, tuple(facts)) for root, facts in random_expressions(EXPRESSIONS)]
+        self.calling = callers(cases, self._derive)
+
+    def _derive(self, case: tuple[UOp, tuple[UOp, ...]]) -> None:
+        done = derive(*case)
+        faults = list(lemma_instances.step_faults(done))
+        assert not faults, faults[0]
+        self.right[case] = self.keys.of(done)
+
+    def fault(self, code: CodeType) -> str:
+        """The first step that is wrong, of the expressions that call a function."""
+        for case in self.calling.get(code, ()):
+            done = derive(*case)
+            if self.keys.of(done) != self.right[case]:
+                for fault in lemma_instances.step_faults(done):
+                    return f"{case[0]!r}: {fault}"
+        return ""
+
+
+_derivations: list[Derivations] = []
+
+
+def _lemma_fault(code: CodeType) -> str:
+    return _derivations[0].fault(code)
 
 
 # -- the cases of a procedure ----------------------------------------------------------------------
@@ -137,13 +170,25 @@ class Suite:
     def __init__(self, item: Procedure) -> None:
         self.item = item
         self.rules = alone(item)
-        self.cases = list(cases_of(item, EXAMPLES.graphs[item.name]()))
-        self.right = {case.graph: applied(self.rules, case) for case in self.cases}
+        cases = list(cases_of(item, EXAMPLES.graphs[item.name]()))
+        self.right: dict[UOp, UOp] = {}
+        graphs = {case.graph: case for case in cases}
+        called = callers(graphs.values(), self._apply)
+        nodes = {n: None for g in graphs for n in toposort(g) if n.op in item.ops}
+        self.nodes = callers(nodes, self._applied)
+        """The nodes that are given to the procedure, by the code of the functions it calls."""
+        self.calling: Calls[Case] = {}
+        for code, some in called.items():
+            chosen = {case.graph for case in some}
+            self.calling[code] = [case for case in cases if case.graph in chosen]
 
-    def fault(self) -> str:
-        """The first case that comes out wrong."""
+    def _apply(self, case: Case) -> None:
+        self.right[case.graph] = applied(self.rules, case)
+
+    def fault(self, code: CodeType) -> str:
+        """The first case that comes out wrong, of those that call a function."""
         found: dict[UOp, UOp] = {}
-        for case in self.cases:
+        for case in self.calling.get(code, ()):
             graph = case.graph
             after = found.get(graph)
             if after is None:
@@ -154,14 +199,9 @@ class Suite:
                     return fault
         return ""
 
-    def results(self) -> dict[UOp, UOp | None]:
-        """What the procedure makes of each node of its cases."""
-        found: dict[UOp, UOp | None] = {}
-        for case in self.cases:
-            for node in toposort(case.graph):
-                if node.op in self.item.ops and node not in found:
-                    found[node] = self._applied(node)
-        return found
+    def results(self, code: CodeType) -> dict[UOp, UOp | None]:
+        """What the procedure makes of each node of its cases for which it calls a function."""
+        return {node: self._applied(node) for node in self.nodes.get(code, ())}
 
     def _applied(self, node: UOp) -> UOp | None:
         item = self.item
@@ -175,25 +215,27 @@ class Suite:
 _suites: dict[str, Suite] = {}
 
 
-def _fault(item: Procedure) -> str:
+def _fault(item: Procedure, code: CodeType) -> str:
     if item.name not in EXAMPLES.graphs:
         return procedure_checks.check(item, EXAMPLES).fault
-    return _suites[item.name].fault()
+    return _suites[item.name].fault(code)
 
 
-def _results(using: Sequence[Procedure]) -> Results:
+def _results(using: Sequence[Procedure], code: CodeType) -> Results:
     """What some procedures make of each node of their cases."""
     return {
         (item.name, node): result
         for item in using
         if item.name in _suites
-        for node, result in _suites[item.name].results().items()
+        for node, result in _suites[item.name].results(code).items()
     }
 
 
 def prepare(targets: Iterable[Target]) -> None:
-    """Compute what the procedures of some targets make of their cases."""
+    """Compute what the procedures of some targets make of their cases, or the normal form."""
     for target in targets:
+        if not target.using and not _derivations:
+            _derivations.append(Derivations())
         for item in target.using:
             if item.name in EXAMPLES.graphs and item.name not in _suites:
                 _suites[item.name] = Suite(item)
