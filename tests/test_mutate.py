@@ -8,10 +8,15 @@ from functools import cache
 import pytest
 
 from porism.catalogue.rule_listing import KNOWN
+from porism.ir import ops
+from porism.ir.node import UOp, raw
+from porism.rules.index.normalize import derive
 from tools.mutate import arithmetic, conditions, guards, survivors, targets
-from tools.mutate.run import run
+from tools.mutate.called_functions import callers
+from tools.mutate.derivation_keys import Keys
+from tools.mutate.run import in_a_child, run
 
-SECONDS = 120.0
+SECONDS = 20.0
 
 
 def changed(text: str) -> list[tuple[str, str, int]]:
@@ -48,6 +53,43 @@ def test_arithmetic_is_bent() -> None:
     news = {ast.unparse(c.new) for c in arithmetic.changes(function)}
     assert {"-a // b", "-a // b - 1", "1", "a", "0", "2", "-1"} <= news
     assert "-(--a // b)" in news
+
+
+# -- running them ----------------------------------------------------------------------------------
+
+
+def _endless() -> None:
+    while True:
+        pass
+
+
+def test_a_mutant_without_an_end_is_stopped() -> None:
+    assert in_a_child(_endless, 1.0) == "no end within 1 s of a processor"
+    assert in_a_child(lambda: 3, 1.0) == 3
+
+
+def _half(number: int) -> int:
+    return number // 2
+
+
+def _is_even(number: int) -> bool:
+    return 2 * _half(number) == number if number > 3 else number == 2
+
+
+def test_cases_are_listed_by_the_functions_that_they_call() -> None:
+    found = callers([1, 2, 4, 5], _is_even)
+    assert found[_is_even.__code__] == [1, 2, 4, 5]
+    assert found[_half.__code__] == [4, 5]
+
+
+def test_the_same_steps_have_the_same_key() -> None:
+    a, b = UOp.variable("a", 0, 9), UOp.variable("b", 0, 7)
+    quotient, remainder = (
+        raw(op, None, (a * 4 + b, a.lift(4)), None) for op in (ops.IDIV, ops.MOD)
+    )
+    keys = Keys()
+    first, again, other = (keys.of(derive(root)) for root in (quotient, quotient, remainder))
+    assert first == again != other
 
 
 # -- the mutants of this compiler ------------------------------------------------------------------

@@ -15,7 +15,7 @@ from porism.catalogue.rule_listing import KNOWN
 from tools.mutate import guards, survivors, targets
 from tools.mutate.run import Effect, Outcome, Reach, run, run_rule
 
-SECONDS_EACH = 120.0
+SECONDS_EACH = 20.0
 """Of a processor, after which a mutant counts as noticed: it does not come to an end."""
 
 PROGRESS = 100

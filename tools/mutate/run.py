@@ -85,7 +85,7 @@ class _Probe:
 
 def run_rule(mutant: RuleMutant, seconds: float) -> tuple[str, str]:
     """Prove a weakened rule in a process of its own: what refutes it, or else the reason."""
-    found = _in_a_child(lambda: refuted(mutant), seconds)
+    found = in_a_child(lambda: refuted(mutant), seconds)
     if not isinstance(found, tuple):
         return "", "open"
     counterexample, why = found
@@ -100,7 +100,7 @@ def run(
 ) -> Outcome:
     """Try the checks in their order on a mutant, in a process of its own."""
     began = time.perf_counter()
-    found = _in_a_child(lambda: _tried(mutant, checks, results), seconds)
+    found = in_a_child(lambda: _tried(mutant, checks, results), seconds)
     took = time.perf_counter() - began
     if isinstance(found, str):
         return Outcome("an end", found, Reach.DIFFERS, Effect.OTHER, took)
@@ -108,7 +108,7 @@ def run(
     return Outcome(killed, fault, reach, effect, took)
 
 
-def _in_a_child(work: Callable[[], Any], seconds: float) -> Any:
+def in_a_child(work: Callable[[], Any], seconds: float) -> Any:
     """What a function returns in a process of its own; a text if it never does."""
     read, write = os.pipe()
     child = os.fork()

@@ -90,6 +90,7 @@ class Evaluation:
             self._nodes[leaf] = column
         self._monomials: dict[Monomial, Column] = {}
         self._forms: dict[Form, Column] = {}
+        self._quotients: dict[tuple[Form, Form | int], Column] = {}
         self._live: dict[tuple[Form, ...], list[int]] = {}
         given = [self.node(fact) for fact in done.facts]
         self.inside = [all(column[point] for column in given) for point in range(POINTS)]
@@ -156,8 +157,12 @@ class Evaluation:
 
     def quotient(self, numerator: Form, divisor: Form | int) -> Column:
         """Return the values of floor(numerator / divisor)."""
-        over = [divisor] * POINTS if isinstance(divisor, int) else self.form(divisor)
-        return [_divided(a, b) for a, b in zip(self.form(numerator), over, strict=True)]
+        found = self._quotients.get((numerator, divisor))
+        if found is None:
+            over = [divisor] * POINTS if isinstance(divisor, int) else self.form(divisor)
+            found = [_divided(a, b) for a, b in zip(self.form(numerator), over, strict=True)]
+            self._quotients[numerator, divisor] = found
+        return found
 
     def value(self, term: Term, point: int) -> Any:
         """Return the value of a term of a step at a point."""
