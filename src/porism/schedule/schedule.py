@@ -12,6 +12,7 @@ from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.schedule import memory_plan
 from porism.schedule.inplace_outputs import overwritable_parameter
+from porism.schedule.kernel_order import order_by_memory
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
 
@@ -116,7 +117,8 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
 
     roots = dict.fromkeys(sink.src)
     numbers = {root: k for k, root in enumerate(roots)}
-    steps = [(call, tuple(position(value) for value in call.values)) for call in calls]
+    order = order_by_memory([call.values for call in calls], roots)
+    steps = [(calls[k], tuple(position(value) for value in calls[k].values)) for k in order]
     for root in roots:
         position(root)
     copies = []
