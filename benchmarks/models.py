@@ -135,11 +135,11 @@ def dense_layers(count: int) -> Build:
 def normalized(inputs: int, outputs: int, size: int, stride: int = 1) -> Layer:
     """A convolution without bias, and a batch norm with given statistics."""
     weight = data(outputs, inputs, size, size)
-    statistics = [data(outputs) for _ in range(4)]
+    mean, variance, scale, shift = (data(outputs) for _ in range(4))
 
     def layer(x: Tensor) -> Tensor:
         y = porism.conv2d(x, weight, stride=stride, padding=size // 2)
-        return porism.batch_norm(y, *statistics)
+        return porism.batch_norm(y, mean, variance, scale, shift)
 
     return layer
 

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
-JOBS = ("demo", "test", "check", "bench", "fuzz", "suite", "prove", "mutate")
+JOBS = ("demo", "test", "check", "bench", "fuzz", "suite", "prove", "mutate", "stubs")
 
 PRETENDED_PYTHON = """#!/bin/sh
 printf '%s' "$(basename "$0")" >>"$ASKED"
@@ -312,6 +312,7 @@ def test_the_lock_of_a_dead_set_up_is_taken_over(checkout: Checkout) -> None:
         (("prove", "div", "mod"), "[-m] [tools.prove] [div] [mod]"),
         (("mutate", "div", "--list"), "[-m] [tools.mutate] [div] [--list]"),
         (("suite", "array-api", "a b"), "[-m] [tools.suite.array_api] [a b]"),
+        (("stubs", "--check"), "[-m] [tools.stubs] [--check]"),
     ],
 )
 def test_jobs(checkout: Checkout, arguments: tuple[str, ...], asked: str) -> None:

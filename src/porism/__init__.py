@@ -10,20 +10,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from porism import linalg as linalg
-    from porism.frontends import onnx as onnx
-    from porism.frontends.weights.weight_files import load, save
-    from porism.simplifier.simplify import simplify
-    from porism.tensor.api.creation import tensor as tensor
-    from porism.tensor.autodiff.backward import enable_grad as enable_grad
-    from porism.tensor.autodiff.backward import no_grad as no_grad
-    from porism.tensor.autodiff.custom_gradients import custom_gradient as custom_gradient
-    from porism.tensor.jit.jit import jit as jit
-
-__all__ = ["__version__", "load", "save", "simplify"]
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 
@@ -45,6 +33,8 @@ FUNCTIONS: Final = {
 
 def __getattr__(name: str) -> Any:
     # Imported at the first use, so that `import porism` is fast.
+    if name == "__all__":
+        return _star_names()
     if name in FUNCTIONS:
         return getattr(import_module(FUNCTIONS[name]), name)
     if name in SUBPACKAGES:
@@ -59,6 +49,15 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the public names, also those that are not imported yet, and none of other modules."""
     from porism.tensor import namespace
 
-    return sorted({*globals(), *FUNCTIONS, *SUBPACKAGES, *namespace.NAMES})
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *FUNCTIONS, *SUBPACKAGES, *namespace.NAMES})
+
+
+def _star_names() -> list[str]:
+    """Return the names that `from porism import *` imports: not those of Python's builtins."""
+    import builtins
+
+    return [name for name in __dir__() if not name.startswith("_") and not hasattr(builtins, name)]

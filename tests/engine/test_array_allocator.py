@@ -244,7 +244,7 @@ def test_the_pool_in_threads() -> None:
 
 def test_realize_of_several() -> None:
     x = porism.arange(4)
-    tensors = {"a": x + 1, "b": [x * 2, (x.sum(), 3)]}
+    tensors: Any = {"a": x + 1, "b": [x * 2, (x.sum(), 3)]}
     porism.realize(tensors, x)
     assert not any("lazy" in repr(t) for t in (x, tensors["a"], tensors["b"][0]))
     assert tensors["a"].tolist() == [1, 2, 3, 4]

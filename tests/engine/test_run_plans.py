@@ -25,7 +25,7 @@ def no_plans() -> Iterator[None]:
     run_plans.forget_plans()
 
 
-def tensors(*shape: int, dtype: str = "float32", seed: int = 0) -> tuple[Any, Any]:
+def tensors(*shape: int, dtype: str = "float32", seed: int = 0) -> tuple[Any, ...]:
     draw = np.random.default_rng(seed)
     return tuple(
         porism.asarray(draw.integers(1, 9, shape).astype(dtype)).realize() for _ in range(2)

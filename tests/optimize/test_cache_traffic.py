@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ CPU = dataclasses.replace(
 WIDE = 1 << 30
 
 
-def kernel_of(result: object) -> UOp:
+def kernel_of(result: Any) -> UOp:
     (kernel,) = porism.kernels(result)
     return unscheduled_kernel(kernel.node, CPU)
 

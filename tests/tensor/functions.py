@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import porism
+from porism.base import dtypes
 from porism.base.dtypes import DType
 from tests.backends.running import small_numbers
 
@@ -65,7 +66,7 @@ def reduction(data: st.DataObject, dtype: DType) -> Any:
     names = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "count_nonzero"]
     function = getattr(porism, data.draw(st.sampled_from(names)))
     x = tensor(data, dtype, *shape)
-    if dtype is porism.bool:
+    if dtype is dtypes.boolean:
         x = x.astype("uint8")
     return function(x, axis=data.draw(st.integers(0, len(shape) - 1)))
 
@@ -89,7 +90,7 @@ def normalization(data: st.DataObject, dtype: DType) -> Any:
 
 def scan(data: st.DataObject, dtype: DType) -> Any:
     x = tensor(data, dtype, size(data, 9), size(data))
-    x = x.astype("uint8") if dtype is porism.bool else x
+    x = x.astype("uint8") if dtype is dtypes.boolean else x
     name = data.draw(st.sampled_from(("cumsum", "cumprod", "cummax", "cummin")))
     return getattr(porism, name)(x, axis=data.draw(st.integers(0, 1)))
 

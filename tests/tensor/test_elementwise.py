@@ -218,8 +218,10 @@ def test_operators_of_integers() -> None:
 
 def test_comparison_with_other_objects() -> None:
     x = porism.ones(2)
-    assert (x == None) is False  # noqa: E711 - the operator is what is tested
-    assert (x != "text") is True
+    equal: Any = x == None  # noqa: E711 - the operator is what is tested
+    assert equal is False
+    differs: Any = x != "text"
+    assert differs is True
     assert x in [x]
     assert len({x, porism.ones(2)}) == 2
 

@@ -184,7 +184,7 @@ def test_it_is_a_switch() -> None:
     with pytest.raises(PorismError, match="it is a switch"), porism.fast_math("yes"):
         pass
     with pytest.raises(PorismError, match="it is a switch"):
-        porism.jit(_zero, fast_math="yes")  # type: ignore[call-overload]
+        porism.jit(_zero, fast_math="yes")
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def test_arguments_that_are_not_computed_are_computed_and_kept() -> None:
 
 
 def test_a_class_of_tensors() -> None:
-    class Parameter(porism.Tensor):  # type: ignore[misc]
+    class Parameter(porism.Tensor):
         pass
 
     f = porism.jit(lambda x: x + 1)
@@ -486,7 +486,7 @@ def test_generators_are_refused() -> None:
     with pytest.raises(PorismError, match="which is a coroutine"):
         porism.jit(later)
     with pytest.raises(PorismError, match="jit of a int"):
-        porism.jit(3)  # type: ignore[call-overload]
+        porism.jit(3)
     with pytest.raises(PorismError, match="returns a generator"):
         porism.jit(lambda x: (x for _ in range(3)))(ones(1))
     with pytest.raises(PorismError, match="returns a ndarray"):

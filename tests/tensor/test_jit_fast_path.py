@@ -88,7 +88,7 @@ def test_too_many_and_too_few_arguments() -> None:
         with pytest.raises(TypeError, match="argument"):
             double(*wrong)
     with pytest.raises(TypeError, match="argument"):
-        double(y=x)  # type: ignore[call-arg]
+        double(y=x)
 
 
 def test_other_values_are_compared(slow_calls: list[int]) -> None:

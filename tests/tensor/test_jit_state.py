@@ -530,9 +530,9 @@ def test_an_exception_leaves_everything_as_it_was() -> None:
 def test_wrong_arguments_are_the_functions_error() -> None:
     f = porism.jit(lambda x: x)
     with pytest.raises(TypeError, match="argument"):
-        f()  # type: ignore[call-arg]
+        f()
     with pytest.raises(TypeError, match="argument"):
-        f(1, 2, z=3)  # type: ignore[call-arg]
+        f(1, 2, z=3)
 
 
 # -- threads ---------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_mistakes() -> None:
     with refuses(TypeMismatch, "a matrix norm of order 3"):
         linalg.matrix_norm(porism.eye(2), ord=3)
     with refuses(TypeMismatch, "qr with the mode 'full'"):
-        linalg.qr(porism.eye(2), mode="full")  # type: ignore[arg-type]
+        linalg.qr(porism.eye(2), mode="full")
     with refuses(PorismError, "svd inside of a jitted function"):
         porism.jit(lambda x: linalg.svd(x).S)(porism.eye(2))
 

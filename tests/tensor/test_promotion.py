@@ -131,9 +131,9 @@ def test_types_that_a_function_does_not_take() -> None:
 def test_names_of_types() -> None:
     for given in ("float32", np.float32, np.dtype("float32"), float, porism.float32):
         assert porism.zeros(1, dtype=given).dtype is porism.float32
-    for given in ("float33", np.clongdouble, object, "U3"):
+    for wrong in ("float33", np.clongdouble, object, "U3"):
         with refuses(TypeMismatch, "is no type of tensors"):
-            porism.zeros(1, dtype=given)
+            porism.zeros(1, dtype=wrong)
 
 
 def test_can_cast() -> None:

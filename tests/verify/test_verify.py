@@ -173,7 +173,7 @@ def test_unused_lanes_of_strided_loads_are_no_accesses(size: int, step: int) -> 
 def test_constants_need_no_verification() -> None:
     assert porism.verify(porism.asarray([1.0])).rows == ()
     with pytest.raises(porism.base.errors.PorismError, match="a float is not compiled"):
-        porism.verify(1.0)
+        porism.verify(1.0)  # type: ignore[arg-type]
 
 
 def test_threads_are_compared() -> None:

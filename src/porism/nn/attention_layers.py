@@ -119,7 +119,7 @@ class MultiheadAttention(Module):
         bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
         batch, length, _ = x.shape
         heads = linear(x, weight, bias).reshape(batch, length, self.num_heads, -1)
-        return heads.transpose(1, 2)  # type: ignore[no-any-return]
+        return heads.transpose(1, 2)
 
     def _weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
         """Return softmax(q · kᵀ / sqrt(features) + mask)."""

@@ -62,7 +62,7 @@ class ParameterGroup:
 
     def scalar(self, like: Tensor) -> Tensor:
         """Return the learning rate in the type of a tensor."""
-        return self.rate.astype(like.dtype)  # type: ignore[no-any-return]
+        return self.rate.astype(like.dtype)
 
 
 class Optimizer:

@@ -7,7 +7,7 @@ A tensor holds a node of the tensor graph. Functions on tensors are plain functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from porism.base.settings import settings
@@ -31,6 +31,11 @@ from porism.tensor.jit.tracing import current, no_value
 from porism.tensor.primitive import Dim, permute
 from porism.tensor.promotion import ELEMENT_TYPE_OF
 from porism.tensor.shapes import product, shape_error, size_text, sizes_of
+
+if TYPE_CHECKING:
+    from porism.tensor.annotations.tensor_methods import TensorMethods
+else:
+    TensorMethods = object
 
 _live_variables: Final = live_variables
 """Empty unless something is being differentiated."""
@@ -56,7 +61,7 @@ class ElementCount(int):
         return int, (int(self),)
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """A lazy array, made of data, or by `porism.zeros` and other functions of `porism`.
 
     >>> x = porism.Tensor([1.0, 2.0]) * 2
@@ -110,16 +115,18 @@ class Tensor:
         trace = current.get()
         return self._node if trace is None else trace.read(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a method of a module that is not loaded yet, or by its name in another library.
+    if not TYPE_CHECKING:  # the methods are in `TensorMethods`, and no others
 
-        For what tensors do not have, the error says what to write instead.
-        """
-        if name.startswith("_"):
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
-        from porism.tensor import namespace
+        def __getattr__(self, name: str) -> Any:
+            """Return a method that is not loaded yet, or that has this name in another library.
 
-        return getattr(self, namespace.method_name(name))
+            For what tensors do not have, the error says what to write instead.
+            """
+            if name.startswith("_"):
+                raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+            from porism.tensor import namespace
+
+            return getattr(self, namespace.method_name(name))
 
     def __dir__(self) -> Iterable[str]:
         """Return the names of all attributes, also of methods that are not loaded yet."""
@@ -128,68 +135,17 @@ class Tensor:
         namespace.load()
         return super().__dir__()
 
-    if TYPE_CHECKING:
-        # Defined by `porism.tensor.autodiff.backward`.
-        @property
-        def is_leaf(self) -> bool: ...
-        @property
-        def requires_grad(self) -> bool: ...
-        @requires_grad.setter
-        def requires_grad(self, value: bool) -> None: ...
-        @property
-        def grad(self) -> Tensor | None: ...
-        @grad.setter
-        def grad(self, value: Tensor | None) -> None: ...
-
-        # Registered by `operator`.
-        def __add__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __xor__(self, other: Any) -> Tensor: ...
-        def __lshift__(self, other: Any) -> Tensor: ...
-        def __rshift__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __rand__(self, other: Any) -> Tensor: ...
-        def __ror__(self, other: Any) -> Tensor: ...
-        def __rxor__(self, other: Any) -> Tensor: ...
-        def __rlshift__(self, other: Any) -> Tensor: ...
-        def __rrshift__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
-        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
-        def __neg__(self) -> Tensor: ...
-        def __pos__(self) -> Tensor: ...
-        def __abs__(self) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __setitem__(self, key: Any, value: Any) -> None: ...
-        def __iter__(self) -> Iterator[Tensor]: ...
-
     __hash__ = object.__hash__
 
     # -- properties --------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[Dim, ...]:
-        """The sizes of the axes: ints, or nodes where a size is symbolic."""
-        return sizes_of(self.value_node)
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes: ints, or nodes where a size is symbolic.
+
+        For type checkers all are ints, as in the code of those who use no symbolic sizes.
+        """
+        return sizes_of(self.value_node)  # type: ignore[return-value]
 
     @property
     def ndim(self) -> int:
@@ -197,11 +153,12 @@ class Tensor:
         return len(self.shape)
 
     @property
-    def size(self) -> Dim:
+    def size(self) -> int:
         """The number of elements; `size()` and `size(axis)` are the shape and one of its sizes."""
         sizes = self.shape
         count = product(sizes)
-        return ElementCount(count, sizes) if isinstance(count, int) else count
+        counted = ElementCount(count, sizes) if isinstance(count, int) else count
+        return counted  # type: ignore[return-value] # as for `shape`
 
     @property
     def itemsize(self) -> int:
@@ -209,7 +166,7 @@ class Tensor:
         return self.dtype.numpy.itemsize
 
     @property
-    def nbytes(self) -> Dim:
+    def nbytes(self) -> int:
         """The memory of the realized elements, in bytes."""
         return self.size * self.dtype.itemsize
 
@@ -226,7 +183,7 @@ class Tensor:
     @property
     def mT(self) -> Tensor:  # noqa: N802 - the Array API's name
         """The tensor with its last two axes swapped."""
-        return self.matrix_transpose()  # type: ignore[no-any-return]
+        return self.matrix_transpose()
 
     @property
     def real(self) -> Tensor:
@@ -236,7 +193,7 @@ class Tensor:
     @property
     def imag(self) -> Tensor:
         """The imaginary part of the numbers: of a tensor that is not complex, zeros."""
-        return self.zeros_like()  # type: ignore[no-any-return]
+        return self.zeros_like()
 
     @property
     def device(self) -> str:

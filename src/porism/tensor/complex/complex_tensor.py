@@ -21,7 +21,6 @@ from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.element_types import ElementType
 from porism.tensor.jit.replay import realize_tensors
 from porism.tensor.jit.tracing import current, no_value
-from porism.tensor.primitive import Dim
 from porism.tensor.promotion import (
     ELEMENT_TYPE_OF,
     PART_TYPE,
@@ -84,7 +83,7 @@ class ComplexTensor(Tensor):
         raise complex_operand()
 
     @property
-    def shape(self) -> tuple[Dim, ...]:
+    def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
         return self.real_part.shape
 

@@ -123,7 +123,7 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
             or not all(isinstance(n, int) for n in sizes)
         ):
             return []
-        arrays.append(held[0].reshape(sizes))  # type: ignore[arg-type]
+        arrays.append(held[0].reshape(sizes))
     return arrays
 
 

@@ -1,0 +1,1 @@
+"""Tests of what type checkers and editors are told."""
