@@ -203,6 +203,58 @@ def test_division_of_integers_truncates() -> None:
     assert net(a=a, b=b)["y"].tolist() == [3, -3, -3, 3, -2]
 
 
+def test_a_loop_that_ends_by_a_condition_on_data() -> None:
+    net = model("""
+g (float[2] x, float[2] step) => (float[2] y, float[K, 2] all)
+{
+  going = Constant<value_int = 1>()
+  c = Cast<to = 9>(going)
+  z = Mul(x, step)
+  v, all = Loop( , c, z) <
+    body = b (int64 i, bool c_in, float[2] v) => (bool c_out, float[2] w, float[2] seen) {
+      k = Cast<to = 1>(i)
+      u = Add(v, step)
+      w = Add(u, k)
+      s = ReduceSum<keepdims = 0>(w)
+      most = Constant<value_float = 40.0>()
+      c_out = Less(s, most)
+      seen = Identity(v)
+    }
+  >
+  y = Relu(v)
+}
+""")
+    for x in ([1, 2], [3, 9], [40, 1]):
+        v = np.array(x, np.float32) * 2
+        seen, going, i = [], True, 0
+        while going:
+            seen.append(v)
+            v = v + 2 + i
+            going, i = v.sum() < 40, i + 1
+        result = net(x=np.array(x, np.float32), step=np.full(2, 2, np.float32))
+        assert result["y"].tolist() == v.tolist()
+        assert result["all"].tolist() == [s.tolist() for s in seen]
+
+
+def test_sums_of_selected_elements() -> None:
+    net = model("""
+g (float[N] x, float[N] w) => (float y)
+{
+  a = Mul(x, w)
+  zero = Constant<value_float = 0.0>()
+  c = Greater(a, zero)
+  p = Compress<axis = 0>(a, c)
+  q = Mul(p, p)
+  y = ReduceSum<keepdims = 0>(q)
+}
+""")
+    rng = np.random.default_rng(1)
+    for n in (4, 9, 4):
+        x, w = rng.normal(size=n).astype(np.float32), rng.normal(size=n).astype(np.float32)
+        positive = (x * w)[x * w > 0]
+        assert net(x=x, w=w)["y"].item() == pytest.approx(float((positive**2).sum()), rel=1e-5)
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 

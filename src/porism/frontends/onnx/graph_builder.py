@@ -175,13 +175,14 @@ class GraphBuilder:
         try:
             for node in graph.nodes:
                 scope.number = node.number
-                self._run_node(node, scope)
+                self.run_one(node, scope)
             end = Node("output", "", "", (), (), {}, len(graph.nodes), self.file.name)
             return [scope.read(name, end) for name in graph.outputs]
         finally:
             self.scopes.pop()
 
-    def _run_node(self, node: Node, scope: Scope) -> None:
+    def run_one(self, node: Node, scope: Scope) -> None:
+        """Build one node, and add its outputs to the names."""
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise node_error(

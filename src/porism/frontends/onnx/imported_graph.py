@@ -161,7 +161,7 @@ class Reader:
         while waiting:  # almost always in order: one round
             left = []
             for node in waiting:
-                if all(name in defined for name in _names_read(node, names)):
+                if all(name in defined for name in names_read(node, names)):
                     defined.update(node.outputs)
                     ordered.append(node)
                 else:
@@ -312,19 +312,21 @@ class Reader:
         return result
 
 
-def _names_read(node: Node, local: Iterable[str]) -> list[str]:
-    """Return the names of values of its graph that a node reads, also in its subgraphs."""
+def names_read(node: Node, local: Iterable[str] | None) -> list[str]:
+    """Return the names that a node reads, also in its subgraphs, there only those in `local`."""
     names = [*node.inputs]
-    pending = [v for value in node.attributes.values() for v in _graphs(value)]
-    while pending:
-        graph = pending.pop()
-        own = {*graph.inputs, *graph.constants}
-        own.update(name for inner in graph.nodes for name in inner.outputs)
-        for inner in graph.nodes:
-            names += [name for name in inner.inputs if name not in own and name in local]
-            pending += [v for value in inner.attributes.values() for v in _graphs(value)]
-        names += [name for name in graph.outputs if name not in own and name in local]
+    for value in node.attributes.values():
+        for graph in _graphs(value):
+            names += [n for n in free_names(graph) if local is None or n in local]
     return names
+
+
+def free_names(graph: Graph) -> list[str]:
+    """Return the names of values around a graph that its nodes and outputs read."""
+    own = {"", *graph.inputs, *graph.constants}
+    own.update(name for node in graph.nodes for name in node.outputs)
+    reads = [name for node in graph.nodes for name in names_read(node, None)]
+    return [name for name in dict.fromkeys((*reads, *graph.outputs)) if name not in own]
 
 
 def _graphs(value: Any) -> list[Graph]:
@@ -340,7 +342,7 @@ def _find_last_uses(graph: Graph) -> None:
     names = {*graph.inputs, *graph.constants}
     names.update(name for node in graph.nodes for name in node.outputs)
     for node in graph.nodes:
-        for name in _names_read(node, names):
+        for name in names_read(node, names):
             graph.last_use[name] = node.number
     for name in graph.outputs:
         graph.last_use[name] = len(graph.nodes)

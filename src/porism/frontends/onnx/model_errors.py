@@ -26,6 +26,8 @@ class NeedsHost(Exception):  # noqa: N818 - a request, and no error of the user
         """The tensor whose value is needed."""
         self.inputs: frozenset[str] = frozenset()
         """The inputs of the model that decide it."""
+        self.number = node.number
+        """The number of the node, or of the outermost node that it is part of."""
 
 
 def node_error(node: Node, what: str, why: str, fix: str) -> ModelError:

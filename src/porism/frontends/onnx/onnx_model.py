@@ -9,20 +9,19 @@ decide shapes are read in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from porism.frontends.onnx import model_file, onnx_types
-from porism.frontends.onnx.graph_builder import Constants, GraphBuilder
+from porism.frontends.onnx.graph_builder import Constants, GraphBuilder, Scope
 from porism.frontends.onnx.imported_graph import ValueInfo
 from porism.frontends.onnx.model_errors import ModelError, NeedsHost
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value, dtype_of
+from porism.frontends.onnx.piecewise import PiecewiseProgram, filled, outlined, traced_outputs
 from porism.frontends.tensor_functions import xp
-from porism.ir import ops
-from porism.ir.node import UOp
 from porism.tensor.tensor import Tensor
 
 MOST_DECIDING_ELEMENTS: Final = 16
@@ -192,18 +191,11 @@ class Model:
         def function(*tensors: Tensor) -> tuple[Tensor, ...]:
             builder = GraphBuilder(self.file, self._constants)
             given = {**known, **dict(zip(traced, tensors, strict=True))}
-            try:
-                results = builder.run_named(self.file.graph, given)
-            except NeedsHost as need:
-                leaves = _leaves(need.value.node)
-                need.inputs = frozenset(
-                    name
-                    for name, tensor in zip(traced, tensors, strict=True)
-                    if tensor.node in leaves
-                )
-                raise
+            scope = Scope(self.file.graph)
+            scope.names.update(given)
+            results = traced_outputs(builder, scope, traced, tensors)
             found: list[Tensor] = []
-            layout[:] = [_outlined(value, found) for value in results]
+            layout[:] = [outlined(value, found) for value in results]
             return tuple(found)
 
         jitted = xp.jit(function, signatures=1)
@@ -215,17 +207,17 @@ class Model:
                 results = iter(first.pop())
             else:
                 results = iter(jitted(*[_as_tensor(given[k]) for k in positions]))
-            return [_filled(value, results) for value in layout]
+            return [_outer_value(filled(value, results)) for value in layout]
 
         return program
 
     def _interpreted(self, names: Sequence[str]) -> Program:
-        """Return the graph as nodes that are computed in order, with values read in between."""
+        """Return the graph as pieces, with values that decide shapes read in between."""
+        pieces = PiecewiseProgram(self.file, self._constants, self.file.graph)
 
         def program(given: Sequence[Value]) -> list[Value]:
-            builder = GraphBuilder(self.file, self._constants)
             inputs = {n: _inner_value(value) for n, value in zip(names, given, strict=True)}
-            results = builder.run_named(self.file.graph, inputs)
+            results = pieces.run(inputs)
             live = [value for value in results if isinstance(value, Tensor)]
             if live:
                 xp.realize(*live)
@@ -234,44 +226,10 @@ class Model:
         return program
 
 
-def _leaves(node: UOp) -> set[UOp]:
-    """Return the nodes without sources that a node depends on, and all buffers."""
-    visited: set[UOp] = set()
-    leaves: set[UOp] = set()
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        if node not in visited:
-            visited.add(node)
-            if node.op is ops.BUFFER or not node.src:
-                leaves.add(node)
-            pending.extend(node.src)
-    return leaves
-
-
 def _may_decide(value: Value) -> bool:
     """Whether a program may be compiled for the value of an input: it is a few integers."""
     few = math.prod(value.shape) <= MOST_DECIDING_ELEMENTS
     return few and dtype_of(value).kind in "iub"
-
-
-class _Hole:
-    """Stands for a tensor in the outputs of a traced graph."""
-
-
-def _outlined(value: Value, found: list[Tensor]) -> Value:
-    """Return an output with holes in place of its tensors, which are added to `found`."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return _Hole
-    return [_outlined(item, found) for item in value] if isinstance(value, list) else value
-
-
-def _filled(value: Value, results: Iterator[Tensor]) -> Value:
-    """Return an output with its holes filled."""
-    if value is _Hole:
-        return next(results)
-    return [_filled(v, results) for v in value] if isinstance(value, list) else _outer_value(value)
 
 
 def _is_traceable(value: Value) -> bool:
