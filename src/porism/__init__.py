@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 
 SUBPACKAGES: Final = {
+    "fft": "porism.fft",
     "linalg": "porism.linalg",
     "nn": "porism.nn",
     "onnx": "porism.frontends.onnx",
