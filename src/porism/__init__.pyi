@@ -25,6 +25,7 @@ from porism.tensor.standard.array_api_info import NamespaceInfo
 from typing import Any
 from typing import Final
 
+from porism import fft as fft
 from porism import linalg as linalg
 from porism import nn as nn
 from porism.frontends import onnx as onnx
