@@ -119,7 +119,7 @@ def _clean(
 
 def _by_chirps(real: Tensor, imag: Tensor) -> Pair:
     """Return the transform of any length n by a circular convolution with a chirp."""
-    n = int(real.shape[-1])  # type: ignore[arg-type]
+    n = int(real.shape[-1])
     length = 1 << (2 * n - 2).bit_length()
     dtype = real.node.dtype
     c, d = table(("chirp", n), dtype, lambda: _chirp(n))
@@ -156,7 +156,7 @@ def transform_real(x: Tensor) -> Pair:
     An even n is a complex transform of half the length, whose parts are the elements with even and
     odd indices.
     """
-    n = int(x.shape[-1])  # type: ignore[arg-type]
+    n = int(x.shape[-1])
     if n % 2:
         real, imag = transform(x, x.zeros_like())
         return real[..., : n // 2 + 1], imag[..., : n // 2 + 1]
@@ -192,7 +192,7 @@ def inverse_real(real: Tensor, imag: Tensor, n: int) -> Tensor:
     odd_r, odd_i = diff_r * c - diff_i * d, diff_r * d + diff_i * c
     zr, zi = inverse(stored(even_r - odd_i), stored(even_i + odd_r))
     joined = concat([part.reshape([*part.shape, 1]) for part in (zr, zi)], -1)
-    return joined.reshape([*real.shape[:-1], n])  # type: ignore[no-any-return]
+    return joined.reshape([*real.shape[:-1], n])
 
 
 def scale_of(n: int, norm: str, *, forward: bool) -> float:
