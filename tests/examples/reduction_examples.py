@@ -195,6 +195,23 @@ def collapsed() -> Iterator[Example]:
     # a narrow sum that is widened before it is added up
     narrow = made(ops.MUL, made(ops.CAST, r, dtype=i8), number(100, i8))
     yield from _on(_sum(made(ops.CAST, narrow, dtype=i32), r))
+    # up to the ends of a narrow type, and one beyond them
+    for dtype, factor, offset in (
+        *((i8, 42, 1), (i8, 42, 2), (i8, -42, -2), (i8, -42, -3)),
+        *((u8, 85, 0), (u8, 85, 1)),
+    ):
+        scaled = made(ops.MUL, made(ops.CAST, r, dtype=dtype), number(factor, dtype))
+        shifted = made(ops.ADD, scaled, number(offset, dtype))
+        yield from _on(_sum(made(ops.CAST, shifted, dtype=i32), r))
+    # a sum that a float rounds at each step
+    large = made(ops.WHERE, made(ops.LT, r, _CUT), number(2048.0, f16), number(1.0, f16))
+    yield from _on(_sum(large, r))
+    # numbers that are no multiples of one
+    both = made(ops.AND, made(ops.GE, r, _CUT), made(ops.LT, r, _OTHER))
+    for first, second in ((2.5, 1.0), (-3.0, 0.25)):
+        chosen = made(ops.WHERE, both, number(first, f16), number(second, f16))
+        yield from _on(_sum(chosen, r), _sum(made(ops.CAST, chosen, dtype=f32), r))
+        yield from _on(_sum(made(ops.NEG, chosen), r))
 
 
 def distributed() -> Iterator[Example]:
