@@ -15,7 +15,6 @@ from porism.ir.node import MutableNode, UOp
 from porism.ir.text import structural_digest
 
 _BUFFER: Final = ops.BUFFER
-_CONST: Final = ops.CONST
 _CODE: Final = ops.BUFFER.code
 _MASK: Final = structural_digest.MASK
 _numbers: Final = itertools.count()
@@ -43,8 +42,8 @@ def new_buffer(dtype: DType, dims: tuple[UOp, ...], device: str, held: Any = Non
         node.vmin, node.vmax = _BUFFER.bounds(dtype, dims, node.arg)
     node.order = hash((_CODE, number)) & _MASK
     node.shaped = dims != ()
-    if all(dim.op is _CONST for dim in dims):
-        node._shape = dims
+    if held is not None:
+        node._shape = dims  # memory has a known size, so they are constants
     node.uses_buffer = True
     node.ranges = ()
     node.__class__ = UOp
