@@ -6,8 +6,6 @@ lazy: its values are computed when they are asked for.
 
 from __future__ import annotations
 
-import html
-
 import numpy as np
 
 from porism.engine.run.buffer_storage import find_storage, realized_buffer
@@ -39,4 +37,6 @@ def _repr(x: Tensor) -> str:
 @method
 def _repr_html_(x: Tensor) -> str:
     """Return the text of the tensor for a notebook."""
+    import html
+
     return f"<pre>{html.escape(repr(x))}</pre>"

@@ -8,13 +8,13 @@ name after its module.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
 from porism.optimize.actions.action_registry import ACTIONS
 from porism.tensor.habits import synonyms
 from porism.tensor.habits.keywords import public
-from porism.tensor.habits.unknown_names import UnknownName
 
 MODULES: Final[dict[str, str]] = {
     "tensor": "Tensor",
@@ -199,10 +199,16 @@ def method_name(name: str) -> str:
     if not hasattr(Tensor, found):
         load()
     if not hasattr(Tensor, found):
-        raise UnknownName("a tensor", name, dir(Tensor))
+        raise _unknown_name("a tensor", name, dir(Tensor))
     return found
 
 
-def unknown(name: str) -> UnknownName:
+def unknown(name: str) -> AttributeError:
     """Return the error for a name that `porism` does not have."""
-    return UnknownName("porism", name, NAMES)
+    return _unknown_name("porism", name, NAMES)
+
+
+def _unknown_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
+    from porism.tensor.habits.unknown_names import UnknownName
+
+    return UnknownName(owner, name, known)

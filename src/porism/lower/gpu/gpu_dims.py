@@ -21,7 +21,6 @@ from typing import Final
 from porism.base.dtypes import Space, index
 from porism.base.errors import TargetError
 from porism.base.target import Target
-from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX, Axis
 from porism.ir.facts.effect_scopes import scopes
@@ -259,6 +258,8 @@ class Launch:
         def number(size: UOp) -> int:
             if size.op is ops.CONST:
                 return int(size.arg)
+            from porism.evaluate import evaluate
+
             return int(evaluate(size, {}, variables or {})[0])
 
         return tuple(map(number, self.grid)), tuple(map(number, self.block))

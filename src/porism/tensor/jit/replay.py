@@ -17,7 +17,6 @@ from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Runner, prepare
 from porism.engine.run.buffer_storage import NoValue, Storage, buffer_for_array, record_realized
 from porism.engine.run.realize import realize
-from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.facts.node_shape import Shape
 from porism.ir.facts.semantics import Array
@@ -339,6 +338,8 @@ def _node(
     if not value.symbolic:
         return buffer_for_array(value.dtype, value.dims, array, address)
     dims = tuple(_bound(dim, variables) for dim in value.dims)
+    from porism.evaluate import evaluate
+
     sizes = tuple(UOp.const(index, int(evaluate(dim)[0])) for dim in dims)
     buffer = buffer_for_array(value.dtype, sizes, array, address)
     node = ops.RESHAPE(buffer, *dims)
