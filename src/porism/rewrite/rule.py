@@ -209,21 +209,21 @@ class RuleSet:
 # -- well-formedness -------------------------------------------------------------------------------
 
 
-def _malformed(name: str, why: str, where: str | None = None, fix: str | None = None) -> RuleError:
+def _malformed(name: str, why: str, rule: Rule | None = None, fix: str | None = None) -> RuleError:
+    where = None if rule is None else str(rule)
     return RuleError(f"the rule {name!r} is malformed", where=where, why=why, fix=fix)
 
 
 def _check(new: Rule) -> None:
-    where = str(new)
     if not _NAME.fullmatch(new.name):
         raise _malformed(new.name, "names are words of small letters and digits, with hyphens")
     if new.before.op in (ops.HOLE, ops.CONST):
-        raise _malformed(new.name, "its left side matches any node", where)
+        raise _malformed(new.name, "its left side matches any node", new)
     if new.before.dtype is not new.after.dtype:
         why = f"its sides have different types, {new.before.dtype} and {new.after.dtype}"
-        raise _malformed(new.name, why, where)
+        raise _malformed(new.name, why, new)
     if new.before is new.after:
-        raise _malformed(new.name, "its two sides are the same", where)
+        raise _malformed(new.name, "its two sides are the same", new)
     bound = set(terms.holes_of(new.before))
     for side, term in (("its right side", new.after), ("its guard", new.when)):
         if term is None:
@@ -234,11 +234,11 @@ def _check(new: Rule) -> None:
             raise _malformed(
                 new.name,
                 f"{side} uses {names}, which the left side does not bind",
-                where,
+                new,
                 f"let {names} occur on the left side",
             )
-    _check_left(new, where)
-    _check_numbers(new, where)
+    _check_left(new)
+    _check_numbers(new)
     if new.when is not None:
         for part in terms.conjuncts(new.when):
             if part.dtype is not terms.B:
@@ -247,25 +247,25 @@ def _check(new: Rule) -> None:
             raise _malformed(
                 new.name,
                 "its guard uses a node as a number",
-                where,
+                new,
                 "speak of lo(x), hi(x) and other facts; see porism.rewrite.terms.FACTS",
             )
 
 
-def _check_left(new: Rule, where: str) -> None:
+def _check_left(new: Rule) -> None:
     for node in toposort(new.before):
         if node.op is ops.FACT:
-            raise _malformed(new.name, "facts belong into the guard, not into the left side", where)
+            raise _malformed(new.name, "facts belong into the guard, not into the left side", new)
         if node.dtype.element.kind is not Kind.SCHEMA and node.dtype.kind is not Kind.VOID:
             raise _malformed(
                 new.name,
                 f"{show(node)} has the type {node.dtype}; a rule is for any type of its theory",
-                where,
+                new,
                 "build the term from holes and literals of porism.rewrite.terms",
             )
 
 
-def _check_numbers(new: Rule, where: str) -> None:
+def _check_numbers(new: Rule) -> None:
     """Check that guard and right side compute only what is known when the rule fires."""
     bound = set(toposort(new.before))
     pending = list(terms.values_of(new.after)) + list(terms.conjuncts(new.when))
@@ -276,15 +276,15 @@ def _check_numbers(new: Rule, where: str) -> None:
             for s in node.src:
                 if on_nodes and s not in bound:
                     why = f"{show(node)} asks about a term that the left side does not have"
-                    raise _malformed(new.name, why, where, "ask about the holes of the term")
+                    raise _malformed(new.name, why, new, "ask about the holes of the term")
                 if not on_nodes and not terms.is_value(s):
                     why = f"{show(node)} uses a node as a number"
-                    raise _malformed(new.name, why, where)
+                    raise _malformed(new.name, why, new)
             pending += () if on_nodes else node.src
         elif node.src and node.op not in terms.VALUE_OPS:
             known = ", ".join(op.name for op in terms.VALUE_OPS)
             why = f"{node.op.name} cannot be computed on constants: {show(node)}"
-            raise _malformed(new.name, why, where, f"known: {known}")
+            raise _malformed(new.name, why, new, f"known: {known}")
         else:
             pending += node.src
 
