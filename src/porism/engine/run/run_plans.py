@@ -12,12 +12,14 @@ Plans are valid for one reading of the settings; while a setting is overridden t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from porism.backends.backend_table import Backend
 from porism.base.dtypes import DType
+from porism.base.fork_locks import held_while_forking
 from porism.base.settings import unoverridden
 from porism.engine.run.backend_runners import program_of
 from porism.engine.run.buffer_storage import Storage, node_storage, realized_buffer
@@ -76,6 +78,10 @@ _settings: Any = None
 """The reading of the settings that the plans are for."""
 
 
+_lock: Final = held_while_forking(threading.Lock())
+"""Held while a plan is added: another thread may evict the oldest one."""
+
+
 def find_plan(structure: Structure) -> RunPlan | None:
     """Return the plan of a structure under the settings in force."""
     return _plans.get(structure) if _settings is unoverridden() else None
@@ -87,12 +93,13 @@ def keep_plan(structure: Structure, plan: RunPlan) -> None:
     values = unoverridden()
     if values is None:
         return
-    if _settings is not values:
-        _plans.clear()
-        _settings = values
-    if len(_plans) >= MAX_PLANS:
-        del _plans[next(iter(_plans))]
-    _plans[structure] = plan
+    with _lock:
+        if _settings is not values:
+            _plans.clear()
+            _settings = values
+        while len(_plans) >= MAX_PLANS:
+            del _plans[next(iter(_plans))]
+        _plans[structure] = plan
 
 
 def forget_plans() -> None:
