@@ -145,6 +145,10 @@ def all(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> 
     """Return whether all elements along axes are not zero; true of no elements."""
 def allclose(x1: ArrayLike, x2: ArrayLike, rtol: builtins.float = ..., atol: builtins.float = ..., equal_nan: builtins.bool = False) -> Tensor:
     """Return whether all elements are close, as `isclose` says: a tensor of one bool."""
+def amax(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return the largest element along axes: another name of `max`, whose `dim` is not ambiguous."""
+def amin(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return the smallest element along axes: another name of `min`, whose `dim` is not ambiguous."""
 def angle(x: ArrayLike) -> Tensor:
     """Return the angle of each number in the complex plane, in radians from -pi to pi."""
 def any(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
@@ -161,7 +165,7 @@ def array_equal(x1: ArrayLike, x2: ArrayLike, equal_nan: builtins.bool = False) 
     """Return whether two tensors have the same shape and the same elements: a tensor of one bool."""
 def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return so many slices along an axis, the first ones longer by one where it does not divide."""
-def asarray(obj: ArrayLike, *, dtype: DTypeLike | None = None, device: str | None = None, copy: builtins.bool | None = None) -> Tensor:
+def asarray(obj: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """Return a tensor of numbers, nested lists, a NumPy array, a buffer, or an object with DLPack."""
 def asin(x: ArrayLike) -> Tensor:
     """Return the angle in radians, from -pi/2 to pi/2, whose sine is x; NaN beyond ±1."""
@@ -276,7 +280,7 @@ def cummax(x: ArrayLike, axis: int | None = None) -> Tensor:
 def cummin(x: ArrayLike, axis: int | None = None) -> Tensor:
     """Return the smallest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
 def cumprod(x: ArrayLike, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the products of the first 1, 2, … n elements along an axis."""
+    """Return the products of the first 1, 2, … n elements along an axis, or in row-major order."""
 def cumsum(x: ArrayLike, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """Return the sums of the first 1, 2, … n elements along an axis."""
 def cumulative_prod(x: ArrayLike, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False) -> Tensor:
@@ -593,7 +597,7 @@ def rad2deg(x: ArrayLike) -> Tensor:
     """Return angles in radians as degrees: x · 180/π."""
 def rand(*shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return uniform random numbers in [0, 1), float32 by default."""
-def randint(low: int, high: int | None = None, shape: ShapeLike = ..., *, dtype: DTypeLike | None = None) -> Tensor:
+def randint(low: int, high: Any = None, shape: ShapeLike = ..., *, dtype: DTypeLike | None = None) -> Tensor:
     """Return uniform random integers from low to high - 1; from 0 to low - 1 if `high` is None."""
 def randn(*shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return standard normal random numbers (mean 0, variance 1), float32 by default."""
@@ -765,8 +769,6 @@ def zeros_like(x: ArrayLike, *, dtype: DTypeLike | None = None, device: str | No
     """Return a tensor of zeros of the shape of x; the type is x's by default."""
 
 absolute = abs
-amax = max
-amin = min
 arccos = acos
 arccosh = acosh
 arcsin = asin
@@ -829,4 +831,3 @@ tensor_split = array_split
 trapz = trapezoid
 true_divide = divide
 unbind = unstack
-view = reshape

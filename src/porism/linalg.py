@@ -11,9 +11,12 @@ of a jitted function they are an error.
 
 from __future__ import annotations
 
+from typing import Any
+
 from porism.tensor import namespace
 from porism.tensor.api.linear_algebra import matmul, outer, tensordot, trace, vecdot
 from porism.tensor.api.reductions import vector_norm
+from porism.tensor.habits.unknown_names import UnknownName
 from porism.tensor.linalg.factorizations import (
     cholesky,
     det,
@@ -63,6 +66,12 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'porism.linalg' has no attribute {name!r}")
+    raise UnknownName("porism.linalg", name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -153,7 +153,7 @@ ROWS: Final[dict[str, list[Row]]] = {
     "average": [Row("average(x, axis=1, weights=positive_)", close=4)],
     "cov": [Row("cov(x)", close=4)],
     "corrcoef": [Row("corrcoef(x)", close=8)],
-    **same("sum prod max min", "x, axis=1", "fi"),
+    **same("sum prod max min amax amin", "x, axis=1", "fi"),
     **same("mean var std", "x, axis=0", "f"),
     **same("any all count_nonzero", "x, axis=1", "fib"),
     **same("argmax argmin", "x, axis=1", "fi"),

@@ -136,7 +136,7 @@ def test_full_and_partial_vectors(size: int, axis: int) -> None:
 
 
 def test_errors() -> None:
-    with refuses(ShapeError, "cumsum of a tensor of shape (2, 3) without an axis"):
-        porism.cumsum(porism.zeros((2, 3)))
+    with refuses(ShapeError, "cummax of a tensor of shape (2, 3) without an axis"):
+        porism.cummax(porism.zeros((2, 3)))
     with refuses(ShapeError, "there is no axis 1 in a tensor of 1 axis"):
         porism.cummax(porism.zeros(3), axis=1)

@@ -29,7 +29,7 @@ _SAME: Final = (
     " isfinite bitwise_and bitwise_or bitwise_xor bitwise_invert logical_and logical_or"
     " logical_xor logical_not signbit expand_dims swapaxes"
     " moveaxis matrix_transpose flip broadcast_to broadcast_arrays tile stack roll meshgrid where"
-    " conj real imag angle clip pow matmul dot outer einsum max min mean any all"
+    " conj real imag angle clip pow matmul dot outer einsum max min amax amin mean any all"
     " argmax argmin fmax fmin fmod isclose isposinf isneginf vstack hstack dstack column_stack"
     " atleast_1d atleast_2d atleast_3d flipud fliplr diag diagflat inner vdot"
 )

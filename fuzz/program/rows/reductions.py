@@ -30,7 +30,7 @@ def product(m: Maker, name: str) -> Any:
     m.call(name, x, axis=m.axes(x), **keep(m))
 
 
-@row("max min", "moved", weight=1.0)
+@row("max min amax amin", "moved", weight=0.6)
 def extreme(m: Maker, name: str) -> Any:
     x = m.pick("fi", where=lambda v: v.array.size > 0)
     m.call(name, x, axis=m.axes(x), **keep(m))

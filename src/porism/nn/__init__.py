@@ -1,5 +1,8 @@
 """Neural networks: layers as plain objects, with the names, arguments and weights of PyTorch."""
 
+from typing import Any
+
+from porism.nn import functional
 from porism.nn import initializers as init
 from porism.nn.activation_layers import (
     GELU,
@@ -150,7 +153,13 @@ __all__ = [
     "Softplus",
     "Tanh",
     "Unflatten",
+    "functional",
     "init",
 ]
 
 namespace.load()  # layers use the methods of tensors
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of `porism` under its name in `jax.nn`: `porism.nn.relu`."""
+    return functional.__getattr__(name)

@@ -72,7 +72,7 @@ MODULES: Final[dict[str, str]] = {
         " vsplit narrow flipud fliplr rot90"
     ),
     "api.reductions": (
-        "sum prod max min mean var std any all argmax argmin logsumexp norm vector_norm"
+        "sum prod max min amax amin mean var std any all argmax argmin logsumexp norm vector_norm"
         " count_nonzero"
     ),
     "statistics.nan_reductions": "nansum nanprod nanmax nanmin nanmean nanvar nanstd",
@@ -199,7 +199,8 @@ def method_name(name: str) -> str:
     if not hasattr(Tensor, found):
         load()
     if not hasattr(Tensor, found):
-        raise _unknown_name("a tensor", name, dir(Tensor))
+        known = (attribute for attribute in dir(Tensor) if not attribute.startswith("_"))
+        raise _unknown_name("a tensor", name, (*known, *synonyms.FUNCTIONS))
     return found
 
 

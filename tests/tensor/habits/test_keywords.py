@@ -48,7 +48,7 @@ def test_keywords_are_renamed() -> None:
         (lambda x: x.max(dim=1), "write x.max(axis=…) for the values and x.argmax(axis=…)"),
         (lambda x: x.std(dim=0), "correction=1) for n - 1"),
         (lambda x: porism.add(x, x, out=x), "assign the result"),
-        (lambda x: porism.zeros(2, device="cuda"), "leave device out"),
+        (lambda x: porism.zeros(2, device="cuda"), "leave out device"),
         (lambda x: x.to("cuda"), "leave the device out"),
     ],
 )

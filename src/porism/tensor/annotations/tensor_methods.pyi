@@ -108,6 +108,10 @@ class TensorMethods:
         """Return whether all elements along axes are not zero; true of no elements."""
     def allclose(self, x2: ArrayLike, rtol: builtins.float = ..., atol: builtins.float = ..., equal_nan: builtins.bool = False) -> Tensor:
         """Return whether all elements are close, as `isclose` says: a tensor of one bool."""
+    def amax(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return the largest element along axes: another name of `max`, whose `dim` is not ambiguous."""
+    def amin(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return the smallest element along axes: another name of `min`, whose `dim` is not ambiguous."""
     def angle(self) -> Tensor:
         """Return the angle of each number in the complex plane, in radians from -pi to pi."""
     def any(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
@@ -245,7 +249,7 @@ class TensorMethods:
     def cummin(self, axis: builtins.int | None = None) -> Tensor:
         """Return the smallest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
     def cumprod(self, axis: builtins.int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
-        """Return the products of the first 1, 2, … n elements along an axis."""
+        """Return the products of the first 1, 2, … n elements along an axis, or in row-major order."""
     def cumsum(self, axis: builtins.int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
         """Return the sums of the first 1, 2, … n elements along an axis."""
     def cumulative_prod(self, *, axis: builtins.int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False) -> Tensor:
@@ -715,6 +719,8 @@ class TensorMethods:
         """Return the dot product along one axis, a negative number; the other axes are broadcast."""
     def vector_norm(self, *, axis: Axes = None, keepdims: builtins.bool = False, ord: builtins.float = 2) -> Tensor:
         """Return the vector norm of order `ord`: `norm` with the arguments of the Array API."""
+    def view(self, *shape: ShapeLike) -> Tensor:
+        """Return the elements under another shape: PyTorch's name for `reshape`."""
     def view_as(self, other: ArrayLike) -> Tensor:
         """Return the elements under the shape of another tensor."""
     def vsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> list[Tensor]:
@@ -725,10 +731,6 @@ class TensorMethods:
         """Return a tensor of zeros of the shape of x; the type is x's by default."""
     def absolute(self) -> Tensor:
         """Return the absolute value of x."""
-    def amax(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
-        """Return the largest element along axes; NaN if one of them is NaN."""
-    def amin(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
-        """Return the smallest element along axes; NaN if one of them is NaN."""
     def arccos(self) -> Tensor:
         """Return the angle in radians, from 0 to pi, whose cosine is x; NaN beyond ±1."""
     def arccosh(self) -> Tensor:
@@ -833,5 +835,3 @@ class TensorMethods:
         """Return x1 / x2 (the operator `/`) in floats, also of two integers."""
     def unbind(self, axis: builtins.int = 0) -> tuple[Tensor, ...]:
         """Return the slices along an axis, which is dropped, as a tuple."""
-    def view(self, shape: ShapeLike = ..., *sizes: ShapeLike, copy: builtins.bool | None = None) -> Tensor:
-        """Return the elements in row-major order under another shape; one size -1 is inferred."""

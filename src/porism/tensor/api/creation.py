@@ -43,7 +43,7 @@ from porism.tensor.tensor import Tensor, method
 
 
 @accepts_complex
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor of numbers, nested lists, a NumPy array, a buffer, or an object with DLPack.
 
     The data is copied by default, so that later changes to it do not affect the tensor. With
@@ -155,7 +155,15 @@ def zeros(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -
     >>> porism.zeros(2, 3).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return full(joined_sizes(shape, sizes), 0, dtype=dtype or DEFAULT_FLOAT, device=device)
+    dims, element_type = _shape_and_type(shape, sizes, dtype)
+    return full(dims, 0, dtype=element_type, device=device)
+
+
+def _shape_and_type(shape: Any, sizes: tuple[Any, ...], dtype: Any) -> tuple[Any, Any]:
+    """Return a shape and a type, which may be given after the shape without its keyword."""
+    if dtype is None and len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer, UOp)):
+        return shape, sizes[0]
+    return joined_sizes(shape, sizes), DEFAULT_FLOAT if dtype is None else dtype
 
 
 def ones(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -164,7 +172,8 @@ def ones(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) ->
     >>> porism.ones(2, 3, dtype="int64").tolist()
     [[1, 1, 1], [1, 1, 1]]
     """
-    return full(joined_sizes(shape, sizes), 1, dtype=dtype or DEFAULT_FLOAT, device=device)
+    dims, element_type = _shape_and_type(shape, sizes, dtype)
+    return full(dims, 1, dtype=element_type, device=device)
 
 
 def empty(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:

@@ -28,7 +28,7 @@ from porism.tensor.api.creation import asarray
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.joining import concat
-from porism.tensor.movement.reshape import axis_last
+from porism.tensor.movement.reshape import axis_last, flatten
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
@@ -189,23 +189,25 @@ def cumulative_prod(
 def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """Return the sums of the first 1, 2, … n elements along an axis.
 
-    The axis can be left out if there is only one. Integers are added in 64 bits unless `dtype` is
-    given.
+    Without an axis the elements are taken in row-major order. Integers are added in 64 bits unless
+    `dtype` is given.
 
     >>> porism.cumsum([[1, 2], [3, 4]], axis=1).tolist()
     [[1, 3], [3, 7]]
     """
-    return _scan_axis(_sum_operand(x, dtype), ops.ADD, axis, "cumsum")
+    operand = _sum_operand(x if axis is not None else flatten(x), dtype)
+    return _scan_axis(operand, ops.ADD, axis, "cumsum")
 
 
 @method
 def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
-    """Return the products of the first 1, 2, … n elements along an axis.
+    """Return the products of the first 1, 2, … n elements along an axis, or in row-major order.
 
     >>> porism.cumprod([[1, 2], [3, 4]], axis=1).tolist()
     [[1, 2], [3, 12]]
     """
-    return _scan_axis(_sum_operand(x, dtype), ops.MUL, axis, "cumprod")
+    operand = _sum_operand(x if axis is not None else flatten(x), dtype)
+    return _scan_axis(operand, ops.MUL, axis, "cumprod")
 
 
 @method

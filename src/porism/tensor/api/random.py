@@ -181,14 +181,17 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
     return Tensor(_normal_node(shapes.as_sizes(shape), wanted_dtype) * std + mean_value)
 
 
-def randint(low: int, high: int | None = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
+def randint(low: int, high: Any = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
     """Return uniform random integers from low to high - 1; from 0 to low - 1 if `high` is None.
 
-    For up to 2^32 different numbers their probabilities differ by at most 2^-32.
+    The shape may follow `low` as well. For up to 2^32 different numbers their probabilities differ
+    by at most 2^-32.
 
     >>> (porism.randint(6, shape=(100,)) < 6).all().item()
     True
     """
+    if isinstance(high, (tuple, list)):  # PyTorch's randint(high, size)
+        high, shape = None, high
     first, last = (0, low) if high is None else (low, high)
     first, last = shapes.as_int(first, "low"), shapes.as_int(last, "high")
     wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)

@@ -165,6 +165,26 @@ def max(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 
 @method
+def amax(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the largest element along axes: another name of `max`, whose `dim` is not ambiguous.
+
+    >>> porism.amax([[1, 5], [3, 2]], axis=1).tolist()
+    [5, 3]
+    """
+    return _max_or_min(x, ops.MAX, axis, keepdims)
+
+
+@method
+def amin(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the smallest element along axes: another name of `min`, whose `dim` is not ambiguous.
+
+    >>> porism.amin([[1, 5], [3, 2]], axis=1).tolist()
+    [1, 2]
+    """
+    return _max_or_min(x, ops.MIN, axis, keepdims)
+
+
+@method
 def min(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return the smallest element along axes; NaN if one of them is NaN.
 

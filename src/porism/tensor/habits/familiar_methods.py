@@ -6,11 +6,15 @@ the CPU are tensors of the same value.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, Final
+
+import numpy as np
 
 from porism.base.dtypes import DType
 from porism.tensor import primitive, promotion
 from porism.tensor.conversion import as_tensor
+from porism.tensor.element_types import ElementType
 from porism.tensor.movement.reshape import broadcast_to, reshape
 from porism.tensor.primitive import Dim
 from porism.tensor.shapes import product, shape_error, to_text
@@ -169,6 +173,18 @@ def dim(x: Tensor) -> Any:
 def element_size(x: Tensor) -> Any:
     """Return the memory of an element, in bytes."""
     return x.dtype.itemsize
+
+
+@method
+def view(x: Tensor, *shape: Any) -> Tensor:
+    """Return the elements under another shape: PyTorch's name for `reshape`."""
+    if len(shape) == 1 and isinstance(shape[0], (str, builtins.type, np.dtype, ElementType)):
+        raise shape_error(
+            f"view of a tensor as {shape[0]!r}",
+            "the arguments are sizes; a type would read the same bytes in another way",
+            "write x.astype(dtype) for the values, or porism.asarray(x.numpy().view(dtype))",
+        )
+    return reshape(x, *shape)
 
 
 @method

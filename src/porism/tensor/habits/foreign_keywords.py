@@ -55,6 +55,7 @@ They are dropped only where a function has no such parameter.
 """
 
 INSTEAD: Final[dict[tuple[str, str], str]] = {
+    ("where", ""): "write porism.where(condition, x, y), or porism.nonzero(condition)",
     ("", "out"): "assign the result: y = f(x); or copy it into a tensor: y[...] = f(x)",
     ("", "where"): "choose the elements first: porism.where(mask, x, 0), with 1 for a product",
     ("", "initial"): "combine the result with the value: result + initial, porism.maximum(…)",
@@ -89,4 +90,7 @@ INSTEAD: Final[dict[tuple[str, str], str]] = {
     ("", "mask"): "write porism.where(mask, x, other)",
     ("", "drop_last"): "slice the tensor: x[:n]",
 }  # fmt: skip
-"""What to write instead of a keyword: of one function, or with the name "" of any."""
+"""What to write instead of a keyword: of one function, or with the name "" of any.
+
+The keyword "" stands for arguments that are missing.
+"""

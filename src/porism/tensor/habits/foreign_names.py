@@ -57,6 +57,13 @@ FUNCTIONS: Final[dict[str, str]] = {
     "str_": "numpy, for arrays of text",
     "object_": "numpy, for arrays of objects",
     "datetime64": "numpy, for dates",
+    "ndim": "x.ndim",
+    "shape": "x.shape",
+    "size": "x.size",
+    "copy": "x.copy()",
+    "matrix": "porism.asarray(x)",
+    "in1d": "porism.isin(x, values)",
+    "unique": "porism.unique_values(x)",
     # files
     "savez": "numpy.savez(path, x=x.numpy())",
     "savetxt": "numpy.savetxt(path, x.numpy())",
@@ -96,11 +103,11 @@ FUNCTIONS: Final[dict[str, str]] = {
     "poisson": "numpy.random, and porism.asarray",
     "binomial": "(porism.rand(n, *shape) < p).sum(axis=0)",
     # sets of elements, whose number depends on values
-    "compress": "x[condition.numpy()]",
-    "extract": "x[condition.numpy()]",
-    "masked_select": "x[mask.numpy()]",
-    "flatnonzero": "numpy.flatnonzero(x.numpy())",
-    "argwhere": "numpy.argwhere(x.numpy())",
+    "compress": "x[condition]",
+    "extract": "x[condition]",
+    "masked_select": "x[mask]",
+    "flatnonzero": "porism.nonzero(x.flatten())[0]",
+    "argwhere": "porism.stack(porism.nonzero(x), axis=1)",
     "delete": "porism.concat([x[:k], x[k + 1 :]])",
     "insert": "porism.concat([x[:k], value, x[k:]])",
     "append": "porism.concat([x, values])",
@@ -129,9 +136,9 @@ FUNCTIONS: Final[dict[str, str]] = {
     "isrealobj": 'not porism.isdtype(x.dtype, "complex floating")',
     "resize": "porism.tile and slicing",
     "trim_zeros": "numpy.trim_zeros(x.numpy())",
-    "union1d": "porism.concat([x, y]), and numpy.unique of its values",
-    "intersect1d": "numpy.intersect1d(x.numpy(), y.numpy())",
-    "setdiff1d": "numpy.setdiff1d(x.numpy(), y.numpy())",
+    "union1d": "porism.unique_values(porism.concat([x, y]))",
+    "intersect1d": "porism.unique_values(x[porism.isin(x, y)])",
+    "setdiff1d": "porism.unique_values(x[~porism.isin(x, y)])",
     # writing into arrays
     "copyto": "x[...] = y",
     "put": "x[indices] = values",
@@ -193,7 +200,7 @@ FUNCTIONS: Final[dict[str, str]] = {
     "sort_complex": "porism.sort(x)",
     "histogram2d": "numpy.histogram2d(x.numpy(), y.numpy())",
     "histogramdd": "numpy.histogramdd(x.numpy())",
-    "ediff1d": "x[1:] - x[:-1]",
+    "ediff1d": "porism.diff(x.flatten())",
     "chain_matmul": "a @ b @ c",
     "multi_dot": "a @ b @ c",
     "einsum_path": "porism.einsum(equation, …), which chooses the order itself",
@@ -225,6 +232,7 @@ FUNCTIONS: Final[dict[str, str]] = {
 
 METHODS: Final[dict[str, str]] = {
     "where": "porism.where(condition, x, other)",
+    "select": "x[index], or porism.select(conditions, choices)",
     "data": "x itself; x.numpy() for the memory",
     "grad_fn": "porism.vjp(function, x): the pullback of a function",
     "register_hook": "porism.custom_gradient: a function with a pullback of its own",
@@ -258,7 +266,7 @@ METHODS: Final[dict[str, str]] = {
     "newbyteorder": "x.numpy()",
     "partition": "x.sort()",
     "argpartition": "x.argsort()",
-    "compress": "x[condition.numpy()]",
+    "compress": "x[condition]",
     "choose": "porism.select([x == 0, x == 1], choices)",
     "new_zeros": "porism.zeros(*shape, dtype=x.dtype)",
     "new_ones": "porism.ones(*shape, dtype=x.dtype)",
@@ -294,3 +302,18 @@ METHODS: Final[dict[str, str]] = {
     "repeat_": "x.tile(repetitions)",
 }
 """For attributes of tensors; names of `FUNCTIONS` count too."""
+
+LINALG: Final[dict[str, str]] = {
+    "norm": "porism.linalg.vector_norm(x), or porism.linalg.matrix_norm(x)",
+    "lstsq": "porism.linalg.pinv(a) @ b",
+    "multi_dot": "a @ b @ c",
+    "cond": "the largest over the smallest of porism.linalg.svdvals(x)",
+    "tensorsolve": "porism.linalg.solve(a, b), with the tensors reshaped to matrices",
+    "tensorinv": "porism.linalg.inv(a), with the tensor reshaped to a matrix",
+    "lu": "porism.linalg.qr(x), or scipy.linalg.lu(x.numpy())",
+    "lu_factor": "porism.linalg.solve(a, b)",
+    "expm": "scipy.linalg.expm(x.numpy())",
+    "ldl": "porism.linalg.cholesky(x)",
+    "solve_triangular": "porism.linalg.solve(a, b)",
+}
+"""For names of modules `linalg`."""

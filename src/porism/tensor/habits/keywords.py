@@ -148,7 +148,7 @@ def _wrong_call(function: Callable[..., Any], options: Options, error: TypeError
     names, _ = parameters(function)
     unknown = next((key for key in options if key not in names), None)
     shown = f"porism.{name}{signature_text(function)}"
-    advice = INSTEAD.get((name, unknown), INSTEAD.get(("", unknown))) if unknown else None
+    advice = INSTEAD.get((name, unknown or ""), INSTEAD.get(("", unknown or "")))
     what = f"a wrong call of {name}: {error}"
     if advice is None:
         return type_error(what, "those are not its arguments", f"write {shown}")

@@ -17,9 +17,9 @@ FUNCTIONS: Final = _table(
     true_divide=divide div=divide mul=multiply sub=subtract neg=negative invert=bitwise_invert
     bitwise_not=bitwise_invert left_shift=bitwise_left_shift right_shift=bitwise_right_shift
     gt=greater ge=greater_equal lt=less le=less_equal eq=equal ne=not_equal clamp=clip
-    amax=max amin=min rint=round fix=trunc around=round array=asarray as_tensor=asarray
+    rint=round fix=trunc around=round array=asarray as_tensor=asarray
     from_numpy=asarray asanyarray=asarray ascontiguousarray=asarray ravel=flatten movedim=moveaxis
-    swapdims=swapaxes repeat_interleave=repeat unbind=unstack view=reshape expit=sigmoid
+    swapdims=swapaxes repeat_interleave=repeat unbind=unstack expit=sigmoid
     swish=silu manual_seed=seed randperm=permutation mm=matmul bmm=matmul mv=matmul identity=eye
     row_stack=vstack tensor_split=array_split trapz=trapezoid degrees=rad2deg radians=deg2rad
     hard_tanh=hardtanh hard_sigmoid=hardsigmoid hard_swish=hardswish hard_silu=hardswish

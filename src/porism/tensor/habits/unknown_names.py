@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from porism.base.errors import PorismError
-from porism.tensor.habits.foreign_names import FUNCTIONS, METHODS
+from porism.tensor.habits.foreign_names import FUNCTIONS, LINALG, METHODS
 from porism.tensor.user_line import users_line
 
 
@@ -35,7 +35,9 @@ def advice(owner: str, missing: str, known: Iterable[str]) -> tuple[str, str]:
     """
     import difflib
 
-    tables = (METHODS, FUNCTIONS) if owner == "a tensor" else (FUNCTIONS,)
+    tables = {"a tensor": (METHODS, FUNCTIONS), "porism.linalg": (LINALG, FUNCTIONS)}.get(
+        owner, (FUNCTIONS,)
+    )
     written = next((table[missing] for table in tables if missing in table), None)
     if written is not None:
         return "other libraries have it, and Porism does the same in another way", written
