@@ -7,6 +7,7 @@ products over the batch and all windows, which are views.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from porism.ir import ops
@@ -51,6 +52,8 @@ def _kernel_cotangent(
     g: UOp, x: UOp, kernel: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> UOp:
     """Return the sums of the cotangent times the windows of a padded input."""
+    if max(stride) > 1 and max(dilation) == 1:
+        return _kernel_cotangent_by_phases(g, x, kernel, stride, groups)
     out, inner, *taps = shapes.sizes_of(kernel)
     batch, _, *counts = shapes.sizes_of(g)
     spatial = len(taps)
@@ -62,3 +65,39 @@ def _kernel_cotangent(
     product = primitive.cast(primitive.expand(view, sizes), g.dtype) * primitive.expand(rows, sizes)
     summed = (0, *range(4, 4 + spatial))
     return primitive.reshape(primitive.reduce(product, ops.ADD, summed), shapes.sizes_of(kernel))
+
+
+def _kernel_cotangent_by_phases(
+    g: UOp, x: UOp, kernel: UOp, stride: Sequence[int], groups: int
+) -> UOp:
+    """Return the same for a stride above 1: every stride-th element is a channel of its own.
+
+    Tap `u*stride + phase` of window `i` is element `i + u` of that phase, so windows of phases are
+    a stride of 1 apart, and their elements are contiguous.
+    """
+    out, inner, *sizes = shapes.sizes_of(kernel)
+    taps = [static_size(n, NAME) for n in sizes]
+    counts = [static_size(n, NAME) for n in shapes.sizes_of(g)[2:]]
+    spatial, phases = len(taps), math.prod(stride)
+    per_phase = [-(-n // s) for n, s in zip(taps, stride, strict=True)]
+    lengths = [count + u - 1 for count, u in zip(counts, per_phase, strict=True)]
+    batch, channels, *whole = shapes.sizes_of(x)
+    ends = [
+        (0, n * s - static_size(size, NAME))
+        for n, s, size in zip(lengths, stride, whole, strict=True)
+    ]
+    x = pad_or_crop(x, ends)
+    pairs = [n for pair in zip(lengths, stride, strict=True) for n in pair]
+    x = primitive.reshape(x, [batch, channels, *pairs])
+    x = primitive.permute(x, [0, 1, *range(3, 3 + 2 * spatial, 2), *range(2, 2 + 2 * spatial, 2)])
+    x = primitive.reshape(x, [batch, channels * phases, *lengths])
+    x = primitive.contiguous(x, "the derivative of a strided convolution")
+    like = primitive.full(kernel.dtype, 0, [out, inner * phases, *per_phase])
+    ones = [1] * spatial
+    found = _kernel_cotangent(g, x, like, ones, ones, groups)
+    found = primitive.reshape(found, [out, inner, *stride, *per_phase])
+    order = [axis for k in range(spatial) for axis in (2 + spatial + k, 2 + k)]
+    found = primitive.permute(found, [0, 1, *order])
+    grown = [u * s for u, s in zip(per_phase, stride, strict=True)]
+    found = primitive.reshape(found, [out, inner, *grown])
+    return primitive.shrink(found, [(0, n) for n in (out, inner, *taps)])
