@@ -26,6 +26,8 @@ from tests.tensor.oracle import agree, refuses
 CODES: Final = {"b": 6, "i": 0, "u": 1, "f": 2}
 NARROW: Final = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 READ_ONLY, IS_COPIED = 1, 2
+REAL_TYPES: Final = [name for name, t in ELEMENT_TYPES.items() if t.kind != "c"]
+"""The types whose elements are in one buffer; complex tensors are pairs."""
 
 
 class Foreign:
@@ -59,7 +61,7 @@ def shares(tensor: Any, array: Any) -> bool:
 # -- export ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(ELEMENT_TYPES))
+@pytest.mark.parametrize("name", REAL_TYPES)
 def test_capsules_of_every_type(name: str) -> None:
     x = porism.ones(2, 3, dtype=name).realize()
     found = structure(capsule := x.__dlpack__(max_version=(1, 1)))
@@ -153,7 +155,7 @@ def test_wrong_exports() -> None:
 # -- import ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(ELEMENT_TYPES))
+@pytest.mark.parametrize("name", REAL_TYPES)
 @pytest.mark.parametrize("versioned", [True, False])
 def test_arrays_of_every_type(name: str, versioned: bool) -> None:
     values = (np.arange(12) % 2).reshape(3, 4).astype(porism.dtype(name).numpy)
@@ -220,6 +222,19 @@ def test_the_array_lives_as_long_as_the_tensor() -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex_numbers(name: str) -> None:
+    values = (np.arange(6) * (1 + 2j)).reshape(2, 3).astype(name)
+    for part in (values, values.T, values[:, ::-2], values[:0]):
+        got = porism.from_dlpack(Foreign(part))
+        assert got.dtype.name == name
+        np.testing.assert_array_equal(got.numpy(), part)
+        np.testing.assert_array_equal(np.from_dlpack(got), part)
+    array = porism.asarray(values).numpy()
+    assert not array.flags.writeable
+    np.testing.assert_array_equal(np.array(porism.asarray(values)), values)
+
+
 # -- strides ---------------------------------------------------------------------------------------
 
 
@@ -272,7 +287,7 @@ def test_only_the_elements_between_the_ends_are_read() -> None:
 
 
 def test_wrong_imports() -> None:
-    with refuses(TypeMismatch, "from_dlpack to the device 'gpu'"):
+    with refuses(TypeMismatch, "the device 'gpu'"):
         porism.from_dlpack(np.ones(2), device="gpu")
     with refuses(TypeMismatch, "from_dlpack of a Consumed"):
         porism.from_dlpack(Consumed(object()))
