@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,13 +106,22 @@ def scatter_reduce(
 ) -> Any:
     """Return x with values reduced into it along an axis at indices."""
     functions = {
-        "sum": xp.scatter_add,
-        "amax": xp.scatter_max,
-        "amin": xp.scatter_min,
+        "sum": (xp.scatter_add, 0),
+        "mean": (xp.scatter_add, 0),
+        "amax": (xp.scatter_max, -math.inf),
+        "amin": (xp.scatter_min, math.inf),
     }
-    if reduce not in functions or not include_self:
-        raise UncoveredFormError(f"scatter_reduce by {reduce} with include_self={include_self}")
-    return _scatter(functions[reduce], x, dim, index, src)
+    if reduce not in functions or x.dtype.kind != "f":
+        raise UncoveredFormError(f"scatter_reduce by {reduce}")
+    function, neutral = functions[reduce]
+    ones = xp.ones(index.shape, dtype=x.dtype)
+    count = _scatter(xp.scatter_add, xp.zeros_like(x), dim, index, ones)
+    start = x if include_self else xp.where(count > 0, xp.full_like(x, neutral), x)
+    result = _scatter(function, start, dim, index, src)
+    if reduce == "mean":
+        total = count + (1 if include_self else 0)
+        result = xp.where(count > 0, result / xp.maximum(total, 1), result)
+    return result
 
 
 @aten("index_add.default")
@@ -170,3 +180,11 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     if isinstance(value, Tensor):
         value = value.astype(x.dtype)
     return xp.where(mask, value, x)
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
+    """Return the bucket of each value between sorted boundaries."""
+    if not isinstance(x, Tensor):
+        raise UncoveredFormError("a bucket of a number")
+    return xp.searchsorted(boundaries, x, side="right" if right else "left")

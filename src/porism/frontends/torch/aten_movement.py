@@ -11,13 +11,20 @@ from porism.frontends.torch.aten_table import aten
 from porism.tensor.tensor import Tensor
 
 
-@aten("alias.default", "detach.default", "lift_fresh_copy.default", "clone.default")
+@aten(
+    "alias.default",
+    "alias_copy.default",
+    "detach.default",
+    "detach_copy.default",
+    "lift_fresh_copy.default",
+    "clone.default",
+)
 def same(x: Any, memory_format: Any = None) -> Any:
     """Return x."""
     return x
 
 
-@aten("_to_copy.default", "to.dtype", "_unsafe_view.default_copy")
+@aten("_to_copy.default", "to.dtype")
 def to_copy(x: Any, *_: Any, **__: Any) -> Any:
     """Return x; the type of the result is that which torch gives it."""
     return x
@@ -29,37 +36,43 @@ def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
     return xp.broadcast_to(source, x.shape)
 
 
-@aten("view.default", "reshape.default", "_unsafe_view.default", "_reshape_alias.default")
+@aten(
+    "view.default",
+    "view_copy.default",
+    "reshape.default",
+    "_unsafe_view.default",
+    "_reshape_alias.default",
+)
 def view(x: Any, size: Sequence[int], stride: Any = None) -> Any:
     """Return the elements in another shape."""
     return xp.reshape(x, tuple(size))
 
 
-@aten("permute.default")
+@aten("permute.default", "permute_copy.default")
 def permute(x: Any, dims: Sequence[int]) -> Any:
     """Return x with its axes in another order."""
     return xp.permute_dims(x, tuple(dims))
 
 
-@aten("transpose.int")
+@aten("transpose.int", "transpose_copy.int")
 def transpose(x: Any, dim0: int, dim1: int) -> Any:
     """Return x with two axes swapped."""
     return xp.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
-@aten("t.default")
+@aten("t.default", "t_copy.default")
 def t(x: Any) -> Any:
     """Return the transposed matrix."""
     return x.T
 
 
-@aten("unsqueeze.default")
+@aten("unsqueeze.default", "unsqueeze_copy.default")
 def unsqueeze(x: Any, dim: int) -> Any:
     """Return x with an axis of size 1 more."""
     return xp.expand_dims(x, axis=dim)
 
 
-@aten("squeeze.default")
+@aten("squeeze.default", "squeeze_copy.default")
 def squeeze_all(x: Any) -> Any:
     """Return x without its axes of size 1."""
     return xp.reshape(x, tuple(n for n in x.shape if n != 1))
@@ -72,7 +85,7 @@ def squeeze(x: Any, dim: Any) -> Any:
     return xp.reshape(x, tuple(n for k, n in enumerate(x.shape) if n != 1 or k not in dims))
 
 
-@aten("expand.default")
+@aten("expand.default", "expand_copy.default")
 def expand(x: Any, size: Sequence[int], implicit: bool = False) -> Any:
     """Return x with axes of size 1 repeated; -1 keeps the size of an axis."""
     missing = len(size) - x.ndim
@@ -103,13 +116,13 @@ def roll(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     return x
 
 
-@aten("slice.Tensor")
+@aten("slice.Tensor", "slice_copy.Tensor")
 def slice_(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """Return a slice along an axis."""
     return x[*[slice(None)] * (dim % x.ndim), slice(start, end, step)]
 
 
-@aten("select.int")
+@aten("select.int", "select_copy.int")
 def select(x: Any, dim: int, index: int) -> Any:
     """Return one slice along an axis, which is left out."""
     return x[*[slice(None)] * (dim % x.ndim), index]
@@ -158,7 +171,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     return xp.stack(list(tensors), axis=dim)
 
 
-@aten("split_with_sizes.default")
+@aten("split_with_sizes.default", "split_with_sizes_copy.default")
 def split_with_sizes(x: Any, split_sizes: Sequence[int], dim: int = 0) -> list[Any]:
     """Return x in parts of given sizes along an axis."""
     parts, start = [], 0
@@ -176,20 +189,20 @@ def split(x: Any, split_size: int, dim: int = 0) -> list[Any]:
     return [slice_(x, dim, k, min(k + split_size, size)) for k in starts]
 
 
-@aten("unbind.int")
+@aten("unbind.int", "unbind_copy.int")
 def unbind(x: Any, dim: int = 0) -> list[Any]:
     """Return the slices along an axis."""
     return [select(x, dim, k) for k in range(x.shape[dim])]
 
 
-@aten("diagonal.default")
+@aten("diagonal.default", "diagonal_copy.default")
 def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Return a diagonal of two axes, as the last axis."""
     x = xp.moveaxis(x, (dim1, dim2), (-2, -1))
     return xp.diagonal(x, offset, -2, -1)
 
 
-@aten("unfold.default")
+@aten("unfold.default", "unfold_copy.default")
 def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     """Return windows along an axis, their elements as the last axis."""
     if not x.ndim:
@@ -272,8 +285,8 @@ def full_like(x: Any, fill_value: Any, **_: Any) -> Any:
     return _full(x.shape, fill_value)
 
 
-@aten("zeros.default", "empty.memory_format", "new_zeros.default_size")
-def zeros(size: Sequence[int], **_: Any) -> Any:
+@aten("zeros.default", "empty.memory_format", "empty_permuted.default")
+def zeros(size: Sequence[int], *__: Any, **_: Any) -> Any:
     """Return zeros."""
     return _full(size, 0)
 
@@ -339,3 +352,23 @@ def eye(n: int, m: int | None = None, **_: Any) -> Any:
 def linspace(start: Any, end: Any, steps: int, **_: Any) -> Any:
     """Return numbers from start to end."""
     return xp.linspace(start, end, steps, dtype="float64")
+
+
+@aten("as_strided.default", "as_strided_copy.default")
+def as_strided(
+    x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """Return the elements at an offset and strides in the memory of x, which is contiguous."""
+    index = xp.full((), storage_offset or 0, dtype="int64")
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        shape = tuple(count if k == axis else 1 for k in range(len(size)))
+        index = index + xp.reshape(xp.arange(count) * step, shape)
+    index = xp.broadcast_to(index, tuple(size))
+    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)
+    return xp.reshape(taken, tuple(size))
+
+
+@aten("narrow_copy.default")
+def narrow(x: Any, dim: int, start: int, length: int) -> Any:
+    """Return a slice along an axis."""
+    return slice_(x, dim, start, start + length)

@@ -243,6 +243,43 @@ def upsample_nearest2d(
     return x
 
 
+@aten("grid_sampler_2d.default")
+def grid_sampler_2d(
+    x: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Any:
+    """Return x sampled at positions from -1 to 1: bilinearly or at the nearest element."""
+    if interpolation_mode == 2 or padding_mode == 2:
+        raise UncoveredFormError("bicubic samples, or padding by reflection")
+    batch, channels, height, width = x.shape
+    column, row = (
+        (grid[..., k] + 1) / 2 * (size - 1)
+        if align_corners
+        else ((grid[..., k] + 1) * size - 1) / 2
+        for k, size in enumerate((width, height))
+    )
+    if padding_mode == 1:
+        column = xp.clip(column, 0, width - 1)
+        row = xp.clip(row, 0, height - 1)
+    flat = xp.reshape(x, (batch, channels, height * width))
+
+    def at(r: Any, c: Any) -> Any:
+        """Return the elements at whole positions; 0 outside."""
+        inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
+        index = xp.where(inside, r * width + c, 0).astype("int64")
+        index = xp.reshape(index, (batch, 1, -1))
+        index = xp.broadcast_to(index, (batch, channels, index.shape[-1]))
+        taken = xp.reshape(xp.gather(flat, 2, index), (batch, channels, *grid.shape[1:3]))
+        return xp.where(inside[:, None], taken, 0)
+
+    if interpolation_mode == 1:
+        return at(xp.round(row), xp.round(column))
+    top, left = xp.floor(row), xp.floor(column)
+    down, right = (row - top)[:, None], (column - left)[:, None]
+    upper = at(top, left) * (1 - right) + at(top, left + 1) * right
+    lower = at(top + 1, left) * (1 - right) + at(top + 1, left + 1) * right
+    return upper * (1 - down) + lower * down
+
+
 # -- attention -------------------------------------------------------------------------------------
 
 

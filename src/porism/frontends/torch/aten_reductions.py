@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import aten
+from porism.frontends.torch.aten_table import UncoveredFormError, aten
 
 
 def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
@@ -276,3 +276,94 @@ def log_softmax_backward(grad: Any, output: Any, dim: int, input_dtype: Any) -> 
 def norm_axes(shape: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the last `count` axes of a shape."""
     return tuple(range(len(shape) - count, len(shape)))
+
+
+# -- norms, running extrema ------------------------------------------------------------------------
+
+
+@aten("linalg_vector_norm.default")
+def vector_norm(
+    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """Return norms over axes: the largest, the smallest, the count, or a root of powers."""
+    x = xp.abs(_wide(x, dtype))
+    if ord == math.inf:
+        return _reduce(x, dim, keepdim, xp.max)
+    if ord == -math.inf:
+        return _reduce(x, dim, keepdim, xp.min)
+    if ord == 0:
+        return _reduce((x != 0).astype(x.dtype), dim, keepdim, xp.sum)
+    if ord == 1:
+        return _reduce(x, dim, keepdim, xp.sum)
+    if ord == 2:
+        return xp.sqrt(_reduce(x * x, dim, keepdim, xp.sum))
+    return xp.pow(_reduce(xp.pow(x, float(ord)), dim, keepdim, xp.sum), 1 / ord)
+
+
+def _running(x: Any, dim: int, scan: Any) -> tuple[Any, Any]:
+    """Return running extrema along an axis, and where each is; of equal ones the last."""
+    if not x.ndim:
+        return x, xp.zeros((), dtype="int64")
+    values = scan(x, axis=dim)
+    axis = dim % x.ndim
+    shape = tuple(-1 if k == axis else 1 for k in range(x.ndim))
+    position = xp.broadcast_to(xp.reshape(xp.arange(x.shape[axis]), shape), x.shape)
+    reached = (x == values) | (xp.isnan(x) & xp.isnan(values))
+    return values, xp.cummax(xp.where(reached, position, 0), axis=axis)
+
+
+@aten("cummax.default")
+def cummax(x: Any, dim: int) -> tuple[Any, Any]:
+    """Return running maxima along an axis, and their indices."""
+    return _running(x, dim, xp.cummax)
+
+
+@aten("cummin.default")
+def cummin(x: Any, dim: int) -> tuple[Any, Any]:
+    """Return running minima along an axis, and their indices."""
+    return _running(x, dim, xp.cummin)
+
+
+@aten("median.dim")
+def median_dim(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return the lower median along an axis, and its index."""
+    values, order = sort(x, dim)
+    if not x.ndim:
+        return values, order
+    axis = dim % x.ndim
+    middle = (x.shape[axis] - 1) // 2
+    if x.dtype.kind == "f":  # NaN is sorted last, and is the median if there is one
+        has_nan = xp.any(xp.isnan(x), axis=axis, keepdims=True)
+        last = (slice(None),) * axis + (slice(x.shape[axis] - 1, None),)
+        first_nan = xp.argmax(xp.isnan(x).astype("int8"), axis=axis, keepdims=True)
+        here = (slice(None),) * axis + (slice(middle, middle + 1),)
+        value = xp.where(has_nan, values[last], values[here])
+        index = xp.where(has_nan, first_nan, order[here])
+    else:
+        here = (slice(None),) * axis + (slice(middle, middle + 1),)
+        value, index = values[here], order[here]
+    return (value, index) if keepdim else (xp.squeeze(value, axis), xp.squeeze(index, axis))
+
+
+@aten("median.default")
+def median(x: Any) -> Any:
+    """Return the lower median of all elements."""
+    return median_dim(xp.reshape(x, (-1,)), 0)[0]
+
+
+@aten("logcumsumexp.default")
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """Return logarithms of running sums of exponentials along an axis."""
+    if not x.ndim:
+        return x
+    axis = dim % x.ndim
+    if x.shape[axis] > MOST_PAIRS:
+        raise UncoveredFormError("logcumsumexp of a long axis")
+    moved = xp.moveaxis(x, axis, -1)
+    earlier = xp.tril(xp.ones(x.shape[axis], x.shape[axis], dtype="int8")) != 0
+    pairs = xp.where(earlier, moved[..., None, :], -math.inf)
+    return xp.moveaxis(xp.logsumexp(pairs, axis=-1), -1, axis)
+
+
+MOST_PAIRS = 2048
+"""The longest axis for which all pairs of its elements are formed; chosen by hand."""

@@ -104,6 +104,8 @@ class GraphProgram:
         """Whether an operator is in the table, and its tensors are of types that Porism has."""
         if str(node.target) not in TABLE or node in self.refused:
             return False
+        if str(node.target).startswith("aten.as_strided") and not _fills_its_storage(node.args[0]):
+            return False
         metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         tensors = [t for meta in metas for t in _tensors(meta)]
         return bool(tensors) and all(
@@ -186,6 +188,13 @@ def _concrete(node: Node, result: Any) -> torch.Tensor:
 def _hint(size: Any) -> int:
     """Return a symbolic number as it was in the example."""
     return size if isinstance(size, int) else int(size.node.hint or 0)
+
+
+def _fills_its_storage(node: Any) -> bool:
+    """Whether a tensor is all of its storage, in order: then strides of the storage are its own."""
+    meta = node.meta["val"]
+    whole = meta.untyped_storage().nbytes() == meta.numel() * meta.element_size()
+    return bool(whole and meta.is_contiguous() and meta.storage_offset() == 0)
 
 
 def _is_part_of(node: Node, compiled: set[Node]) -> bool:
