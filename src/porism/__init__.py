@@ -19,8 +19,9 @@ SUBPACKAGES: Final = {
     "fft": "porism.fft",
     "linalg": "porism.linalg",
     "nn": "porism.nn",
-    "onnx": "porism.frontends.onnx",
+    "onnx": "porism.onnx",
     "optim": "porism.optim",
+    "torch": "porism.torch",
 }
 """Packages that `porism.NAME` imports at the first use, by their paths."""
 

@@ -28,8 +28,9 @@ from typing import Final
 from porism import fft as fft
 from porism import linalg as linalg
 from porism import nn as nn
-from porism.frontends import onnx as onnx
+from porism import onnx as onnx
 from porism import optim as optim
+from porism import torch as torch
 from porism.frontends.weights.weight_files import load as load
 from porism.frontends.weights.weight_files import save as save
 from porism.optimize.actions.gpu.tensor_core_action import TC as TC

@@ -16,7 +16,7 @@ LAYERS: Final = (
     ("__main__",),
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
-    ("torch",),  # the module that users of PyTorch name
+    ("onnx", "torch"),  # modules that users import by name
     ("nn", "optim", "frontends", "linalg", "fft", "simplifier", "viz", "doctor"),
     ("tensor",),
     ("engine",),
