@@ -72,7 +72,8 @@ def _expm1(z: Any) -> Tensor:
     near = expm1(x) * cos(y) - 2.0 * half * half
     real = where(y == 0, expm1(x), where(isfinite(x) & (abs(x) < 1) & isfinite(y), near, 0.0))
     far = (y != 0) & ~(isfinite(x) & (abs(x) < 1) & isfinite(y))
-    return pair(where(far, whole.real_part - 1.0, real), whole.imag_part)
+    real = where(far, whole.real_part - 1.0, where((x == 0) & (y == 0), 0.0, real))
+    return pair(real, whole.imag_part)
 
 
 def _log_size(x: Tensor, y: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Fourier stages: the discrete Fourier transform along the last axis, on pairs of floats.
+"""Fourier stages: the discrete Fourier transform of parts of shape (rows, n, columns), along n.
 
 A transform of n = r1 · r2 · … elements is a stage for each factor (Stockham's algorithm, which
-needs no bit reversal). A stage views its input as (r, m, s), with m the product of the factors
-after it and s of those before, and computes
+needs no bit reversal). A stage views each row as (r, m, s), with m the product of the factors after
+it, and s of the columns and the factors before, and computes
 
     y[p, k, q] = exp(-2πi p k / (r m)) · sum over j of exp(-2πi j k / r) · x[j, p, q]
 
@@ -18,10 +18,13 @@ from typing import Final
 import numpy as np
 
 from porism.tensor import primitive
+from porism.tensor.api.comparison import where
+from porism.tensor.conversion import from_array
 from porism.tensor.fourier.twiddle_factors import roots, table
-from porism.tensor.movement.joining import concat
+from porism.tensor.movement.joining import concat, stack
 from porism.tensor.movement.pad import pad
 from porism.tensor.shapes import product
+from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 
 Pair = tuple[Tensor, Tensor]
@@ -61,15 +64,16 @@ def stored(x: Tensor) -> Tensor:
 
 
 def transform(real: Tensor, imag: Tensor) -> Pair:
-    """Return the transform along the last axis of known size, of two parts of one shape."""
-    *batch, n = real.shape
+    """Return the transform along the second axis, of known size, of two parts of one shape."""
+    rows, n, columns = real.shape
     assert isinstance(n, int)
-    if n < 2 or product(batch) == 0:
+    assert isinstance(columns, int)
+    if n < 2 or product((rows, columns)) == 0:
         return real, imag
     factors = factorize(n)
     if max(factors) > LARGEST_FACTOR:
         return _by_chirps(real, imag)
-    before, after = 1, n
+    before, after = columns, n
     parts = real, imag
     for k, factor in enumerate(factors):
         after //= factor
@@ -77,8 +81,7 @@ def transform(real: Tensor, imag: Tensor) -> Pair:
         last = k == len(factors) - 1
         parts = (real, imag) if last else (stored(real), stored(imag))
         before *= factor
-    shape = [*batch, n]
-    return parts[0].reshape(shape), parts[1].reshape(shape)
+    return parts[0].reshape(rows, n, columns), parts[1].reshape(rows, n, columns)
 
 
 def inverse(real: Tensor, imag: Tensor) -> Pair:
@@ -88,7 +91,7 @@ def inverse(real: Tensor, imag: Tensor) -> Pair:
 
 
 def _stage(real: Tensor, imag: Tensor, r: int, m: int, s: int) -> Pair:
-    """Return the result of one stage as (rows, r · m · s)."""
+    """Return the result of one stage, as (rows, m, r, s)."""
     dtype = real.node.dtype
     xr, xi = real.reshape(-1, r, m, s), imag.reshape(-1, r, m, s)
     rows = xr.shape[0]
@@ -119,16 +122,16 @@ def _clean(
 
 def _by_chirps(real: Tensor, imag: Tensor) -> Pair:
     """Return the transform of any length n by a circular convolution with a chirp."""
-    n = int(real.shape[-1])
+    n = static_size(real.shape[1], "fft")
     length = 1 << (2 * n - 2).bit_length()
     dtype = real.node.dtype
-    c, d = table(("chirp", n), dtype, lambda: _chirp(n))
-    response = table(("response", n), dtype, lambda: _response(n, length))
+    c, d = table(("chirp", n), dtype, lambda: _chirp(n)[:, None])
+    response = table(("response", n), dtype, lambda: _response(n, length)[:, None])
     parts = real * c - imag * d, real * d + imag * c
-    padding = [(0, 0)] * (real.ndim - 1) + [(0, length - n)]
+    padding = [(0, 0), (0, length - n), (0, 0)]
     xr, xi = transform(*(stored(pad(part, padding)) for part in parts))
     yr, yi = xr * response[0] - xi * response[1], xr * response[1] + xi * response[0]
-    zr, zi = (part[..., :n] for part in inverse(stored(yr), stored(yi)))
+    zr, zi = (part[:, :n] for part in inverse(stored(yr), stored(yi)))
     return zr * c - zi * d, zr * d + zi * c
 
 
@@ -156,16 +159,16 @@ def transform_real(x: Tensor) -> Pair:
     An even n is a complex transform of half the length, whose parts are the elements with even and
     odd indices.
     """
-    n = int(x.shape[-1])
+    n = static_size(x.shape[1], "rfft")
     if n % 2:
         real, imag = transform(x, x.zeros_like())
-        return real[..., : n // 2 + 1], imag[..., : n // 2 + 1]
+        return real[:, : n // 2 + 1], imag[:, : n // 2 + 1]
     m = n // 2
-    pairs = x.reshape([*x.shape[:-1], m, 2])
-    real, imag = transform(pairs[..., 0], pairs[..., 1])
-    zr, zi = (stored(concat([part, part[..., :1]], -1)) for part in (real, imag))
-    rr, ri = zr.flip(-1), zi.flip(-1)
-    c, d = table(("real", n), zr.node.dtype, lambda: roots(np.arange(m + 1), n))
+    pairs = x.reshape(x.shape[0], m, 2, x.shape[2])
+    real, imag = transform(pairs[:, :, 0], pairs[:, :, 1])
+    zr, zi = (stored(concat([part, part[:, :1]], 1)) for part in (real, imag))
+    rr, ri = zr.flip(1), zi.flip(1)
+    c, d = table(("real", n), zr.node.dtype, lambda: roots(np.arange(m + 1)[:, None], n))
     even_r, even_i = (zr + rr) * 0.5, (zi - ri) * 0.5
     odd_r, odd_i = (zi + ri) * 0.5, (rr - zr) * 0.5
     return even_r + odd_r * c - odd_i * d, even_i + odd_r * d + odd_i * c
@@ -176,23 +179,21 @@ def inverse_real(real: Tensor, imag: Tensor, n: int) -> Tensor:
 
     The imaginary parts of the first element, and of the last if n is even, are taken for 0.
     """
-    count = n // 2 + 1
-    position = np.arange(count)
+    position = np.arange(n // 2 + 1)[:, None]
     known = (position > 0) & ((position < n / 2) | (n % 2 == 1))
-    imag = imag * table(("known", n), imag.node.dtype, lambda: known + 0j)[0]
+    imag = where(from_array(known), imag, 0.0)
     if n % 2 or n < 2:
-        tail_r, tail_i = (part[..., 1:].flip(-1) for part in (real, imag))
-        return inverse(concat([real, tail_r], -1), concat([imag, -tail_i], -1))[0]
+        tail_r, tail_i = (part[:, 1:].flip(1) for part in (real, imag))
+        return inverse(concat([real, tail_r], 1), concat([imag, -tail_i], 1))[0]
     m = n // 2
-    xr, xi = real[..., :m], imag[..., :m]
-    rr, ri = real.flip(-1)[..., :m], imag.flip(-1)[..., :m]
-    c, d = table(("inverse real", n), real.node.dtype, lambda: roots(-np.arange(m), n))
+    xr, xi = real[:, :m], imag[:, :m]
+    rr, ri = real.flip(1)[:, :m], imag.flip(1)[:, :m]
+    c, d = table(("inverse real", n), real.node.dtype, lambda: roots(-np.arange(m)[:, None], n))
     even_r, even_i = xr + rr, xi - ri
     diff_r, diff_i = xr - rr, xi + ri
     odd_r, odd_i = diff_r * c - diff_i * d, diff_r * d + diff_i * c
     zr, zi = inverse(stored(even_r - odd_i), stored(even_i + odd_r))
-    joined = concat([part.reshape([*part.shape, 1]) for part in (zr, zi)], -1)
-    return joined.reshape([*real.shape[:-1], n])
+    return stack([zr, zi], 2).reshape(real.shape[0], n, real.shape[2])
 
 
 def scale_of(n: int, norm: str, *, forward: bool) -> float:

@@ -12,9 +12,9 @@ from porism.tensor.complex.complex_parts import conj
 from porism.tensor.complex.complex_tensor import ComplexTensor, as_complex
 from porism.tensor.fourier import fourier_stages
 from porism.tensor.movement.pad import pad
-from porism.tensor.movement.reshape import moveaxis
+from porism.tensor.movement.reshape import reshape
 from porism.tensor.promotion import type_error
-from porism.tensor.shapes import as_int, normalize_axis, shape_error
+from porism.tensor.shapes import as_int, normalize_axis, product, shape_error
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 
@@ -52,12 +52,14 @@ def _along(
             f"{what} of {count} elements", "a transform has at least one", "give n=1 or more"
         )
     read = kept(count)
-    last = moveaxis(x, own, -1)
+    before, after = x.shape[:own], x.shape[own + 1 :]
+    rows = reshape(x, (product(before), size, product(after)))
     if read < size:
-        last = last[..., :read]
+        rows = rows[:, :read]
     elif read > size:
-        last = pad(last, [(0, 0)] * (x.ndim - 1) + [(0, read - size)])
-    return moveaxis(compute(last, count), -1, own)
+        rows = pad(rows, [(0, 0), (0, read - size), (0, 0)])
+    result = compute(rows, count)
+    return reshape(result, (*before, result.shape[1], *after))
 
 
 def _complex(x: Any) -> ComplexTensor:
