@@ -325,10 +325,29 @@ def test_boolean_tensors_as_keys() -> None:
         x[np.array([True, False, True])]
     with refuses(ShapeError, "a mask of shape (3,) for axes of sizes (2,)"):
         x[porism.asarray([True, False, True])] = 1
-    with refuses(ShapeError, "a value of shape (7,) for x[mask]"):
+    with refuses(ShapeError, "do not go together"):
         x[x > 3] = np.ones(7, np.float32)
-    with refuses(ShapeError, "an assignment by a boolean tensor and other indices"):
-        x[porism.asarray([True, False]), 0] = 1
+
+
+def test_as_many_values_as_a_mask_chooses() -> None:
+    x, expected = porism.arange(6.0), np.arange(6, dtype=np.float32)
+    x[x > 2] = porism.asarray([7.0, 8.0, 9.0])
+    expected[3:] = [7, 8, 9]
+    agree(x, expected)
+    y, rows = porism.zeros(2, 3), porism.asarray([True, False])
+    y[rows] = [[1.0, 2.0, 3.0]]
+    y[~rows, 1] = 5.0
+    agree(y, np.array([[1, 2, 3], [0, 5, 0]], np.float32))
+    y[rows & ~rows] = porism.zeros(0, 3)
+    agree(y, np.array([[1, 2, 3], [0, 5, 0]], np.float32))
+
+    @porism.jit
+    def assigned(x: Any, values: Any) -> Any:
+        x[x > 2] = values
+        return x
+
+    with refuses(ShapeError, "a value of shape (3,) for x[mask]"):
+        assigned(porism.arange(6.0), porism.ones(3))
 
 
 def test_values_that_do_not_fit() -> None:

@@ -100,6 +100,10 @@ def _assign_part(x: Tensor, key: Any, value: Any) -> None:
         _assign_sliced(x, slicing, node)
         return
     masks = [part for part in parse_key_with_masks(key, x.shape) if isinstance(part, Mask)]
+    if masks and current.get() is None and _needs_count(x, key, masks, node):
+        if not masks[0].tensor.ndim and not masks[0].tensor.item() and 0 in sizes_of(node):
+            return  # no values for no elements of a scalar
+        key, masks = _with_known_masks(key), []
     if masks:
         x.node = _assign_masked(x.node, key, masks, node)
         return
@@ -238,6 +242,23 @@ def _is_symbolic(part: AxisIndex) -> bool:
 
 
 # -- masks -----------------------------------------------------------------------------------------
+
+
+def _needs_count(x: Tensor, key: Any, masks: Sequence[Mask], value: UOp) -> bool:
+    """Whether an assignment depends on how many elements a mask chooses."""
+    if isinstance(key, tuple) and len([part for part in key if part is not Ellipsis]) > 1:
+        return True
+    sizes = sizes_of(value)
+    extra = len(sizes) - (x.ndim - masks[0].tensor.ndim)
+    return extra > 1 or (extra == 1 and sizes[0] != 1)
+
+
+def _with_known_masks(key: Any) -> Any:
+    """Return a key with arrays of the values of its boolean tensors, which are computed."""
+    if isinstance(key, tuple):
+        return tuple(map(_with_known_masks, key))
+    is_mask = isinstance(key, Tensor) and key.node.dtype is dtypes.boolean
+    return key.numpy() if is_mask else key
 
 
 def _assign_masked(x: UOp, key: Any, masks: Sequence[Mask], value: UOp) -> UOp:
