@@ -57,6 +57,16 @@ def test_results_do_not_share_memory_with_inputs() -> None:
     assert net(x=x)["z"].tolist() == [9, 9, 9, 9]
 
 
+def test_an_array_that_is_changed_in_place_is_read_again() -> None:
+    net = model(MLP)
+    x = np.ones((2, 3), np.float32)
+    for value in (1, 2, 3):
+        x[:] = value
+        assert net(x=x)["y"].tolist() == [[9 * value, 12 * value]] * 2
+    assert net(x=x[:1])["y"].tolist() == [[27, 36]]
+    assert net(x=x[:, ::-1])["y"].tolist() == [[27, 36]] * 2
+
+
 def test_weights_are_constants() -> None:
     net = model(MLP)
     x = np.ones((2, 3), np.float32)

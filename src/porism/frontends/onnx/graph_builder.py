@@ -77,6 +77,18 @@ class Constants:
 
     def __init__(self) -> None:
         self._tensors: dict[int, tuple[Any, Tensor]] = {}
+        self._positions: dict[int, Tensor] = {}
+
+    def position(self, number: int) -> Tensor:
+        """Return a number in memory, so that kernels which read it are the same for all numbers."""
+        tensor = self._positions.get(number)
+        if tensor is None:
+            token = current.set(None)
+            try:
+                tensor = self._positions[number] = xp.asarray(np.array([number], np.int64))
+            finally:
+                current.reset(token)
+        return tensor
 
     def tensor(self, array: Any) -> Tensor:
         """Return an array as a tensor; one whose elements are equal takes no memory."""

@@ -43,6 +43,29 @@ def load(source: Any) -> Model:
     return Model(model_file.read(source))
 
 
+class RepeatedCall:
+    """A call of a model; one with arrays of the same shapes and types skips all checks."""
+
+    __slots__ = ("kinds", "names", "program")
+
+    def __init__(self, values: Mapping[str, Value], program: Program) -> None:
+        self.names = tuple(values)
+        self.kinds = [
+            (getattr(v, "shape", None), getattr(v, "dtype", None)) for v in values.values()
+        ]
+        self.program = program
+
+    def values(self, given: Mapping[str, Any]) -> list[Value] | None:
+        """Return the inputs in order; None if they are not arrays like those of the last call."""
+        values = []
+        for name, (shape, dtype) in zip(self.names, self.kinds, strict=True):
+            value = given.get(name)
+            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+                return None
+            values.append(value)
+        return values
+
+
 class Model:
     """A loaded model; called with its inputs by name, it returns its outputs by name."""
 
@@ -58,6 +81,8 @@ class Model:
         """The shape and type of each output."""
         self._constants = Constants()
         self._programs: dict[tuple[Any, ...], Program] = {}
+        self._repeated: RepeatedCall | None = None
+        """The last call, if one like it needs no checks."""
         self._deciding: frozenset[str] = frozenset()
         """Inputs whose values decide shapes or branches."""
 
@@ -68,7 +93,12 @@ class Model:
         self, inputs: Mapping[str, Any] | None = None, /, **named: Any
     ) -> dict[str, Value]:
         """Return the outputs by name, for arrays or tensors by name."""
-        given = {**inputs, **named} if inputs else named
+        given = {**inputs, **named} if inputs and named else inputs or named
+        repeated = self._repeated
+        if repeated is not None and len(given) == len(repeated.names):
+            again = repeated.values(given)
+            if again is not None:
+                return dict(zip(self.outputs, repeated.program(again), strict=True))
         values = self._checked(given)
         key = self._key(values)
         program = self._programs.get(key)
@@ -79,6 +109,7 @@ class Model:
                 del self._programs[next(iter(self._programs))]
             key = self._key(values)
             self._programs[key] = program
+        self._repeated = None if self._deciding else RepeatedCall(values, program)
         return dict(zip(self.outputs, program(given_values), strict=True))
 
     @property
@@ -202,11 +233,23 @@ class Model:
         positions = [position for position, name in enumerate(values) if name not in known]
         first = [tuple(jitted(*[_as_tensor(values[name]) for name in traced]))]
 
+        shared: dict[int, tuple[Value, Tensor]] = {}
+
+        def argument(position: int, value: Value) -> Tensor:
+            """Return an input as a tensor; that of the last call if it is the same array."""
+            last = shared.get(position)
+            if last is not None and last[0] is value:
+                return last[1]
+            tensor = _as_tensor(value)
+            if tensor is not value and _is_shareable(value):
+                shared[position] = value, tensor
+            return tensor
+
         def program(given: Sequence[Value]) -> list[Value]:
             if first:  # the call that has compiled it
                 results = iter(first.pop())
             else:
-                results = iter(jitted(*[_as_tensor(given[k]) for k in positions]))
+                results = iter(jitted(*[argument(k, given[k]) for k in positions]))
             return [_outer_value(filled(value, results)) for value in layout]
 
         return program
@@ -241,9 +284,15 @@ def _as_tensor(value: Value) -> Tensor:
     """Return a value as a tensor, which may share the memory of an array during a call."""
     if isinstance(value, Tensor):
         return value
-    if value.size and value.flags.c_contiguous and value.flags.aligned and value.flags.writeable:
+    if _is_shareable(value):
         return xp.asarray(value, copy=False)  # type: ignore[no-any-return]
     return xp.asarray(value)  # type: ignore[no-any-return]
+
+
+def _is_shareable(value: Value) -> bool:
+    """Whether a tensor can share the memory of an array."""
+    flags = value.flags
+    return bool(value.size and flags.c_contiguous and flags.aligned and flags.writeable)
 
 
 def _inner_value(value: Value) -> Value:

@@ -243,8 +243,11 @@ def _run(call: Call, kind: str, layer: Layer, h: Value, c: Value, lengths: Value
     input_forget = bool(call.integer("input_forget"))
     linear_before_reset = bool(call.integer("linear_before_reset"))
     results = []
-    for step in range(layer.inputs.shape[0]):
-        x = layer.inputs[step]
+    inputs = stored(layer.inputs)
+    for step in range(inputs.shape[0]):
+        # A position in memory: the kernels of all steps are the same, and are compiled once.
+        at = call.builder.constants.position(step)
+        x = inputs[at].reshape(inputs.shape[1:])
         new_c = c
         if kind == "LSTM":
             new_h, new_c = _lstm_step(layer, x, h, c, input_forget)
