@@ -81,6 +81,11 @@ def test_differences() -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_differences_of_order_0_have_the_ends() -> None:
+    """The size is that of the parts together, less n, also for n = 0."""
+    assert porism.diff([4.0], n=0, prepend=[1.0], append=[2.0]).tolist() == [1.0, 4.0, 2.0]
+
+
 def test_sizes_that_depend_on_values_are_refused_in_jit() -> None:
     for name in ("nonzero", "unique_all", "unique_values", "unique_counts", "unique_inverse"):
         with refuses(PorismError, f"{name} inside of a jitted function"):

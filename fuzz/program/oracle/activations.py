@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from fuzz.program.oracle.arrays import FLOAT, floats, is_float
-from fuzz.program.oracle.elementwise import sigmoid, softplus
+from fuzz.program.oracle.elementwise import floor_divide, sigmoid, softplus
 from fuzz.program.oracle.movement import take
 from porism.ir.facts.semantics import Array
 
@@ -114,7 +114,7 @@ def frac(x: Array) -> Array:
 
 
 def divmod(x1: Any, x2: Any) -> tuple[Array, Array]:
-    return np.divmod(x1, x2)
+    return floor_divide(x1, x2), np.divmod(x1, x2)[1]
 
 
 def xlogy(x1: Array, x2: Array) -> Array:

@@ -117,10 +117,9 @@ def cummin(x: Array, axis: int | None = None) -> Array:
 
 
 def diff(x: Array, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
-    ends = {"prepend": prepend, "append": append}
-    return np.asarray(
-        np.diff(x, n, axis, **{name: end for name, end in ends.items() if end is not None})
-    )
+    """NumPy's, but that ends are joined for n = 0 too, as the Array API has it."""
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return np.asarray(np.diff(np.concatenate(parts, axis), n, axis))
 
 
 def isin(x1: Array, x2: Array, *, invert: bool = False) -> Array:
