@@ -187,32 +187,34 @@ def _gather(cotangent: UOp, node: UOp) -> UOp:
     source, indices = node.src[0], node.src[1:]
     sizes, result = shape(source), shape(node)
     counted = _counted_axes(indices, sizes, result)
-    kept = list(counted)
     named = [k for k in range(len(sizes)) if k not in counted]
     if not named:
-        order = tuple(counted[k] for k in kept)
-        return _permute_to(cotangent, order)
+        return _permute_to(cotangent, tuple(counted[k] for k in range(len(sizes))))
+    before = [k for k in sorted(counted) if k < named[0]]  # the merged axis comes after these
+    kept = [*before, *(k for k in sorted(counted) if k > named[0])]
     batch = [counted[k] for k in kept]
     summed = [k for k in range(len(result)) if k not in batch]
     flat_index, inside = _flat_index([indices[k] for k in named], [sizes[k] for k in named])
     target = inside.where(flat_index, flat_index.lift(-1))
     length, count = _size([sizes[k] for k in named]), _size([result[k] for k in summed])
     dims = [result[k] for k in batch]
+    first, last = dims[: len(before)], dims[len(before) :]
+    table = (*first, length, *last, count)
 
     def arranged(x: UOp) -> UOp:
-        """Return a tensor of the result's shape as (batch…, length, count)."""
+        """Return a tensor of the result's shape with the axes of the table."""
         moved = _permute_to(x, (*batch, *summed))
-        flat = reshaped(moved, (*dims, UOp.const(dtypes.index, 1), count))
-        return expanded(flat, (*dims, length, count))
+        flat = reshaped(moved, (*first, UOp.const(dtypes.index, 1), *last, count))
+        return expanded(flat, table)
 
-    table = (*dims, length, count)
-    position = ops.IOTA(*table, arg=len(dims))
+    position = ops.IOTA(*table, arg=len(before))
     wide = convert(arranged(cotangent), accumulation_dtype(cotangent.dtype))
     hits = arranged(target).eq(position)
     total = ops.REDUCE_AXIS(hits.where(wide, wide.lift(0.0)), arg=(ops.ADD, (len(dims) + 1,)))
-    total = convert(reshaped(total, (*dims, *(sizes[k] for k in named))), cotangent.dtype)
-    order = tuple([*kept, *named].index(k) for k in range(len(sizes)))
-    return _permute_to(total, order)
+    total = reshaped(total, (*first, *(sizes[k] for k in named), *last))
+    axes = [*before, *named, *kept[len(before) :]]
+    order = tuple(axes.index(k) for k in range(len(sizes)))
+    return _permute_to(convert(total, cotangent.dtype), order)
 
 
 def _permute_to(x: UOp, order: tuple[int, ...]) -> UOp:
