@@ -87,8 +87,8 @@ def samples(op: Op, kind: DType, count: int) -> list[Array]:
     high, low = float(info.maxexp), float(info.minexp - info.nmant)
 
     def bits() -> Array:
-        found = chance.integers(0, 1 << kind.bits, part, dtype=np.uint64)
-        return found.astype(f"uint{kind.bits}").view(kind.numpy)
+        outcome = chance.integers(0, 1 << kind.bits, part, dtype=np.uint64)
+        return outcome.astype(f"uint{kind.bits}").view(kind.numpy)
 
     uniform = chance.uniform
     if op in (ops.EXP, ops.EXP2):
@@ -126,17 +126,17 @@ def hard(kind: DType) -> list[float]:
         context.prec = 700
         per_quarter = Fraction(2 / pi())
     least, most = 1 << (kind.precision - 1), (1 << kind.precision) - 1
-    found = []
+    outcome = []
     for exponent in range(-kind.precision, int(np.finfo(kind.numpy).maxexp) - kind.precision + 1):
         rest = per_quarter * Fraction(2) ** exponent % 1
         before, denominator = 0, 1  # of one convergent and the next
         while rest and denominator <= most:
             times = -(-least // denominator)
             if times * denominator <= most:
-                found.append(math.ldexp(times * denominator, exponent))
+                outcome.append(math.ldexp(times * denominator, exponent))
             whole, rest = divmod(1 / rest, 1)
             before, denominator = denominator, whole * denominator + before
-    return found
+    return outcome
 
 
 def _joined(parts: list[Array], kind: DType) -> Array:
@@ -152,7 +152,7 @@ def every(kind: DType) -> Array:
 # -- errors ----------------------------------------------------------------------------------------
 
 
-def errors(found: Array, exact: Array, kind: DType) -> Array:
+def errors(outcome: Array, exact: Array, kind: DType) -> Array:
     """In ulp; infinite where one of the two is not finite and they are not the same."""
     smallest = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}[kind.name]
     wide = np.longdouble
@@ -162,10 +162,10 @@ def errors(found: Array, exact: Array, kind: DType) -> Array:
         exponent = np.frexp(np.abs(exact))[1] - 1
         exponent = np.where(np.isfinite(exact) & (exact != 0), exponent, smallest)
         ulp = np.ldexp(wide(1), np.maximum(exponent, smallest) - (kind.precision - 1))
-        result = found.astype(np.float64).astype(wide)
+        result = outcome.astype(np.float64).astype(wide)
         error = np.abs(result - exact) / ulp
         target = nearest.astype(np.float64)
-    special = ~np.isfinite(target) | ~np.isfinite(found.astype(np.float64))
+    special = ~np.isfinite(target) | ~np.isfinite(outcome.astype(np.float64))
     same = (target == result) | (np.isnan(target) & np.isnan(result))
     return np.where(special, np.where(same, 0, np.inf), error).astype(np.float64)
 
@@ -174,10 +174,10 @@ def measure(op: Op, kind: DType, machine: str, arrays: list[Array]) -> Row:
     places = [UOp(ops.PARAM, kind, (), k) for k in range(len(arrays))]
     root = decompose(op(*places), MACHINES[machine])
     wide = np.longdouble if kind is f64 else np.float64
-    found = computed(root, dict(zip(places, arrays, strict=True)))
+    outcome = computed(root, dict(zip(places, arrays, strict=True)))
     with np.errstate(all="ignore"):
         exact = np.asarray(FUNCTIONS[op](*(a.astype(wide) for a in arrays)))
-    error = errors(found, exact, kind)
+    error = errors(outcome, exact, kind)
     finite = np.where(np.isfinite(error), error, 0)
     at = int(np.argmax(finite))
     return Row(
@@ -233,10 +233,10 @@ decimal arithmetic of 60 digits.
 """
 
 
-def page(found: list[Row]) -> str:
+def page(outcome: list[Row]) -> str:
     head = ("function", "type", "machine", "samples", "largest error", "at", "wrong", "nodes")
     lines = ["| " + " | ".join(head) + " |", "|---" * 3 + "|--:|--:|---|--:|--:|"]
-    for row in found:
+    for row in outcome:
         cells = (row.function, row.dtype, row.machine, f"{row.samples:,}", f"{row.worst:.3f}")
         lines.append("| " + " | ".join((*cells, row.at, str(row.wrong), str(row.nodes))) + " |")
     return HEAD + "\n".join(lines) + "\n"
@@ -251,15 +251,15 @@ def main() -> int:
     if np.finfo(np.longdouble).nmant <= 52:
         print("long double is f64 on this machine: the errors of f64 would be too small to see")
         return 1
-    found = []
+    outcome = []
     for row in rows(options.samples):
         print(f"{row.function} {row.dtype} {row.machine}: {row.worst:.3f} ulp at {row.at}")
         sys.stdout.flush()
-        found.append(row)
+        outcome.append(row)
     if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
+        options.json.write_text(json.dumps([asdict(row) for row in outcome], indent=1) + "\n")
     if not options.no_page:
-        PAGE.write_text(page(found))
+        PAGE.write_text(page(outcome))
     return 0
 
 

@@ -31,11 +31,11 @@ Figures = dict[str, dict[str, float]]
 
 def folders() -> dict[str, list[Path]]:
     """Where each library is imported from, besides what is installed already."""
-    found: dict[str, list[Path]] = {"porism": [], "numpy": []}
+    outcome: dict[str, list[Path]] = {"porism": [], "numpy": []}
     for name in ("torch", "jax", "tinygrad"):
         place = peers.install(name)
-        found[name] = [place] if place is not None else []
-    return found
+        outcome[name] = [place] if place is not None else []
+    return outcome
 
 
 def worker(name: str, places: list[Path]) -> Figures | str:
@@ -50,8 +50,8 @@ def worker(name: str, places: list[Path]) -> Figures | str:
     )
     if result.returncode:
         return (result.stderr.strip().splitlines() or ["it failed"])[-1][:200]
-    found: Figures = json.loads(result.stdout)
-    return found
+    outcome: Figures = json.loads(result.stdout)
+    return outcome
 
 
 def measure() -> tuple[dict[str, Figures], dict[str, str]]:
@@ -63,12 +63,12 @@ def measure() -> tuple[dict[str, Figures], dict[str, str]]:
         for name, places in places_of.items():
             if name in missing:
                 continue
-            found = worker(name, places)
-            if isinstance(found, str):
-                missing[name] = found
+            outcome = worker(name, places)
+            if isinstance(outcome, str):
+                missing[name] = outcome
                 continue
-            before = best.setdefault(name, found)
-            for step, figures in found.items():
+            before = best.setdefault(name, outcome)
+            for step, figures in outcome.items():
                 before[step] = {key: min(before[step][key], figures[key]) for key in figures}
     return best, missing
 

@@ -50,8 +50,8 @@ Figures = dict[str, Any]
 
 def console() -> Console:
     """Where the tables go; wide enough for them also if that is a file."""
-    found = Console()
-    return found if found.is_terminal else Console(width=100)
+    outcome = Console()
+    return outcome if outcome.is_terminal else Console(width=100)
 
 
 def worker(compiler: str, program: str, folder: Path | None, variables: dict[str, str]) -> Figures:
@@ -67,8 +67,8 @@ def worker(compiler: str, program: str, folder: Path | None, variables: dict[str
     )
     if result.returncode:
         return {"error": (result.stderr.strip().splitlines() or ["it failed"])[-1][:200]}
-    found: Figures = json.loads(result.stdout.splitlines()[-1])
-    return found
+    outcome: Figures = json.loads(result.stdout.splitlines()[-1])
+    return outcome
 
 
 def middle(runs: list[Figures]) -> Figures:
@@ -76,12 +76,14 @@ def middle(runs: list[Figures]) -> Figures:
     for run in runs:
         if "error" in run:
             return run
-    found = dict(runs[0])
+    outcome = dict(runs[0])
     for key in ("import", "first", "total"):
-        if key in found:
-            found[key] = median([run[key] for run in runs])
-    found["steps"] = {step: median([run["steps"][step] for run in runs]) for step in found["steps"]}
-    return found
+        if key in outcome:
+            outcome[key] = median([run[key] for run in runs])
+    outcome["steps"] = {
+        step: median([run["steps"][step] for run in runs]) for step in outcome["steps"]
+    }
+    return outcome
 
 
 def median(pairs: list[list[float]]) -> list[float]:
@@ -98,14 +100,14 @@ def cold(programs: list[str], rounds: int, only: str | None) -> dict[str, dict[s
         if only in (None, name) and (folder := peers.install(name)) is not None:
             folders[name] = folder
     errors = Console(stderr=True)
-    found = {}
+    outcome = {}
     for program in track(programs, "compiled", console=errors, disable=not errors.is_terminal):
         runs: dict[str, list[Figures]] = {name: [] for name in folders}
         for _ in range(rounds):
             for name, folder in folders.items():
                 runs[name].append(worker(name, program, folder, UNKEPT))
-        found[program] = {name: middle(figures) for name, figures in runs.items()}
-    return found
+        outcome[program] = {name: middle(figures) for name, figures in runs.items()}
+    return outcome
 
 
 def spent(figures: Figures, *columns: str) -> float:
@@ -118,13 +120,13 @@ def ms(seconds: float) -> str:
     return f"{seconds * 1000:.1f}" if seconds < 0.1 else f"{seconds * 1000:,.0f}"
 
 
-def show_cold(found: dict[str, dict[str, Figures]]) -> None:
+def show_cold(outcome: dict[str, dict[str, Figures]]) -> None:
     title = "from tensors to machine code, cold: ms of the processor"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for title in ("", *STEPS, "total", "clock", "s + r", "all"):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
-    for program, compilers in found.items():
+    for program, compilers in outcome.items():
         ours = compilers["porism"]
         for name, figures in compilers.items():
             shown = program if name == "porism" else ""
@@ -153,16 +155,16 @@ def times(theirs: Figures, ours: Figures) -> list[str]:
     return [f"{both:.1f}" if both else "", f"{'' if complete else '> '}{whole:.1f}"]
 
 
-def show_beginnings(found: dict[str, dict[str, Figures]]) -> None:
+def show_beginnings(outcome: dict[str, dict[str, Figures]]) -> None:
     """What every process pays once."""
-    for name in next(iter(found.values())):
-        runs = [figures[name] for figures in found.values() if "error" not in figures[name]]
+    for name in next(iter(outcome.values())):
+        runs = [figures[name] for figures in outcome.values() if "error" not in figures[name]]
         if runs:
             load, first = (
                 statistics.median(run[k][0] for run in runs) for k in ("import", "first")
             )
             console().print(f"{name}: {ms(load)} ms to import, {ms(first)} ms for a first program")
-    peer = [figures["tinygrad"] for figures in found.values() if "tinygrad" in figures]
+    peer = [figures["tinygrad"] for figures in outcome.values() if "tinygrad" in figures]
     if any("compile" not in figures["steps"] for figures in peer if "error" not in figures):
         console().print("tinygrad: there is no clang here, so its total ends with its text")
 
@@ -172,7 +174,7 @@ def show_beginnings(found: dict[str, dict[str, Figures]]) -> None:
 
 def warm(programs: list[str], rounds: int) -> dict[str, Figures]:
     """Ours in new processes, after one that has filled a folder of its own."""
-    found = {}
+    outcome = {}
     for program in programs:
         with tempfile.TemporaryDirectory() as folder:
             variables = {"PORISM_CACHE": "1", "PORISM_CACHE_DIR": folder, **BYTECODE}
@@ -181,15 +183,15 @@ def warm(programs: list[str], rounds: int) -> dict[str, Figures]:
         figures = middle(runs)
         if any(run.get("compiled") for run in runs):
             figures = {"error": "kernels were compiled: nothing was kept, or the sources changed"}
-        found[program] = figures
-    return found
+        outcome[program] = figures
+    return outcome
 
 
-def show_warm(found: dict[str, Figures]) -> None:
+def show_warm(outcome: dict[str, Figures]) -> None:
     table = Table(title="a new process with kernels on disk: ms of the processor (by the clock)")
     for title in ("", "import", "until ready", "both"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for program, figures in found.items():
+    for program, figures in outcome.items():
         if "error" in figures:
             table.add_row(program, "failed")
             continue
@@ -199,10 +201,10 @@ def show_warm(found: dict[str, Figures]) -> None:
     console().print(table)
 
 
-def faults(found: dict[str, dict[str, Figures]], again: dict[str, Figures]) -> list[str]:
+def faults(outcome: dict[str, dict[str, Figures]], again: dict[str, Figures]) -> list[str]:
     """What failed, and programs that are not the same for all."""
     said = [f"{program}, warm: {f['error']}" for program, f in again.items() if "error" in f]
-    for program, compilers in found.items():
+    for program, compilers in outcome.items():
         for name, figures in compilers.items():
             if "error" in figures:
                 said.append(f"{program}, {name}: {figures['error']}")
@@ -220,16 +222,16 @@ def main() -> None:
     parser.add_argument("--program", help="one of the programs")
     options = parser.parse_args()
     programs = [name for name in models.COMPILED if options.program in (None, name)]
-    found = cold(programs, options.rounds, options.only)
-    show_cold(found)
-    show_beginnings(found)
+    outcome = cold(programs, options.rounds, options.only)
+    show_cold(outcome)
+    show_beginnings(outcome)
     again = warm([name for name in WARM if name in programs], options.rounds)
     if again:
         show_warm(again)
-    for fault in faults(found, again):
+    for fault in faults(outcome, again):
         console().print(fault, markup=False, highlight=False)
     if options.json:
-        figures = {"cold": found, "warm": again}
+        figures = {"cold": outcome, "warm": again}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 

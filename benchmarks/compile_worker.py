@@ -228,9 +228,9 @@ def main() -> None:
             compiler.first()
     compiled = compiler.program(program)
     with outside.step("total"):
-        found = compiled(watch)
+        result = compiled(watch)
     watch.steps.pop("inside", None)
-    print(json.dumps({**found, "steps": watch.steps, **outside.steps}))
+    print(json.dumps({**result, "steps": watch.steps, **outside.steps}))
 
 
 if __name__ == "__main__":

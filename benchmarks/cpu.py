@@ -56,7 +56,7 @@ def workloads_for(options: argparse.Namespace) -> list[str]:
 
 def names(text: str, known: list[str], what: str) -> list[str]:
     """Words between commas, each one of those known, or the beginning of some with a star."""
-    found = []
+    result = []
     for word in text.split(","):
         start = word.removesuffix("*")
         chosen = [
@@ -64,8 +64,8 @@ def names(text: str, known: list[str], what: str) -> list[str]:
         ]
         if not chosen:
             raise SystemExit(f"there is no {what} {word!r}; there are: {', '.join(known)}")
-        found.extend(chosen)
-    return found
+        result.extend(chosen)
+    return result
 
 
 def variables(beam: int | None) -> dict[str, dict[str, str]]:

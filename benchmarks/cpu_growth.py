@@ -37,30 +37,30 @@ def names(only: list[str]) -> list[str]:
 
 def efficiencies(results: Results, family: str, backend: str) -> dict[int, float]:
     """By size."""
-    found = {}
+    result = {}
     for size in cpu_workloads.GROWING[family]:
         name = f"{family}/{size}"
         cell = results.cells.get(name, {}).get(backend)
         share = None if cell is None else results.share(name, cell)
         if share is not None:
-            found[size] = share
-    return found
+            result[size] = share
+    return result
 
 
 def cliffs(efficiency: dict[int, float]) -> list[int]:
     """Sizes with much less efficiency than a neighbour has."""
     sizes = sorted(efficiency)
-    found = []
+    result = []
     for k, size in enumerate(sizes):
         beside = [efficiency[other] for other in (*sizes[max(k - 1, 0) : k], *sizes[k + 1 : k + 2])]
         if any(efficiency[size] < CLIFF * other for other in beside):
-            found.append(size)
-    return found
+            result.append(size)
+    return result
 
 
 def layers(counts: tuple[int, ...], threads: int) -> list[dict[str, float]]:
     """The steps of graphs of so many layers."""
-    found = []
+    result = []
     for count in counts:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.cpu_layers", str(count)],
@@ -76,8 +76,8 @@ def layers(counts: tuple[int, ...], threads: int) -> list[dict[str, float]]:
         )
         if done.returncode:
             raise SystemExit(f"{count} layers failed:\n{done.stderr}")
-        found.append(json.loads(done.stdout))
-    return found
+        result.append(json.loads(done.stdout))
+    return result
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -89,36 +89,36 @@ def size_lines(results: Results, family: str) -> list[list[str]]:
     """Size, milliseconds, the share of the roofline, a mark, and the share that numpy has."""
     ours, theirs = (efficiencies(results, family, name) for name in BACKENDS)
     marked = cliffs(ours)
-    found = []
+    result = []
     for size in cpu_workloads.GROWING[family]:
         cell = results.cells.get(f"{family}/{size}", {}).get("porism")
         if cell is None:
             continue
         if size not in ours:
-            found.append([str(size), "failed", "", "", ""])
+            result.append([str(size), "failed", "", "", ""])
             continue
         beside = f"{theirs[size]:.0%}" if size in theirs else ""
         mark = "cliff" if size in marked else ""
-        found.append(
+        result.append(
             [str(size), f"{cell['seconds'] * 1000:.3f}", f"{ours[size]:.0%}", beside, mark]
         )
-    return found
+    return result
 
 
 SIZE_COLUMNS = ("size", "ms", "share of the roofline", "numpy's", "")
 
 
 def layer_lines(results: Results) -> list[list[str]]:
-    found = []
+    result = []
     for row in results.layers:
         count = row["layers"]
         steps = [f"{row[step] * 1000:.1f}" for step in STEPS]
         each = sum(row[step] for step in STEPS[:3]) / count
         megabytes = f"{row['megabytes']:.0f}"
-        found.append(
+        result.append(
             [f"{count:.0f}", f"{row['kernels']:.0f}", *steps, f"{each * 1000:.2f}", megabytes]
         )
-    return found
+    return result
 
 
 LAYER_COLUMNS = (
@@ -132,12 +132,12 @@ LAYER_COLUMNS = (
 
 def tables(results: Results) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
     """Title, columns and rows of those that have any."""
-    found: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
+    result: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
         (f"{family}, {results.threads} threads", SIZE_COLUMNS, size_lines(results, family))
         for family in cpu_workloads.GROWING
     ]
-    found.append(("a graph of many layers", LAYER_COLUMNS, layer_lines(results)))
-    return [each for each in found if each[2]]
+    result.append(("a graph of many layers", LAYER_COLUMNS, layer_lines(results)))
+    return [each for each in result if each[2]]
 
 
 def show(results: Results, out: Console) -> None:

@@ -2,7 +2,7 @@
 
 Small kernels in LLVM IR, compiled here: multiply-adds on registers alone, and streams of vectors
 through the memory, with plain and with non-temporal stores, from the last cache, and from DRAM with
-some lines fetched ahead. Each thread runs the kernel on its own part, before other processes if the
+some lines prefetched. Each thread runs the kernel on its own part, before other processes if the
 system allows it, and the median of some rounds counts: other guests of a shared machine take a part
 of its memory bandwidth, now more, now less.
 """
@@ -197,8 +197,8 @@ def seconds(jobs: Sequence[Callable[[], None]]) -> float:
         for thread in threads:
             thread.join()
     rounds = zip(*spans, strict=True)
-    found: list[float] = [max(end for _, end in r) - min(begin for begin, _ in r) for r in rounds]
-    return statistics.median(found)
+    result: list[float] = [max(end for _, end in r) - min(begin for begin, _ in r) for r in rounds]
+    return statistics.median(result)
 
 
 def aligned(bytes_: int) -> NDArray[np.uint8]:
@@ -256,17 +256,17 @@ def last_cache() -> int:
 def measure(threads: int) -> Limits:
     """All limits of so many threads, and the size of the last cache."""
     cache = last_cache()
-    found: Limits = {"cache": cache}
+    result: Limits = {"cache": cache}
     for kind in TYPES:
-        found[f"peak {kind}"] = peak(kind, threads)
+        result[f"peak {kind}"] = peak(kind, threads)
     levels = {"L3": cache // 4, "DRAM": 8 * cache}
     for level, total in levels.items():
         ahead = AHEAD if level == "DRAM" else 0
         for name in STREAMS:
             for mark in (PLAIN, PASSING) if level == "DRAM" and name != "read" else (PLAIN,):
                 rate = bandwidth(name, mark == PASSING, total, threads, ahead)
-                found[f"{level} {name}{mark}"] = rate
-    return found
+                result[f"{level} {name}{mark}"] = rate
+    return result
 
 
 def together(runs: list[Limits]) -> Limits:

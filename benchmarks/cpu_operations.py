@@ -93,14 +93,14 @@ def chain(o: Operations, x: Array) -> Array:
 
 
 def rotated(o: Operations, x: Array, weight: Array, cosines: Array, sines: Array) -> Array:
-    """An RMS norm, then each pair of features of a head turned by an angle (RoPE)."""
+    """An RMS norm, then each pair of features of a head rotated by an angle (RoPE)."""
     length, width = x.shape
     features = cosines.shape[-1]
     y = o.reshape(o.rms_norm(x, weight), (length, width // features, features))
     first, second = o.halves(y)
-    turned = o.joined([-second, first])
+    rotated = o.joined([-second, first])
     angles = (length, 1, features)
-    mixed = y * o.reshape(cosines, angles) + turned * o.reshape(sines, angles)
+    mixed = y * o.reshape(cosines, angles) + rotated * o.reshape(sines, angles)
     return o.reshape(mixed, (length, width))
 
 

@@ -80,8 +80,8 @@ def lines(plots: Any, results: Results) -> Any:
     figure, rows = plots.subplots(count, 1, figsize=(8, 2.8 * count), squeeze=False)
     for axes, family in zip(rows[:, 0], shown, strict=False):
         for backend in cpu_growth.BACKENDS:
-            found = cpu_growth.efficiencies(results, family, backend)
-            axes.plot(list(found), list(found.values()), "o-", markersize=3, linewidth=1,
+            result = cpu_growth.efficiencies(results, family, backend)
+            axes.plot(list(result), list(result.values()), "o-", markersize=3, linewidth=1,
                       label=backend, color=COLOURS[backend])  # fmt: skip
         ours = cpu_growth.efficiencies(results, family, "porism")
         marked = cpu_growth.cliffs(ours)

@@ -43,7 +43,7 @@ class Results:
     @classmethod
     def read(cls, path: Path, threads: int | None = None) -> Results:
         """What is in a file, or nothing yet; of so many threads, if that matters."""
-        found = cls(threads or 0)
+        result = cls(threads or 0)
         if path.exists():
             kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if threads not in (None, kept["threads"]):
@@ -51,8 +51,8 @@ class Results:
                     f"{path} has figures of {kept['threads']} threads, and this run has {threads}: "
                     "name another file, or pass --threads"
                 )
-            vars(found).update(kept)
-        return found
+            vars(result).update(kept)
+        return result
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(vars(self), indent=1) + "\n", encoding="utf-8")
@@ -66,8 +66,8 @@ class Results:
     @property
     def backends(self) -> list[str]:
         """Those that have a figure, in the order of the table."""
-        found = {name for cells in self.cells.values() for name in cells}
-        return [name for name in cpu_backends.MODULES if name in found]
+        result = {name for cells in self.cells.values() for name in cells}
+        return [name for name in cpu_backends.MODULES if name in result]
 
     def in_order(self) -> list[str]:
         """The workloads of the table that were measured; those that grow are not among them."""
@@ -97,23 +97,23 @@ class Results:
 
     def behind(self) -> list[tuple[float, str, str]]:
         """Workloads where a peer is ahead: how many times, the workload, the peer; worst first."""
-        found = []
+        result = []
         for workload in self.in_order():
             ours, best = self.cells[workload].get("porism", {}), self.best_peer(workload)
             if best and "seconds" in ours and ours["seconds"] > best[1]:
-                found.append((ours["seconds"] / best[1], workload, best[0]))
-        return sorted(found, reverse=True)
+                result.append((ours["seconds"] / best[1], workload, best[0]))
+        return sorted(result, reverse=True)
 
     def faults(self, workloads: Iterable[str]) -> list[str]:
         """What was not measured of some workloads, and why; and results that are wrong."""
-        found = [f"{name} is not measured: {why}" for name, why in self.missing.items()]
+        result = [f"{name} is not measured: {why}" for name, why in self.missing.items()]
         for workload in workloads:
             for backend, cell in self.cells.get(workload, {}).items():
                 if "failed" in cell:
-                    found.append(f"{workload}, {backend}: {cell['failed'].splitlines()[0]}")
+                    result.append(f"{workload}, {backend}: {cell['failed'].splitlines()[0]}")
                 elif not cell["right"]:
-                    found.append(f"{workload}, {backend}: the error is {cell['error']:.1e}")
-        return found
+                    result.append(f"{workload}, {backend}: the error is {cell['error']:.1e}")
+        return result
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One for each cell, for a table of plain values."""
@@ -139,13 +139,13 @@ class Results:
 
 def machine() -> dict[str, Any]:
     """What the system says about the processor."""
-    found: dict[str, Any] = {"system": platform.system(), "python": platform.python_version()}
+    result: dict[str, Any] = {"system": platform.system(), "python": platform.python_version()}
     path = Path("/proc/cpuinfo")
     if path.exists():
         lines = path.read_text(encoding="utf-8").splitlines()
         pairs = [line.partition(":") for line in lines if ":" in line]
         named = {key.strip(): value.strip() for key, _, value in reversed(pairs)}
-        found["processor"] = named.get("model name", platform.machine())
+        result["processor"] = named.get("model name", platform.machine())
         flags = named.get("flags", "").split()
-        found["vectors"] = next((f for f in ("avx512f", "avx2", "sse2") if f in flags), "")
-    return found
+        result["vectors"] = next((f for f in ("avx512f", "avx2", "sse2") if f in flags), "")
+    return result

@@ -50,8 +50,8 @@ class Process:
     """A worker, seen from outside."""
 
     def __init__(self, name: str, threads: int, folder: str, variables: Mapping[str, str]) -> None:
-        found = [peers.install(peer) for peer in cpu_backends.PEERS.get(name, ())]
-        places = [place for place in found if place is not None]
+        result = [peers.install(peer) for peer in cpu_backends.PEERS.get(name, ())]
+        places = [place for place in result if place is not None]
         environment = {
             **peers.environment(*places, ROOT / "src"),
             **dict.fromkeys(COUNTS, str(threads)),
@@ -82,8 +82,8 @@ class Process:
     def answer(self) -> Cell:
         line = cast(IO[str], self.worker.stdout).readline()
         if line:
-            found: Cell = json.loads(line)
-            return found
+            result: Cell = json.loads(line)
+            return result
         lines = self.errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         status = self.worker.wait()
         return {"failed": f"ended with status {status}: {(lines or ['no message'])[-1][:200]}"}
@@ -111,12 +111,12 @@ class Backends:
         }
         self.live: dict[str, Process] = {}
         for name, process in started.items():
-            found = process.answer()
-            if "failed" in found:
-                self.missing[name] = found["failed"]
+            result = process.answer()
+            if "failed" in result:
+                self.missing[name] = result["failed"]
                 process.end()
             else:
-                self.versions[name] = found["version"]
+                self.versions[name] = result["version"]
                 self.live[name] = process
 
     def _own(self, name: str) -> str:
@@ -159,11 +159,11 @@ class Backends:
     def _prepared(self, backend: str, name: str, reference: str) -> Cell:
         process = self.live[backend]
         process.ask(prepare=name, reference=reference)
-        found = process.answer()
-        if "failed" in found and process.worker.poll() is not None:
+        result = process.answer()
+        if "failed" in result and process.worker.poll() is not None:
             del self.live[backend]
-            self.missing[backend] = found["failed"]
-        return found
+            self.missing[backend] = result["failed"]
+        return result
 
     def _turns(self, cells: Cells) -> Iterator[tuple[str, Cell]]:
         """Who is next, until all have enough; there and back, so that the neighbours change."""
@@ -176,11 +176,11 @@ class Backends:
     def _sample(self, backend: str, cell: Cell) -> None:
         time.sleep(PAUSE)
         self.live[backend].ask(sample=cell["count"])
-        found = self.live[backend].answer()
-        if "failed" in found:
-            cell["failed"] = found["failed"]
+        result = self.live[backend].answer()
+        if "failed" in result:
+            cell["failed"] = result["failed"]
         else:
-            cell.setdefault("all", []).append((found["seconds"], found["waited"]))
+            cell.setdefault("all", []).append((result["seconds"], result["waited"]))
 
     @staticmethod
     def _settle(cell: Cell) -> None:

@@ -20,8 +20,8 @@ NOTES = (
 
 def console() -> Console:
     """Wide enough for the tables also if it is a file."""
-    found = Console()
-    return found if found.is_terminal else Console(width=180)
+    result = Console()
+    return result if result.is_terminal else Console(width=180)
 
 
 def figure(milliseconds: float) -> str:
@@ -52,7 +52,7 @@ def columns(results: Results) -> list[str]:
 
 def lines(results: Results) -> list[list[str]]:
     """The cells of the table as texts; the last column is the best peer's time beside ours."""
-    found = []
+    result = []
     for workload in results.in_order():
         cells = results.cells[workload]
         limit = results.roofline(workload)
@@ -60,8 +60,8 @@ def lines(results: Results) -> list[list[str]]:
         best, ours = results.best_peer(workload), cells.get("porism", {})
         ahead = f"{best[1] / ours['seconds']:.2f}" if best and "seconds" in ours else ""
         texts = [text_of(results, workload, cells.get(name)) for name in results.backends]
-        found.append([workload, bound, *texts, ahead])
-    return found
+        result.append([workload, bound, *texts, ahead])
+    return result
 
 
 def show(results: Results) -> None:

@@ -178,15 +178,15 @@ def attention(heads: int, length: int) -> Workload:
 
 def gpt2_block(length: int, width: int = 768) -> Workload:
     def make(rng: Generator) -> Inputs:
-        found = {"x": normal(rng, length, width)}
+        result = {"x": normal(rng, length, width)}
         for k in ("1", "2"):
-            found[f"norm{k}"] = 1 + normal(rng, width, scale=0.1)
-            found[f"shift{k}"] = normal(rng, width, scale=0.1)
+            result[f"norm{k}"] = 1 + normal(rng, width, scale=0.1)
+            result[f"shift{k}"] = normal(rng, width, scale=0.1)
         shapes = {"joint": (1, 3), "output": (1, 1), "wider": (1, 4), "narrower": (4, 1)}
         for name, (before, after) in shapes.items():
-            found[name] = normal(rng, before * width, after * width, scale=0.02)
-            found[f"{name}_bias"] = normal(rng, after * width, scale=0.02)
-        return found
+            result[name] = normal(rng, before * width, after * width, scale=0.02)
+            result[f"{name}_bias"] = normal(rng, after * width, scale=0.02)
+        return result
 
     weights, size = 12 * width**2, length * width
     flops = 2 * length * weights + 4 * length * size
@@ -212,17 +212,17 @@ def resnet_layers() -> Iterator[tuple[str, int, int, int, int]]:
 
 def resnet_50(batch: int) -> Workload:
     def make(rng: Generator) -> Inputs:
-        found = {"x": normal(rng, batch, 3, 224, 224)}
+        result = {"x": normal(rng, batch, 3, 224, 224)}
         for name, after, before, size, _ in resnet_layers():
             scale = math.sqrt(2 / (before * size**2))
-            found[name] = normal(rng, after, before, size, size, scale=scale)
-            found[f"{name}_scale"] = 0.5 + normal(rng, after, scale=0.1)
-            found[f"{name}_offset"] = normal(rng, after, scale=0.1)
-            found[f"{name}_mean"] = normal(rng, after, scale=0.1)
-            found[f"{name}_variance"] = 1 + rng.random(after, dtype=np.float32) / 10
-        found["classes"] = normal(rng, 2048, 1000, scale=0.02)
-        found["classes_bias"] = normal(rng, 1000, scale=0.02)
-        return found
+            result[name] = normal(rng, after, before, size, size, scale=scale)
+            result[f"{name}_scale"] = 0.5 + normal(rng, after, scale=0.1)
+            result[f"{name}_offset"] = normal(rng, after, scale=0.1)
+            result[f"{name}_mean"] = normal(rng, after, scale=0.1)
+            result[f"{name}_variance"] = 1 + rng.random(after, dtype=np.float32) / 10
+        result["classes"] = normal(rng, 2048, 1000, scale=0.02)
+        result["classes_bias"] = normal(rng, 1000, scale=0.02)
+        return result
 
     layers = list(resnet_layers())
     taps = [after * before * size**2 for _, after, before, size, _ in layers]
@@ -238,11 +238,11 @@ def perceptron(batch: int) -> Workload:
     pairs = list(pairwise(sizes))
 
     def make(rng: Generator) -> Inputs:
-        found = {"x": normal(rng, batch, sizes[0])}
+        result = {"x": normal(rng, batch, sizes[0])}
         for k, (before, after) in enumerate(pairs, start=1):
-            found[f"weight{k}"] = normal(rng, before, after, scale=math.sqrt(2 / before))
-            found[f"bias{k}"] = normal(rng, after, scale=0.1)
-        return found
+            result[f"weight{k}"] = normal(rng, before, after, scale=math.sqrt(2 / before))
+            result[f"bias{k}"] = normal(rng, after, scale=0.1)
+        return result
 
     weights = sum(before * after for before, after in pairs)
     read = 4 * (weights + batch * sizes[0])

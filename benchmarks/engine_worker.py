@@ -158,7 +158,7 @@ def figures(compiler: Compiler, size: int) -> dict[str, float]:
     made = compiler.prepare(program, compiler.constructors)
     made_few = compiler.prepare(few, compiler.constructors)
     written = compiler.prepare(few, OPERATORS)
-    found = {
+    outcome = {
         "constructor_cold": rate(lambda: build(made), size, cold=True),
         "constructor_bounds_cold": rate(lambda: with_bounds(build(made_few)), len(few), cold=True),
         "operator_cold": rate(lambda: build(written), len(few), cold=True),
@@ -170,9 +170,9 @@ def figures(compiler: Compiler, size: int) -> dict[str, float]:
     if isinstance(compiler, Porism):
         compiler.install(compiler.algebra)
     unrolled = compiler.prepare(matmul, compiler.constructors)
-    found["random_rewrite"] = rate(lambda: compiler.rewritten(made), size, cold=True)
-    found["matmul_rewrite"] = rate(lambda: compiler.rewritten(unrolled), len(matmul), cold=True)
-    return found
+    outcome["random_rewrite"] = rate(lambda: compiler.rewritten(made), size, cold=True)
+    outcome["matmul_rewrite"] = rate(lambda: compiler.rewritten(unrolled), len(matmul), cold=True)
+    return outcome
 
 
 def growth(size: int) -> dict[str, float]:

@@ -43,15 +43,15 @@ def _sum(terms: Sequence[str]) -> str:
 
 def split(address: str, dims: Sequence[int], *, all_mod: bool) -> list[str]:
     """The indices of the element at a row-major address."""
-    found: list[str] = []
+    result: list[str] = []
     stride = math.prod(dims)
     for number, dim in enumerate(dims):
         stride //= dim
         index = address if stride == 1 else f"({address} // {stride})"
         if (all_mod or number) and dim > 1:
             index = f"({index} % {dim})"
-        found.append(index if dim > 1 else "0")
-    return found
+        result.append(index if dim > 1 else "0")
+    return result
 
 
 @dataclass
@@ -121,14 +121,14 @@ class View:
 
 def factors(chance: random.Random, size: int, count: int) -> list[int]:
     """So many numbers with this product."""
-    found = [1] * count
+    result = [1] * count
     prime = 2
     while size > 1:
         while size % prime == 0:
-            found[chance.randrange(count)] *= prime
+            result[chance.randrange(count)] *= prime
             size //= prime
         prime += 1
-    return [f for f in found if f > 1] or [1]
+    return [f for f in result if f > 1] or [1]
 
 
 def loops(chance: random.Random, dims: Sequence[int]) -> tuple[list[str], Bounds]:
@@ -341,12 +341,12 @@ def row(chance: random.Random, number: int) -> Row | None:
 def corpus(rows: int, seed: int) -> list[Row]:
     """So many rows, always the same for a seed."""
     chance = random.Random(seed)
-    found: list[Row] = []
-    while len(found) < rows:
-        made = row(chance, len(found))
+    result: list[Row] = []
+    while len(result) < rows:
+        made = row(chance, len(result))
         if made is not None:
-            found.append(made)
-    return found
+            result.append(made)
+    return result
 
 
 def main() -> None:

@@ -61,15 +61,15 @@ class _Reader:
     def quotient(self, a: Formula, b: Formula) -> Formula:
         """A number that is a // b wherever b is not 0."""
         a, b = z3.simplify(a), z3.simplify(b)
-        found = self.quotients.get((a, b))
-        if found is None:
-            found = self.quotients[a, b] = z3.Int(f"//{len(self.quotients)}")
-            rest = a - b * found
+        result = self.quotients.get((a, b))
+        if result is None:
+            result = self.quotients[a, b] = z3.Int(f"//{len(self.quotients)}")
+            rest = a - b * result
             self.assertions += [
                 z3.Implies(b > 0, z3.And(rest >= 0, rest < b)),
                 z3.Implies(b < 0, z3.And(rest > b, rest <= 0)),
             ]
-        return found
+        return result
 
     def formula(self, tree: ast.expr) -> Formula:
         match tree:
@@ -138,10 +138,10 @@ def compare(
     solver = z3.Then("simplify", "propagate-values", "solve-eqs", "smt").solver()
     solver.set("timeout", milliseconds)
     solver.add(*reader.assertions, a != b)
-    found = solver.check()
-    if found == z3.unsat:
+    result = solver.check()
+    if result == z3.unsat:
         return Verdict.PROVED, None
-    if found != z3.sat:
+    if result != z3.sat:
         return Verdict.UNKNOWN, None
     model = solver.model()
     point = {

@@ -134,11 +134,11 @@ def _size(tree: ast.expr, sizes: Mapping[str, int]) -> int:
     return sum(_size(part, sizes) for part in parts) + 1
 
 
-def _exact(text: str, found: Mapping[str, Array]) -> tuple[Any, Any]:
+def _exact(text: str, result: Mapping[str, Array]) -> tuple[Any, Any]:
     """The value of a text at points, in Python's own integers if machine words may overflow."""
-    sizes = {name: _largest(array) for name, array in found.items()}
+    sizes = {name: _largest(array) for name, array in result.items()}
     tree = tree_of(text)
-    return _Reading(found, exact=_size(tree, sizes) >= 1 << (WORD - 1)).read(tree)
+    return _Reading(result, exact=_size(tree, sizes) >= 1 << (WORD - 1)).read(tree)
 
 
 def _largest(array: Array) -> int:
@@ -160,11 +160,11 @@ def _ordered(bounds: Bounds) -> list[str]:
     return order
 
 
-def _ends(bounds: Bounds, name: str, found: Mapping[str, Array], count: int) -> list[Array]:
+def _ends(bounds: Bounds, name: str, result: Mapping[str, Array], count: int) -> list[Array]:
     """The lower and the upper end of a variable at each of so many points."""
     made = []
     for end in bounds[name]:
-        number = end if isinstance(end, int) else value(tree_of(end), found)
+        number = end if isinstance(end, int) else value(tree_of(end), result)
         made.append(np.broadcast_to(np.asarray(number, dtype=np.int64), (count,)))
     return made
 
@@ -172,18 +172,18 @@ def _ends(bounds: Bounds, name: str, found: Mapping[str, Array], count: int) -> 
 def points(bounds: Bounds, seed: int = 0) -> tuple[dict[str, Array], bool]:
     """Points of a box, and whether they are all of them."""
     order = _ordered(bounds)
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     count = 1
     for name in order:
-        low, high = _ends(bounds, name, found, count)
+        low, high = _ends(bounds, name, result, count)
         sizes = np.maximum(high - low + 1, 0)
         count = int(sizes.sum())
         if count > MOST_POINTS:
             return _samples(order, bounds, seed), False
-        found = {n: np.repeat(array, sizes) for n, array in found.items()}
+        result = {n: np.repeat(array, sizes) for n, array in result.items()}
         begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        found[name] = np.repeat(low, sizes) + np.arange(count) - begins
-    return found, True
+        result[name] = np.repeat(low, sizes) + np.arange(count) - begins
+    return result, True
 
 
 def _samples(order: list[str], bounds: Bounds, seed: int) -> dict[str, Array]:
@@ -192,16 +192,16 @@ def _samples(order: list[str], bounds: Bounds, seed: int) -> dict[str, Array]:
     numbers = np.arange(SAMPLES)
     corner = numbers < SAMPLES // 4
     inside = np.ones(SAMPLES, dtype=bool)
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for place, name in enumerate(order):
-        low, high = _ends(bounds, name, found, SAMPLES)
+        low, high = _ends(bounds, name, result, SAMPLES)
         inside &= low <= high
         high = np.maximum(high, low)
         anywhere = chance.integers(low, high, endpoint=True)
         upper = np.where(corner, numbers >> place & 1, chance.random(SAMPLES) < 0.5)
         at_end = corner | (chance.random(SAMPLES) < 0.3)
-        found[name] = np.where(at_end, np.where(upper, high, low), anywhere)
-    return {name: array[inside] for name, array in found.items()}
+        result[name] = np.where(at_end, np.where(upper, high, low), anywhere)
+    return {name: array[inside] for name, array in result.items()}
 
 
 def difference(before: str, after: str, bounds: Bounds, seed: int = 0) -> dict[str, int] | None:
@@ -212,15 +212,15 @@ def difference(before: str, after: str, bounds: Bounds, seed: int = 0) -> dict[s
     return difference_at(before, after, points(bounds, seed)[0])
 
 
-def difference_at(before: str, after: str, found: Mapping[str, Array]) -> dict[str, int] | None:
+def difference_at(before: str, after: str, result: Mapping[str, Array]) -> dict[str, int] | None:
     """The same at given points."""
-    count = len(next(iter(found.values()))) if found else 1
-    (a, free), (b, lost) = (_exact(text, found) for text in (before, after))
+    count = len(next(iter(result.values()))) if result else 1
+    (a, free), (b, lost) = (_exact(text, result) for text in (before, after))
     differ = np.logical_and(np.logical_not(free), np.logical_or(np.not_equal(a, b), lost))
     wrong = np.flatnonzero(np.broadcast_to(differ, (count,)))
     if not len(wrong):
         return None
-    return {name: int(array[wrong[0]]) for name, array in found.items()}
+    return {name: int(array[wrong[0]]) for name, array in result.items()}
 
 
 def divisions(text: str) -> tuple[int, int]:

@@ -51,8 +51,8 @@ def worker(compiler: str, folder: Path, task: Task) -> Figures:
     )
     if result.returncode:
         return {"error": (result.stderr.strip().splitlines() or ["it failed"])[-1][:200]}
-    found: Figures = json.loads(result.stdout)
-    return found
+    outcome: Figures = json.loads(result.stdout)
+    return outcome
 
 
 def measure(tasks: list[Task], rounds: int, only: str | None) -> list[dict[str, Figures]]:
@@ -62,14 +62,14 @@ def measure(tasks: list[Task], rounds: int, only: str | None) -> list[dict[str, 
     if tinygrad is not None:
         folders["tinygrad"] = tinygrad
     console = Console(stderr=True)
-    found = []
+    outcome = []
     for task in track(tasks, "scheduled", console=console, disable=not console.is_terminal):
         runs: dict[str, list[Figures]] = {name: [] for name in folders}
         for _ in range(rounds):
             for name, folder in folders.items():
                 runs[name].append(worker(name, folder, task))
-        found.append({name: middle(figures) for name, figures in runs.items()})
-    return found
+        outcome.append({name: middle(figures) for name, figures in runs.items()})
+    return outcome
 
 
 def middle(runs: list[Figures]) -> Figures:
@@ -85,25 +85,25 @@ def seconds(figures: Figures) -> float:
     return float(figures["build"] + figures["schedule"])
 
 
-def cells(found: dict[str, Figures]) -> list[str]:
+def cells(outcome: dict[str, Figures]) -> list[str]:
     """Milliseconds and kernels of each compiler, and how many times longer the peer takes."""
     row = []
-    for figures in found.values():
+    for figures in outcome.values():
         if "error" in figures:
             row += ["failed", ""]
         else:
             times = (figures[key] * 1000 for key in ("build", "schedule"))
             shown = " + ".join(f"{t:.1f}" if t < 100 else f"{t:.0f}" for t in times)
             row += [shown, str(figures["kernels"])]
-    return [*row, *ratios(found)]
+    return [*row, *ratios(outcome)]
 
 
-def ratios(found: dict[str, Figures]) -> list[str]:
-    if len(found) == 1:
+def ratios(outcome: dict[str, Figures]) -> list[str]:
+    if len(outcome) == 1:
         return []
-    if any("error" in figures for figures in found.values()):
+    if any("error" in figures for figures in outcome.values()):
         return ["", ""]
-    ours, theirs = found["porism"], found["tinygrad"]
+    ours, theirs = outcome["porism"], outcome["tinygrad"]
     alone = theirs["schedule"] / ours["schedule"]
     return [f"{alone:.1f}", f"{seconds(theirs) / seconds(ours):.1f}"]
 
@@ -120,28 +120,28 @@ def table_of(title: str, names: list[str]) -> Table:
     return table
 
 
-def show_models(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
-    table = table_of("from tensors to kernels, cold: ms to build + to schedule", list(found[0]))
-    for (_, name, _), figures in zip(tasks, found, strict=True):
+def show_models(tasks: list[Task], outcome: list[dict[str, Figures]]) -> None:
+    table = table_of("from tensors to kernels, cold: ms to build + to schedule", list(outcome[0]))
+    for (_, name, _), figures in zip(tasks, outcome, strict=True):
         table.add_row(name, *cells(figures))
     Console().print(table)
-    for name in found[0]:
-        firsts = [f[name]["first"] for f in found if "error" not in f[name]]
+    for name in outcome[0]:
+        firsts = [f[name]["first"] for f in outcome if "error" not in f[name]]
         if firsts:
             first = statistics.median(firsts) * 1000
             Console().print(f"{name}: the first program of a process takes {first:.0f} ms")
 
 
-def show_growth(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
+def show_growth(tasks: list[Task], outcome: list[dict[str, Figures]]) -> None:
     table = Table(title="growth: ms to build and schedule, for a layer")
     table.add_column("", no_wrap=True)
-    for name in found[0]:
+    for name in outcome[0]:
         table.add_column(name, justify="right")
         table.add_column("a layer", justify="right")
         table.add_column("n", justify="right")
-    if len(found[0]) > 1:
+    if len(outcome[0]) > 1:
         table.add_column("both", justify="right")
-    for (_, name, count), figures in zip(tasks, found, strict=True):
+    for (_, name, count), figures in zip(tasks, outcome, strict=True):
         assert count is not None
         row: list[str] = []
         for f in figures.values():
@@ -154,13 +154,13 @@ def show_growth(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
     Console().print(table)
 
 
-def show_divisions(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
+def show_divisions(tasks: list[Task], outcome: list[dict[str, Figures]]) -> None:
     table = Table(title="divisions and remainders left in the kernels of movements")
     table.add_column("")
-    for name in found[0]:
+    for name in outcome[0]:
         table.add_column(name, justify="right")
         table.add_column("kernels", justify="right")
-    for (_, program, _), figures in zip(tasks, found, strict=True):
+    for (_, program, _), figures in zip(tasks, outcome, strict=True):
         row = []
         for f in figures.values():
             row += ["failed", ""] if "error" in f else [str(sum(f["divisions"])), str(f["kernels"])]
@@ -170,25 +170,25 @@ def show_divisions(tasks: list[Task], found: list[dict[str, Figures]]) -> None:
 
 def show_stages(names: tuple[str, ...]) -> dict[str, Figures]:
     """Where our time goes, in percent."""
-    found = {name: worker("stages", ROOT / "src", ("MODELS", name, None)) for name in names}
-    found = {name: figures for name, figures in found.items() if "error" not in figures}
+    outcome = {name: worker("stages", ROOT / "src", ("MODELS", name, None)) for name in names}
+    outcome = {name: figures for name, figures in outcome.items() if "error" not in figures}
     table = Table(title="our time by stage, in %")
     table.add_column("")
-    for name in found:
+    for name in outcome:
         table.add_column(name, justify="right")
-    totals = {name: sum(figures.values()) for name, figures in found.items()}
-    for stage in dict.fromkeys(stage for figures in found.values() for stage in figures):
-        shares = [f[stage] / totals[n] * 100 if stage in f else 0.0 for n, f in found.items()]
+    totals = {name: sum(figures.values()) for name, figures in outcome.items()}
+    for stage in dict.fromkeys(stage for figures in outcome.values() for stage in figures):
+        shares = [f[stage] / totals[n] * 100 if stage in f else 0.0 for n, f in outcome.items()]
         table.add_row(stage, *(f"{share:.0f}" for share in shares))
     table.add_row("all, in ms", *(f"{total * 1000:.1f}" for total in totals.values()))
     Console().print(table)
-    return found
+    return outcome
 
 
-def faults(tasks: list[Task], found: list[dict[str, Figures]]) -> list[str]:
+def faults(tasks: list[Task], outcome: list[dict[str, Figures]]) -> list[str]:
     """What failed, and programs that are not the same on both sides."""
     said = []
-    for (_, name, count), figures in zip(tasks, found, strict=True):
+    for (_, name, count), figures in zip(tasks, outcome, strict=True):
         program = name if count is None else f"{count} {name}"
         for compiler, f in figures.items():
             if "error" in f:
@@ -220,12 +220,12 @@ def main() -> None:
         ("growth", growing, min(rounds, 3), show_growth),
         ("divisions", moving, 1, show_divisions),
     ):
-        found = measure(tasks, times, options.only)
-        show(tasks, found)
-        for fault in faults(tasks, found):
+        outcome = measure(tasks, times, options.only)
+        show(tasks, outcome)
+        for fault in faults(tasks, outcome):
             Console().print(fault, markup=False, highlight=False)
         names = [name if n is None else f"{n} {name}" for _, name, n in tasks]
-        written[title] = dict(zip(names, found, strict=True))
+        written[title] = dict(zip(names, outcome, strict=True))
     written["stages"] = show_stages(TAKEN_APART)
     if options.json:
         options.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")

@@ -42,10 +42,10 @@ class Ours:
         seen: set[str] = set()
         wanted = self.realize.request([tensor.node])
         with self.pipeline.watched(lambda stage, level, graph: seen.add(stage)):
-            found = self.pipeline.schedule_graph(wanted.graph, cached=False)
+            result = self.pipeline.schedule_graph(wanted.graph, cached=False)
         if not {"rangeify", self.pipeline.KERNEL_STAGES[-1].name} <= seen:
             raise SystemExit("the schedule was not made but found: this would not be cold")
-        return [step.kernel for step in found.steps]
+        return [step.kernel for step in result.steps]
 
     def divisions(self, kernels: Sequence[Any]) -> list[int]:
         return self.listing.divisions(kernels)
@@ -75,15 +75,15 @@ class Tinygrad:
         from tinygrad.uop.ops import graph_rewrite  # type: ignore[import-not-found]
 
         flatten = codegen.pm_flatten_range
-        found = []
+        result = []
         for kernel in kernels:
             sink = graph_rewrite(kernel, codegen.pm_mops, bottom_up=True)
             sink = graph_rewrite(sink, codegen.pm_load_collapse)
             sink = graph_rewrite(sink, codegen.pm_split_ranges + flatten, ctx={})
             sink = graph_rewrite(sink, codegen.sym + flatten)
             sink = graph_rewrite(sink, flatten + codegen.pm_simplify_ranges, ctx={})
-            found.append(sum(node.op.name in DIVISIONS for node in sink.toposort()))
-        return found
+            result.append(sum(node.op.name in DIVISIONS for node in sink.toposort()))
+        return result
 
 
 def measured(compiler: Ours | Tinygrad, table: str, name: str, count: int | None) -> Any:
@@ -121,18 +121,18 @@ def stages(table: str, name: str, count: int | None) -> dict[str, float]:
 
     entry = getattr(models, table)[name]
     build = entry() if count is None else entry(count)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     last = time.process_time()
 
     def see(stage: str, level: Level, graph: UOp) -> None:
         nonlocal last
         now = time.process_time()
-        found[stage] = found.get(stage, 0.0) + now - last
+        result[stage] = result.get(stage, 0.0) + now - last
         last = now
 
     def passed(stage: str) -> None:
         nonlocal last
-        found[stage] = time.process_time() - last
+        result[stage] = time.process_time() - last
         last = time.process_time()
 
     tensor = build()
@@ -142,7 +142,7 @@ def stages(table: str, name: str, count: int | None) -> dict[str, float]:
     with watched(see):
         schedule_graph(graph, cached=False)
     passed("memory and order")
-    return found
+    return result
 
 
 def main() -> None:

@@ -48,16 +48,16 @@ def answers(name: str, folder: Path | None, file: Path, rounds: int, rows: int) 
     lines = track(
         process.stdout, name, total=rows, console=console, disable=not console.is_terminal
     )
-    found = [json.loads(line) for line in lines]
+    result = [json.loads(line) for line in lines]
     if process.wait():
         raise SystemExit(f"the run of {name} failed")
-    return found
+    return result
 
 
-def judged(name: str, rows: Rows, found: Rows, z3_seconds: float | None) -> Rows:
+def judged(name: str, rows: Rows, result: Rows, z3_seconds: float | None) -> Rows:
     """Each answer with its divisions, and whether it is wrong."""
     console = Console(stderr=True)
-    pairs = list(zip(rows, found, strict=True))
+    pairs = list(zip(rows, result, strict=True))
     shown = track(pairs, f"{name}, checked", console=console, disable=not console.is_terminal)
     return [judgement(row, answer, z3_seconds) for row, answer in shown]
 
@@ -99,7 +99,7 @@ def checks(rows: Rows, z3_seconds: float | None) -> str:
     if z3_seconds is None:
         return said
     count = {word: [r for r in rows if r.get("z3") == word] for word in VERDICTS}
-    said += "; z3 " + ", ".join(f"{word} {len(found)}" for word, found in count.items())
+    said += "; z3 " + ", ".join(f"{word} {len(result)}" for word, result in count.items())
     only = sum(not row["exhaustive"] for row in count["unknown"])
     longest = max((row["z3_seconds"] for row in rows if "z3_seconds" in row), default=0.0)
     return (
@@ -127,13 +127,13 @@ def figures(rows: Rows) -> Figures:
 
 def compilers() -> dict[str, Path | None]:
     """Those that are here, with the folder to import each from."""
-    found: dict[str, Path | None] = {"porism": None}
+    result: dict[str, Path | None] = {"porism": None}
     tinygrad = peers.install("tinygrad")
     if tinygrad is not None:
-        found["tinygrad"] = tinygrad
+        result["tinygrad"] = tinygrad
     if importlib.util.find_spec("tvm") is not None:
-        found["tvm"] = None
-    return found
+        result["tvm"] = None
+    return result
 
 
 def show(rows: Rows, results: dict[str, Rows], z3_seconds: float | None) -> None:

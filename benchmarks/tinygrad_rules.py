@@ -26,12 +26,12 @@ def translated(rules: RuleSet) -> list[tuple[Any, Any]]:
     names = {"Ops": Ops, "Node": Node, "UPat": UPat, "exec_alu": exec_alu}
     fold = "lambda a: a.const_like(exec_alu(a.op, a.dtype, [s.arg for s in a.src], False))"
     constants = (UPat(Ops.CONST), UPat(Ops.CONST))
-    found = [(UPat(GroupOp.Binary, src=constants, name="a"), eval(fold, names))]
+    result = [(UPat(GroupOp.Binary, src=constants, name="a"), eval(fold, names))]
     for rule in rules:
         if isinstance(rule, Rule) and Theory.INTEGERS in rule.theories and measured(rule):
             pattern = eval(_pattern(rule.before), names)
-            found.append((pattern, eval(_function(rule), names)))
-    return found
+            result.append((pattern, eval(_function(rule), names)))
+    return result
 
 
 def measured(rule: Rule) -> bool:

@@ -29,12 +29,12 @@ class JaxOperations:
         return x  # results of a jitted function are in row order
 
     def halves(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = jnp.split(x, 2, -1)
-        return found
+        result: Sequence[Array] = jnp.split(x, 2, -1)
+        return result
 
     def thirds(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = jnp.split(x, 3, -1)
-        return found
+        result: Sequence[Array] = jnp.split(x, 3, -1)
+        return result
 
     def joined(self, parts: Sequence[Array]) -> Array:
         return jnp.concatenate(parts, -1)

@@ -95,8 +95,8 @@ class Porism:
             return program(self.operations, **inputs, **weights)
 
         def call() -> Tensor:
-            found: Tensor = jitted(**others).realize()
-            return found
+            outcome: Tensor = jitted(**others).realize()
+            return outcome
 
         def read(result: Tensor) -> Any:
             return np.asarray(result.numpy())

@@ -54,12 +54,12 @@ class TinygradOperations:
         return x.contiguous()
 
     def halves(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = x.chunk(2, -1)
-        return found
+        outcome: Sequence[Array] = x.chunk(2, -1)
+        return outcome
 
     def thirds(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = x.chunk(3, -1)
-        return found
+        outcome: Sequence[Array] = x.chunk(3, -1)
+        return outcome
 
     def joined(self, parts: Sequence[Array]) -> Array:
         return parts[0].cat(*parts[1:], dim=-1)

@@ -27,12 +27,12 @@ class TorchOperations:
         return x.contiguous()
 
     def halves(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = x.chunk(2, -1)
-        return found
+        outcome: Sequence[Array] = x.chunk(2, -1)
+        return outcome
 
     def thirds(self, x: Array) -> Sequence[Array]:
-        found: Sequence[Array] = x.chunk(3, -1)
-        return found
+        outcome: Sequence[Array] = x.chunk(3, -1)
+        return outcome
 
     def joined(self, parts: Sequence[Array]) -> Array:
         return torch.cat(list(parts), -1)
@@ -134,5 +134,5 @@ class TorchCompile(Torch):
                 own = {name: getattr(self, name) for name in weights}
                 return program(operations, **inputs, **own)
 
-        found: Callable[..., Array] = torch.compile(Model().eval(), dynamic=False)
-        return found
+        outcome: Callable[..., Array] = torch.compile(Model().eval(), dynamic=False)
+        return outcome

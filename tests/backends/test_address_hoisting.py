@@ -29,15 +29,15 @@ def loaded(at: UOp) -> list[UOp]:
     """The lines of a kernel that reads an element."""
     memory = ops.PARAM(arg=0, dtype=f32.pointer(Space.GLOBAL, 1 << 20))
     place = ops.INDEX(memory, at, dtype=memory.dtype)
-    found: dict[UOp, None] = {}
+    actual: dict[UOp, None] = {}
 
     def add(node: UOp) -> None:
         for s in node.src:
             add(s)
-        found[node] = None
+        actual[node] = None
 
     add(ops.LOAD(place, dtype=f32))
-    return list(found)
+    return list(actual)
 
 
 def test_an_index_is_a_sum_of_induction_variables_and_a_constant() -> None:

@@ -44,5 +44,5 @@ def test_tensors_are_computed_by_each(name: str) -> None:
         pytest.skip("no compiler")
     given = np.arange(12, dtype=np.float32).reshape(3, 4)
     with settings.override(backend=name):
-        found = (porism.asarray(given) * 2 + 1).sum(axis=1).numpy()
-    np.testing.assert_array_equal(found, (given * 2 + 1).sum(axis=1))
+        actual = (porism.asarray(given) * 2 + 1).sum(axis=1).numpy()
+    np.testing.assert_array_equal(actual, (given * 2 + 1).sum(axis=1))

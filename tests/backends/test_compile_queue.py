@@ -92,17 +92,17 @@ def test_the_last_of_several_threads_restores_llvm_settings() -> None:
     )
     before = target_machine().emit_assembly(llvm.parse_assembly(loop))
     expected = object_code(loop)
-    found: list[bytes] = []
+    actual: list[bytes] = []
 
     def several(state: int) -> None:
-        found.extend(object_code(loop, state) for _ in range(20))
+        actual.extend(object_code(loop, state) for _ in range(20))
 
     threads = [threading.Thread(target=several, args=(state,)) for state in range(COMPILER_THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(found) == {expected}
+    assert set(actual) == {expected}
     assert target_machine().emit_assembly(llvm.parse_assembly(loop)) == before
 
 

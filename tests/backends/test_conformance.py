@@ -75,14 +75,14 @@ def check(backend: Backend, cases: Mapping[str, Case]) -> None:
     functions = loaded(backend, named)
     for name, (kernel, buffers) in cases.items():
         expected = evaluated(kernel, buffers)
-        found = [b.copy() for b in buffers]
-        call(functions[name], found)
-        compare(name, named[name], expected, found)
+        actual = [b.copy() for b in buffers]
+        call(functions[name], actual)
+        compare(name, named[name], expected, actual)
 
 
-def compare(name: str, lines: Sequence[UOp], expected: Data, found: Data) -> None:
+def compare(name: str, lines: Sequence[UOp], expected: Data, actual: Data) -> None:
     zeros = any(n.op in EITHER_ZERO for n in lines)
-    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+    for number, (a, b) in enumerate(zip(expected, actual, strict=True)):
         same_bits(a, b, f"{name}, buffer {number}", zeros=zeros)
 
 
@@ -296,9 +296,9 @@ def test_memory_beyond_a_closed_gate_is_not_touched(backend: Backend) -> None:
     function = loaded(backend, {"kernel": lowered(kernel, backend)})["kernel"]
     given = at_the_end_of_a_page(size)
     given[:] = np.arange(size)
-    found = at_the_end_of_a_page(size)
-    call(function, [found, given])
-    np.testing.assert_array_equal(found, given)
+    actual = at_the_end_of_a_page(size)
+    call(function, [actual, given])
+    np.testing.assert_array_equal(actual, given)
 
 
 def at_the_end_of_a_page(size: int) -> Array:
@@ -321,13 +321,13 @@ _KEPT: Final[list[mmap.mmap]] = []
 
 
 def buffers_for(kernel: UOp, seed: int) -> Data:
-    found: dict[int, Array] = {}
+    actual: dict[int, Array] = {}
     for node in toposort(kernel):
         if node.op is ops.PARAM:
-            found[node.arg] = random_data(
+            actual[node.arg] = random_data(
                 node.dtype.element, max(node.dtype.size, 1), seed + node.arg
             )
-    return [found.get(k, np.zeros(1, np.uint8)) for k in range(max(found, default=-1) + 1)]
+    return [actual.get(k, np.zeros(1, np.uint8)) for k in range(max(actual, default=-1) + 1)]
 
 
 def exact(kernel: UOp) -> bool:
@@ -363,9 +363,9 @@ def test_random_kernels(backend: Backend, drawn: list[UOp], seed: int) -> None:
             expected = evaluated(kernel, buffers)
         except EvaluationError:
             continue  # a kernel without a meaning
-        found = [b.copy() for b in buffers]
-        call(functions[name], found)
-        compare(name, named[name], expected, found)
+        actual = [b.copy() for b in buffers]
+        call(functions[name], actual)
+        compare(name, named[name], expected, actual)
 
 
 @pytest.mark.slow
@@ -391,8 +391,8 @@ def check_program(backend: Backend, root: UOp, data: Mapping[int, Array]) -> Non
             np.ascontiguousarray(data.get(k, np.zeros(0))).reshape(-1)
             for k in range(max(data, default=-1) + 1)
         ]
-        found = Program(schedule, backend).run(inputs, {})[0]
-    same(backend.name, expected, found.reshape(expected.shape))
+        actual = Program(schedule, backend).run(inputs, {})[0]
+    same(backend.name, expected, actual.reshape(expected.shape))
 
 
 # -- sizes around the widths of vectors, threads, symbolic sizes -----------------------------------
@@ -437,9 +437,9 @@ def test_tails(backend: Backend, dtype: DType) -> None:
             cases[f"{name}{size}"] = (kernel, data)
     functions = loaded(backend, named)
     for name, (kernel, buffers) in cases.items():
-        found = [b.copy() for b in buffers]
-        call(functions[name], found)
-        compare(name, named[name], evaluated(kernel, buffers), found)
+        actual = [b.copy() for b in buffers]
+        call(functions[name], actual)
+        compare(name, named[name], evaluated(kernel, buffers), actual)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -462,9 +462,9 @@ def test_a_shared_loop_can_be_cut_anywhere(backend: Backend) -> None:
     function = loaded(backend, {"kernel": lowered(kernel, backend)})["kernel"]
     given = np.arange(100.0)
     for parts in (1, 3, 7, 100, 101):
-        found = np.zeros(100)
-        call(function, [found, given], parts=parts)
-        np.testing.assert_array_equal(found, given * 3)
+        actual = np.zeros(100)
+        call(function, [actual, given], parts=parts)
+        np.testing.assert_array_equal(actual, given * 3)
 
 
 def test_variables_are_given_at_run_time(backend: Backend) -> None:
@@ -474,7 +474,7 @@ def test_variables_are_given_at_run_time(backend: Backend) -> None:
     function = loaded(backend, {"kernel": lower_kernel(kernel, backend.target())})["kernel"]
     given = np.arange(40, dtype=np.float32)
     for size in (0, 1, 17, 40):
-        found = np.full(40, -1, np.float32)
-        call(function, [found, given], {"n": size})
-        np.testing.assert_array_equal(found[:size], given[:size])
-        assert (found[size:] == -1).all()
+        actual = np.full(40, -1, np.float32)
+        call(function, [actual, given], {"n": size})
+        np.testing.assert_array_equal(actual[:size], given[:size])
+        assert (actual[size:] == -1).all()

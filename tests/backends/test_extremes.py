@@ -16,18 +16,18 @@ def test_nan_anywhere_in_a_row(name: str, length: int, place: int) -> None:
     x = np.random.default_rng(length).standard_normal((5, length)).astype(np.float32)
     x[2, min(place, length - 1)] = np.nan
     x[4] = np.nan
-    found = np.asarray(getattr(porism, name)(porism.asarray(x), axis=-1))
-    np.testing.assert_array_equal(found, getattr(x, name)(axis=-1))
-    found = np.asarray(getattr(porism, name)(porism.asarray(x.T.copy()), axis=0))
-    np.testing.assert_array_equal(found, getattr(x, name)(axis=-1))
+    actual = np.asarray(getattr(porism, name)(porism.asarray(x), axis=-1))
+    np.testing.assert_array_equal(actual, getattr(x, name)(axis=-1))
+    actual = np.asarray(getattr(porism, name)(porism.asarray(x.T.copy()), axis=0))
+    np.testing.assert_array_equal(actual, getattr(x, name)(axis=-1))
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_nan_on_either_side(name: str) -> None:
     values = np.array([np.nan, -np.inf, -1, -0.0, 0.0, 2, np.inf], np.float32)
     a, b = (v.ravel() for v in np.meshgrid(values, values))
-    found = np.asarray(getattr(porism, name)(porism.asarray(a), porism.asarray(b)))
-    np.testing.assert_array_equal(found, getattr(np, name)(a, b))
+    actual = np.asarray(getattr(porism, name)(porism.asarray(a), porism.asarray(b)))
+    np.testing.assert_array_equal(actual, getattr(np, name)(a, b))
 
 
 def test_what_is_said_to_llvm() -> None:

@@ -21,13 +21,13 @@ LOAD = re.compile(r"@llvm\.masked\.load\S+\(ptr align \d+ (%\w+),")
 
 def joined(rows: int, axis: int) -> tuple[porism.Tensor, NDArray[np.float32]]:
     parts = [np.arange(rows * 40, dtype=np.float32).reshape(rows, 40) + k for k in (0.0, 0.5)]
-    found = porism.concat([porism.asarray(part) for part in parts], axis=axis)
-    return found, np.concatenate(parts, axis)
+    actual = porism.concat([porism.asarray(part) for part in parts], axis=axis)
+    return actual, np.concatenate(parts, axis)
 
 
 def test_a_load_that_may_be_far_outside_is_moved_to_its_buffer() -> None:
-    found, _ = joined(2048, 0)
-    (kernel,) = porism.kernels(found)
+    actual, _ = joined(2048, 0)
+    (kernel,) = porism.kernels(actual)
     target = LLVM.target()
     loops = optimize_kernel(kernel.node, target, actions=[porism.Upcast("r0", 64)])
     assert LLVM.source is not None
@@ -41,5 +41,5 @@ def test_a_load_that_may_be_far_outside_is_moved_to_its_buffer() -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("rows", [3, 2048])
 def test_both_parts_of_what_is_put_together_are_right(rows: int, axis: int) -> None:
-    found, wanted = joined(rows, axis)
-    np.testing.assert_array_equal(found.numpy(), wanted)
+    actual, wanted = joined(rows, axis)
+    np.testing.assert_array_equal(actual.numpy(), wanted)

@@ -16,24 +16,24 @@ Part = tuple[int, int]
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 5])
 def pool(request: pytest.FixtureRequest) -> Iterator[ThreadPool]:
-    found = ThreadPool(request.param)
-    yield found
-    found.stop()
+    actual = ThreadPool(request.param)
+    yield actual
+    actual.stop()
 
 
 def parts_of(pool: ThreadPool, count: int, seconds: float = 0.0) -> list[Part]:
     """The parts in which a loop is done, each of which takes some time."""
-    found: list[Part] = []
+    actual: list[Part] = []
 
     def body(_arguments: int, begin: int, end: int) -> None:
-        found.append((begin, end))
+        actual.append((begin, end))
         time.sleep(seconds)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     function = kind(body)
     job = (ctypes.c_int64 * 3)(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, count)
     pool.run(ctypes.addressof(job), 1)
-    return sorted(found)
+    return sorted(actual)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 10, 14, 33, 100, 1000, 4097])
@@ -45,15 +45,15 @@ def test_every_iteration_runs_once(pool: ThreadPool, count: int) -> None:
 
 
 def test_an_order_is_run_job_by_job(pool: ThreadPool) -> None:
-    found: list[int] = []
+    actual: list[int] = []
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    bodies = [kind(lambda _arguments, _begin, _end, k=k: found.append(k)) for k in range(3)]
+    bodies = [kind(lambda _arguments, _begin, _end, k=k: actual.append(k)) for k in range(3)]
     jobs = [(ctypes.cast(body, ctypes.c_void_p).value or 0, 0, 1) for body in bodies]
     order = (ctypes.c_int64 * (ORDER_WORDS + 9))(
         pool.address, 3, *(word for job in jobs for word in job)
     )
     pool.go(ctypes.addressof(order))
-    assert found == [0, 1, 2]
+    assert actual == [0, 1, 2]
 
 
 @pytest.mark.parametrize("count", [10, 28, 64, 1000])
@@ -76,17 +76,17 @@ def test_a_thread_begins_with_the_same_part_in_each_loop(pool: ThreadPool) -> No
     firsts: dict[int, int] = {}
 
     def body(_arguments: int, begin: int, _end: int) -> None:
-        found.setdefault(threading.get_ident(), begin)
+        actual.setdefault(threading.get_ident(), begin)
         time.sleep(0.03)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     function = kind(body)
     job = (ctypes.c_int64 * 3)(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, 4 * threads)
     for _ in range(3):
-        found: dict[int, int] = {}
+        actual: dict[int, int] = {}
         pool.run(ctypes.addressof(job), 1)
-        assert set(found.values()) <= starts
-        for thread, begin in found.items():
+        assert set(actual.values()) <= starts
+        for thread, begin in actual.items():
             assert firsts.setdefault(thread, begin) == begin
     assert firsts[threading.get_ident()] == 0
 

@@ -335,10 +335,10 @@ def test_the_store_can_be_turned_off(tmp_path: Path) -> None:
     with settings.override(cache=False, cache_dir=str(tmp_path)):
         assert store() is None
     with settings.override(cache=True, cache_dir=str(tmp_path), cache_mb=3):
-        found = store()
-        assert found is not None
-        assert (found.folder, found.limit) == (tmp_path, 3 * MEGABYTE)
-        assert store() is found
+        actual = store()
+        assert actual is not None
+        assert (actual.folder, actual.limit) == (tmp_path, 3 * MEGABYTE)
+        assert store() is actual
 
 
 # -- the limit -------------------------------------------------------------------------------------

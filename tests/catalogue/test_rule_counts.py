@@ -32,8 +32,8 @@ def test_reasons_are_about_rules_that_there_are() -> None:
 
 def test_what_fires_is_tried_by_a_stage() -> None:
     for item in RULES:
-        found = rule_counts.of(item.name)
-        assert found.stages or not found.count, item.name
+        actual = rule_counts.of(item.name)
+        assert actual.stages or not actual.count, item.name
     known = {item.name for item in rule_listing.KNOWN} | {"index-normal-form"}
     assert set(rule_counts.recorded()) <= known, rule_counts.HOW_TO_UPDATE
 

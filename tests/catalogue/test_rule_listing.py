@@ -81,16 +81,16 @@ def test_a_procedure_is_recorded_with_all_the_text_it_uses(
         "def other(node):\n    return node\n"
         "def run(node):\n    return _below(node)\n"
     )
-    found = []
+    actual = []
     monkeypatch.syspath_prepend(tmp_path)
     changes = [("", ""), ("= 3", "= 4"), ("node <", "node >"), ("return node\n", "return 1\n")]
     for number, change in enumerate(changes):
         (tmp_path / f"stated_{number}.py").write_text(text.replace(*change), encoding="utf-8")
-        found.append(proof_record.source_texts(f"stated_{number}", "run"))
-    assert len(found[0]) == 3
-    assert found[0] != found[1]
-    assert found[0] != found[2]
-    assert found[0] == found[3]
+        actual.append(proof_record.source_texts(f"stated_{number}", "run"))
+    assert len(actual[0]) == 3
+    assert actual[0] != actual[1]
+    assert actual[0] != actual[2]
+    assert actual[0] == actual[3]
 
 
 def test_every_procedure_has_text_to_be_recorded() -> None:
@@ -199,8 +199,8 @@ def test_the_step_that_orders_operands_rests_on_a_lemma_for_every_commutative_op
 
 
 def test_every_rule_has_one_topic() -> None:
-    found = [item.name for topic in catalogue.topics() for item in topic.items]
-    assert sorted(found) == sorted(item.name for item in KNOWN)
+    actual = [item.name for topic in catalogue.topics() for item in topic.items]
+    assert sorted(actual) == sorted(item.name for item in KNOWN)
     of = {item.name: topic.name for topic in catalogue.topics() for item in topic.items}
     assert of["not-not"] == "booleans"
     assert of["form-double"] == "index_lemmas"
@@ -216,9 +216,9 @@ def test_a_topic_that_is_not_there_is_told() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("item", KNOWN, ids=lambda item: item.name)
 def test_every_rule_has_an_example_with_the_same_value(item: Rewrite) -> None:
-    found = before_and_after(item)
-    assert found is not None
-    before, after = found
+    actual = before_and_after(item)
+    assert actual is not None
+    before, after = actual
     assert before is not after
     if isinstance(item, Rule) and not item.fast_math:  # procedures are tried on all their examples
         points = list(_points(before))

@@ -45,7 +45,7 @@ def test_processes_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cache_counts.total_counts(folder) == Counts(kernel_hits=1, kernel_misses=2)
     with settings.override(cache_dir=str(folder)):
         assert cli.main(["cache", "info"]) == 0
-        assert "used        1 kernels found and 2 compiled, " in capsys.readouterr().out
+        assert f"{'lookups':<28}1 kernels found and 2 compiled, " in capsys.readouterr().out
         assert cli.main(["cache", "clear"]) == 0
     assert not folder.exists()
 

@@ -551,14 +551,15 @@ def test_ten_killed_processes() -> None:
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cache", "info"]) == 0
     empty = capsys.readouterr().out
-    assert f"folder      {folder}\n" in empty
+    assert f"{'folder':<28}{folder}\n" in empty
     assert "0 kernels, 0 modules" in empty
     compiled(1, 2)
     assert cli.main(["cache", "info"]) == 0
     full = capsys.readouterr().out
     assert "2 kernels, 1 modules" in full
     assert "of 512 MB at most" in full
-    assert "of this     sources the sour, LLVM" in full
+    assert f"{'this version':<28}sources the sour, LLVM" in full
+    assert f"{'modules of this version':<28}1\n" in full
     assert cli.main(["cache", "clear"]) == 0
     assert "removed 3 entries" in capsys.readouterr().out
     assert not folder.exists()
@@ -592,4 +593,4 @@ def test_the_command_counts_damaged_modules(
     (path,) = (folder / "modules").iterdir()
     path.write_bytes(b"")
     cli.main(["cache", "info"])
-    assert "modules of  damaged: 1" in capsys.readouterr().out
+    assert f"{'modules of another version':<28}1, damaged" in capsys.readouterr().out

@@ -26,15 +26,15 @@ from tests.graphs import (
 def buffers_for(root: UOp, seed: int) -> list[Array]:
     """Return random contents for every PARAM of a kernel."""
     rng = np.random.default_rng(seed)
-    found: dict[int, Array] = {}
+    actual: dict[int, Array] = {}
     for node in parameters(root):
         lane, size = lane_of(node.dtype), node.dtype.size
         if lane.is_float:
-            found[node.arg] = rng.normal(size=size).astype(lane.numpy)
+            actual[node.arg] = rng.normal(size=size).astype(lane.numpy)
         else:
             low, high = (0, 2) if lane.bits == 1 else (max(int(lane.min), -9), 9)
-            found[node.arg] = rng.integers(low, high, size).astype(lane.numpy)
-    return [found.get(k, np.zeros(1, np.float32)) for k in range(max(found, default=-1) + 1)]
+            actual[node.arg] = rng.integers(low, high, size).astype(lane.numpy)
+    return [actual.get(k, np.zeros(1, np.float32)) for k in range(max(actual, default=-1) + 1)]
 
 
 def copies(buffers: list[Array]) -> list[Array]:

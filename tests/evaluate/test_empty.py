@@ -52,9 +52,9 @@ def in_register(op: Op, value: UOp, loop: UOp) -> UOp:
 def test_an_empty_reduction_is_its_identity(op: Op, dtype: DType, expected: Any, wrap: Any) -> None:
     value = num(1, dtype)
     empty, one = UOp.range(0, 0), UOp.range(1, 0)
-    found = unwrapped(evaluate(wrap(op, value, empty)))
-    assert found.dtype == dtype.numpy
-    assert float(found) == expected
+    actual = unwrapped(evaluate(wrap(op, value, empty)))
+    assert actual.dtype == dtype.numpy
+    assert float(actual) == expected
     assert unwrapped(evaluate(wrap(op, value, one))) == np.ones((), dtype.numpy)
 
 
@@ -154,11 +154,11 @@ def test_threads_of_an_empty_launch_do_nothing() -> None:
 @given(tensor_graphs(empty=True), st.integers(0, 9))
 def test_random_tensors_without_elements(graph: UOp, seed: int) -> None:
     data = contents(graph, seed)
-    found = unwrapped(evaluate(graph, data))
+    actual = unwrapped(evaluate(graph, data))
     empty = any(
         n.op is ops.REDUCE_AXIS and 0 in unwrapped(evaluate(n.src[0], data)).shape
         for n in toposort(graph)
     )
     if not empty:  # the plain interpreter has no identities
         with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(found, interpret(graph, data))
+            np.testing.assert_array_equal(actual, interpret(graph, data))

@@ -137,8 +137,8 @@ def test_an_accumulator_without_its_first_value() -> None:
 def test_a_result_that_is_not_written_everywhere() -> None:
     kernel = sink(at(OUT, I, I < 3).store(ONE).end(I))
     refused(lambda: evaluate(kernel), "element 3 of PARAM: p0 was never written")
-    found = unwrapped(evaluate(kernel, {0: np.zeros(4, np.float32)}))
-    assert found.tolist() == [1, 1, 1, 0]
+    actual = unwrapped(evaluate(kernel, {0: np.zeros(4, np.float32)}))
+    assert actual.tolist() == [1, 1, 1, 0]
 
 
 # -- order -----------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_every_op_is_here() -> None:
 @pytest.mark.parametrize("op", CASES, ids=lambda op: op.name)
 def test_meaning(op: Op) -> None:
     program, expected = CASES[op]
-    found = evaluate(program, {1: GIVEN}, {"m": 6})[0]
-    np.testing.assert_array_equal(found, expected)
+    actual = evaluate(program, {1: GIVEN}, {"m": 6})[0]
+    np.testing.assert_array_equal(actual, expected)
     if program.dtype.element is boolean:
-        assert found.dtype == np.bool_
+        assert actual.dtype == np.bool_

@@ -55,9 +55,9 @@ MOVEMENTS: dict[str, tuple[UOp, Any]] = {
 @pytest.mark.parametrize("name", MOVEMENTS)
 def test_against_numpy(name: str) -> None:
     graph, expected = MOVEMENTS[name]
-    found = unwrapped(evaluate(graph, {0: DATA}))
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == np.float32
+    actual = unwrapped(evaluate(graph, {0: DATA}))
+    np.testing.assert_array_equal(actual, expected)
+    assert actual.dtype == np.float32
     assert [d.arg for d in shape(graph)] == list(np.shape(expected))
 
 
@@ -72,18 +72,18 @@ def test_softmax() -> None:
     data = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
     expected = np.exp2(data - data.max(1, keepdims=True))
     expected /= expected.sum(1, keepdims=True)
-    found = unwrapped(evaluate(powers / rows(ops.ADD, powers), {0: data}))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    actual = unwrapped(evaluate(powers / rows(ops.ADD, powers), {0: data}))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def test_matmul_by_movement_ops() -> None:
     a = move(ops.EXPAND, move(ops.RESHAPE, tensor(0, 3, 4), 3, 4, 1), 3, 4, 5)
     b = move(ops.EXPAND, move(ops.RESHAPE, tensor(1, 4, 5), 1, 4, 5), 3, 4, 5)
     product = UOp(ops.REDUCE_AXIS, None, (a * b,), (ops.ADD, (1,)))
-    found = unwrapped(
+    actual = unwrapped(
         evaluate(move(ops.RESHAPE, product, 3, 5), {0: arange(3, 4), 1: arange(4, 5)})
     )
-    np.testing.assert_array_equal(found, arange(3, 4) @ arange(4, 5))
+    np.testing.assert_array_equal(actual, arange(3, 4) @ arange(4, 5))
 
 
 def test_gather_by_index() -> None:
@@ -91,8 +91,8 @@ def test_gather_by_index() -> None:
     i, j = UOp.range(3, 0), UOp.range(2, 1)
     row = where.index(i).cast(index)
     numbers = np.array([4, 0, 4], np.int32)
-    found = unwrapped(evaluate(table.index(row, j), {0: arange(5, 2), 1: numbers}))
-    np.testing.assert_array_equal(found, arange(5, 2)[numbers])
+    actual = unwrapped(evaluate(table.index(row, j), {0: arange(5, 2), 1: numbers}))
+    np.testing.assert_array_equal(actual, arange(5, 2)[numbers])
 
 
 def test_symbolic_dims() -> None:
@@ -102,14 +102,14 @@ def test_symbolic_dims() -> None:
     padded = move(ops.PAD, flat, 0, n)
     for rows in (1, 3):
         data = arange(rows, 2)
-        found = unwrapped(evaluate(padded, {0: data}, {"n": rows}))
-        np.testing.assert_array_equal(found, np.pad(data.reshape(-1), (0, rows)))
+        actual = unwrapped(evaluate(padded, {0: data}, {"n": rows}))
+        np.testing.assert_array_equal(actual, np.pad(data.reshape(-1), (0, rows)))
 
 
 def test_vectors_as_elements_of_a_tensor() -> None:
     x = tensor(0, 3, dtype=f32.vec(2))
-    found = unwrapped(evaluate(move(ops.FLIP, x + x, arg=(0,)), {0: arange(3, 2)}))
-    np.testing.assert_array_equal(found, arange(3, 2)[::-1] * 2)
+    actual = unwrapped(evaluate(move(ops.FLIP, x + x, arg=(0,)), {0: arange(3, 2)}))
+    np.testing.assert_array_equal(actual, arange(3, 2)[::-1] * 2)
 
 
 def test_assign_overwrites_a_view() -> None:
@@ -146,8 +146,8 @@ def test_bound_variables() -> None:
 def test_an_index_is_exact_beyond_64_bits() -> None:
     i = UOp.range(3, 0)
     huge = UOp.const(index, 1 << 80)
-    found = unwrapped(evaluate((i + huge) * huge // 3 % 1000))
-    assert found.tolist() == [((k + (1 << 80)) * (1 << 80) // 3) % 1000 for k in range(3)]
+    actual = unwrapped(evaluate((i + huge) * huge // 3 % 1000))
+    assert actual.tolist() == [((k + (1 << 80)) * (1 << 80) // 3) % 1000 for k in range(3)]
     shifted = unwrapped(evaluate(ops.SHL(i + 1, num(70)) >> 68))
     assert shifted.tolist() == [4, 8, 12]
     square = unwrapped(evaluate((i + (1 << 61)) * (i + (1 << 61)) - (1 << 122)))
@@ -160,8 +160,8 @@ def test_a_graph_of_great_depth() -> None:
     total = x
     for _ in range(100_000):
         total = UOp(ops.ADD, None, (total, x))
-    found = unwrapped(evaluate(total, {0: np.ones(2, np.float32)}))
-    np.testing.assert_array_equal(found, [100_001, 100_001])
+    actual = unwrapped(evaluate(total, {0: np.ones(2, np.float32)}))
+    np.testing.assert_array_equal(actual, [100_001, 100_001])
     assert shape(total)[0].arg == 2
 
 
@@ -266,15 +266,15 @@ def fold(node: UOp, value: Array) -> Array:
 
 def contents(root: UOp, seed: int) -> dict[int, Array]:
     rng = np.random.default_rng(seed)
-    found: dict[int, Array] = {}
+    actual: dict[int, Array] = {}
     for node in parameters(root):
         dims = [int(s.arg) for s in node.src]
         if node.dtype.is_float:
-            found[node.arg] = np.asarray(rng.normal(size=dims)).astype(node.dtype.numpy)
+            actual[node.arg] = np.asarray(rng.normal(size=dims)).astype(node.dtype.numpy)
         else:
             low, high = 0 if node.dtype.min >= 0 else -9, 2 if node.dtype is dtypes.boolean else 9
-            found[node.arg] = np.asarray(rng.integers(low, high, dims)).astype(node.dtype.numpy)
-    return found
+            actual[node.arg] = np.asarray(rng.integers(low, high, dims)).astype(node.dtype.numpy)
+    return actual
 
 
 @examples(100)
@@ -283,8 +283,8 @@ def test_random_graphs_against_numpy(graph: UOp, seed: int) -> None:
     data = contents(graph, seed)
     with np.errstate(all="ignore"):
         expected = interpret(graph, data)
-    found = unwrapped(evaluate(graph, data))
-    assert found.shape == expected.shape == tuple(d.vmin for d in shape(graph))
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
-    assert math.prod(found.shape) == found.size
+    actual = unwrapped(evaluate(graph, data))
+    assert actual.shape == expected.shape == tuple(d.vmin for d in shape(graph))
+    assert actual.dtype == expected.dtype
+    np.testing.assert_array_equal(actual, expected)
+    assert math.prod(actual.shape) == actual.size

@@ -30,8 +30,8 @@ def test_matmul() -> None:
     i, j, k = UOp.range(3, 0), UOp.range(5, 1), UOp.range(4, 2, Axis.REDUCE)
     product = tensor(0, 3, 4).index(i, k) * tensor(1, 4, 5).index(k, j)
     graph = bufferize(product.reduce(ops.ADD, k), i, j)
-    found = unwrapped(evaluate(graph, {0: arange(3, 4), 1: arange(4, 5)}))
-    np.testing.assert_array_equal(found, arange(3, 4) @ arange(4, 5))
+    actual = unwrapped(evaluate(graph, {0: arange(3, 4), 1: arange(4, 5)}))
+    np.testing.assert_array_equal(actual, arange(3, 4) @ arange(4, 5))
 
 
 def test_padding_by_invalid() -> None:
@@ -39,9 +39,9 @@ def test_padding_by_invalid() -> None:
     i = UOp.range(7, 0)
     inside = (i >= 2) & (i < 6)
     element = tensor(0, 4).index(inside.where(i - 2, INVALID))
-    found = unwrapped(evaluate(inside.where(element, num(0.0, f32)), {0: arange(4) + 1}))
-    np.testing.assert_array_equal(found, [0, 0, 1, 2, 3, 4, 0])
-    np.testing.assert_array_equal(unwrapped(evaluate(element, {0: arange(4) + 1})), found)
+    actual = unwrapped(evaluate(inside.where(element, num(0.0, f32)), {0: arange(4) + 1}))
+    np.testing.assert_array_equal(actual, [0, 0, 1, 2, 3, 4, 0])
+    np.testing.assert_array_equal(unwrapped(evaluate(element, {0: arange(4) + 1})), actual)
 
 
 def test_invalid_goes_through_arithmetic() -> None:
@@ -49,16 +49,16 @@ def test_invalid_goes_through_arithmetic() -> None:
     masked = (i < 2).where(i, INVALID)
     for position in (masked * 2 + 1, (masked + 5) % 3, masked.maximum(7) - 6, masked.cast(i32)):
         element = tensor(0, 4).index(position)
-        found = unwrapped(evaluate(element, {0: arange(4) + 1}))
-        assert found[:2].all()
-        assert not found[2:].any()
+        actual = unwrapped(evaluate(element, {0: arange(4) + 1}))
+        assert actual[:2].all()
+        assert not actual[2:].any()
 
 
 def test_invalid_in_one_of_two_dims() -> None:
     i, j = UOp.range(3, 0), UOp.range(3, 1)
     element = tensor(0, 2, 2).index((i < 2).where(i, INVALID), (j < 2).where(j, INVALID))
-    found = unwrapped(evaluate(element, {0: arange(2, 2) + 1}))
-    np.testing.assert_array_equal(found, np.pad(arange(2, 2) + 1, ((0, 1), (0, 1))))
+    actual = unwrapped(evaluate(element, {0: arange(2, 2) + 1}))
+    np.testing.assert_array_equal(actual, np.pad(arange(2, 2) + 1, ((0, 1), (0, 1))))
 
 
 def test_an_undefined_operand_of_a_false_conjunction() -> None:
@@ -77,16 +77,16 @@ def test_a_buffer_inside_a_loop_has_a_copy_for_each_iteration() -> None:
     i, j, k = UOp.range(3, 0), UOp.range(4, 1), UOp.range(4, 2)
     row = bufferize(tensor(0, 3, 4).index(i, j) * 2.0, j, space=Space.LOCAL)
     total = row.index(3 - k)
-    found = unwrapped(evaluate(total, {0: arange(3, 4)}))
-    np.testing.assert_array_equal(found, arange(3, 4)[:, ::-1] * 2)
+    actual = unwrapped(evaluate(total, {0: arange(3, 4)}))
+    np.testing.assert_array_equal(actual, arange(3, 4)[:, ::-1] * 2)
 
 
 def test_bufferize_over_indices_that_are_no_ranges() -> None:
     i = UOp.range(2, 0)
     lane = UOp(ops.UNROLL, None, (UOp(ops.VCONST, index.vec(3), (), (0, 1, 2)),), ((5, 3),))
     value = (i * 3 + lane).cast(f32)
-    found = unwrapped(evaluate(bufferize(value, i, num(0), lane)))
-    np.testing.assert_array_equal(found, arange(2, 1, 3))
+    actual = unwrapped(evaluate(bufferize(value, i, num(0), lane)))
+    np.testing.assert_array_equal(actual, arange(2, 1, 3))
 
 
 def test_a_buffer_over_a_triangle_is_not_written_everywhere() -> None:
@@ -95,8 +95,8 @@ def test_a_buffer_over_a_triangle_is_not_written_everywhere() -> None:
     kept = bufferize((i * 3 + k).cast(f32), i, k)
     x, y = UOp.range(3, 2), UOp.range(3, 3)
     lower = (y <= x).where(kept.index(x, y), num(-1.0, f32))
-    found = unwrapped(evaluate(lower))
-    np.testing.assert_array_equal(found, np.where(np.tri(3), arange(3, 3), -1))
+    actual = unwrapped(evaluate(lower))
+    np.testing.assert_array_equal(actual, np.where(np.tri(3), arange(3, 3), -1))
     with pytest.raises(EvaluationError, match="never written"):
         evaluate(kept.index(x, y))
 
@@ -114,8 +114,8 @@ def test_reductions_of_every_op() -> None:
         ops.OR: np.bitwise_or.reduce(numbers, 1),
     }
     for op, answer in expected.items():
-        found = unwrapped(evaluate(element.reduce(op, k), {0: numbers}))
-        np.testing.assert_array_equal(found, answer)
+        actual = unwrapped(evaluate(element.reduce(op, k), {0: numbers}))
+        np.testing.assert_array_equal(actual, answer)
 
 
 def test_a_reduction_over_a_range_it_does_not_use() -> None:
@@ -141,16 +141,16 @@ def test_ranges_depend_on_variables() -> None:
 def test_open_ranges_are_axes_of_the_result() -> None:
     i, j = UOp.range(2, 0), UOp.range(3, 1)
     np.testing.assert_array_equal(unwrapped(evaluate(j * 10 + i)), [[0, 10, 20], [1, 11, 21]])
-    found = unwrapped(evaluate(j * 10 + i, {j: 2}))
-    np.testing.assert_array_equal(found, [20, 21])
+    actual = unwrapped(evaluate(j * 10 + i, {j: 2}))
+    np.testing.assert_array_equal(actual, [20, 21])
 
 
 def test_vectors() -> None:
     i = UOp.range(2, 0)
     pair = UOp(ops.VECTORIZE, None, (i, i + 5))
     four = UOp(ops.CAT, None, (pair, pair * 2))
-    found = unwrapped(evaluate(four.gep(3, 0)))
-    np.testing.assert_array_equal(found, [[10, 0], [12, 1]])
+    actual = unwrapped(evaluate(four.gep(3, 0)))
+    np.testing.assert_array_equal(actual, [[10, 0], [12, 1]])
     chosen = UOp(ops.WHERE, None, (i.eq(0), four, four + 100))  # one condition for all lanes
     np.testing.assert_array_equal(
         unwrapped(evaluate(chosen)), [[0, 5, 0, 10], [101, 106, 102, 112]]
@@ -194,8 +194,8 @@ def test_a_tensor_is_stored_by_one_index_a_dimension() -> None:
     i, j = UOp.range(2, 0), UOp.range(3, 1)
     place = tensor(0, 3, 2).index(j, i)
     kernel = sink(place.store(tensor(1, 2, 3).index(i, j)).end(i, j))
-    found = unwrapped(evaluate(kernel, {1: arange(2, 3)}))
-    np.testing.assert_array_equal(found, arange(2, 3).T)
+    actual = unwrapped(evaluate(kernel, {1: arange(2, 3)}))
+    np.testing.assert_array_equal(actual, arange(2, 3).T)
 
 
 def test_a_read_after_the_end_sees_the_store() -> None:

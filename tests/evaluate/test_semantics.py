@@ -51,23 +51,23 @@ INTEGER_OPS: dict[Op, Callable[[int, int], int]] = {
 def test_every_pair_of_eight_bit_integers(op: Op, dtype: DType) -> None:
     """Every third value of each operand, and all that are near a limit."""
     x, y = UOp.range(256, 0).cast(dtype), UOp.range(256, 1).cast(dtype)
-    found = unwrapped(evaluate(op(x, y)))
+    actual = unwrapped(evaluate(op(x, y)))
     function = INTEGER_OPS[op]
     picked = sorted({*range(0, 256, 3), *range(120, 136), 254, 255, 1, 2})
     for a in picked:
         left = wrap(dtype, a)
         expected = [wrap(dtype, int(function(left, wrap(dtype, b)))) for b in picked]
-        assert found[a, picked].tolist() == expected
+        assert actual[a, picked].tolist() == expected
 
 
 @examples(60)
 @given(index_expressions(truncating=True), st.data())
 def test_index_arithmetic_is_pythons(expression: UOp, data: st.DataObject) -> None:
     given_values = {leaf: data.draw(values(leaf)) for leaf in leaves(expression)}
-    found = int(unwrapped(evaluate(expression, given_values)))
-    assert expression.vmin <= found <= expression.vmax
+    actual = int(unwrapped(evaluate(expression, given_values)))
+    assert expression.vmin <= actual <= expression.vmax
     modulus, remainder = expression.residue
-    assert found == remainder if modulus == 0 else found % modulus == remainder
+    assert actual == remainder if modulus == 0 else actual % modulus == remainder
 
 
 FLOATS = (0.0, -0.0, 1.0, -1.5, math.nan, math.inf, -math.inf, 1e-45, 3e38)
@@ -77,8 +77,8 @@ FLOATS = (0.0, -0.0, 1.0, -1.5, math.nan, math.inf, -math.inf, 1e-45, 3e38)
 def test_max_and_min_propagate_nan(op: Op) -> None:
     for other in FLOATS:
         for pair in ((math.nan, other), (other, math.nan)):
-            found = unwrapped(evaluate(op(*(num(v, dtypes.f32) for v in pair))))
-            assert math.isnan(found)
+            actual = unwrapped(evaluate(op(*(num(v, dtypes.f32) for v in pair))))
+            assert math.isnan(actual)
 
 
 def test_signed_zeros_and_division_by_zero() -> None:
@@ -118,9 +118,9 @@ def test_every_type_goes_through_memory(dtype: DType) -> None:
     i = UOp.range(3, 0)
     tensor = UOp(ops.PARAM, dtype, (num(3),), 0)
     data = np.array([0, 1, 1]).astype(dtype.numpy)
-    found = unwrapped(evaluate(tensor.index(2 - i), {0: data}))
-    assert found.dtype == dtype.numpy
-    np.testing.assert_array_equal(found, data[::-1])
+    actual = unwrapped(evaluate(tensor.index(2 - i), {0: data}))
+    assert actual.dtype == dtype.numpy
+    np.testing.assert_array_equal(actual, data[::-1])
 
 
 def test_narrow_floats_round_once() -> None:
@@ -147,11 +147,11 @@ def test_a_where_has_the_state_of_the_selected_operand() -> None:
         ((masked < 9).where(i, bad), "good invalid invalid"),
         ((bad < 9).where(i, i), "good undefined good"),
     ):
-        found = inspect(value)
+        actual = inspect(value)
         names = [
             "invalid" if not valid else "undefined" if undefined else "good"
             for valid, undefined in zip(
-                found.valid[:, 0].tolist(), found.undefined[:, 0].tolist(), strict=True
+                actual.valid[:, 0].tolist(), actual.undefined[:, 0].tolist(), strict=True
             )
         ]
         assert " ".join(names) == states

@@ -111,15 +111,15 @@ def test_every_meaning_has_an_oracle() -> None:
 def test_all_pairs_of_8_bit_integers(op: Op, dtype: DType) -> None:
     every = range(int(dtype.min), int(dtype.max) + 1)
     a, b = np.meshgrid(np.array(every, dtype.numpy), np.array(every, dtype.numpy), indexing="ij")
-    found = apply(op, dtype, a, b)
+    actual = apply(op, dtype, a, b)
     oracle = binary_oracles(8)[op]
     if op.group is ops.COMPARISON:
-        assert found.dtype == np.bool_
+        assert actual.dtype == np.bool_
         expected = [[oracle(x, y) for y in every] for x in every]
     else:
-        assert found.dtype == dtype.numpy
+        assert actual.dtype == dtype.numpy
         expected = [[wrap(dtype, oracle(x, y)) for y in every] for x in every]
-    np.testing.assert_array_equal(found.astype(np.int64), np.array(expected, np.int64))
+    np.testing.assert_array_equal(actual.astype(np.int64), np.array(expected, np.int64))
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
@@ -135,8 +135,8 @@ def test_edges_of_integers(op: Op, dtype: DType) -> None:
                 expected = wrap(dtype, pow(x, y, 1 << dtype.bits))
             else:
                 expected = wrap(dtype, oracle(x, y))
-            found = apply(op, dtype, ints(dtype, x), ints(dtype, y))
-            assert int(found[0]) == expected, (x, y)
+            actual = apply(op, dtype, ints(dtype, x), ints(dtype, y))
+            assert int(actual[0]) == expected, (x, y)
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
@@ -151,8 +151,8 @@ def test_index_is_exact(op: Op) -> None:
                 continue
             if op in (ops.SHL, ops.SHR, ops.POW) and not 0 <= y <= 100:
                 continue
-            found = apply(op, dtypes.index, ints(dtypes.index, x), ints(dtypes.index, y))
-            assert found[0] == oracle(x, y), (x, y)
+            actual = apply(op, dtypes.index, ints(dtypes.index, x), ints(dtypes.index, y))
+            assert actual[0] == oracle(x, y), (x, y)
 
 
 @pytest.mark.parametrize("op", [ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD], ids=lambda op: op.name)
@@ -201,16 +201,16 @@ def test_multiply_and_add_integers(dtype: DType) -> None:
     source = random.Random(1)
     for _ in range(200):
         x, y, z = (source.randrange(0, 128) for _ in range(3))
-        found = apply(ops.MULACC, dtype, ints(dtype, x), ints(dtype, y), ints(dtype, z))
-        assert found[0] == wrap(dtype, x * y + z)
+        actual = apply(ops.MULACC, dtype, ints(dtype, x), ints(dtype, y), ints(dtype, z))
+        assert actual[0] == wrap(dtype, x * y + z)
 
 
 def test_where_chooses() -> None:
     condition = np.array([True, False, True])
     yes, no = np.array([1.0, math.nan, -0.0]), np.array([math.nan, 2.0, 3.0])
-    found = apply(ops.WHERE, dtypes.f64, condition, yes, no)
-    assert found.tolist() == [1.0, 2.0, 0.0]
-    assert math.copysign(1, found[2]) == -1
+    actual = apply(ops.WHERE, dtypes.f64, condition, yes, no)
+    assert actual.tolist() == [1.0, 2.0, 0.0]
+    assert math.copysign(1, actual[2]) == -1
 
 
 # -- floats ----------------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def nearest(dtype: DType, exact: Fraction) -> float:
     return -result if exact < 0 else result
 
 
-def same(found: Any, expected: float) -> bool:
+def same(actual: Any, expected: float) -> bool:
     """Equal, with NaN equal to itself and the zeros told apart."""
-    value = float(found)
+    value = float(actual)
     if math.isnan(expected):
         return math.isnan(value)
     return value == expected and math.copysign(1, value) == math.copysign(1, expected)
@@ -281,9 +281,9 @@ def test_narrow_arithmetic_rounds_once(op: Op, dtype: DType) -> None:
         if exact == 0:
             continue  # the sign of zero is tested by itself
         operands = [floats(dtype, v) for v in (x, y)]
-        found = apply(op, dtype, *operands)
-        assert found.dtype == dtype.numpy
-        assert same(found[0], nearest(dtype, exact)), (x, y)
+        actual = apply(op, dtype, *operands)
+        assert actual.dtype == dtype.numpy
+        assert same(actual[0], nearest(dtype, exact)), (x, y)
 
 
 @pytest.mark.parametrize("op", list(EXACT), ids=lambda op: op.name)
@@ -355,9 +355,9 @@ def test_whole_numbers(dtype: DType) -> None:
         ops.ROUND: round,
     }
     for op, oracle in oracles.items():
-        found = apply(op, dtype, x)
-        assert found.dtype == dtype.numpy
-        assert [float(v) for v in found] == [oracle(v) for v in values], op
+        actual = apply(op, dtype, x)
+        assert actual.dtype == dtype.numpy
+        assert [float(v) for v in actual] == [oracle(v) for v in values], op
     assert math.copysign(1, float(apply(ops.CEIL, dtype, x)[3])) == -1
 
 
@@ -366,8 +366,8 @@ def test_whole_numbers(dtype: DType) -> None:
 def test_functions_are_within_half_an_ulp(op: Op, dtype: DType) -> None:
     """A double is exact enough to decide all but a few of these."""
     x = np.linspace(0.01, 10, 500).astype(dtype.numpy)
-    found = apply(op, dtype, x)
-    for value, result in zip(x, found, strict=True):
+    actual = apply(op, dtype, x)
+    for value, result in zip(x, actual, strict=True):
         assert float(result) == dtypes.round_float(dtype, FUNCTIONS[op](float(value)))
 
 
@@ -418,12 +418,12 @@ def test_multiply_and_add_rounds_once(dtype: DType) -> None:
             z = dtypes.round_float(dtype, -x * y)
         exact = Fraction(x) * Fraction(y) + Fraction(z)
         operands = [floats(dtype, v) for v in (x, y, z)]
-        found = apply(ops.MULACC, dtype, *operands)
-        assert found.dtype == dtype.numpy
+        actual = apply(ops.MULACC, dtype, *operands)
+        assert actual.dtype == dtype.numpy
         if exact == 0:
-            assert float(found[0]) == 0
+            assert float(actual[0]) == 0
         else:
-            assert same(found[0], fused(dtype, exact)), (x, y, z)
+            assert same(actual[0], fused(dtype, exact)), (x, y, z)
 
 
 def test_multiply_and_add_special_values() -> None:
@@ -449,9 +449,9 @@ def test_floats_to_integers_saturate(source: DType, target: DType) -> None:
     wanted = [0.0, -0.0, 0.9, -0.9, 1.5, -1.5, 100.0, -100.0, float(low), float(high), 3e9, -3e9]
     wanted += [2.0**63, -(2.0**63), 2.0**64, 2.0**63 - 1024, 1e300, math.nan, math.inf, -math.inf]
     x = [dtypes.round_float(source, v) for v in wanted]
-    found = semantics.cast(source, target, floats(source, *x))
-    assert found.dtype == target.numpy
-    for value, result in zip(x, found, strict=True):
+    actual = semantics.cast(source, target, floats(source, *x))
+    assert actual.dtype == target.numpy
+    for value, result in zip(x, actual, strict=True):
         if math.isnan(value):
             expected = 0
         elif math.isinf(value):
@@ -466,9 +466,9 @@ def test_floats_to_integers_saturate(source: DType, target: DType) -> None:
 def test_integers_to_integers_wrap(source: DType, target: DType) -> None:
     low, high = int(source.min), int(source.max)
     values = sorted({low, low // 2, 0, 1, high // 2 + 1, high})
-    found = semantics.cast(source, target, np.array(values, dtype=source.numpy))
-    assert found.dtype == target.numpy
-    assert [int(v) for v in found] == [wrap(target, v) for v in values]
+    actual = semantics.cast(source, target, np.array(values, dtype=source.numpy))
+    assert actual.dtype == target.numpy
+    assert [int(v) for v in actual] == [wrap(target, v) for v in values]
 
 
 def test_index_to_integers_wraps() -> None:
@@ -499,9 +499,9 @@ def test_integers_to_floats_round_once(source: DType, target: DType) -> None:
     # halfway between two floats, and just beside
     values += [(1 << 26) + (1 << (26 - k)) + 1 for k in range(2, 26)]
     x = ints(source, *values)
-    found = semantics.cast(source, target, x)
-    assert found.dtype == target.numpy
-    for value, result in zip(values, found, strict=True):
+    actual = semantics.cast(source, target, x)
+    assert actual.dtype == target.numpy
+    for value, result in zip(values, actual, strict=True):
         if value == 0:
             assert same(result, 0.0)
         elif target is dtypes.f32 and abs(value) >= 1 << 128:
@@ -527,19 +527,19 @@ def test_floats_to_narrower_floats_round_once(source: DType, target: DType) -> N
         x = dtypes.round_float(source, middle * (1 + draw.choice((0, 2**-40, -(2**-40), 2**-9))))
         if x == 0 or not math.isfinite(x):
             continue
-        found = semantics.cast(source, target, floats(source, x))
-        assert same(found[0], nearest(target, Fraction(x))), x
+        actual = semantics.cast(source, target, floats(source, x))
+        assert same(actual[0], nearest(target, Fraction(x))), x
 
 
 @pytest.mark.parametrize("source", FLOATS, ids=str)
 def test_wider_floats_hold_narrower_ones(source: DType) -> None:
     x = floats(source, 0.0, -0.0, 1.5, math.nan)
     for target in FLOATS:
-        found = semantics.cast(source, target, x)
-        assert found.dtype == target.numpy
-        assert same(found[1], -0.0)
-        assert same(found[2], 1.5)
-        assert same(found[3], math.nan)
+        actual = semantics.cast(source, target, x)
+        assert actual.dtype == target.numpy
+        assert same(actual[1], -0.0)
+        assert same(actual[2], 1.5)
+        assert same(actual[3], math.nan)
 
 
 def test_to_bool_is_whether_it_is_not_zero() -> None:
@@ -559,9 +559,9 @@ def test_to_bool_is_whether_it_is_not_zero() -> None:
 
 def test_bitcast_keeps_the_bits() -> None:
     x = np.array([1.0, -2.0], np.float32)
-    found = semantics.bitcast(dtypes.f32, dtypes.u32, x)
-    assert [hex(v) for v in found] == ["0x3f800000", "0xc0000000"]
-    back = semantics.bitcast(dtypes.u32, dtypes.f32, found)
+    actual = semantics.bitcast(dtypes.f32, dtypes.u32, x)
+    assert [hex(v) for v in actual] == ["0x3f800000", "0xc0000000"]
+    back = semantics.bitcast(dtypes.u32, dtypes.f32, actual)
     assert back.tolist() == [1.0, -2.0]
 
 
@@ -590,5 +590,5 @@ def test_threefry_known_answers(
     def packed(words: tuple[int, int]) -> np.ndarray[Any, Any]:
         return np.array([words[0] | words[1] << 32], dtype=np.uint64)
 
-    found = int(apply(ops.THREEFRY, dtypes.u64, packed(counter), packed(key))[0])
-    assert (found & 0xFFFFFFFF, found >> 32) == expected
+    actual = int(apply(ops.THREEFRY, dtypes.u64, packed(counter), packed(key))[0])
+    assert (actual & 0xFFFFFFFF, actual >> 32) == expected

@@ -114,10 +114,10 @@ def test_every_argument_comes_back(arg: Any) -> None:
     assert written.isascii()
     assert "\n" not in written
     reader = Reader(written)
-    found = reader.argument()
+    actual = reader.argument()
     assert reader.at == len(written)
-    assert argument_text.to_text(found) == written
-    assert argument_text.key(found) == argument_text.key(arg)
+    assert argument_text.to_text(actual) == written
+    assert argument_text.key(actual) == argument_text.key(arg)
     root = raw(ops.SINK, None, (), arg)
     assert parse(to_text(root)) is root
 

@@ -97,7 +97,7 @@ def test_users_are_listed_once() -> None:
 @graphs.examples(60)
 def test_users_are_the_edges_backwards(root: UOp) -> None:
     forward = {(node, s) for node in toposort(root) for s in node.src}
-    backward = {(user, node) for node, found in users(root).items() for user in found}
+    backward = {(user, node) for node, actual in users(root).items() for user in actual}
     assert forward == backward
 
 
@@ -137,9 +137,9 @@ def test_dtypes_that_do_not_follow_are_kept() -> None:
     wide = make(ops.INDEX, pointer, A, dtype=pointer.dtype)
     cast = make(ops.CAST, make(ops.LOAD, wide), dtype=dtypes.bf16)
     for exactly in (True, False):
-        found = substitute(cast, {A: B}, exactly=exactly)
-        assert [n.dtype for n in toposort(found)] == [n.dtype for n in toposort(cast)]
-        assert A not in toposort(found)
+        actual = substitute(cast, {A: B}, exactly=exactly)
+        assert [n.dtype for n in toposort(actual)] == [n.dtype for n in toposort(cast)]
+        assert A not in toposort(actual)
 
 
 @given(st.data())
@@ -215,15 +215,15 @@ def test_equal_scopes_are_one_tuple() -> None:
 
 
 def naive_ranges(root: UOp) -> set[UOp]:
-    found: dict[UOp, set[UOp]] = {}
+    actual: dict[UOp, set[UOp]] = {}
     for node in toposort(root):
-        scope = set().union(*(found[s] for s in node.src)) if node.src else set()
+        scope = set().union(*(actual[s] for s in node.src)) if node.src else set()
         if node.op is ops.RANGE:
             scope.add(node)
         if node.op in (ops.END, ops.REDUCE, ops.BUFFERIZE):
             scope -= set(node.src[1:])
-        found[node] = scope
-    return found[root]
+        actual[node] = scope
+    return actual[root]
 
 
 @given(graphs.any_graphs())

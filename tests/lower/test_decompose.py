@@ -115,7 +115,7 @@ def test_kernels_stay_in_the_target_level(op: Op, kind: DType) -> None:
         after = decompose(before, PLAIN)
         levels.check(after, levels.TARGET, "decompose")
         bits = f"uint{kind.bits}" if kind is dtypes.f16 else kind.numpy
-        found = np.zeros_like(data)
-        run_kernel(after, [found.view(bits), data.view(bits)])
-        wide = found.astype(np.float64), expected.astype(np.float64)
+        actual = np.zeros_like(data)
+        run_kernel(after, [actual.view(bits), data.view(bits)])
+        wide = actual.astype(np.float64), expected.astype(np.float64)
         np.testing.assert_allclose(*wide, rtol=2e-3 if kind is dtypes.f16 else 3e-7)

@@ -58,15 +58,15 @@ def kinds(kernel: UOp) -> dict[tuple[int, ...], Axis]:
 
 
 def test_loops_of_the_output_become_blocks() -> None:
-    found = kinds(to_blocks(matrix_product(2, 4, 6), SMALL))
-    assert found == {(0,): Axis.GLOBAL, (1,): Axis.GLOBAL, (2,): Axis.REDUCE}
+    actual = kinds(to_blocks(matrix_product(2, 4, 6), SMALL))
+    assert actual == {(0,): Axis.GLOBAL, (1,): Axis.GLOBAL, (2,): Axis.REDUCE}
 
 
 def test_a_loop_that_shares_a_reduction_or_a_row_stays() -> None:
     for kernel in (centred(2, 8), started(CASES["kept row"])):
-        found = kinds(to_blocks(kernel, SMALL))
-        assert found[0,] is Axis.GLOBAL
-        assert found[1,] is Axis.LOOP
+        actual = kinds(to_blocks(kernel, SMALL))
+        assert actual[0,] is Axis.GLOBAL
+        assert actual[1,] is Axis.LOOP
 
 
 def test_a_loop_that_reads_what_it_writes_stays() -> None:
@@ -77,8 +77,8 @@ def test_a_loop_that_reads_what_it_writes_stays() -> None:
 
 
 def test_a_loop_that_exceeds_the_grid_stays_a_loop() -> None:
-    found = kinds(to_blocks(matrix_product(4, 8, 2), TINY))  # of 24 blocks at most
-    assert found == {(0,): Axis.GLOBAL, (1,): Axis.LOOP, (2,): Axis.REDUCE}
+    actual = kinds(to_blocks(matrix_product(4, 8, 2), TINY))  # of 24 blocks at most
+    assert actual == {(0,): Axis.GLOBAL, (1,): Axis.LOOP, (2,): Axis.REDUCE}
 
 
 def test_a_cpu_has_no_blocks() -> None:
@@ -100,15 +100,15 @@ def test_sizes_within_the_limits_get_launch_dimensions(limits: tuple[int, ...]) 
         itertools.product((1, 2, 3), repeat=4),
     ):
         total = math.prod(sizes)
-        found = fit_dimensions([number(n) for n in sizes], limits)
-        assert (found is None) == (total > math.prod(limits))
-        if found is None:
+        actual = fit_dimensions([number(n) for n in sizes], limits)
+        assert (actual is None) == (total > math.prod(limits))
+        if actual is None:
             continue
-        dims = [int(d.arg) for d in found.dims]
+        dims = [int(d.arg) for d in actual.dims]
         assert len(dims) <= len(limits)
         assert all(d <= most for d, most in zip(dims, limits, strict=False))
-        if found.groups is not None:
-            assert dims == [math.prod(sizes[k] for k in group) for group in found.groups]
+        if actual.groups is not None:
+            assert dims == [math.prod(sizes[k] for k in group) for group in actual.groups]
         else:
             assert total <= math.prod(dims) < 2 * total
 
@@ -220,9 +220,9 @@ def test_each_barrier_is_needed(name: str, actions: list[Action], barriers: int)
     kernel = apply_all(started(case), actions, SMALL)
     lowered = gpu_dims(group_reduce(block_memory(to_blocks(kernel, SMALL), SMALL)), SMALL)
     assert run_graph(case, lowered)[0].tolist() == run_graph(case, case.kernel)[0].tolist()
-    found = [n for n in toposort(lowered) if n.op is ops.BARRIER]
-    assert len(found) == barriers
-    for barrier in found:
+    actual = [n for n in toposort(lowered) if n.op is ops.BARRIER]
+    assert len(actual) == barriers
+    for barrier in actual:
         without = substitute(lowered, {barrier: UOp(ops.GROUP, None, barrier.src)})
         with pytest.raises(EvaluationError, match=r"a data race|before it was written"):
             run_graph(case, without)
@@ -256,8 +256,8 @@ def test_partial_results_have_an_element_for_each_thread_and_lane() -> None:
 
 def test_each_group_reduction_has_its_own_buffer() -> None:
     kernel = apply_all(centred(2, 8), [Group("r2", 4), Group("r3", 4)], SMALL)
-    found = [n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL]
-    assert [n.arg for n in found] == [0, 1]
+    actual = [n for n in toposort(group_reduce(kernel)) if n.op is ops.DEFINE_LOCAL]
+    assert [n.arg for n in actual] == [0, 1]
 
 
 def test_a_kernel_without_groups_stays() -> None:

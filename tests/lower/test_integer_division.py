@@ -84,8 +84,8 @@ def test_constant_divisors_of_wide_words(kind: DType) -> None:
         for op, python in ((ops.IDIV, int.__floordiv__), (ops.MOD, int.__mod__)):
             after = decompose(op(x, x.lift(divisor)), PLAIN)
             assert not {n.op for n in toposort(after)} & set(DIVISIONS)
-            found = values(after, (data,))
-            assert [int(v) for v in found] == [python(n, divisor) for n in numbers]
+            actual = values(after, (data,))
+            assert [int(v) for v in actual] == [python(n, divisor) for n in numbers]
 
 
 def test_negative_constant_divisors() -> None:

@@ -51,8 +51,8 @@ def test_windows_cover_every_lane_and_read_nothing_beyond(step: int, width: int)
 )
 def test_tiles_are_transposed(rows: int, columns: int) -> None:
     matrix = np.arange(rows * columns).reshape(rows, columns)
-    found = transpose([vector([int(n) for n in row]) for row in matrix])
-    assert [numbers(column) for column in found] == matrix.T.tolist()
+    actual = transpose([vector([int(n) for n in row]) for row in matrix])
+    assert [numbers(column) for column in actual] == matrix.T.tolist()
 
 
 def kernel_of(tensor: Any) -> Any:
@@ -111,8 +111,8 @@ def test_reversed_loads() -> None:
 def test_permutations_by_the_heuristic(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for order in itertools.permutations(range(len(shape))):
-        found = (porism.asarray(values).permute(*order) * 2).numpy()
-        np.testing.assert_array_equal(found, values.transpose(order) * 2)
+        actual = (porism.asarray(values).permute(*order) * 2).numpy()
+        np.testing.assert_array_equal(actual, values.transpose(order) * 2)
 
 
 def test_expressions_in_lanes_keep_their_types() -> None:
@@ -120,12 +120,12 @@ def test_expressions_in_lanes_keep_their_types() -> None:
     lane, row = UOp.range(4, 0), UOp.range(3, 1)
     loaded = UOp(ops.PARAM, i32.pointer(), (), 1).index(row, dtype=i32)
     condition = (lane.cast(i64) * 2).cast(index) < loaded.cast(index)
-    found = expression_at(
+    actual = expression_at(
         condition, {lane: iteration_vector(lane, [0, 1, 2, 3])}, lambda node: node
     )
-    assert found.dtype is boolean.vec(4)
-    assert loaded in toposort(found)
-    assert lane not in found.ranges
+    assert actual.dtype is boolean.vec(4)
+    assert loaded in toposort(actual)
+    assert lane not in actual.ranges
 
 
 @pytest.mark.slow
@@ -136,5 +136,5 @@ def test_gathered_columns_are_reduced(rows: int, columns: int, reduce: str) -> N
     """The lanes of a load have a stride, and its mask depends on an index that is loaded."""
     values = np.random.default_rng(2).integers(-9, 9, (rows, 4)).astype(np.float32)
     chosen = np.arange(columns)[::-1].copy()
-    found = getattr(porism, reduce)(porism.asarray(values)[:, porism.asarray(chosen)], axis=1)
-    np.testing.assert_array_equal(found.numpy(), getattr(np, reduce)(values[:, chosen], axis=1))
+    actual = getattr(porism, reduce)(porism.asarray(values)[:, porism.asarray(chosen)], axis=1)
+    np.testing.assert_array_equal(actual.numpy(), getattr(np, reduce)(values[:, chosen], axis=1))

@@ -58,9 +58,9 @@ def _bits(array: Array) -> Array:
 def test_every_value_as_f32(kind: DType) -> None:
     every = codes(kind)
     (x,) = operands(len(every), LAYOUTS[kind].bits)
-    found = values(decode(x, LAYOUTS[kind]), [every])
+    actual = values(decode(x, LAYOUTS[kind]), [every])
     with np.errstate(all="ignore"):
-        assert same(every.view(kind.numpy).astype(np.float32), found).all()
+        assert same(every.view(kind.numpy).astype(np.float32), actual).all()
 
 
 def between(kind: DType) -> Array:
@@ -82,9 +82,9 @@ def test_rounding_from_f32(kind: DType) -> None:
     random = np.random.default_rng(5).integers(0, 1 << 32, 100_000).astype(np.uint32)
     data = np.concatenate([between(kind), random.view(np.float32)])
     (x,) = operands(len(data), f32)
-    found = values(encode(x, LAYOUTS[kind]), [data]).view(kind.numpy)
+    actual = values(encode(x, LAYOUTS[kind]), [data]).view(kind.numpy)
     with np.errstate(all="ignore"):
-        assert same(data.astype(kind.numpy), found).all()
+        assert same(data.astype(kind.numpy), actual).all()
 
 
 @pytest.mark.parametrize("op", [ops.ADD, ops.SUB, ops.MUL, ops.FDIV, ops.MAX, ops.MIN, ops.LT])

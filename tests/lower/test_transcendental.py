@@ -75,12 +75,12 @@ def special(kind: DType) -> Array:
         return np.array(SPECIAL).astype(kind.numpy)
 
 
-def near(found: Array, exact: Array) -> bool:
+def near(actual: Array, exact: Array) -> bool:
     """Return whether results are equal where zero, infinite or NaN, and close elsewhere."""
     plain = np.isfinite(exact) & (exact != 0)
     with np.errstate(all="ignore"):
-        close = np.isclose(found, exact, rtol=1e-6, atol=3e-45)
-    return bool(np.where(plain, close, same(exact, found)).all())
+        close = np.isclose(actual, exact, rtol=1e-6, atol=3e-45)
+    return bool(np.where(plain, close, same(exact, actual)).all())
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -137,9 +137,9 @@ def test_whole_powers_of_small_integers_are_exact() -> None:
     bases, exponents = (np.array(v, np.float32) for v in zip(*pairs, strict=True))
     x, y = (UOp(ops.PARAM, f32, (), k) for k in range(2))
     for machine in MACHINES.values():
-        found = computed(decompose(ops.POW(x, y), machine), {x: bases, y: exponents})
+        actual = computed(decompose(ops.POW(x, y), machine), {x: bases, y: exponents})
         exact = np.array([b**e for b, e in pairs], np.float64)
-        assert (np.abs(found - exact) <= np.spacing(exact.astype(np.float32))).all()
+        assert (np.abs(actual - exact) <= np.spacing(exact.astype(np.float32))).all()
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -175,8 +175,8 @@ def test_quick_arrays_agree_with_the_evaluator() -> None:
             after = decompose(op(*operands(len(arrays[0]), *[kind] * op.arity)), machine)
             places = [UOp(ops.PARAM, kind, (), k) for k in range(op.arity)]
             quick = decompose(op(*places), machine)
-            found = computed(quick, dict(zip(places, arrays, strict=True)))
-            assert same(values(after, arrays), found).all()
+            actual = computed(quick, dict(zip(places, arrays, strict=True)))
+            assert same(values(after, arrays), actual).all()
 
 
 def test_quick_multiply_add_rounds_once() -> None:
@@ -189,6 +189,6 @@ def test_quick_multiply_add_rounds_once() -> None:
 @pytest.mark.parametrize(("name", "kind"), [("EXP2", "f32"), ("COS", "f64"), ("LOG2", "f32")])
 def test_coefficients_are_those_of_the_script(name: str, kind: str) -> None:
     _, function, low, high, degrees, weight = FITS[name]
-    found, _ = minimax(function, low, high, degrees[kind], weight)
+    actual, _ = minimax(function, low, high, degrees[kind], weight)
     stored: dict[str, Any] = getattr(coefficients, name)
-    assert tuple(rounded(c, 24 if kind == "f32" else 53) for c in found) == stored[kind]
+    assert tuple(rounded(c, 24 if kind == "f32" else 53) for c in actual) == stored[kind]

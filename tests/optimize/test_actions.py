@@ -89,22 +89,22 @@ def run(kernel: UOp, sizes: tuple[int, ...]) -> Array:
 def possible(kernel: UOp) -> list[Action]:
     """Every action with small amounts that is legal on a kernel."""
     names = [show(r) for r in ranges_of(kernel)]
-    found: list[Action] = [NoLocals()]
+    actual: list[Action] = [NoLocals()]
     for name in names:
-        found += [Upcast(name, n) for n in (2, 3, 4)] + [Upcast(name, 2, top=True)]
-        found += [Unroll(name, n) for n in (2, 3, 4)] + [Unroll(name, 2, top=True)]
-        found += [PadTo(name, n) for n in (4, 8)] + [Thread(name)]
-        found += [Split(name, n) for n in (2, 3, 4)]
-        found += [OverlapTail(name, n) for n in (3, 4)]
-    found += [Swap(a, b) for a, b in itertools.permutations(names, 2)]
-    found += [Move(a, b) for a, b in itertools.permutations(names, 2)]
-    found += [Merge(a, b) for a, b in itertools.permutations(names, 2)]
-    found += [Block(a, n, b) for a, b in itertools.permutations(names, 2) for n in (1, 2, 4)]
-    found += [Epilogue(n) for n in (1, 2, 3, 4)] + [Epilogue(n, transposed=True) for n in (1, 2)]
+        actual += [Upcast(name, n) for n in (2, 3, 4)] + [Upcast(name, 2, top=True)]
+        actual += [Unroll(name, n) for n in (2, 3, 4)] + [Unroll(name, 2, top=True)]
+        actual += [PadTo(name, n) for n in (4, 8)] + [Thread(name)]
+        actual += [Split(name, n) for n in (2, 3, 4)]
+        actual += [OverlapTail(name, n) for n in (3, 4)]
+    actual += [Swap(a, b) for a, b in itertools.permutations(names, 2)]
+    actual += [Move(a, b) for a, b in itertools.permutations(names, 2)]
+    actual += [Merge(a, b) for a, b in itertools.permutations(names, 2)]
+    actual += [Block(a, n, b) for a, b in itertools.permutations(names, 2) for n in (1, 2, 4)]
+    actual += [Epilogue(n) for n in (1, 2, 3, 4)] + [Epilogue(n, transposed=True) for n in (1, 2)]
     for buffer in (1, 2):
-        found += [Pack(buffer, (name,)) for name in names]
-        found += [Pack(buffer, pair) for pair in itertools.permutations(names, 2)]
-    return [action for action in found if action.is_legal(kernel, GENERIC_CPU)]
+        actual += [Pack(buffer, (name,)) for name in names]
+        actual += [Pack(buffer, pair) for pair in itertools.permutations(names, 2)]
+    return [action for action in actual if action.is_legal(kernel, GENERIC_CPU)]
 
 
 @pytest.mark.slow

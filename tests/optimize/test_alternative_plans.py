@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import porism
+from porism.base.errors import ActionError
 from porism.base.target import GENERIC_CPU, H200, Target
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions, apply_all
 from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.analysis.buffer_loads import unpacked_load
 from porism.optimize.search.alternative_plans import alternatives
 from porism.optimize.search.beam_search import Measurement, beam_search
 from porism.optimize.strategy import heuristic
@@ -82,3 +84,13 @@ def test_plans_are_measured_before_neighbours_and_neighbours_of_plans_follow() -
     assert all(actions in known for actions in order[:first])
     assert first > 5
     assert any(actions[: len(best)] == best for actions in order[first:])
+
+
+def test_a_buffer_of_which_nothing_is_left_to_pack_is_named() -> None:
+    kernel = unscheduled("product")
+    loops = kernel.src[0].src[1:]
+    number, load = unpacked_load(kernel, 1, loops[0])
+    assert number == 0
+    assert loops[0] in load.ranges
+    with pytest.raises(ActionError, match="no load of buffer 1 is left that depends on r1"):
+        unpacked_load(kernel, 1, loops[1])

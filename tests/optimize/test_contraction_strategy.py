@@ -90,5 +90,5 @@ def test_a_contraction_whose_loops_were_split_before(dtype: str) -> None:
     for rows, terms, columns in [(7, 4, 6), (9, 5, 8), (5, 3, 12)]:
         a = np.arange(rows * terms).reshape(rows, terms).astype(dtype)
         b = np.arange(terms * columns).reshape(terms, columns).astype(dtype)
-        found = (porism.asarray(a) @ porism.asarray(b)).T.reshape(rows, columns)
-        np.testing.assert_array_equal(found.numpy(), (a @ b).T.reshape(rows, columns))
+        actual = (porism.asarray(a) @ porism.asarray(b)).T.reshape(rows, columns)
+        np.testing.assert_array_equal(actual.numpy(), (a @ b).T.reshape(rows, columns))

@@ -61,5 +61,5 @@ def test_an_index_that_becomes_the_merged_loop_is_added_to_it() -> None:
     stored = output.index(outer * 15 + whole * 2 - (rows * 5 + inner)).store(whole.cast(i32))
     assert construction.installed_rules() is ALGEBRA  # the remainder becomes the merged loop
     kernel = Merge("r1", "r2").apply(ops.SINK(stored.end(outer, rows, inner)), GENERIC_CPU)
-    (found,) = evaluate(kernel, {0: np.zeros(30, np.int32)})
-    assert found.tolist() == [*range(15), *range(15)]
+    (actual,) = evaluate(kernel, {0: np.zeros(30, np.int32)})
+    assert actual.tolist() == [*range(15), *range(15)]

@@ -63,8 +63,8 @@ def test_lanes_outside_of_the_outer_loops_are_moved_inside() -> None:
     kernel = ops.SINK(output.index(rows * 8 + columns).store(total).end(rows, columns))
     actions = [Upcast("r1", 4), Move("r1_1", "r0"), Block("r2", 2, "r1_0")]
     blocked = apply_all(kernel, actions, GENERIC_CPU)
-    (found,) = evaluate(blocked, {0: np.zeros(24, np.float32)})
-    assert found.tolist() == [4.0 * k for k in range(8)] * 3
+    (actual,) = evaluate(blocked, {0: np.zeros(24, np.float32)})
+    assert actual.tolist() == [4.0 * k for k in range(8)] * 3
 
 
 def test_several_reductions_are_blocked_together() -> None:

@@ -114,9 +114,9 @@ def test_operands_that_are_strided_along_the_lanes_are_packed() -> None:
 
 def test_a_tile_fits_the_registers() -> None:
     for make in PROGRAMS.values():
-        found = match_contraction(loops_of(make()))
-        assert found is not None
-        tile = best_tile(found, GENERIC_CPU)
+        actual = match_contraction(loops_of(make()))
+        assert actual is not None
+        tile = best_tile(actual, GENERIC_CPU)
         assert tile is not None
         width = GENERIC_CPU.vector_bits[-1] // 32
         vectors = 1 if tile.vectorizes_k else -(-tile.lanes // width)
@@ -135,13 +135,13 @@ def test_no_contraction_without_reuse() -> None:
 
 
 def test_loops_that_fit_no_vectors_are_flattened() -> None:
-    found = match_contraction(loops_of(channels(64, 17)))
-    assert found is not None
-    tile = best_flattened_tile(found, GENERIC_CPU)
+    actual = match_contraction(loops_of(channels(64, 17)))
+    assert actual is not None
+    tile = best_flattened_tile(actual, GENERIC_CPU)
     assert tile is not None
-    assert tile.flattened_loop is found.outputs[-2]
+    assert tile.flattened_loop is actual.outputs[-2]
     plan = Plan(loops_of(channels(64, 17)), GENERIC_CPU)
-    apply_tile(plan, found, tile)
+    apply_tile(plan, actual, tile)
     assert next(a for a in plan.actions if isinstance(a, Pack)).row == 2
     assert any(isinstance(a, Merge) for a in plan.actions)
     (kernel,) = porism.kernels(channels(64, 17))
@@ -149,9 +149,9 @@ def test_loops_that_fit_no_vectors_are_flattened() -> None:
 
 
 def test_only_contiguous_output_loops_are_flattened() -> None:
-    found = match_contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
-    assert found is not None
-    assert best_flattened_tile(found, GENERIC_CPU) is None
+    actual = match_contraction(loops_of(ones(3, 40, 20) @ ones(3, 20, 19)))
+    assert actual is not None
+    assert best_flattened_tile(actual, GENERIC_CPU) is None
 
 
 def test_lanes_beyond_the_row_of_a_panel_need_no_mask() -> None:
@@ -233,9 +233,9 @@ def test_the_m_loop_is_parallelized_where_cores_would_wait() -> None:
 
 def test_an_outermost_m_loop_is_not_split_among_the_cores() -> None:
     """25 panels of columns are imbalanced, but the 64 iterations of the m loop are around them."""
-    found = match_contraction(loops_of(ones(512, 128) @ ones(128, 784)))
-    assert found is not None
-    tile = best_tile(found, WIDE)
+    actual = match_contraction(loops_of(ones(512, 128) @ ones(128, 784)))
+    assert actual is not None
+    tile = best_tile(actual, WIDE)
     assert tile is not None
     assert not tile.parallelizes_m
 
@@ -243,12 +243,12 @@ def test_an_outermost_m_loop_is_not_split_among_the_cores() -> None:
 def test_chunks_of_the_m_loop_may_overlap() -> None:
     target = dataclasses.replace(GENERIC_CPU, cores=2)
     kernel = loops_of(ones(515, 64) @ ones(64, 40))
-    found = match_contraction(kernel)
-    assert found is not None
-    tile = best_tile(found, target)
+    actual = match_contraction(kernel)
+    assert actual is not None
+    tile = best_tile(actual, target)
     assert tile is not None
     plan = Plan(kernel, target)
-    apply_tile(plan, found, dataclasses.replace(tile, parallelizes_m=True))
+    apply_tile(plan, actual, dataclasses.replace(tile, parallelizes_m=True))
     (plain,) = porism.kernels(ones(515, 64) @ ones(64, 40))
     assert isinstance(plan.actions[0], OverlapTail)
     assert porism.opt(plain, plan.actions).check() < 1e-5

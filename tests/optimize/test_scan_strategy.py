@@ -134,8 +134,8 @@ def test_a_long_prefix_sum_is_scanned() -> None:
     x = values(4, 1 << 15)
     *_, last = porism.kernels(porism.cumsum(x, axis=1))
     assert any(isinstance(action, Scan) for action in last.actions)
-    found = np.asarray(porism.cumsum(x, axis=1))
-    assert np.allclose(found, np.cumsum(np.asarray(x), axis=1, dtype=np.float64), rtol=1e-5)
+    actual = np.asarray(porism.cumsum(x, axis=1))
+    assert np.allclose(actual, np.cumsum(np.asarray(x), axis=1, dtype=np.float64), rtol=1e-5)
 
 
 @pytest.mark.parametrize("actions", [

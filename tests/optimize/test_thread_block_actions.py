@@ -50,13 +50,13 @@ EXPECTED = {name: run_graph(case, case.kernel) for name, case in CASES.items()}
 def legal(kernel: UOp, target: Target) -> list[Action]:
     """Return every legal thread block action with a small amount, and a few others."""
     names = [show(r) for r in ranges_of(kernel)]
-    found: list[Action] = []
+    actual: list[Action] = []
     for name in names:
-        found += [Local(name, n) for n in (2, 3, 4, 8)]
-        found += [Group(name, n) for n in (2, 3, 4, 8)] + [GroupTop(name, n) for n in (2, 4)]
-        found += [Upcast(name, 2), Unroll(name, 2), PadTo(name, 4)]
-    found += [Swap(a, b) for a, b in itertools.pairwise(names)]
-    return [action for action in found if action.is_legal(kernel, target)]
+        actual += [Local(name, n) for n in (2, 3, 4, 8)]
+        actual += [Group(name, n) for n in (2, 3, 4, 8)] + [GroupTop(name, n) for n in (2, 4)]
+        actual += [Upcast(name, 2), Unroll(name, 2), PadTo(name, 4)]
+    actual += [Swap(a, b) for a, b in itertools.pairwise(names)]
+    return [action for action in actual if action.is_legal(kernel, target)]
 
 
 @pytest.mark.parametrize("target", [TINY, SMALL], ids=lambda target: target.name)

@@ -65,12 +65,12 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
 
 def transposed_plan(loops: UOp) -> Plan:
     """Return the plan of the transposed tile with the best estimate."""
-    found = match_contraction(loops, WEIGHT)
-    assert found is not None
-    tile = best_transposed_tile(found, TARGET)
+    actual = match_contraction(loops, WEIGHT)
+    assert actual is not None
+    tile = best_transposed_tile(actual, TARGET)
     assert tile is not None
     plan = Plan(loops, TARGET)
-    apply_transposed_tile(plan, found, tile)
+    apply_transposed_tile(plan, actual, tile)
     return plan
 
 
@@ -106,11 +106,11 @@ def test_scattered_stores_cost_more() -> None:
     tiles = []
     for size in (13, 16):
         _, loops = loops_of(convolution(64, size, 64, padding=1))
-        found = match_contraction(loops, WEIGHT)
-        assert found is not None
-        tile = best_transposed_tile(found, TARGET)
+        actual = match_contraction(loops, WEIGHT)
+        assert actual is not None
+        tile = best_transposed_tile(actual, TARGET)
         assert tile is not None
-        tiles.append((tile.m, tile.cycles / found.work))
+        tiles.append((tile.m, tile.cycles / actual.work))
     (small_m, expensive), (large_m, cheap) = tiles
     assert small_m < 4 <= large_m
     assert cheap < expensive
@@ -129,9 +129,9 @@ def test_each_core_gets_one_chunk_of_panels_where_it_packs(name: str, parts: int
 def test_only_constants_have_transposed_tiles() -> None:
     _, loops = loops_of(PROGRAMS["windows"]())
     for constants in (frozenset[int](), frozenset({1})):
-        found = match_contraction(loops, constants)
-        assert found is not None
-        assert best_transposed_tile(found, TARGET) is None
+        actual = match_contraction(loops, constants)
+        assert actual is not None
+        assert best_transposed_tile(actual, TARGET) is None
     assert heuristic.schedule_loops(loops, TARGET) is not heuristic.schedule_loops(
         loops, TARGET, WEIGHT
     )

@@ -40,12 +40,12 @@ def test_types_sizes_ops_and_constants_change() -> None:
 
 
 def test_inputs_are_at_the_limits_of_their_types() -> None:
-    found: Counter[object] = Counter()
+    actual: Counter[object] = Counter()
     for graph, inputs in vary([(LARGEST, INPUTS)]):
         lanes = {n.dtype.element for n in toposort(graph) if n.op is ops.PARAM}
         if lanes == {dtypes.u8}:
-            found.update(inputs[0].tolist())
-    assert {0, 1, 127, 128, 254, 255} <= set(found)
+            actual.update(inputs[0].tolist())
+    assert {0, 1, 127, 128, 254, 255} <= set(actual)
     assert {-128, 127, 0, 1, -1} <= set(edges(dtypes.i8))
     assert any(np.isnan(value) for value in edges(f32))
 

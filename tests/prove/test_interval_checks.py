@@ -24,9 +24,9 @@ def test_every_op_with_bounds_is_listed() -> None:
 
 @pytest.mark.parametrize("name", LISTED)
 def test_the_bounds_of_an_op_contain_its_values(name: str) -> None:
-    found = interval_checks.check(ops.op(name))
-    assert found
-    for checked in found:
+    actual = interval_checks.check(ops.op(name))
+    assert actual
+    for checked in actual:
         assert checked.ok, checked.fault
         assert checked.boxes > 0
 

@@ -45,15 +45,15 @@ UNKNOWN = (ops.POW, ops.LDEXP, ops.THREEFRY)
 
 def elementwise(dtype: DType) -> list[Op]:
     """The ops of one or two operands that can stand on values of a type."""
-    found = []
+    actual = []
     for op in ops.table():
         if op.elementwise and op.arity < 3:
             try:
                 UOp(op, None, (UOp.const(dtype, 1),) * op.arity)
-                found.append(op)
+                actual.append(op)
             except TypeMismatch:
                 continue
-    return found
+    return actual
 
 
 def meaning(op: Op, dtype: DType, *values: Any) -> Any:
@@ -123,18 +123,18 @@ def test_small_powers(dtype: DType) -> None:
     for base in values:
         for exponent in (0, 1) if dtype.is_float else (0, 1, 2, 3):
             rounded = dtype.canonical(base)
-            found = told(kind, ops.POW, rounded, exponent)
-            assert repr(found) == repr(meaning(ops.POW, dtype, rounded, exponent))
+            actual = told(kind, ops.POW, rounded, exponent)
+            assert repr(actual) == repr(meaning(ops.POW, dtype, rounded, exponent))
 
 
 @pytest.mark.parametrize("exponent", [0, 1])
 def test_small_powers_of_all_short_floats(exponent: int) -> None:
     """What the solver is told: anything to the power of 0 is 1, to the power of 1 itself."""
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    found = semantics.power(dtypes.f16, every, np.full_like(every, exponent))
+    actual = semantics.power(dtypes.f16, every, np.full_like(every, exponent))
     wanted = every if exponent else np.ones_like(every)
-    assert np.array_equal(found, wanted, equal_nan=True)
-    assert np.array_equal(np.signbit(found), np.signbit(wanted)) or exponent
+    assert np.array_equal(actual, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(actual), np.signbit(wanted)) or exponent
 
 
 def test_unbounded_integers() -> None:
@@ -175,10 +175,10 @@ def test_floats(dtype: DType) -> None:
         tried.add(op)
         for values in itertools.product(FLOATS, repeat=op.arity):
             rounded = [dtype.canonical(value) for value in values]
-            found, wanted = told(Floats(dtype), op, *rounded), meaning(op, dtype, *rounded)
+            actual, wanted = told(Floats(dtype), op, *rounded), meaning(op, dtype, *rounded)
             zeros = op in (ops.MAX, ops.MIN) and rounded[0] == rounded[-1] == 0.0
             if not zeros:  # of two zeros either is right
-                assert repr(found) == repr(wanted), (op, rounded)
+                assert repr(actual) == repr(wanted), (op, rounded)
     assert len(tried) >= 18
 
 
@@ -186,8 +186,8 @@ def test_one_rounding() -> None:
     for dtype in (dtypes.f16, dtypes.f32):
         for values in itertools.product((0.1, 3.0, -1.5, 2049.0, math.inf), repeat=3):
             rounded = [dtype.canonical(value) for value in values]
-            found = told(Floats(dtype), ops.MULACC, *rounded)
-            assert repr(found) == repr(meaning(ops.MULACC, dtype, *rounded))
+            actual = told(Floats(dtype), ops.MULACC, *rounded)
+            assert repr(actual) == repr(meaning(ops.MULACC, dtype, *rounded))
 
 
 CASTS = [
@@ -214,9 +214,9 @@ def test_casts(source: DType, target: DType) -> None:
     kind = arithmetic(target)
     for value in {source.canonical(value) for value in values}:
         made = kind.cast(arithmetic(source).literal(value), arithmetic(source))
-        found = value_in(ANY_MODEL, made if z3.is_bool(made) else kind.to_number(made))
+        actual = value_in(ANY_MODEL, made if z3.is_bool(made) else kind.to_number(made))
         wanted = semantics.cast(source, target, semantics.array_of(source, value))[()].item()
-        assert repr(found) == repr(wanted)
+        assert repr(actual) == repr(wanted)
 
 
 def test_casts_between_worlds_are_left_to_the_evaluator() -> None:

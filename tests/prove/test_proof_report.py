@@ -104,9 +104,9 @@ def test_prove_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "mod-small" in out
     assert "2 rows, all established, in " in out
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert found["ok"] is True
-    assert [(row["name"], row["status"]) for row in found["rows"]] == [
+    actual = json.loads(file.read_text(encoding="utf-8"))
+    assert actual["ok"] is True
+    assert [(row["name"], row["status"]) for row in actual["rows"]] == [
         ("fold", "evaluated"),
         ("mod-small", "proved"),
     ]
@@ -211,8 +211,8 @@ def test_mistakes_on_the_command_line_of_the_job(capsys: pytest.CaptureFixture[s
 
 def test_bounds_are_tried_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interval_checks, "checked_ops", lambda: (ops.NEG, ops.CAST))
-    found = proof_report.gather([], with_bounds=True)
-    assert [(row.name, row.status) for row in found.rows] == [
+    actual = proof_report.gather([], with_bounds=True)
+    assert [(row.name, row.status) for row in actual.rows] == [
         ("bounds of neg", "exhaustive"),
         ("bounds of cast", "exhaustive"),
     ]

@@ -246,9 +246,9 @@ def test_false_rules_are_refuted(case: str) -> None:
     proof = prove(wrong)
     assert not proof.ok
     assert [result.status for result in proof.results] == [Status.REFUTED], proof.explain()
-    found = proof.results[0].counterexample
-    assert ": before is " in found
-    assert not sentence or found == sentence
+    actual = proof.results[0].counterexample
+    assert ": before is " in actual
+    assert not sentence or actual == sentence
 
 
 WITHOUT_MEANING = {"or with one"}

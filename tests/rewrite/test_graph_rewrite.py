@@ -231,9 +231,9 @@ def test_the_reproducer_of_a_larger_graph_parses_too() -> None:
     graph = exact(ops.MAX, left, j)
     with pytest.raises(RewriteError) as caught:
         rewrite(graph, CHASE, exactly=True)
-    found = reproducer(caught.value)
-    assert found.op in (ops.MAX, ops.MIN)
-    assert len(toposort(found)) > 25
+    actual = reproducer(caught.value)
+    assert actual.op in (ops.MAX, ops.MIN)
+    assert len(toposort(actual)) > 25
 
 
 def test_what_is_too_large_to_be_reproduced_is_shown() -> None:
@@ -266,10 +266,10 @@ def test_a_deep_graph_is_rewritten(see_original: bool) -> None:
     for n in range(DEEP):
         graph = exact(ops.MAX if n % 2 else ops.SUB, graph, j)
     after = rewrite(graph, MAX_TO_MIN, exactly=True, see_original=see_original)
-    found = toposort(after)
-    assert len(found) == DEEP + 2
-    assert sum(node.op is ops.MIN for node in found) == DEEP // 2
-    assert not any(node.op is ops.MAX for node in found)
+    actual = toposort(after)
+    assert len(actual) == DEEP + 2
+    assert sum(node.op is ops.MIN for node in actual) == DEEP // 2
+    assert not any(node.op is ops.MAX for node in actual)
 
 
 @pytest.mark.slow

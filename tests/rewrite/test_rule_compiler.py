@@ -324,7 +324,7 @@ def test_sorted_operands_need_fewer_variants() -> None:
 
 def texts(rules: RuleSet) -> list[str]:
     """The text of every function that a set is compiled to."""
-    found = []
+    actual = []
     compiled = Compiled(rules, construction_flavour())
     for op in ops.table():
         for slot in range(1, SLOTS):
@@ -332,8 +332,8 @@ def texts(rules: RuleSet) -> list[str]:
             if dispatch is not None and dispatch.rules:
                 fitting = candidates(dispatch.rules, slot, sorted_operands=True)
                 function = compile_function(op, slot, fitting, construction_flavour())
-                found.append("".join(linecache.getlines(function.__code__.co_filename)))
-    return found
+                actual.append("".join(linecache.getlines(function.__code__.co_filename)))
+    return actual
 
 
 def test_the_same_set_compiled_twice_gives_the_same_text() -> None:

@@ -111,8 +111,8 @@ def parse(text: str, names: dict[str, UOp], dtype: DType = dtypes.index) -> UOp:
                 return dtypes.dtype(named)
             where = isinstance(node.func, ast.Name) and node.func.id == "where"
             inner = iter(node.args[1:] if where else node.args)
-        found = (type_of(part) for part in inner if isinstance(part, ast.expr))
-        return next((t for t in found if t is not None), None)
+        actual = (type_of(part) for part in inner if isinstance(part, ast.expr))
+        return next((t for t in actual if t is not None), None)
 
     return build(ast.parse(text.strip(), mode="eval").body, dtype)
 

@@ -52,15 +52,15 @@ def guarded(condition: UOp, at: UOp) -> UOp:
 def data_for(graph: UOp, seed: int = 0) -> dict[Any, Any]:
     """Random contents for every parameter of a graph with dims."""
     rng = np.random.default_rng(seed)
-    found: dict[Any, Any] = {}
+    actual: dict[Any, Any] = {}
     for node in parameters(graph):
         dims = [int(d.vmax) for d in shape(node)]
         if node.dtype.is_float:
-            found[node.arg] = rng.normal(size=dims).astype(node.dtype.numpy)
+            actual[node.arg] = rng.normal(size=dims).astype(node.dtype.numpy)
         else:
             low, high = (0, 2) if node.dtype.bits == 1 else (max(int(node.dtype.min), -9), 9)
-            found[node.arg] = rng.integers(low, high, dims).astype(node.dtype.numpy)
-    return found
+            actual[node.arg] = rng.integers(low, high, dims).astype(node.dtype.numpy)
+    return actual
 
 
 def results(graph: UOp, data: dict[Any, Any]) -> list[Array]:
@@ -224,8 +224,8 @@ def test_what_is_not_wanted_is_not_loaded() -> None:
     kept = stored(ops.EXP2(x.index(r)), r)
     read = access_of(kept.index(guarded(i < 4, i)))
     assert read is not None
-    found = inline_buffer(kept, read)
-    assert found is (i < 4).where(ops.EXP2(x.index(guarded(i < 4, i))), 0)
+    actual = inline_buffer(kept, read)
+    assert actual is (i < 4).where(ops.EXP2(x.index(guarded(i < 4, i))), 0)
 
 
 def test_a_range_of_the_same_name_is_not_caught() -> None:

@@ -75,9 +75,9 @@ def folded(op: Op, dtype: DType, *numbers: Any) -> Any:
 def test_integers(dtype: DType, op: Op) -> None:
     for numbers in itertools.product(values(dtype), repeat=op.arity):
         wanted = expected(op, dtype, *numbers)
-        found = folded(op, dtype, *numbers)
-        assert found == wanted, numbers
-        assert type(found) is type(wanted), numbers
+        actual = folded(op, dtype, *numbers)
+        assert actual == wanted, numbers
+        assert type(actual) is type(wanted), numbers
 
 
 def test_booleans() -> None:
@@ -118,9 +118,9 @@ def test_multiplying_and_adding_rounds_once(dtype: DType) -> None:
     some = [dtype.canonical(v) for v in (0.1, -1.5, 3.0, 1e-3, 240.0, 1 / 3)]
     for a, b, c in itertools.product(some, repeat=3):
         exact = Fraction(a) * Fraction(b) + Fraction(c)
-        found = Fraction(folded(ops.MULACC, dtype, a, b, c))
+        actual = Fraction(folded(ops.MULACC, dtype, a, b, c))
         step = Fraction(float(np.spacing(np.abs(np.asarray(float(exact)).astype(dtype.numpy)))))
-        assert abs(found - exact) <= abs(step) / 2
+        assert abs(actual - exact) <= abs(step) / 2
 
 
 def test_choices() -> None:

@@ -84,10 +84,10 @@ def casts(root: UOp) -> list[UOp]:
 )
 def test_a_variable_has_the_width_of_its_bounds(low: int, high: int, dtype: DType) -> None:
     """000.5.P1 and 000.5.sel."""
-    found = lowered(variable(high, low))
-    assert found.op is ops.VARIABLE
-    assert found.dtype is dtype
-    assert found.arg == ("n", low, high)
+    actual = lowered(variable(high, low))
+    assert actual.op is ops.VARIABLE
+    assert actual.dtype is dtype
+    assert actual.arg == ("n", low, high)
 
 
 @pytest.mark.parametrize(
@@ -100,29 +100,29 @@ def test_a_constant_has_its_own_width(value: int, dtype: DType) -> None:
 
 
 def test_a_constant_takes_the_width_beside_it() -> None:
-    found = lowered(variable(TOP) + 1)
-    assert found.dtype is i64
-    assert found.src[1] is number(1, i64)
-    assert not casts(found)
+    actual = lowered(variable(TOP) + 1)
+    assert actual.dtype is i64
+    assert actual.src[1] is number(1, i64)
+    assert not casts(actual)
 
 
 def test_the_result_decides_too() -> None:
     n = variable(TOP - 1)
     assert lowered(n * 1).dtype is i32
-    found = lowered(n + 1)
-    assert found.dtype is i64
-    assert [node.src[0].dtype for node in casts(found)] == [i32]
+    actual = lowered(n + 1)
+    assert actual.dtype is i64
+    assert [node.src[0].dtype for node in casts(actual)] == [i32]
     assert lowered(-variable(0, -TOP)).dtype is i64
 
 
 def test_an_intermediate_decides_too() -> None:
     """000.5.sel: the remainder is small, what is divided is not."""
     n, m = variable(1 << 20), variable(1 << 20, name="m")
-    found = lowered((n * m) % 7)
-    assert found.op is ops.MOD
-    assert found.dtype is i64
-    assert found.src[0].dtype is i64
-    assert all(node.dtype is i32 for node in toposort(found) if node.op is ops.VARIABLE)
+    actual = lowered((n * m) % 7)
+    assert actual.op is ops.MOD
+    assert actual.dtype is i64
+    assert actual.src[0].dtype is i64
+    assert all(node.dtype is i32 for node in toposort(actual) if node.op is ops.VARIABLE)
     further = lowered((n * m) % 7 + n)  # small from here on
     assert further.dtype is i32
     product = UOp(ops.MULACC, None, (n, m, -(n * m)))
@@ -139,10 +139,10 @@ def test_operands_decide_too() -> None:
 
 def test_a_choice_has_the_width_of_both_branches() -> None:
     p = UOp(ops.PARAM, boolean, (), 0)
-    found = lowered(p.where(variable(9), variable(TOP, name="m")))
-    assert found.op is ops.WHERE
-    assert found.dtype is i64
-    assert found.src[1].op is ops.CAST
+    actual = lowered(p.where(variable(9), variable(TOP, name="m")))
+    assert actual.op is ops.WHERE
+    assert actual.dtype is i64
+    assert actual.src[1].op is ops.CAST
 
 
 @pytest.mark.parametrize(("end", "dtype"), [(TOP - 1, i32), (TOP, i64), (1 << 32, i64)])
@@ -154,19 +154,19 @@ def test_a_range_and_a_thread_hold_their_end(end: int, dtype: DType) -> None:
 
 def test_lanes_share_a_width() -> None:
     lanes = UOp(ops.VECTORIZE, None, (variable(9), variable(TOP, name="m"), number(3)))
-    found = lowered(lanes)
-    assert found.dtype is i64.vec(3)
-    assert found.src[2] is number(3, i64)
+    actual = lowered(lanes)
+    assert actual.dtype is i64.vec(3)
+    assert actual.src[2] is number(3, i64)
     assert lowered(UOp(ops.GEP, None, (lanes,), (0,))).dtype.element in (i32, i64)
 
 
 def test_a_bound_variable_holds_its_value() -> None:
     """000.5.P1: and the bounds of a variable are enforced where it is bound."""
     value = UOp(ops.CAST, index, (UOp(ops.PARAM, i32, (), 0),))
-    found = lowered(UOp(ops.BIND, None, (variable(9), value)))
-    assert found.op is ops.BIND
-    assert found.dtype is i32
-    assert found.src[1].op is ops.PARAM
+    actual = lowered(UOp(ops.BIND, None, (variable(9), value)))
+    assert actual.op is ops.BIND
+    assert actual.dtype is i32
+    assert actual.src[1].op is ops.PARAM
     wide = UOp(ops.BIND, None, (variable(9), value + value))
     assert lowered(wide).dtype is i64
     for graph in (wide, lowered(wide)):
@@ -177,10 +177,10 @@ def test_a_bound_variable_holds_its_value() -> None:
 
 def test_a_sum_over_a_range_has_the_width_of_the_whole() -> None:
     k = UOp.range(1 << 16, 0, Axis.REDUCE)
-    found = lowered(k.reduce(ops.ADD, k))
-    assert found.dtype is i64
-    assert found.src[1].op is ops.RANGE
-    assert found.src[1].dtype is i32
+    actual = lowered(k.reduce(ops.ADD, k))
+    assert actual.dtype is i64
+    assert actual.src[1].op is ops.RANGE
+    assert actual.src[1].dtype is i32
 
 
 # -- casts -----------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def test_unsigned_and_truth_values_are_indices_too() -> None:
 def test_the_offset_in_bytes_fits() -> None:
     """000.5.P3a: element 2^30 of f32 is 2^32 bytes away, which a backend may compute in i32."""
     i = UOp.range(1 << 30, 0)
-    found = lowered(at(memory(), i + 1)).src[1]
-    assert found.dtype is i64
-    assert found.op is ops.CAST
-    assert found.src[0].dtype is i32
+    actual = lowered(at(memory(), i + 1)).src[1]
+    assert actual.dtype is i64
+    assert actual.op is ops.CAST
+    assert actual.src[0].dtype is i32
     assert lowered(at(memory(dtype=i8), i + 1)).src[1].dtype is i32
     assert lowered(at(memory(), UOp.range(1 << 29, 0))).src[1].dtype is i32
     assert lowered(at(memory(), UOp.range((1 << 29) + 1, 0))).src[1].dtype is i64

@@ -23,6 +23,6 @@ def test_every_procedure_has_examples() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(name: str) -> None:
     item = PROCEDURES[name]
-    found = try_procedure(item, cases_of(item, EXAMPLES[name]()))
-    assert not found.fault, found.fault
-    assert found.fired >= LEAST
+    actual = try_procedure(item, cases_of(item, EXAMPLES[name]()))
+    assert not actual.fault, actual.fault
+    assert actual.fired >= LEAST

@@ -132,8 +132,8 @@ def values(draw: Draw, dtype: DType, ranges: list[UOp], depth: int = 3) -> UOp:
     else:
         leaf, is_leaf = leaves(dtype, ranges), depth == 0 or draw(st.integers(0, 3)) == 0
     if is_leaf:
-        found: UOp = draw(leaf)
-        return found
+        actual: UOp = draw(leaf)
+        return actual
     kind = draw(st.integers(0, 6))
     inner = draw(values(dtype, ranges, depth - 1))
     if kind in (0, 1):
@@ -439,19 +439,19 @@ def test_random_kernels(data: st.DataObject) -> None:
     after = rewrite(kernel, RULES)
     assert rewrite(after, RULES) is after
     buffers = _arrays(kernel, data.draw(st.integers(0, 99)))
-    found = [buffer.copy() for buffer in buffers]
+    actual = [buffer.copy() for buffer in buffers]
     with np.errstate(all="ignore"):
         run_arrays(kernel, buffers)
-        run_arrays(after, found)
-    assert same_results(buffers, found)
+        run_arrays(after, actual)
+    assert same_results(buffers, actual)
 
 
 def _arrays(root: UOp, seed: int) -> list[Any]:
     """Some data for every parameter, by number."""
     generator = np.random.default_rng(seed)
-    found: dict[int, Any] = {}
+    actual: dict[int, Any] = {}
     for node in graphs.parameters(root):
         lane = node.dtype.element
         numbers = generator.integers(0, 2 if lane is boolean else 99, node.dtype.size)
-        found[node.arg] = numbers.astype(lane.numpy)
-    return [found.get(n, np.zeros(1, np.float32)) for n in range(max(found) + 1)]
+        actual[node.arg] = numbers.astype(lane.numpy)
+    return [actual.get(n, np.zeros(1, np.float32)) for n in range(max(actual) + 1)]

@@ -54,8 +54,8 @@ def test_each_level_of_buffers_has_a_program_that_tells(level: int) -> None:
         with settings.override(buffer_level=each):
             assert len(porism.kernels(program())) == count
             results.append(program().numpy())
-    for found in results[1:]:
-        np.testing.assert_allclose(found, results[0], rtol=1e-5)
+    for actual in results[1:]:
+        np.testing.assert_allclose(actual, results[0], rtol=1e-5)
 
 
 def chain() -> Tensor:
@@ -91,8 +91,8 @@ MOST = {
 @pytest.mark.parametrize("name", MOST)
 def test_kernels_are_few(name: str) -> None:
     program, most = MOST[name]
-    found = porism.kernels(program())
-    assert 1 <= len(found) <= most, "\n".join(f"{k.writes}: {k.why}" for k in found)
+    actual = porism.kernels(program())
+    assert 1 <= len(actual) <= most, "\n".join(f"{k.writes}: {k.why}" for k in actual)
 
 
 def test_a_large_sum_is_done_in_parallel() -> None:
@@ -125,9 +125,9 @@ def test_the_scores_of_a_block_are_not_in_memory() -> None:
 
 
 def test_equal_layers_are_one_kernel() -> None:
-    found = porism.kernels(models.dense_layers(20)())
-    assert len(found) == 20
-    assert len({kernel.node for kernel in found}) == 1
+    actual = porism.kernels(models.dense_layers(20)())
+    assert len(actual) == 20
+    assert len({kernel.node for kernel in actual}) == 1
 
 
 @pytest.mark.parametrize("name", models.MOVEMENTS)
@@ -208,11 +208,11 @@ def work(graph: UOp) -> tuple[int, Schedule]:
     gc.disable()  # else what other tests left behind is counted when it is taken away
     sys.setprofile(see)
     try:
-        found = schedule_graph(graph, cached=False)
+        actual = schedule_graph(graph, cached=False)
     finally:
         sys.setprofile(None)
         gc.enable()
-    return calls, found
+    return calls, actual
 
 
 @pytest.mark.slow
@@ -229,8 +229,8 @@ def test_work_grows_with_the_size_of_a_graph(program: Callable[[int], Tensor], c
     for size in (count, 4 * count):
         graph = request([program(size).node]).graph
         sizes.append(len(toposort(graph)))
-        found, schedule = work(graph)
-        calls.append(found)
+        actual, schedule = work(graph)
+        calls.append(actual)
         assert len(schedule.steps) <= size // 20 + 4
     assert sizes[1] > 3.5 * sizes[0]
     assert calls[1] < 5.5 * calls[0], calls

@@ -25,9 +25,9 @@ def lines(function: Any, times: int) -> list[int]:
 @pytest.mark.parametrize("function", ["sin", "log2", "exp2", "tanh"])
 def test_a_chain_is_cut_into_kernels_of_a_size(function: str) -> None:
     """The time of a compiler grows faster than a kernel, so a kernel must not grow with a chain."""
-    found = lines(getattr(porism, function), 400)
-    assert max(found) < 12_000
-    assert len(found) <= 400 // 5
+    actual = lines(getattr(porism, function), 400)
+    assert max(actual) < 12_000
+    assert len(actual) <= 400 // 5
 
 
 def test_a_few_functions_are_one_kernel() -> None:

@@ -32,9 +32,9 @@ def check_names(text: str) -> None:
         depth = (len(line) - len(line.lstrip())) // len(INDENT)
         assert depth <= len(open_names), line
         open_names = [*open_names[: depth + 1], *([set()] if depth == len(open_names) else [])]
-        found = DEFINED.match(line.lstrip())
-        name = found[1] if found else ""
-        used = set(USED.findall(line.lstrip()[found.end() :] if found else line))
+        actual = DEFINED.match(line.lstrip())
+        name = actual[1] if actual else ""
+        used = set(USED.findall(line.lstrip()[actual.end() :] if actual else line))
         known = set[str]().union(*open_names)
         assert used <= known, line
         if name and name not in known:

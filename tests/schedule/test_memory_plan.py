@@ -56,13 +56,13 @@ def overlap(a: Place, b: Place) -> bool:
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def waits(kernels: int, lives: Sequence[Lifetime], found: Plan) -> list[set[int]]:
+def waits(kernels: int, lives: Sequence[Lifetime], actual: Plan) -> list[set[int]]:
     """For each kernel those it waits for: the writers of what it reads, and those of the plan."""
     direct: list[set[int]] = [set() for _ in range(kernels)]
     for life in lives:
         for reader in life.read:
             direct[reader].add(life.written)
-    for later, earlier in found.waits:
+    for later, earlier in actual.waits:
         assert earlier < later
         direct[later].add(earlier)
     return direct
@@ -88,17 +88,17 @@ def some_order(data: DataObject, direct: Sequence[set[int]]) -> list[int]:
 @given(some_lives())
 def test_values_alive_at_the_same_time_do_not_overlap(made: tuple[int, list[Lifetime]]) -> None:
     _, lives = made
-    found = plan_memory(lives)
-    assert found.peak <= found.sum
-    for a, (life, offset) in enumerate(zip(lives, found.offsets, strict=True)):
+    actual = plan_memory(lives)
+    assert actual.peak <= actual.sum
+    for a, (life, offset) in enumerate(zip(lives, actual.offsets, strict=True)):
         assert offset % ALIGNMENT == 0
-        assert offset + life.size <= found.peak
+        assert offset + life.size <= actual.peak
         for b in range(a):
             other = lives[b]
             apart = life.end < other.written or other.end < life.written
             apart |= life.overwrites == b and other.end == life.written
             apart |= other.overwrites == a and life.end == other.written
-            there = place(other, found.offsets[b])
+            there = place(other, actual.offsets[b])
             assert apart or not overlap(place(life, offset), there), (life, other)
 
 
@@ -109,11 +109,11 @@ def test_kernels_that_may_run_at_once_do_not_disturb_each_other(
     made: tuple[int, list[Lifetime]],
 ) -> None:
     kernels, lives = made
-    found = plan_memory(lives)
-    over = before(waits(kernels, lives, found))
+    actual = plan_memory(lives)
+    over = before(waits(kernels, lives, actual))
     written: list[list[Place]] = [[] for _ in range(kernels)]
     touched: list[list[Place]] = [[] for _ in range(kernels)]
-    for life, offset in zip(lives, found.offsets, strict=True):
+    for life, offset in zip(lives, actual.offsets, strict=True):
         written[life.written].append(place(life, offset))
         for user in (life.written, *life.read):
             touched[user].append(place(life, offset))
@@ -128,29 +128,29 @@ def test_every_order_that_is_allowed_keeps_the_contents(
     made: tuple[int, list[Lifetime]], data: DataObject
 ) -> None:
     kernels, lives = made
-    found = plan_memory(lives)
-    arena = np.full(found.peak, -1)
-    for kernel in some_order(data, waits(kernels, lives, found)):
+    actual = plan_memory(lives)
+    arena = np.full(actual.peak, -1)
+    for kernel in some_order(data, waits(kernels, lives, actual)):
         for which, life in enumerate(lives):
-            begin, end = place(life, found.offsets[which])
+            begin, end = place(life, actual.offsets[which])
             if kernel in life.read:
                 assert (arena[begin:end] == which).all(), f"kernel {kernel} reads value {which}"
         for which, life in enumerate(lives):
-            begin, end = place(life, found.offsets[which])
+            begin, end = place(life, actual.offsets[which])
             if life.written == kernel:
                 arena[begin:end] = which
 
 
 def test_a_chain_needs_two_places() -> None:
-    found = plan_memory([Lifetime(1000, k, (k + 1,)) for k in range(50)])
-    assert (found.peak, found.sum) == (2 * 1024, 50 * 1024)
+    actual = plan_memory([Lifetime(1000, k, (k + 1,)) for k in range(50)])
+    assert (actual.peak, actual.sum) == (2 * 1024, 50 * 1024)
 
 
 def test_a_chain_in_place_needs_one() -> None:
     lives = [Lifetime(1000, k, (k + 1,), overwrites=k - 1 if k else None) for k in range(50)]
-    found = plan_memory(lives)
-    assert found.peak == 1024
-    assert set(found.offsets) == {0}
+    actual = plan_memory(lives)
+    assert actual.peak == 1024
+    assert set(actual.offsets) == {0}
 
 
 def test_the_place_of_another_is_taken_by_who_reads_it_last_and_fits() -> None:
@@ -170,9 +170,9 @@ def test_a_gap_is_filled_by_what_fits_best() -> None:
         Lifetime(128, 0, (9,)),
         Lifetime(256, 2, (9,)),
     ]
-    found = plan_memory(lives)
-    assert found.offsets[4] == found.offsets[2]
-    assert found.peak == 1024 + 128 + 256 + 128
+    actual = plan_memory(lives)
+    assert actual.offsets[4] == actual.offsets[2]
+    assert actual.peak == 1024 + 128 + 256 + 128
 
 
 def test_blocks_one_after_the_other_share_their_memory() -> None:
@@ -225,5 +225,5 @@ def test_programs_of_many_kernels_run_in_every_order(
         expected = evaluate(sink, arrays)[0]
         schedule = schedule_graph(sink)
         order = some_order(data, [set(step.after) for step in schedule.steps])
-        (found,) = run(reordered(schedule, order), inputs, {})
-    same("in another order", expected, found.reshape(expected.shape))
+        (actual,) = run(reordered(schedule, order), inputs, {})
+    same("in another order", expected, actual.reshape(expected.shape))

@@ -98,12 +98,12 @@ def equal(before: UOp, after: UOp, buffers: list[Array]) -> bool:
 
 def on_numbers(before: UOp, after: UOp) -> bool:
     """Whether two kernels write the same, given numbers that are all different."""
-    found = {
+    actual = {
         n.arg: np.arange(n.dtype.size, dtype=n.dtype.element.numpy) * 2 + n.arg
         for n in toposort(before)
         if n.op is ops.PARAM
     }
-    return equal(before, after, [found[k] for k in range(len(found))])
+    return equal(before, after, [actual[k] for k in range(len(actual))])
 
 
 # -- random kernels --------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ def in_loops(root: UOp, data: Mapping[int, Any], rules: Any = RULES) -> int:
     sink = ops.SINK(root)
     looped = rangeify(sink).sink
     after = rewrite(looped, rules)
-    expected, found = evaluate(sink, data)[0], evaluate(after, data)[0]
-    assert found.dtype == expected.dtype
-    assert found.reshape(expected.shape).tobytes() == expected.tobytes()
+    expected, actual = evaluate(sink, data)[0], evaluate(after, data)[0]
+    assert actual.dtype == expected.dtype
+    assert actual.reshape(expected.shape).tobytes() == expected.tobytes()
     return sum(node.op is ops.REDUCE for node in toposort(after))
 
 

@@ -90,11 +90,11 @@ def scattered(reduce: str, merge: Any) -> Callable[[], tuple[Any, Array]]:
     def build() -> tuple[Any, Array]:
         data, at = random().normal(size=(MANY, 3)), indices(MANY, 5 * MANY, 3)
         values = random().normal(size=at.shape)
-        found = porism.scatter(
+        actual = porism.scatter(
             porism.asarray(data), 0, porism.asarray(at), porism.asarray(values), reduce=reduce
         )
         merge.at(data, (at, np.broadcast_to(np.arange(3), at.shape)), values)
-        return found, data
+        return actual, data
 
     return build
 
@@ -106,25 +106,25 @@ def counted() -> tuple[Any, Array]:
 
 def weighed() -> tuple[Any, Array]:
     at, weights = random().integers(0, MANY, 1000), random().normal(size=1000)
-    found = porism.bincount(porism.asarray(at), porism.asarray(weights), length=MANY)
-    return found, np.bincount(at, weights, MANY)
+    actual = porism.bincount(porism.asarray(at), porism.asarray(weights), length=MANY)
+    return actual, np.bincount(at, weights, MANY)
 
 
 def added_rows() -> tuple[Any, Array]:
     data, at = np.ones((MANY, 8)), random().integers(0, MANY, 200)
     rows = random().normal(size=(200, 8))
-    found = porism.index_add(porism.asarray(data), 0, porism.asarray(at), porism.asarray(rows))
+    actual = porism.index_add(porism.asarray(data), 0, porism.asarray(at), porism.asarray(rows))
     np.add.at(data, at, rows)
-    return found, data
+    return actual, data
 
 
 def one_hot_product() -> tuple[Any, Array]:
     at, values = random().integers(0, MANY, 300), random().normal(size=(300, 8))
     named = porism.asarray(at).reshape(1, 300, 1) == porism.arange(MANY).reshape(MANY, 1, 1)
-    found = porism.where(named, porism.asarray(values), 0.0).sum(1)
+    actual = porism.where(named, porism.asarray(values), 0.0).sum(1)
     expected = np.zeros((MANY, 8))
     np.add.at(expected, at, values)
-    return found, expected
+    return actual, expected
 
 
 PROGRAMS: Final[dict[str, Callable[[], tuple[Any, Array]]]] = {
@@ -147,15 +147,15 @@ PROGRAMS: Final[dict[str, Callable[[], tuple[Any, Array]]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values(name: str, backend: str) -> None:
     with settings.override(backend=backend):
-        found, expected = PROGRAMS[name]()
-        assert scattering(found), "there is nothing to test"
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+        actual, expected = PROGRAMS[name]()
+        assert scattering(actual), "there is nothing to test"
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_element_looks_at_all_indices(name: str) -> None:
-    found, expected = PROGRAMS[name]()
-    assert stored(found) <= 4 * expected.size + 20 * 5 * MANY
+    actual, expected = PROGRAMS[name]()
+    assert stored(actual) <= 4 * expected.size + 20 * 5 * MANY
 
 
 @pytest.mark.parametrize("count", [3, 20, MIN_EXTENT - 1, MIN_EXTENT, MIN_EXTENT + 1, 100])
@@ -196,8 +196,8 @@ def test_sums_are_added_in_order() -> None:
     at = random().integers(0, MANY, 4000)
     expected = np.zeros(MANY, np.float32)
     np.add.at(expected, at, values)
-    found = porism.scatter_add(porism.zeros(MANY), 0, porism.asarray(at), porism.asarray(values))
-    np.testing.assert_array_equal(found.numpy(), expected)
+    actual = porism.scatter_add(porism.zeros(MANY), 0, porism.asarray(at), porism.asarray(values))
+    np.testing.assert_array_equal(actual.numpy(), expected)
 
 
 def test_old_values_stay() -> None:
@@ -229,8 +229,8 @@ def test_the_ordered_loop_is_left_alone() -> None:
     for actions in ([Thread(name)], [Upcast(name, 2)], [Unroll(name, 2)], [swapped, Thread(other)]):
         with pytest.raises(PorismError, match=r"ordered|depend on each other"):
             porism.opt(kernel, actions)
-    found = porism.opt(kernel, [Upcast(other, 4)])
-    assert is_ordered(found.node)
+    actual = porism.opt(kernel, [Upcast(other, 4)])
+    assert is_ordered(actual.node)
 
 
 @pytest.mark.parametrize("columns", [4, 32])
@@ -246,9 +246,9 @@ def test_values_that_depend_on_the_element_are_compared() -> None:
     """What an index brings must be known without the element that it names."""
     at = porism.asarray(indices(MANY, MANY))
     elements = porism.arange(MANY).reshape(MANY, 1)
-    found = porism.where(at.reshape(1, MANY) == elements, elements + at, 0).sum(1)
-    assert not scattering(found)
+    actual = porism.where(at.reshape(1, MANY) == elements, elements + at, 0).sum(1)
+    assert not scattering(actual)
     expected = np.zeros(MANY, np.int64)
     positive = at.numpy()[at.numpy() >= 0]
     np.add.at(expected, positive, 2 * positive)
-    assert found.tolist() == expected.tolist()
+    assert actual.tolist() == expected.tolist()

@@ -29,8 +29,8 @@ def reduced(x: UOp, axes: tuple[int, ...], op: Op = ops.ADD) -> UOp:
 
 def between(sink: UOp) -> list[list[int]]:
     """The sizes of what is stored between the steps."""
-    found = (n for n in toposort(split_reductions(sink)) if n.op is ops.CONTIGUOUS)
-    return [[int(dim.arg) for dim in shape(n)] for n in found]
+    actual = (n for n in toposort(split_reductions(sink)) if n.op is ops.CONTIGUOUS)
+    return [[int(dim.arg) for dim in shape(n)] for n in actual]
 
 
 @pytest.mark.parametrize(

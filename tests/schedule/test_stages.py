@@ -25,13 +25,13 @@ from tests.watching import numbers, same
 def arrays_for(root: UOp, seed: int) -> dict[int, Array]:
     """Some data for every PARAM of a graph: small integers, so that sums are exact."""
     generator = np.random.default_rng(seed)
-    found = {}
+    actual = {}
     for node in toposort(root):
         if node.op is ops.PARAM:
             dims = [int(d.arg) for d in shape(node)]
             count = int(np.prod(dims))
-            found[node.arg] = numbers(generator, node.dtype, count).reshape(dims)
-    return found
+            actual[node.arg] = numbers(generator, node.dtype, count).reshape(dims)
+    return actual
 
 
 def check_stages(root: UOp, data: Mapping[int, Array]) -> None:
@@ -47,8 +47,8 @@ def check_stages(root: UOp, data: Mapping[int, Array]) -> None:
         with watched(see):
             schedule = schedule_graph(sink)
         inputs = [np.ascontiguousarray(data.get(k, np.zeros(0))).reshape(-1) for k in _upto(data)]
-        found = run(schedule, inputs, {})[0].reshape(expected.shape)
-        same("kernels", expected, found)
+        actual = run(schedule, inputs, {})[0].reshape(expected.shape)
+        same("kernels", expected, actual)
 
 
 def _upto(data: Mapping[int, Array]) -> range:

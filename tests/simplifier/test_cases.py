@@ -12,9 +12,9 @@ from porism.simplifier.simplify import simplify
 
 LINES = (Path(__file__).parent / "cases.txt").read_text().splitlines()
 BOUNDS = {
-    found[1]: (int(found[2]), int(found[3]))
+    actual[1]: (int(actual[2]), int(actual[3]))
     for line in LINES
-    if (found := re.fullmatch(r"(\w): (-?\d+) \.\. (-?\d+)", line))
+    if (actual := re.fullmatch(r"(\w): (-?\d+) \.\. (-?\d+)", line))
 }
 CASES = [tuple(line.split("  =>  ")) for line in LINES if "  =>  " in line and line[0] != "#"]
 

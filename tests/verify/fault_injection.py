@@ -18,15 +18,15 @@ Change = Callable[[UOp], UOp]
 
 def break_stage(monkeypatch: pytest.MonkeyPatch, name: str, change: Change) -> None:
     """Let a stage return its graph after a change."""
-    found = False
+    actual = False
     for table in ("KERNEL_STAGES", "TARGET_STAGES"):
         stages = list(getattr(pipeline, table))
         for number, stage in enumerate(stages):
             if stage.name == name:
-                found = True
+                actual = True
                 stages[number] = dataclasses.replace(stage, run=_then(stage.run, change))
         monkeypatch.setattr(pipeline, table, tuple(stages))
-    assert found, f"there is a stage {name}"
+    assert actual, f"there is a stage {name}"
 
 
 def _then(run: Callable[..., UOp], change: Change) -> Callable[..., UOp]:

@@ -368,39 +368,39 @@ def by_stage(stage: str, change: Change) -> Plant:
     return lambda patch: break_stage(patch, stage, change)
 
 
-def with_size_one_axis(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+def with_size_one_axis(node: UOp, element: Element, actual: SourceElement) -> SourceElement:
     """The index of an axis of size 1 is the one of its neighbour, and not 0."""
-    at = list(found.element.indices)
+    at = list(actual.element.indices)
     for k, i in enumerate(at):
         if i.op is ops.CONST and k + 1 < len(at) and at[k + 1].op is ops.RANGE:
             at[k] = at[k + 1]
-            return SourceElement(Element(tuple(at), found.element.valid), found.inside)
-    return found
+            return SourceElement(Element(tuple(at), actual.element.valid), actual.inside)
+    return actual
 
 
-def border_moved(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+def border_moved(node: UOp, element: Element, actual: SourceElement) -> SourceElement:
     """Padding that begins one element later."""
     at = tuple(UOp.const(i.dtype, 0).maximum(i - 1) if i.op is not ops.CONST else i
-               for i in found.element.indices)  # fmt: skip
-    return SourceElement(Element(at, found.element.valid), found.inside)
+               for i in actual.element.indices)  # fmt: skip
+    return SourceElement(Element(at, actual.element.valid), actual.inside)
 
 
-def without_border(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+def without_border(node: UOp, element: Element, actual: SourceElement) -> SourceElement:
     """Padding whose elements are those at the border, and not 0."""
     dims = shape(node.src[0])
     at = tuple(
-        i.maximum(0).minimum(n - 1) for i, n in zip(found.element.indices, dims, strict=True)
+        i.maximum(0).minimum(n - 1) for i, n in zip(actual.element.indices, dims, strict=True)
     )
     return SourceElement(Element(at, element.valid))
 
 
-def not_moved(node: UOp, element: Element, found: SourceElement) -> SourceElement:
-    return SourceElement(Element(element.indices, found.element.valid), found.inside)
+def not_moved(node: UOp, element: Element, actual: SourceElement) -> SourceElement:
+    return SourceElement(Element(element.indices, actual.element.valid), actual.inside)
 
 
-def order_reversed(node: UOp, element: Element, found: SourceElement) -> SourceElement:
+def order_reversed(node: UOp, element: Element, actual: SourceElement) -> SourceElement:
     return SourceElement(
-        Element(tuple(reversed(found.element.indices)), found.element.valid), found.inside
+        Element(tuple(reversed(actual.element.indices)), actual.element.valid), actual.inside
     )
 
 
@@ -435,8 +435,8 @@ def without_waits(right: Any) -> Any:
 
 def all_at_once(right: Any) -> Any:
     def plan(lives: Any) -> Any:
-        found = right(lives)
-        return dataclasses.replace(found, offsets=tuple(0 for _ in found.offsets))
+        actual = right(lives)
+        return dataclasses.replace(actual, offsets=tuple(0 for _ in actual.offsets))
 
     return plan
 

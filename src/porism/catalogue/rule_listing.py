@@ -119,12 +119,12 @@ def step_row() -> Row:
     }
 
 
-def weakest(found: Iterable[str]) -> str:
+def weakest(methods: Iterable[str]) -> str:
     """
     >>> weakest(["proved", "evaluated", "proved"])
     'evaluated'
     """
-    return max(found, key=STRENGTH.index)
+    return max(methods, key=STRENGTH.index)
 
 
 def established(name: str) -> str:

@@ -100,7 +100,7 @@ class GraphEvaluator(Evaluator):
 
     def active(self, axes: Axes, rank: int = 0) -> Array | None:
         """Return which iterations along these axes run; None if all do."""
-        found: Array | None = None
+        outcome: Array | None = None
         for axis in axes:
             limit = self.limits.get(axis) if isinstance(axis, UOp) else None
             if limit is None:
@@ -109,8 +109,8 @@ class GraphEvaluator(Evaluator):
             others = tuple(k for k, name in enumerate(limit.axes) if name not in axes)
             own = tuple(name for name in limit.axes if name in axes)
             mask = align_axes(np.asarray(limit.data.any(axis=others)), own, 0, axes, rank)
-            found = mask if found is None else found & mask
-        return found
+            outcome = mask if outcome is None else outcome & mask
+        return outcome
 
     def range_axis(self, node: UOp) -> Value:
         """Evaluate a RANGE or SPECIAL: a named axis, unless a value was given for it."""
@@ -135,11 +135,11 @@ class GraphEvaluator(Evaluator):
 
     def closed_axes(self, node: UOp) -> list[AxisName]:
         """Return the axes that a REDUCE closes, outermost first; unrolled ones are innermost."""
-        found: list[AxisName] = [r for r in closed_nest(node) if r in self.sizes]
+        outcome: list[AxisName] = [r for r in closed_nest(node) if r in self.sizes]
         for source in node.src[1:]:
             if source.op is not ops.RANGE:
-                found += [axis for axis in self.value(source).axes if isinstance(axis, int)]
-        return found
+                outcome += [axis for axis in self.value(source).axes if isinstance(axis, int)]
+        return outcome
 
     def reduce(self, node: UOp) -> Value:
         """Evaluate a REDUCE over ranges and unrolled axes."""

@@ -152,27 +152,27 @@ def _retype(dtype: DType, types: Mapping[DType, DType]) -> DType:
 def _fixed(nodes: Sequence[UOp]) -> set[UOp]:
     """Return the nodes that are extents or sizes, or ranges of a reduction or a buffer."""
     sized = (ops.RANGE, ops.PARAM, ops.SPECIAL)
-    found = {s for node in nodes if node.op in sized for s in node.src}
+    candidates = {s for node in nodes if node.op in sized for s in node.src}
     over = (ops.REDUCE, ops.END, ops.BUFFERIZE, ops.BIND)
-    return found | {s for node in nodes if node.op in over for s in node.src[1:]}
+    return candidates | {s for node in nodes if node.op in over for s in node.src[1:]}
 
 
 def _constant(nodes: Sequence[UOp], random: Random) -> Changed:
     """Replace a constant by one at the limit of its type."""
     fixed = _fixed(nodes)
-    found = [n for n in nodes if n.op is ops.CONST and n not in fixed]
-    if not found:
+    candidates = [n for n in nodes if n.op is ops.CONST and n not in fixed]
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     return {node: UOp.const(node.dtype, random.choice(edges(node.dtype.scalar)))}
 
 
 def _size(nodes: Sequence[UOp], random: Random) -> Changed:
     """Replace the extent of a loop."""
-    found = [n for n in nodes if n.op is ops.RANGE and n.src[0].op is ops.CONST]
-    if not found:
+    candidates = [n for n in nodes if n.op is ops.RANGE and n.src[0].op is ops.CONST]
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     count = node.src[0].arg
     size = random.choice((0, 1, 2, max(count - 1, 0)))
     src = (UOp.const(index, size), *node.src[1:])
@@ -181,18 +181,18 @@ def _size(nodes: Sequence[UOp], random: Random) -> Changed:
 
 def _op(nodes: Sequence[UOp], random: Random) -> Changed:
     """Replace an op by another of the same kind."""
-    found = [
+    candidates = [
         n for n in nodes if n.op is ops.REDUCE or any(n.op in alike for alike in _INTERCHANGEABLE)
     ]
-    if not found:
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     every = random.random() < 0.5  # of its op, or this one alone
     if node.op is ops.REDUCE:
         arg, new = random.choice(_REDUCTION_OPS), ops.REDUCE
     else:
         arg, new = None, random.choice(random.choice([a for a in _INTERCHANGEABLE if node.op in a]))
-    same = [n for n in found if n.op is node.op and n.arg is node.arg] if every else [node]
+    same = [n for n in candidates if n.op is node.op and n.arg is node.arg] if every else [node]
     return {n: partial(_on_sources, new, n.dtype_given, arg) for n in same}
 
 
@@ -203,11 +203,13 @@ def _on_sources(op: Op, dtype: DType | None, arg: Any, src: tuple[UOp, ...]) -> 
 def _operand(nodes: Sequence[UOp], random: Random) -> Changed:
     """Replace a node by another of the same type from the graph."""
     fixed = _fixed(nodes)
-    found = [n for n in nodes[:-1] if n.dtype.kind not in (Kind.VOID, Kind.POINTER)]
-    found = [n for n in found if n not in fixed and n.op is not ops.RANGE and not _is_array(n)]
-    if not found:
+    candidates = [n for n in nodes[:-1] if n.dtype.kind not in (Kind.VOID, Kind.POINTER)]
+    candidates = [
+        n for n in candidates if n not in fixed and n.op is not ops.RANGE and not _is_array(n)
+    ]
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     others = [n for n in nodes if n.dtype is node.dtype and n is not node and n not in fixed]
     others = [n for n in others if not _is_array(n)]
     others.append(UOp.const(node.dtype, random.choice(edges(node.dtype.scalar))))
@@ -222,11 +224,11 @@ def _is_array(node: UOp) -> bool:
 def _masked(nodes: Sequence[UOp], random: Random) -> Changed:
     """Replace an index by a masked one, or by INVALID."""
     fixed = _fixed(nodes)
-    found = [n for n in nodes[:-1] if n.dtype is index and n not in fixed]
-    found = [n for n in found if n.op is not ops.RANGE and n.op is not ops.INVALID]
-    if not found:
+    candidates = [n for n in nodes[:-1] if n.dtype is index and n not in fixed]
+    candidates = [n for n in candidates if n.op is not ops.RANGE and n.op is not ops.INVALID]
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     nothing = UOp(ops.INVALID, index)
     conditions = [n for n in nodes if n.dtype is boolean and node not in toposort(n)]
     conditions.append(UOp(ops.LT, None, (node, UOp.const(index, 2))))
@@ -236,10 +238,10 @@ def _masked(nodes: Sequence[UOp], random: Random) -> Changed:
 
 def _reduction(nodes: Sequence[UOp], random: Random) -> Changed:
     """Add a range to a reduction: one of the graph, or a new one."""
-    found = [n for n in nodes if n.op is ops.REDUCE]
-    if not found:
+    candidates = [n for n in nodes if n.op is ops.REDUCE]
+    if not candidates:
         return {}
-    node = random.choice(found)
+    node = random.choice(candidates)
     loops = [n for n in nodes if n.op is ops.RANGE and n not in node.src]
     new = UOp(ops.RANGE, None, (UOp.const(index, random.choice((0, 1, 2, 3))),), _LAST)
     src = [*node.src[1:], random.choice([new, *loops])]
@@ -277,7 +279,7 @@ def _inputs(
     exact: bool,
 ) -> dict[Any, Any]:
     """Return inputs for a graph whose types have changed: some unchanged, some boundary values."""
-    found = dict(given)
+    candidates = dict(given)
     keep = random.random() < 0.4
     for node in toposort(graph):
         if node.op is not ops.PARAM or node.arg not in given:
@@ -287,10 +289,10 @@ def _inputs(
         if keep and lane not in types.values():
             continue
         if lane is index:
-            found[node.arg] = random.choice(_INDICES)
+            candidates[node.arg] = random.choice(_INDICES)
             continue
         values = _EXACT if exact and lane.is_float else edges(lane)
         picked = [random.choice(values) for _ in range(np.size(old))]
         data = np.asarray([lane.canonical(value) for value in picked], dtype=lane.numpy)
-        found[node.arg] = data.reshape(np.shape(old))[()]
-    return found
+        candidates[node.arg] = data.reshape(np.shape(old))[()]
+    return candidates

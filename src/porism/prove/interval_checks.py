@@ -241,17 +241,17 @@ def _residue_boxes(dtype: DType) -> list[tuple[Box, Array]]:
     spans = [(int(values[0]), int(values[-1])), (0, 7)]
     if dtype.kind is Kind.INDEX:
         spans[0] = (-INDEX_FAR, INDEX_FAR)
-    found = []
+    outcome = []
     for low, high in spans:
         inside = values[(values >= low) & (values <= high)]
         for m in MODULI:
             for r in range(m):
                 some = inside[inside % m == r]
-                found.append((Box(low, high, dtype, residues.canonical(m, r)), some))
+                outcome.append((Box(low, high, dtype, residues.canonical(m, r)), some))
     constants = {0, 1, 2, 3, 4, 6, *(n for n in (-1, -2, -4) if n >= dtype.min)}
     constants |= {int(values[0]), int(values[-1])}
-    found += [(Box(n, n, dtype, (0, n)), np.asarray([n])) for n in sorted(constants)]
-    return [(box, some.astype(dtype.numpy)) for box, some in found]
+    outcome += [(Box(n, n, dtype, (0, n)), np.asarray([n])) for n in sorted(constants)]
+    return [(box, some.astype(dtype.numpy)) for box, some in outcome]
 
 
 def _residues(op: Op, dtype: DType) -> Iterator[str]:

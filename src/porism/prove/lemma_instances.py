@@ -101,16 +101,16 @@ class Evaluation:
 
     def live(self, facts: tuple[Form, ...]) -> list[int]:
         """Return the points at which all these forms are <= 0, and the facts of the whole hold."""
-        found = self._live.get(facts)
-        if found is None:
+        result = self._live.get(facts)
+        if result is None:
             columns = [self.form(fact) for fact in facts]
-            found = self._live[facts] = [
+            result = self._live[facts] = [
                 point
                 for point in range(POINTS)
                 if self.inside[point]
                 and all(c[point] is not None and c[point] <= 0 for c in columns)
             ]
-        return found
+        return result
 
     def node(self, root: UOp) -> Column:
         """Return the values of a node; the branch that is not selected need not be defined."""
@@ -126,22 +126,22 @@ class Evaluation:
 
     def form(self, a: Form) -> Column:
         """Return the values of a form."""
-        found = self._forms.get(a)
-        if found is None:
-            found = [a.constant] * POINTS
+        result = self._forms.get(a)
+        if result is None:
+            result = [a.constant] * POINTS
             for m, k in a.terms.items():
                 column = self._monomial(m)
-                found = [
+                result = [
                     None if total is None or value is None else total + k * value
-                    for total, value in zip(found, column, strict=True)
+                    for total, value in zip(result, column, strict=True)
                 ]
-            self._forms[a] = found
-        return found
+            self._forms[a] = result
+        return result
 
     def _monomial(self, m: Monomial) -> Column:
-        found = self._monomials.get(m)
-        if found is None:
-            found = [1] * POINTS
+        result = self._monomials.get(m)
+        if result is None:
+            result = [1] * POINTS
             for atom in m.atoms:
                 if atom.node is not None:
                     column = self.node(atom.node)
@@ -151,9 +151,9 @@ class Evaluation:
                         atom.numerator,
                         atom.divisor if atom.divisor_form is None else atom.divisor_form,
                     )
-                found = [_strict(operator.mul)(a, b) for a, b in zip(found, column, strict=True)]
-            self._monomials[m] = found
-        return found
+                result = [_strict(operator.mul)(a, b) for a, b in zip(result, column, strict=True)]
+            self._monomials[m] = result
+        return result
 
     def quotient(self, numerator: Form, divisor: Form | int) -> Column:
         """Return the values of floor(numerator / divisor)."""

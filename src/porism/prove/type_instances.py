@@ -39,7 +39,7 @@ TYPES: Final[Mapping[Theory, tuple[DType, ...]]] = {
 }
 """For each theory the types in which its rules are proved: all of them."""
 
-ANY_TYPE: Final = tuple(t for found in TYPES.values() for t in found)
+ANY_TYPE: Final = tuple(t for result in TYPES.values() for t in result)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,17 +164,7 @@ class _Listing:
         value, *ranges = closer.src
         effects = value.src if value.op is ops.GROUP else (value,)
         before = depth
-        if closer.op is ops.REDUCE:
-            name = self._new_name("s")
-            start = _STARTS[closer.arg]
-            self._print(depth, f"{name} = {start}")
-        elif closer.op is ops.BUFFERIZE:
-            name = self._new_name("local")
-            sizes = " x ".join(show(r.src[0]) for r in ranges if r.op is ops.RANGE) or "1"
-            space = "" if closer.arg is Space.LOCAL else f" in {closer.arg.value} memory"
-            self._print(depth, f"{name}: {sizes} {closer.dtype}{space}")
-        elif value.op in (ops.GROUP, ops.STORE):
-            self._declare(effects, depth)
+        name = self._initial(closer, depth)
         outer_names = len(self.scope)
         around = inside
         for loop in ranges:
@@ -195,9 +185,26 @@ class _Listing:
             self._print(depth, f"{name}[{at}] = {self._text(value)}")
         while len(self.scope) > outer_names:
             del self.named[self.scope.pop()]
-        self.named[closer] = "done" if closer.op is ops.END else name
+        self.named[closer] = name
         if closer.op is ops.REDUCE:
             self.scope.append(closer)
+
+    def _initial(self, closer: UOp, depth: int) -> str:
+        """Print what comes before the loops: an initial value, or sizes; return the name."""
+        value, *ranges = closer.src
+        if closer.op is ops.REDUCE:
+            name = self._new_name("s")
+            self._print(depth, f"{name} = {_STARTS[closer.arg]}")
+            return name
+        if closer.op is ops.BUFFERIZE:
+            name = self._new_name("local")
+            sizes = " x ".join(show(r.src[0]) for r in ranges if r.op is ops.RANGE) or "1"
+            space = "" if closer.arg is Space.LOCAL else f" in {closer.arg.value} memory"
+            self._print(depth, f"{name}: {sizes} {closer.dtype}{space}")
+            return name
+        if value.op in (ops.GROUP, ops.STORE):
+            self._declare(value.src if value.op is ops.GROUP else (value,), depth)
+        return "done"
 
     def _value(self, node: UOp, uses: int, depth: int) -> None:
         """Give a name to a value that is long and used more than once, or to parts of it."""

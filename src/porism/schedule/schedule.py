@@ -135,18 +135,16 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
     steps += copies
     numbered = _number_temporaries(buffers)
     arena = memory_plan.plan_memory(_lifetimes(numbered, writer, steps))
-    waits: dict[int, set[int]] = {k: set() for k in range(len(steps))}
-    for k, (_, used) in enumerate(steps):
-        waits[k].update(writer[b] for b in used[1:] if b in writer)
-        if k >= first_copy:  # those that read what is overwritten come first
-            waits[k].update(readers.get(used[0], ()))
+    waits = [{writer[b] for b in used[1:] if b in writer} for _, used in steps]
+    for k, (_, used) in enumerate(copies, first_copy):
+        waits[k].update(readers.get(used[0], ()))  # those that read what is overwritten come first
     for later, earlier in arena.waits:
         waits[later].add(earlier)
     return Schedule(
         tuple(numbered),
         tuple(
-            Step(call.kernel, used, tuple(sorted(waits[k])), call.reason)
-            for k, (call, used) in enumerate(steps)
+            Step(call.kernel, used, tuple(sorted(earlier)), call.reason)
+            for (call, used), earlier in zip(steps, waits, strict=True)
         ),
         tuple(positions[root] for root in sink.src),
         arena,

@@ -34,12 +34,13 @@ def info() -> str:
     if entries:
         ages = [time.time() - entry.used for entry in entries]
         rows.append(("last used", f"from {_age_text(max(ages))} to {_age_text(min(ages))}"))
-    rows.append(("used", _hits_and_misses(disk)))
+    rows.append(("lookups", _hits_and_misses(disk)))
     own = _own_version()
-    rows.append(("this is", own))
+    rows.append(("this version", own))
     for version, count in sorted(modules_by_version(disk).items()):
-        rows.append(("modules of" if version != own else "of this", f"{version}: {count}"))
-    return "\n".join(f"{name:<12}{text}" for name, text in rows)
+        label = "modules of this version" if version == own else "modules of another version"
+        rows.append((label, f"{count}" if version == own else f"{count}, {version}"))
+    return "\n".join(f"{name:<28}{text}" for name, text in rows)
 
 
 def clear() -> str:

@@ -162,6 +162,23 @@ def _lay_out_arguments(
     return ArgumentLayout(begins, buffers, packed, variables, word)
 
 
+def _words_by_role(
+    schedule: Schedule, layout: ArgumentLayout
+) -> dict[Role, list[tuple[Buffer, list[int]]]]:
+    """Return the buffers of each role, with the argument words that hold their addresses."""
+    words_of: dict[Role, list[tuple[Buffer, list[int]]]] = {role: [] for role in Role}
+    for buffer, words in zip(schedule.buffers, layout.buffers, strict=True):
+        words_of[buffer.role].append((buffer, words))
+    return words_of
+
+
+def _output_order(schedule: Schedule) -> list[int] | None:
+    """Return the output buffer of each root of the graph; None if they correspond one to one."""
+    written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
+    order = [written.index(position) for position in schedule.outputs]
+    return None if order == list(range(len(written))) else order
+
+
 class Program:
     """A compiled schedule that can be run repeatedly."""
 
@@ -182,9 +199,7 @@ class Program:
         layout = _lay_out_arguments(schedule, self.functions, self.prepacking)
         self.argument_begins = layout.begins
         self.word_count = layout.word_count
-        words_of: dict[Role, list[tuple[Buffer, list[int]]]] = {role: [] for role in Role}
-        for buffer, words in zip(schedule.buffers, layout.buffers, strict=True):
-            words_of[buffer.role].append((buffer, words))
+        words_of = _words_by_role(schedule, layout)
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
         self.outputs = [(b.dtype.numpy, words) for b, words in words_of[Role.OUTPUT]]
@@ -192,9 +207,7 @@ class Program:
         self.temporaries = [
             (offsets[b.number], word) for b, words in words_of[Role.TEMPORARY] for word in words
         ]
-        written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
-        order = [written.index(place) for place in schedule.outputs]
-        self.output_order = None if order == list(range(len(written))) else order
+        self.output_order = _output_order(schedule)
         """The output buffer of each root of the graph; None if they correspond one to one."""
         self.count = len(self.functions)
         self.is_recent = True

@@ -15,7 +15,7 @@ import ctypes
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -206,10 +206,20 @@ def _index_limits(kernel: UOp) -> dict[int, int]:
         if access.op is not ops.INDEX:
             continue
         inside = toposort(access.src[1])
-        loads = [n for n in inside if n.op is ops.INDEX and not n.dtype.is_float]
-        numbers = {int(n.arg) for load in loads for n in toposort(load) if n.op is ops.PARAM}
-        bounds = [n.src[1].arg for n in inside if n.op is ops.LT and n.src[1].op is ops.CONST]
-        limit = min((int(n) for n in bounds if n > 1), default=0)
+        limit = _least_bound(inside)
         if limit:
-            limits.update({number: min(limits.get(number, limit), limit) for number in numbers})
+            for number in _gathered_from(inside):
+                limits[number] = min(limits.get(number, limit), limit)
     return limits
+
+
+def _least_bound(index: Sequence[UOp]) -> int:
+    """Return the least constant above 1 that something in an index is compared with; or 0."""
+    bounds = (n.src[1].arg for n in index if n.op is ops.LT and n.src[1].op is ops.CONST)
+    return min((int(n) for n in bounds if n > 1), default=0)
+
+
+def _gathered_from(index: Sequence[UOp]) -> set[int]:
+    """Return the numbers of the PARAMs that integers in an index are loaded from."""
+    loads = (n for n in index if n.op is ops.INDEX and not n.dtype.is_float)
+    return {int(n.arg) for load in loads for n in toposort(load) if n.op is ops.PARAM}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from porism.base.dtypes import Kind
+from porism.base.errors import ActionError
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.text.expression import show
 from porism.ir.traversal import toposort, users
 
 
@@ -27,6 +29,22 @@ def loads_of(kernel: UOp, buffer: int | None = None) -> list[UOp]:
         and (number := buffer_number(n)) is not None
         and buffer in (None, number)
     ]
+
+
+def unpacked_load(kernel: UOp, buffer: int, loop: UOp) -> tuple[int, UOp]:
+    """Return the first load of a buffer that depends on a loop, with its number among the loads.
+
+    Loads that read a packed panel are not among them: if all do, an ActionError says so.
+    """
+    for number, load in enumerate(loads_of(kernel, buffer)):
+        if loop in load.ranges:
+            return number, load
+    raise ActionError(
+        f"no load of buffer {buffer} is left that depends on {show(loop)}",
+        where=show(kernel, limit=200),
+        why="all of them read a packed panel",
+        fix="pack each operand once",
+    )
 
 
 def converted_load(kernel: UOp, load: UOp) -> UOp:

@@ -63,7 +63,7 @@ def alternatives(kernel: UOp, target: Target, start: Actions) -> Iterator[tuple[
             plan = Plan(kernel, target)
             try:
                 schedule(plan)
-            except (ActionError, StopIteration):  # the kernel has more than the estimate knows of
+            except ActionError:  # the kernel has more than the estimate knows of
                 continue
             yield tuple(plan.actions), plan.kernel
     for actions in _variations(start):

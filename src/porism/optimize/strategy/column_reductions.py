@@ -97,17 +97,17 @@ class _ColumnReductions:
 
 def choose_column_panels(kernel: UOp, target: Target) -> ColumnPanels | None:
     """Return the panels for a kernel that reduces columns; None of another kernel."""
-    found = _match_column_reductions(kernel, target)
-    if found is None or not _profits_from_panels(found, target):
+    result = _match_column_reductions(kernel, target)
+    if result is None or not _profits_from_panels(result, target):
         return None
-    columns = extent_of(found.vector_loop)
-    rows = _rows_per_block(extent_of(found.k_loop))
-    max_columns = MAX_PANEL * 4 // (found.itemsize * found.count)
-    for lanes, multiple in _lane_choices(columns, found.width // 2):
+    columns = extent_of(result.vector_loop)
+    rows = _rows_per_block(extent_of(result.k_loop))
+    max_columns = MAX_PANEL * 4 // (result.itemsize * result.count)
+    for lanes, multiple in _lane_choices(columns, result.width // 2):
         count = -(-columns // multiple) * multiple // lanes
-        groups = _groups_per_panel(count, found.outer_trips, max_columns // lanes, target.cores)
+        groups = _groups_per_panel(count, result.outer_trips, max_columns // lanes, target.cores)
         if groups > 1:
-            return ColumnPanels(found.vector_loop, lanes, groups, found.k_loop, multiple, rows)
+            return ColumnPanels(result.vector_loop, lanes, groups, result.k_loop, multiple, rows)
     return None
 
 
@@ -132,14 +132,14 @@ def _match_column_reductions(kernel: UOp, target: Target) -> _ColumnReductions |
     return _ColumnReductions(vector_loop, k_loops[0], outer_trips, len(reductions), loads, width)
 
 
-def _profits_from_panels(found: _ColumnReductions, target: Target) -> bool:
+def _profits_from_panels(result: _ColumnReductions, target: Target) -> bool:
     """Return whether columns exceed the registers and loads the L2 cache, for many rows."""
-    in_registers = target.memory.registers // 2 * found.width
-    loaded = trip_count(found.loads[0].ranges) * found.itemsize
+    in_registers = target.memory.registers // 2 * result.width
+    loaded = trip_count(result.loads[0].ranges) * result.itemsize
     return (
-        extent_of(found.vector_loop) > in_registers
+        extent_of(result.vector_loop) > in_registers
         and loaded > target.memory.l2
-        and extent_of(found.k_loop) >= 2 * MAX_ROWS
+        and extent_of(result.k_loop) >= 2 * MAX_ROWS
     )
 
 

@@ -196,34 +196,49 @@ class Placement:
             return f"no local buffer from a cost of {MAX_LOCAL_COST:.0f} an element on"
         if len(kernels) > 1:
             return f"no local buffer for {len(kernels)} kernels"
-        first, kernel = uses[0], self.kernels[kernels[0]]
+        kernel = self.kernels[kernels[0]]
         if kernel.is_scatter:
             return "no local buffer in the one loop of a scatter"
         fixed = _fixed_axes(uses, kernel)
         dims = shape(node)
         axes = tuple(a for a, dim in enumerate(dims) if a not in fixed and not is_size_one(dim))
-        level = frozenset(r for axis in fixed for r in first.element.indices[axis].ranges)
-        size = element_count(dims[axis] for axis in axes)
-        iterations = trip_count(level)
+        level = frozenset(r for axis in fixed for r in uses[0].element.indices[axis].ranges)
         if not axes:
             return "no local buffer for a single element"
+        size = element_count(dims[axis] for axis in axes)
+        refusal = self._size_refusal(node, size, trip_count(level), uses)
+        if refusal:
+            return refusal
+        if not kernel.allows_level(level):
+            return "a local buffer needs another loop order"
+        if not self._has_enough_parallelism(node, level, uses, kernels[0]):
+            iterations = trip_count(level)
+            return f"around a local buffer only {iterations} iterations could run in parallel"
+        kernel.add_level(level)
+        return Local(axes)
+
+    def _size_refusal(self, node: UOp, size: int, iterations: int, uses: Sequence[Use]) -> str:
+        """Say why a local buffer of `size` elements would be too large; "" if it would not."""
         storage = self.storage
         if size * node.dtype.numpy.itemsize > storage.local_bytes:
             return f"a local buffer would exceed {storage.local_bytes >> 10} KiB"
         evaluations = sum(use.evaluations for use in uses)
-        if max(evaluations / iterations, size * each) > storage.local_elements:
+        if max(evaluations / iterations, size * self.costs[node]) > storage.local_elements:
             return f"around a local buffer more than {storage.local_elements} elements are read"
-        if not kernel.allows_level(level):
-            return "a local buffer needs another loop order"
-        few = iterations < min(storage.parallel_iterations, trip_count(kernel.loops))
-        reduced = any(r.arg[1] is Axis.REDUCE for use in uses for r in use.loops)
-        work = tensor_size(node) * each
-        if reduced:
-            work = max(work, evaluations, trip_count(kernel.loops) * self.costs[kernels[0]])
-        if few and (not level or work > storage.serial_work):
-            return f"around a local buffer only {iterations} iterations could run in parallel"
-        kernel.add_level(level)
-        return Local(axes)
+        return ""
+
+    def _has_enough_parallelism(
+        self, node: UOp, level: frozenset[UOp], uses: Sequence[Use], root: UOp
+    ) -> bool:
+        """Return whether the loops around a local buffer occupy all cores, or one core suffices."""
+        loops = self.kernels[root].loops
+        if trip_count(level) >= min(self.storage.parallel_iterations, trip_count(loops)):
+            return True
+        work = tensor_size(node) * self.costs[node]
+        if any(r.arg[1] is Axis.REDUCE for use in uses for r in use.loops):
+            evaluations = sum(use.evaluations for use in uses)
+            work = max(work, evaluations, trip_count(loops) * self.costs[root])
+        return bool(level) and work <= self.storage.serial_work
 
     def _hoist_reduction(self, node: UOp, uses: Sequence[Use]) -> Place:
         """Hoist a reduction to the loops that it depends on; store it where that is impossible."""
@@ -233,20 +248,9 @@ class Placement:
                 if reduced and self._is_long_product(node):
                     return Stored("it is a long sum of products, inside another reduction")
                 continue
-            kernel = self.kernels[use.nest.kernel]
-            level = use.loops & kernel.loops
-            if level == kernel.loops:
-                if kernel.products - {node} and self._is_long_product(node):
-                    return Stored("its kernel computes another long sum of products")
-                continue
-            work = tensor_size(node.src[0]) * self.costs[node.src[0]]
-            few = trip_count(level) < self.storage.parallel_iterations
-            if few and work > self.storage.serial_work:
-                return Stored(
-                    f"only {trip_count(level)} iterations of its kernel could run in parallel"
-                )
-            if not kernel.allows_level(level):
-                return Stored("its kernel needs another loop order")
+            refusal = self._hoisting_refusal(node, use, self.kernels[use.nest.kernel])
+            if refusal:
+                return Stored(refusal)
         for use in uses:
             if use.nest.outer is None:
                 kernel = self.kernels[use.nest.kernel]
@@ -254,6 +258,18 @@ class Placement:
                 if use.loops >= kernel.loops and self._is_long_product(node):
                     kernel.products.add(node)
         return None
+
+    def _hoisting_refusal(self, node: UOp, use: Use, kernel: KernelLoops) -> str:
+        """Say why a reduction cannot be hoisted in its kernel; "" if it can."""
+        level = use.loops & kernel.loops
+        if level == kernel.loops:
+            is_second = kernel.products - {node} and self._is_long_product(node)
+            return "its kernel computes another long sum of products" if is_second else ""
+        work = tensor_size(node.src[0]) * self.costs[node.src[0]]
+        few = trip_count(level) < self.storage.parallel_iterations
+        if few and work > self.storage.serial_work:
+            return f"only {trip_count(level)} iterations of its kernel could run in parallel"
+        return "" if kernel.allows_level(level) else "its kernel needs another loop order"
 
     def _is_long_product(self, node: UOp) -> bool:
         """Return whether a node is a long sum of products whose operands are used repeatedly.

@@ -74,11 +74,11 @@ def padded_keys(x: UOp, key: Callable[[UOp], UOp]) -> UOp:
     padded = pad_end(x, len(others), width, 0)
 
     def keys(blocks: UOp) -> UOp:
-        found = key(blocks)
+        outcome = key(blocks)
         if width == size:
-            return found
+            return outcome
         position = primitive.reshape(primitive.iota(shape(padded), len(others)), shape(blocks))
-        return ops.WHERE(position < size, found, UOp.const(found.dtype, found.dtype.max))
+        return ops.WHERE(position < size, outcome, UOp.const(outcome.dtype, outcome.dtype.max))
 
     return _in_blocks(padded, keys)
 

@@ -26,7 +26,7 @@ from porism.optimize.actions.loops.loop_tiling import OverlapTail, Split
 from porism.optimize.actions.loops.merge_loops import Merge
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.optimize.actions.memory.packed_panels import ROW_ALIGNMENT, Pack
-from porism.optimize.analysis.buffer_loads import converted_load, loads_of
+from porism.optimize.analysis.buffer_loads import converted_load, unpacked_load
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.action_plan import Plan, copy_width
@@ -211,9 +211,8 @@ def pack_and_merge(plan: Plan, contraction: Contraction, tile: Tile) -> UOp:
     name = (*tile.flattened_loop.arg[0], 1) if is_split else tile.flattened_loop.arg[0]
     rows = next(r for r in plan.loops().values() if r.arg[0] == name)
     for operand in tile.packed:
-        loads = loads_of(plan.kernel, operand.buffer)
-        which = next(k for k, load in enumerate(loads) if tile.vector_loop in load.ranges)
-        value = converted_load(plan.kernel, loads[which])
+        which, load = unpacked_load(plan.kernel, operand.buffer, tile.vector_loop)
+        value = converted_load(plan.kernel, load)
         k_loops = [r for r in contraction.k_loops if r in value.ranges]
         axes = (*map(show, k_loops), show(rows), show(tile.vector_loop))
         packing_loops = plan.create_loops(Pack(operand.buffer, axes, which, row=2))

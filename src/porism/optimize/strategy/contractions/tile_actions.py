@@ -29,7 +29,7 @@ from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_cost, tile_elements
 from porism.optimize.actions.memory.packed_panels import Pack
-from porism.optimize.analysis.buffer_loads import converted_load, load_of, loads_of
+from porism.optimize.analysis.buffer_loads import converted_load, load_of, unpacked_load
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width
@@ -253,9 +253,8 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     Return whether overlapping windows share elements of the panel.
     """
     lanes = _lanes_of(plan, tile)
-    loads = loads_of(plan.kernel, operand.buffer)
-    which = next(k for k, load in enumerate(loads) if lanes in load.ranges)  # not packed yet
-    value = converted_load(plan.kernel, loads[which])
+    which, load = unpacked_load(plan.kernel, operand.buffer, lanes)
+    value = converted_load(plan.kernel, load)
     unrolled = [r for r in value.ranges if r.arg[1] is Axis.UPCAST]
     k_loops = [r for r in contraction.k_loops if r in value.ranges]
     inner = [*(r for r in unrolled if r is not lanes), lanes]
