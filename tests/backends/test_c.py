@@ -272,3 +272,12 @@ def test_masks_of_two_lanes_become_numbers(size: int) -> None:
     with settings.override(backend="c"):
         values = porism.topk(porism.asarray(x), 2).values.numpy()
     np.testing.assert_array_equal(values, -np.sort(-x, axis=1)[:, :2])
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (3, 1, 5)])
+def test_local_memory_of_one_element_is_an_array(shape: tuple[int, ...]) -> None:
+    with settings.override(backend="c"):
+        ones = porism.ones_like(porism.zeros(*shape).realize())
+        result = ones.cumulative_prod(axis=2, include_initial=True)
+        assert result.numpy().all()
+        assert result.shape == (*shape[:2], shape[2] + 1)

@@ -20,12 +20,13 @@ class MemoryWriter(Writer):
         """Return the expression of an accessed element, or of one `offset` elements further."""
         base = access.base
         name = self._base(access)
+        is_variable = base.op is ops.DEFINE_REG and base.dtype.size == 1
         if base.dtype.element.count > 1:
-            name = name if base.dtype.size == 1 else f"{name}[{self.values[access.index]}]"
+            name = name if is_variable else f"{name}[{self.values[access.index]}]"
             return f"{name}[{offset}]" if offset else name
         if access.index.dtype.count > 1:
             return f"{name}[{self.lane(access.index)}]"
-        if base.op is ops.DEFINE_REG and base.dtype.size == 1:
+        if is_variable:
             return name
         at = self.values[access.index]
         if offset:

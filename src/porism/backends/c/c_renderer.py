@@ -142,7 +142,8 @@ class Renderer(MemoryWriter, Arithmetic):
             kind = self.unit.vector(
                 i8 if element.element is boolean else element.element, element.count
             )
-        array_size = f"[{max(size, 1)}]" if size != 1 else ""
+        # A register of one element is a variable; memory is an array, whatever its size.
+        array_size = f"[{max(size, 1)}]" if size != 1 or node.op is ops.DEFINE_LOCAL else ""
         if node.op is ops.DEFINE_LOCAL:
             local = f"{self.dialect.local} " if self.dialect.local else ""
             self.top.append(
