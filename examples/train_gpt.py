@@ -23,7 +23,7 @@ from porism import nn, optim
 
 MODULES = "argparse ast bisect collections csv dataclasses datetime decimal difflib enum fractions"
 MODULES += " functools heapq inspect itertools json logging math os pathlib pickle random re shutil"
-MODULES += " statistics string subprocess tempfile textwrap threading typing unittest zipfile"
+MODULES += " statistics string subprocess tempfile textwrap threading unittest zipfile"
 
 
 class Block(nn.Module):

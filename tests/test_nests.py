@@ -30,6 +30,8 @@ SEEDS = (range(400), range(1_580, 1_590), range(1_700, 1_712))
 """Half a minute of nests; the last have a product for tensor cores among them."""
 
 ELSEWHERE = {
+    "halve symmetric products": "large products: tests/schedule/test_algorithms.py",
+    "chunk scans": "scans of few long rows: tests/schedule/test_algorithms.py",
     "split reductions": "reductions of 32768 elements: tests/schedule/test_split_reductions.py",
     "early movement": "views that rangeify leaves: tests/schedule/test_early_movement.py",
     "split merged ranges": "divisions of merged loops: tests/schedule/test_divisions.py",

@@ -359,9 +359,9 @@ def _tune(options: argparse.Namespace) -> int:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `porism run`."""
-    from porism.frontends.onnx import model_command
-
-    model_command.add_run_arguments(parser)
+    _check_arguments(parser)
+    parser.add_argument("--repeat", type=int, default=5, help="how often it is run and timed")
+    parser.add_argument("--save", metavar="FILE.npz", help="write the outputs to a file")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -372,10 +372,22 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `porism check`."""
-    from porism.frontends.onnx import model_command
-
-    model_command.add_arguments(parser)
+    """Declare the arguments that `porism run` and `porism check` have."""
+    parser.add_argument("model", help="the path of an .onnx file")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=2,3,4",
+        help="the shape of an input; by default the declared one, with 1 for sizes that are open",
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy|zeros|random|NUMBER",
+        help="the value of an input; random by default",
+    )
 
 
 def _check(options: argparse.Namespace) -> int:

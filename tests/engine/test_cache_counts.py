@@ -42,7 +42,8 @@ def test_processes_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for size in ("100", "100", "200"):
         run(folder, size)
     run(folder, "100", "killed")
-    assert cache_counts.total_counts(folder) == Counts(kernel_hits=1, kernel_misses=2)
+    counts = Counts(kernel_hits=1, kernel_misses=2, schedule_hits=1, schedule_misses=2)
+    assert cache_counts.total_counts(folder) == counts
     with settings.override(cache_dir=str(folder)):
         assert cli.main(["cache", "info"]) == 0
         assert f"{'lookups':<28}1 kernels found and 2 compiled, " in capsys.readouterr().out

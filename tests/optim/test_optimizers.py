@@ -27,9 +27,11 @@ RECORDED: Final[dict[str, Any]] = json.loads(
 )
 
 
-P: Final = nn.Parameter([1.0])
-G: Final = nn.Parameter([1.0])
-G.grad = porism.ones(1)
+def one() -> nn.Parameter:
+    """Return a parameter of one element, with a gradient."""
+    p = nn.Parameter([1.0])
+    p.grad = porism.ones(1)
+    return p
 
 
 def parameters_for(name: str) -> list[nn.Parameter]:
@@ -233,12 +235,12 @@ def test_a_scaler_skips_what_overflows(jitted: bool) -> None:
         (lambda: optim.SGD([nn.Parameter([1.0])], nesterov=True), "momentum=0.0"),
         (lambda: optim.Muon([nn.Parameter([1.0])]), "Muon of a parameter"),
         (lambda: optim.SGD([{"params": [nn.Parameter([1.0])], "rate": 1.0}]), "rate"),
-        (lambda: optim.SGD([P, P]), "given twice"),
-        (lambda: optim.SGD([P]).load_state_dict({}), "does not fit SGD"),
-        (lambda: optim.get_total_norm([G], -1.0), "norm_type"),
-        (lambda: optim.lr_scheduler.SequentialLR(optim.SGD([P]), [], [1]), "milestones"),
-        (lambda: optim.lr_scheduler.OneCycleLR(optim.SGD([P]), 1.0, 9, 0.3, "no"), "anneal"),
-        (lambda: optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([P]), "best"), "mode"),
+        (lambda: optim.SGD([one()] * 2), "given twice"),
+        (lambda: optim.SGD([one()]).load_state_dict({}), "does not fit SGD"),
+        (lambda: optim.get_total_norm([one()], -1.0), "norm_type"),
+        (lambda: optim.lr_scheduler.SequentialLR(optim.SGD([one()]), [], [1]), "milestones"),
+        (lambda: optim.lr_scheduler.OneCycleLR(optim.SGD([one()]), 1.0, 9, 0.3, "no"), "anneal"),
+        (lambda: optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([one()]), "best"), "mode"),
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Any, words: str) -> None:

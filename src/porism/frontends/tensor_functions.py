@@ -11,6 +11,8 @@ class TensorFunctions:
     """Has every function and type of the namespace as an attribute."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # what inspection asks every object for
         value = namespace.find(name)
         setattr(self, name, value)
         return value

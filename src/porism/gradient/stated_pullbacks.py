@@ -21,7 +21,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from porism.base.weak_tables import WeakKeys
-from porism.ir import ops
+from porism.ir import ops, tensor_nodes
 from porism.ir.node import UOp
 
 VARIABLE: Final = "variable"
@@ -238,9 +238,24 @@ def erase_pullbacks(roots: Sequence[UOp], is_known: Callable[[UOp], bool]) -> li
             if node.op is ops.PULLBACK:
                 erased[node] = erased[node.src[0]]
             else:
-                erased[node] = node.replace(tuple([erased[s] for s in node.src]))
+                erased[node] = _rebuilt(node, tuple([erased[s] for s in node.src]))
             stack.pop()
     return [erased[root] for root in roots]
+
+
+def _rebuilt(node: UOp, sources: tuple[UOp, ...]) -> UOp:
+    """Return a node on other sources, as it would have been built on them.
+
+    A reshape of a reshape is one, and so are permutations: so the graph is the same as without
+    recording, and so are its kernels.
+    """
+    if sources == node.src:
+        return node
+    if node.op is ops.PERMUTE:
+        return tensor_nodes.permute(sources[0], node.arg)
+    if node.op is ops.RESHAPE:
+        return tensor_nodes.reshape(sources[0], sources[1:])
+    return node.replace(sources)
 
 
 def stated_value(node: UOp) -> UOp:

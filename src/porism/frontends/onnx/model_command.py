@@ -16,32 +16,6 @@ from porism.frontends.onnx.model_errors import ModelError
 from porism.frontends.onnx.onnx_model import Model, load
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that both commands have."""
-    parser.add_argument("model", help="the path of an .onnx file")
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="NAME=2,3,4",
-        help="the shape of an input; by default the declared one, with 1 for sizes that are open",
-    )
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=FILE.npy|zeros|random|NUMBER",
-        help="the value of an input; random by default",
-    )
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `porism run`."""
-    add_arguments(parser)
-    parser.add_argument("--repeat", type=int, default=5, help="how often it is run and timed")
-    parser.add_argument("--save", metavar="FILE.npz", help="write the outputs to a file")
-
-
 def run(options: argparse.Namespace) -> int:
     """Run a model once and again, and print its outputs and times."""
     start = time.perf_counter()

@@ -23,8 +23,8 @@ _kept: OrderedDict[Any, tuple[UOp, UOp, int]] = OrderedDict()
 def roots(exponents: Any, order: int) -> Any:
     """Return exp(-2πi · exponent / order), in double precision; exponents are reduced exactly.
 
-    >>> roots(np.array([0, 2, 6]), 8).round(3).tolist()
-    [(1-0j), -1j, 1j]
+    >>> bool(np.abs(roots(np.array([0, 2, 6]), 8) - [1, -1j, 1j]).max() < 1e-15)
+    True
     """
     angle = (np.asarray(exponents) % order) * (-2 * np.pi / order)
     return np.cos(angle) + 1j * np.sin(angle)
