@@ -625,7 +625,7 @@ def rms_norm(x: ArrayLike, weight: ArrayLike | None = None, eps: builtins.float 
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: AxesLike = None) -> Tensor:
     """Return x with its elements shifted cyclically along axes, or in row-major order."""
 def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = ...) -> Tensor:
-    """Return x turned by k right angles in the plane of two axes, from the first to the second."""
+    """Return x rotated by k right angles in the plane of two axes, from the first to the second."""
 def round(x: ArrayLike, decimals: int = 0) -> Tensor:
     """Return x rounded to the nearest integral value, ties to even, in the type of x."""
 def rsqrt(x: ArrayLike) -> Tensor:

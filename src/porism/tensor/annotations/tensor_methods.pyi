@@ -586,7 +586,7 @@ class TensorMethods:
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: AxesLike = None) -> Tensor:
         """Return x with its elements shifted cyclically along axes, or in row-major order."""
     def rot90(self, k: builtins.int = 1, axes: Sequence[builtins.int] = ...) -> Tensor:
-        """Return x turned by k right angles in the plane of two axes, from the first to the second."""
+        """Return x rotated by k right angles in the plane of two axes, from the first to the second."""
     def round(self, decimals: builtins.int = 0) -> Tensor:
         """Return x rounded to the nearest integral value, ties to even, in the type of x."""
     def rsqrt(self) -> Tensor:

@@ -1,7 +1,7 @@
 """Complex exponentials: exp, log, sqrt, and the trigonometric and hyperbolic families.
 
 Special values are those of C's Annex G, which the Array API repeats. Circular functions are
-hyperbolic ones turned by a right angle: sin z = -i sinh iz. Inverse functions are Kahan's formulas
+hyperbolic ones rotated by a right angle: sin z = -i sinh iz. Inverse functions are Kahan's formulas
 on square roots of 1 ± z, which keep the signs of zeros on branch cuts; far from 0 they are
 logarithms.
 """

@@ -1,4 +1,4 @@
-"""Stacking: tensors joined and split by rows, columns and depth, turned and mirrored."""
+"""Stacking: tensors joined and split by rows, columns and depth, rotated and mirrored."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def narrow(x: Any, axis: int, start: int, length: int) -> Tensor:
     return Tensor(slice_axis(tensor.node, cut_axis, first, first + count))
 
 
-# -- turned and mirrored ---------------------------------------------------------------------------
+# -- rotated and mirrored --------------------------------------------------------------------------
 
 
 @method
@@ -202,7 +202,7 @@ def fliplr(x: Any) -> Tensor:
 
 @method
 def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Return x turned by k right angles in the plane of two axes, from the first to the second.
+    """Return x rotated by k right angles in the plane of two axes, from the first to the second.
 
     >>> porism.rot90([[1, 2], [3, 4]]).tolist()
     [[2, 4], [1, 3]]
