@@ -98,7 +98,9 @@ def product_with_log(m: Maker, name: str) -> Any:
 @row("addcmul addcdiv", "near", weight=0.2)
 def of_three(m: Maker, name: str) -> Any:
     x = m.pick("f")
-    a, b = (m.new(m[x].dtype, broadcastable(m, m[x].array.shape), 1, 6) for _ in "ab")
+    a = m.new(m[x].dtype, broadcastable(m, m[x].array.shape), 1, 6)
+    both = np.broadcast_shapes(m[x].array.shape, m[a].array.shape)
+    b = m.new(m[x].dtype, broadcastable(m, both), 1, 6)
     m.call(name, x, a, b, **m.options(value=(0.5, lambda: m.choice(0.5, -2))))
 
 
