@@ -12,6 +12,7 @@ from porism.ir import ops
 from porism.ir.node import UOp, raw
 from porism.rules.index.normalize import derive
 from tools.mutate import arithmetic, conditions, guards, survivors, targets
+from tools.mutate.arguments import ARGUMENTS
 from tools.mutate.called_functions import callers
 from tools.mutate.derivation_keys import Keys
 from tools.mutate.run import in_a_child, run
@@ -113,6 +114,10 @@ def test_listed_survivors_exist() -> None:
     assert len(set(names)) == len(names)
     assert survivors.stale(names) == []
     assert set(survivors.listed().values()) <= set(survivors.REASONS)
+
+
+def test_every_argument_is_about_a_mutant_that_no_case_tells_from_the_function() -> None:
+    assert {name for name, why in survivors.listed().items() if why == "argued"} == set(ARGUMENTS)
 
 
 BOUND = "low <= rest.vmin * factor.vmax and rest.vmax * factor.vmax <= high"

@@ -55,6 +55,7 @@ def _in_words(graphs: list[UOp]) -> Iterator[Example]:
 def word_arithmetic() -> Iterator[Example]:
     graphs = [made(op, *pair) for op in (*TOTAL, ops.OR) for pair in _OPERANDS]
     graphs += [made(op, s) for op in (ops.NEG, ops.NOT) for s in (_SMALL, _NARROW, _WIDE)]
+    graphs += [made(ops.ADD, made(ops.CAST, A, dtype=index), s) for s in (_SMALL, _WIDE)]
     graphs += [made(ops.MULACC, _SMALL, _NARROW, _WIDE), made(ops.SHL, _WIDE, number(5))]
     yield from _in_words([*graphs, made(ops.SHR, _NARROW, number(70))])
 
@@ -79,7 +80,11 @@ def word_casts() -> Iterator[Example]:
     twice = made(ops.CAST, made(ops.CAST, K, dtype=i64), dtype=index)
     sources = (_SMALL, _NARROW, _WIDE, twice, number(1 << 31))
     types = (i8, dtypes.u16, i32, i64, f32, boolean)
-    yield from _in_words([made(ops.CAST, s, dtype=t) for s in sources for t in types])
+    graphs = [made(ops.CAST, s, dtype=t) for s in sources for t in types]
+    truth = made(ops.CAST, A, dtype=index)
+    yield from _in_words(
+        [*graphs, made(ops.CAST, _NARROW, dtype=index), made(ops.CAST, truth, dtype=i8)]
+    )
 
 
 def word_accesses() -> Iterator[Example]:
@@ -87,18 +92,26 @@ def word_accesses() -> Iterator[Example]:
     inside += [made(ops.MAX, made(ops.MIN, _WORD, number(3, i32)), number(0, i32)), number(2, i8)]
     far = made(ops.SUB, _WORD, made(ops.SUB, _WORD, number(1, i32)))
     graphs = []
-    for size, value in itertools.product((4, -1), (*inside, far)):
+    none = made(ops.MUL, _WORD, number(0, i32))
+    for size, value in (*itertools.product((4, -1), (*inside, far)), (1, none)):
         at = made(ops.CAST, value, dtype=index)
         memory = buffer(6, size)
         graphs.append(made(ops.INDEX, memory, at))
         graphs.append(made(ops.LOAD, made(ops.INDEX, memory, at, A, dtype=memory.dtype)))
+        again = made(ops.CAST, memory, dtype=memory.dtype)
+        graphs.append(made(ops.LOAD, made(ops.INDEX, again, at, dtype=memory.dtype)))
+    tensor = made(ops.PARAM, number(4), dtype=f32, arg=6)
+    graphs += [made(ops.INDEX, tensor, made(ops.CAST, s, dtype=index)) for s in inside]
     yield from _in_words([*graphs, made(ops.INDEX, MEMORY, number(3)), *graphs])
 
 
+_LEAST: Final = ((int(i32.min), 0), (int(i32.min) - 1, 0), (int(i32.min), int(i32.max)))
+
+
 def word_variables() -> Iterator[Example]:
-    for low, high in ((-5, 9), (0, i32.max), (0, 1 << 31), (i64.min, i64.max)):
+    for low, high in ((-5, 9), (0, i32.max), (0, 1 << 31), (i64.min, i64.max), *_LEAST):
         node, *words = (made(ops.VARIABLE, dtype=t, arg=("n", low, high)) for t in (index, i64))
-        if high <= i32.max:
+        if high <= i32.max and i32.min <= low:
             words.append(made(ops.VARIABLE, dtype=i32, arg=("n", low, high)))
         for value in (low, high):
             yield node, dict.fromkeys([node, *words], value)
@@ -120,6 +133,9 @@ def word_loops() -> Iterator[Example]:
     for value, target in itertools.product(values, (MEMORY, made(ops.AFTER, MEMORY, i))):
         stored = made(ops.STORE, made(ops.INDEX, target, i), value)
         yield made(ops.SINK, made(ops.END, stored, i)), {6: DATA, 5: np.int8(3)}
+    total = made(ops.REDUCE, made(ops.INDEX, MEMORY, i), i, arg=ops.ADD)
+    stored = made(ops.STORE, made(ops.INDEX, MEMORY, number(0)), total)
+    yield made(ops.SINK, stored), {6: DATA}
     thread = made(ops.SPECIAL, number(4), arg="thread0")
     stored = made(ops.STORE, made(ops.INDEX, MEMORY, thread), values[0])
     yield made(ops.SINK, stored), {6: DATA}
@@ -165,13 +181,17 @@ def masked_data() -> Iterator[Example]:
     m = masked(A, X)
     graphs = [made(ops.AND, A, made(op, m, Y)) for op in ORDERS]
     graphs += [made(ops.AND, made(ops.EQ, Y, NONE), number(False, boolean))]
-    graphs.append(made(ops.WHERE, A, made(ops.CAST, m, dtype=f32), number(0, f32)))
+    graphs += [
+        made(ops.WHERE, A, made(ops.CAST, m, dtype=t), number(0, t)) for t in (f32, i64, index)
+    ]
     yield from on(graphs)
 
 
 def divisions() -> Iterator[Example]:
     divisors = made(ops.MAX, Y, number(0)), made(ops.MIN, Y, number(0)), Y
     graphs = [made(op, X, d) for op in (ops.IDIV, ops.MOD, ops.CDIV) for d in divisors]
+    least = made(ops.MAX, K, number(0, i8)), made(ops.MIN, K, number(0, i8)), K
+    graphs += [made(op, K, d) for op in (ops.IDIV, ops.MOD, ops.CDIV) for d in least]
     yield from on(graphs, (-2, -1, 0, 1, 3))
 
 

@@ -58,13 +58,17 @@ def operands() -> Iterator[Example]:
 
 def invalid_casts() -> Iterator[Example]:
     m = masked(A, X)
-    yield from on([made(ops.CAST, s, dtype=t) for s in (m, NONE) for t in (i8, i64)])
+    yield from on([made(ops.CAST, s, dtype=t) for s in (m, NONE) for t in (i8, i64, f32)])
 
 
 def invalid_choices() -> Iterator[Example]:
     m, n = masked(B, X), masked(C, Y)
     pairs = [(m, NONE), (NONE, m), (m, Y), (Y, m), (m, n), (NONE, Y), (NONE, NONE)]
     yield from on([made(ops.WHERE, A, *pair) for pair in pairs])
+    x, y, both = (made(ops.VECTORIZE, *pair) for pair in ((X, Y), (Y, X), (A, B)))
+    for outer, inner in ((C, both), (both, C)):  # conditions of other lanes
+        branches = (masked(inner, x), y), (y, masked(inner, x))
+        yield from on([made(ops.WHERE, outer, *pair) for pair in branches])
 
 
 def _conditions() -> list[UOp]:
@@ -81,6 +85,11 @@ def _conditions() -> list[UOp]:
 def invalid_conditions() -> Iterator[Example]:
     yield from on([made(ops.WHERE, c, X, Y) for c in _conditions()])
     yield from on([masked(c, Y) for c in _conditions()])
+    yield from on([made(ops.WHERE, c, number(1, f32), number(2, f32)) for c in _conditions()[:2]])
+    x, y = made(ops.VECTORIZE, X, Y), made(ops.VECTORIZE, Y, X)
+    for condition in (A, made(ops.VECTORIZE, A, B)):
+        compared = made(ops.LT, masked(condition, x), y)
+        yield from on([made(ops.WHERE, compared, x, y)])
 
 
 def gates() -> Iterator[Example]:
@@ -93,7 +102,8 @@ def gates() -> Iterator[Example]:
 
 def _pointers() -> list[UOp]:
     direct = made(ops.INDEX, MEMORY, NONE, dtype=MEMORY.dtype)
-    return [direct, made(ops.CAST, direct, dtype=f32.pointer(size=4))]
+    gated = made(ops.INDEX, MEMORY, NONE, A, dtype=MEMORY.dtype)
+    return [direct, gated, made(ops.CAST, direct, dtype=f32.pointer(size=4))]
 
 
 def loads() -> Iterator[Example]:
@@ -130,7 +140,11 @@ def decided() -> Iterator[Example]:
 
 def truths() -> Iterator[Example]:
     yes, no = number(True, boolean), number(False, boolean)
-    yield from on([made(ops.WHERE, A, yes, no), made(ops.WHERE, A, no, yes)], (0,))
+    graphs = [made(ops.WHERE, A, yes, no), made(ops.WHERE, A, no, yes)]
+    for dtype in (i8, boolean.vec(2)):  # not the type of the condition
+        yes, no = number(True, dtype), number(False, dtype)
+        graphs += [made(ops.WHERE, A, yes, no), made(ops.WHERE, A, no, yes)]
+    yield from on(graphs, (0,))
 
 
 def negations() -> Iterator[Example]:
@@ -145,6 +159,10 @@ def joined() -> Iterator[Example]:
         outer = made(ops.NE, Y, number(0)) if condition is divided else A
         yield from on([made(ops.WHERE, outer, inner, Y)])
         yield from on([made(ops.WHERE, outer, X, inner)])
+    x, y, both = (made(ops.VECTORIZE, *pair) for pair in ((X, Y), (Y, X), (A, B)))
+    for outer, condition in ((C, both), (both, C)):  # of other lanes
+        inner = made(ops.WHERE, condition, x, y)
+        yield from on([made(ops.WHERE, outer, inner, y), made(ops.WHERE, outer, x, inner)])
 
 
 _EDGES: Final[dict[DType, tuple[float, ...]]] = {
@@ -168,6 +186,13 @@ def conversions() -> Iterator[Example]:
             yield graph, {0: value if first is index else np.asarray(value).astype(first.numpy)}
 
 
+def conversion_chains() -> Iterator[Example]:
+    yield from conversions()
+    pointers = [f32.vec(count).pointer(size=4) for count in (2, 4)]
+    twice = made(ops.CAST, made(ops.CAST, MEMORY, dtype=pointers[0]), dtype=pointers[1])
+    yield made(ops.LOAD, twice), {6: DATA}
+
+
 def cast_choices() -> Iterator[Example]:
     choice = made(ops.WHERE, A, X, Y)
     yield from on([made(ops.CAST, choice, dtype=t) for t in (i8, f32, boolean)])
@@ -177,6 +202,12 @@ def sums() -> Iterator[Example]:
     for x, y in ((X, Y), (K, made(ops.NEG, K))):
         inner = made(ops.ADD, x, number(100, x.dtype))
         yield from on([made(ops.ADD, inner, y), made(ops.ADD, y, inner)])
+    x, y = made(ops.VECTORIZE, X, Y), made(ops.VECTORIZE, Y, X)
+    lanes = made(ops.VCONST, dtype=index.vec(2), arg=(3, -4))
+    for other in (y, number(7, index.vec(2)), lanes):
+        yield from on(
+            [made(ops.ADD, made(ops.ADD, *pair), other) for pair in ((x, lanes), (lanes, x))]
+        )
 
 
 def bounded() -> Iterator[Example]:
@@ -201,6 +232,16 @@ def _sizes() -> Iterator[list[UOp]]:
             ]
 
 
+def _bounded_extents() -> Iterator[Example]:
+    """Loops whose extents vary within bounds; a loop that begins after another."""
+    for low, high in ((0, 1), (1, 2), (1, 1), (0, 0)):
+        extent = made(ops.MAX, made(ops.MIN, X, number(high)), number(low))
+        r = made(ops.RANGE, extent, arg=((0,), Axis.LOOP))
+        store = made(ops.STORE, made(ops.INDEX, MEMORY, r), number(9, f32))
+        for x in (low, high):
+            yield made(ops.SINK, made(ops.END, store, r)), {6: DATA, 3: x}
+
+
 def _address(ranges: list[UOp]) -> UOp:
     address = number(0)
     for r in ranges:
@@ -213,6 +254,7 @@ def ends() -> Iterator[Example]:
         element = made(ops.INDEX, MEMORY, _address(ranges))
         store = made(ops.STORE, element, number(9, f32))
         yield made(ops.SINK, made(ops.END, store, *ranges)), {6: DATA}
+    yield from _bounded_extents()
 
 
 def reductions() -> Iterator[Example]:
@@ -270,8 +312,11 @@ def _picked(*sources: UOp) -> Iterator[Example]:
 
 
 def whole() -> Iterator[Example]:
-    """Every choice of lanes of one to four, of integers and of floats."""
+    """Every choice of lanes of one to four, of integers and of floats; of pointers and effects."""
     yield from _picked(VECTOR, _LANES[0])
+    yield made(ops.GEP, MEMORY, arg=(0,)), {6: DATA}
+    store = made(ops.STORE, made(ops.INDEX, MEMORY, number(1)), number(9, f32))
+    yield made(ops.SINK, made(ops.GEP, store, arg=(0,))), {6: DATA}
     for count in range(1, 5):
         for kind in (_LANES, _SHORTS):
             source = made(ops.VECTORIZE, *kind[:count])
@@ -286,6 +331,8 @@ def whole() -> Iterator[Example]:
 
 def lanes_of_lanes() -> Iterator[Example]:
     yield from _picked(*[made(ops.GEP, VECTOR, arg=lanes) for lanes in _CHOSEN])
+    pointers = made(ops.GEP, made(ops.PTRCAT, MEMORY, buffer(7), MEMORY), arg=(2, 1))
+    yield made(ops.GEP, pointers, arg=(1,)), {6: DATA, 7: DATA}
 
 
 def lanes_of_vectors() -> Iterator[Example]:
@@ -304,6 +351,8 @@ def lanes_of_arithmetic() -> Iterator[Example]:
     sources += [made(ops.NEG, VECTOR), made(ops.MULACC, VECTOR, other, VECTOR)]
     sources += [made(ops.WHERE, c, VECTOR, other) for c in (A, made(ops.LT, VECTOR, other))]
     yield from _picked(*sources)
+    scalars = made(ops.ADD, *_LANES[:2]), made(ops.WHERE, A, *_LANES[:2])
+    yield from ((made(ops.GEP, source, arg=(0, 0)), _VALUES) for source in scalars)
 
 
 def lanes_of_joined() -> Iterator[Example]:
@@ -316,6 +365,12 @@ def lanes_of_joined() -> Iterator[Example]:
 def lanes_of_conversions() -> Iterator[Example]:
     sources = [made(ops.CAST, SHORT, dtype=t.vec(4)) for t in (i8, i64, f32)]
     yield from _picked(*sources, made(ops.BITCAST, SHORT, dtype=dtypes.u16.vec(4)))
+    scalar = made(ops.CAST, _SHORTS[0], dtype=i64)
+    yield from ((made(ops.GEP, scalar, arg=lanes), _VALUES) for lanes in ((0,), (0, 0)))
+    yield (
+        made(ops.GEP, made(ops.CAST, MEMORY, dtype=f32.vec(4).pointer(size=4)), arg=(0,)),
+        {6: DATA},
+    )
 
 
 def lanes_of_unrolled() -> Iterator[Example]:
@@ -332,6 +387,13 @@ def lanes_of_products() -> Iterator[Example]:
     outer = made(ops.WMMA, pair, other, SHORT, arg=("outer", (2, 2, 1), (1, 1, 1)))
     full = made(ops.WMMA, SHORT, SHORT, SHORT, arg=("full", (2, 2, 2), (1, 2, 1)))
     yield from _picked(outer, full)
+    for tile in ((2, 1, 1), (1, 2, 1), (2, 2, 2)):
+        yield from _picked(made(ops.WMMA, SHORT, SHORT, SHORT, arg=("tiled", (2, 2, 2), tile)))
+    yield (
+        made(ops.GEP, made(ops.WMMA, SHORT, SHORT, SHORT, arg=("bare", (2, 2, 2))), arg=(0,)),
+        _VALUES,
+    )
+    yield made(ops.GEP, made(ops.WMMA, SHORT, SHORT, SHORT, arg=("bare",)), arg=(0,)), _VALUES
 
 
 def gathered() -> Iterator[Example]:
@@ -340,6 +402,10 @@ def gathered() -> Iterator[Example]:
     for lanes in itertools.product(range(4), repeat=2):
         parts = [made(ops.GEP, source, arg=(lane,)) for lane in lanes]
         yield made(ops.VECTORIZE, *parts), _VALUES
+        yield made(ops.VECTORIZE, parts[0], made(ops.GEP, SHORT, arg=lanes[1:])), _VALUES
+        yield made(ops.VECTORIZE, parts[0], _SHORTS[lanes[1]]), _VALUES
+    single = made(ops.GEP, _SHORTS[0], arg=(0,))
+    yield made(ops.VECTORIZE, single, single), _VALUES
 
 
 # -- masked loads ----------------------------------------------------------------------------------
@@ -352,7 +418,7 @@ def masked_loads() -> Iterator[Example]:
     above = made(ops.GT, i, j)
     zero = number(0, f32)
     loaded = made(ops.LT, zero, made(ops.INDEX, buffer(8, 6), i))
-    values = {6: DATA, 8: np.asarray([1, -1, 2, -2, 3, -3], np.float32)}
+    values = {6: DATA, 8: np.asarray([1, -1, 2, -2, 3, -3], np.float32), 0: np.float32(7.5)}
     for at in (i, masked(inside, i)):
         element = made(ops.INDEX, MEMORY, at)
         for other in (above, loaded, made(ops.AND, above, loaded)):
@@ -361,6 +427,21 @@ def masked_loads() -> Iterator[Example]:
                 yield made(ops.WHERE, condition, element, zero), values
                 yield made(ops.WHERE, made(ops.NOT, condition), zero, element), values
                 yield made(ops.WHERE, condition, element, number(-0.0, f32)), values
+                yield made(ops.WHERE, condition, element, given(0, f32)), values
+    yield from _other_masked_loads(zero)
+
+
+def _other_masked_loads(zero: UOp) -> Iterator[Example]:
+    """Of a tensor without axes, and of vectors, whose conditions have one lane or as many."""
+    alone = made(ops.PARAM, dtype=f32, arg=9)
+    elements = made(ops.INDEX, alone), made(ops.INDEX, alone, B)
+    for element, a, b in itertools.product(elements, TRUTHS, TRUTHS):
+        values = {0: np.bool_(a), 1: np.bool_(b), 9: np.asarray(2.5, np.float32)}
+        yield made(ops.WHERE, A, element, zero), values
+    lanes = made(ops.VECTORIZE, *[made(ops.MOD, s, number(4)) for s in (X, Y)])
+    pair = made(ops.INDEX, MEMORY, lanes, dtype=f32.vec(2))
+    both = made(ops.VECTORIZE, A, B)
+    yield from on([made(ops.WHERE, c, pair, number(0, f32.vec(2))) for c in (A, both)])
 
 
 EXAMPLES: Final[Mapping[str, Callable[[], Iterator[Example]]]] = {
@@ -375,7 +456,7 @@ EXAMPLES: Final[Mapping[str, Callable[[], Iterator[Example]]]] = {
     "where-truth": truths,
     "where-not": negations,
     "where-where": joined,
-    "cast-cast": conversions,
+    "cast-cast": conversion_chains,
     "cast-where": cast_choices,
     "add-constant-out": sums,
     "compare-by-bounds": bounded,

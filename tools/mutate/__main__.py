@@ -13,6 +13,7 @@ from random import Random
 from porism.base.errors import PorismError
 from porism.catalogue.rule_listing import KNOWN
 from tools.mutate import guards, survivors, targets
+from tools.mutate.arguments import ARGUMENTS
 from tools.mutate.run import Effect, Outcome, Reach, run, run_rule
 
 SECONDS_EACH = 20.0
@@ -77,10 +78,10 @@ def _tried(target: targets.Target) -> tuple[str, str]:
 
 def _reason(target: targets.Target, found: Outcome) -> str:
     """Why nothing notices a mutant; empty if it only refuses more than it must."""
-    if found.reach is Reach.NEVER:
-        return "unreached"
-    if found.reach is Reach.ALIKE:
-        return "alike"
+    if found.reach is not Reach.DIFFERS:
+        if target.mutant.name in ARGUMENTS:
+            return "argued"
+        return "unreached" if found.reach is Reach.NEVER else "alike"
     if not target.using:
         return "steps"
     if found.effect is Effect.LESS:

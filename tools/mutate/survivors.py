@@ -12,6 +12,7 @@ FILE: Final = Path(__file__).with_name("survivors.json")
 REASONS: Final = {
     "alike": "no case makes a difference to the condition: it holds, or fails, wherever it is met",
     "unreached": "no case reaches the condition",
+    "argued": "no case can make a difference to the condition, by an argument in `arguments.py`",
     "another": "another graph comes out, of the same value in every case",
     "same": "what comes after it decides the same",
     "steps": "other steps are tried, and each step that is taken is an instance of its lemma",

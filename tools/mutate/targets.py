@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Final
+from typing import Final, Protocol
 
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -22,6 +22,7 @@ from porism.prove.procedure_trials import Case, alone, applied, cases_of, fault_
 from porism.prove.random_index_expressions import random_expressions
 from porism.rewrite.rule import Procedure, Rewrite
 from porism.rules.index.normalize import derive
+from tests.examples import lowering_examples
 from tests.examples.catalogue_examples import EXAMPLES
 from tools.mutate import arithmetic, conditions
 from tools.mutate.called_functions import Calls, callers
@@ -160,7 +161,19 @@ def _lemma_fault(code: CodeType) -> str:
 # -- the cases of a procedure ----------------------------------------------------------------------
 
 
-class Suite:
+class Suite(Protocol):
+    """The cases of a procedure."""
+
+    def fault(self, code: CodeType) -> str:
+        """The first case that comes out wrong, of those that call a function."""
+        ...
+
+    def results(self, code: CodeType) -> dict[Hashable, UOp | None]:
+        """What the procedure makes of whatever it is given, where it calls a function."""
+        ...
+
+
+class EvaluatedGraphs:
     """The cases of a procedure, and what it makes of each: known to be right.
 
     A mutant that makes the same graph of a case needs no evaluation.
@@ -187,18 +200,19 @@ class Suite:
     def fault(self, code: CodeType) -> str:
         """The first case that comes out wrong, of those that call a function."""
         found: dict[UOp, UOp] = {}
+        rules = alone(self.item)  # compiled anew, as the function may be the filter of signatures
         for case in self.calling.get(code, ()):
             graph = case.graph
             after = found.get(graph)
             if after is None:
-                after = found[graph] = applied(self.rules, case)
+                after = found[graph] = applied(rules, case)
             if after is not self.right[graph] and after is not graph:
                 fault = fault_in(case, after, as_reals=bool(self.item.fast_math))
                 if fault:
                     return fault
         return ""
 
-    def results(self, code: CodeType) -> dict[UOp, UOp | None]:
+    def results(self, code: CodeType) -> dict[Hashable, UOp | None]:
         """What the procedure makes of each node of its cases for which it calls a function."""
         return {node: self._applied(node) for node in self.nodes.get(code, ())}
 
@@ -211,11 +225,42 @@ class Suite:
             return None
 
 
+class LoweredGraphs:
+    """The cases of a procedure of the lowering, on each machine, and what it makes of each."""
+
+    def __init__(self, item: Procedure) -> None:
+        self.rules = alone(item)
+        self.right: dict[lowering_examples.Case, UOp] = {}
+        self.calling = callers(lowering_examples.tried(item.name), self._apply)
+
+    def _apply(self, case: lowering_examples.Case) -> None:
+        self.right[case] = case.rewritten(self.rules)
+
+    def fault(self, code: CodeType) -> str:
+        """The first case that comes out wrong, of those that call a function."""
+        for case in self.calling.get(code, ()):
+            after = case.rewritten(self.rules)
+            if after is not self.right[case] and after is not case.before:
+                fault = case.fault(after)
+                if fault:
+                    return fault
+        return ""
+
+    def results(self, code: CodeType) -> dict[Hashable, UOp | None]:
+        """What the procedure makes of each case in which it calls a function."""
+        afters = {case: case.rewritten(self.rules) for case in self.calling.get(code, ())}
+        return {case: None if new is case.before else new for case, new in afters.items()}
+
+
 _suites: dict[str, Suite] = {}
 
 
+def _has_suite(item: Procedure) -> bool:
+    return item.name in EXAMPLES.graphs or item.name in lowering_examples.EXAMPLES
+
+
 def _fault(item: Procedure, code: CodeType) -> str:
-    if item.name not in EXAMPLES.graphs:
+    if not _has_suite(item):
         return procedure_checks.check(item, EXAMPLES).fault
     return _suites[item.name].fault(code)
 
@@ -236,8 +281,9 @@ def prepare(targets: Iterable[Target]) -> None:
         if not target.using and not _derivations:
             _derivations.append(Derivations())
         for item in target.using:
-            if item.name in EXAMPLES.graphs and item.name not in _suites:
-                _suites[item.name] = Suite(item)
+            if _has_suite(item) and item.name not in _suites:
+                kind = EvaluatedGraphs if item.name in EXAMPLES.graphs else LoweredGraphs
+                _suites[item.name] = kind(item)
 
 
 def chosen(targets: Sequence[Target], words: Sequence[str]) -> list[Target]:

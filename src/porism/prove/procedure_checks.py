@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base import dtypes
-from porism.base.dtypes import DType, Kind, Scalar
+from porism.base.dtypes import DType, Kind, Scalar, Theory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -26,6 +26,7 @@ from porism.prove.example_variations import Example
 from porism.prove.procedure_trials import cases_of, try_procedure
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
+from porism.rules.algebra.constant_folding import LARGEST_BITS
 
 Check = Callable[[Procedure], Iterator[str]]
 """Yields for each case that was tried what is wrong with it, or an empty string."""
@@ -188,6 +189,114 @@ def fold_cases(procedure: Procedure) -> Iterator[str]:
     """Yield differences between folding and Python's integers or NumPy's floats."""
     yield from _integer_fold_cases(procedure)
     yield from _float_fold_cases(procedure)
+    yield from _vector_fold_cases(procedure)
+    yield from _cast_fold_cases(procedure)
+    yield from _choice_fold_cases(procedure)
+    yield from _huge_fold_cases(procedure)
+    yield from _partial_fold_cases(procedure)
+
+
+def _vector_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield differences between folding vectors and folding each of their lanes."""
+    for dtype, values in _INTEGERS.items():
+        lanes = (values[0], values[-1], values[len(values) // 2])
+        vectors = (lanes, lanes[::-1], lanes[:1] * 3)
+        known = [*_PYTHON, ops.SHL, ops.SHR]
+        if dtype.kind is Kind.BOOL:
+            known = [op for op in known if op in _ON_TRUTHS or op.group is ops.COMPARISON]
+        for op in known:
+            for chosen in itertools.product(vectors, repeat=op.arity):
+                if op is ops.SHL and not dtype.bits:
+                    continue
+                wanted = [expected(op, dtype, *each) for each in zip(*chosen, strict=True)]
+                src = tuple(_vector(dtype, some) for some in chosen)
+                kind = dtype.vec(3)
+                result = kind.mask if op.group is ops.COMPARISON else kind
+                folded = _lanes(procedure.function(op, result, src, None))
+                right = None if None in wanted else wanted
+                yield "" if repr(folded) == repr(right) else f"{op.name} of {chosen}: {folded}"
+
+
+def _vector(dtype: DType, values: tuple[Scalar, ...]) -> UOp:
+    if len(set(values)) == 1:
+        return UOp.const(dtype.vec(len(values)), values[0])
+    return UOp(ops.VCONST, dtype.vec(len(values)), (), values)
+
+
+def _lanes(constant: UOp | None) -> list[Scalar] | None:
+    """Return the lanes of a constant; a list of equal ones is made by CONST alone."""
+    if constant is None or constant.op is ops.CONST:
+        return None if constant is None else [constant.arg] * constant.dtype.count
+    return list(constant.arg) if len(set(map(repr, constant.arg))) > 1 else []
+
+
+def _cast_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield differences between folding casts and Python's integers or NumPy's floats."""
+    whole = [t for t in _INTEGERS if t.is_integer]
+    for source, target in itertools.product(whole, whole):
+        for vector in (_INTEGERS[source][:1] * 2, (_INTEGERS[source][0], _INTEGERS[source][-1])):
+            given = _vector(source, vector)
+            wanted = [expected(ops.ADD, target, value, 0) for value in vector]
+            folded = _lanes(procedure.function(ops.CAST, target.vec(2), (given,), None))
+            yield "" if folded == wanted else f"{given!r} as {target} is {wanted}, not {folded}"
+    for target in (dtypes.f16, dtypes.bf16, dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.f64):
+        for value in _FLOATS:
+            with np.errstate(all="ignore"):
+                exact = float(np.asarray(value, np.float32).astype(target.numpy)[()])
+            given = UOp.const(dtypes.f32, value)
+            folded = _lanes(procedure.function(ops.CAST, target, (given,), None))
+            yield "" if repr(folded) == repr([exact]) else f"{value} as {target} is {folded}"
+
+
+def _choice_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield choices of constants that are not the chosen ones."""
+    for dtype, values in _INTEGERS.items():
+        for truths in itertools.product((False, True), repeat=2):
+            for vector in ((values[0], values[-1]), (values[-1], values[-1])):
+                other = vector[::-1]
+                src = _vector(dtypes.boolean, truths), _vector(dtype, vector), _vector(dtype, other)
+                chosen = zip(truths, vector, other, strict=True)
+                wanted = [a if truth else b for truth, a, b in chosen]
+                folded = _lanes(procedure.function(ops.WHERE, dtype.vec(2), src, None))
+                yield "" if folded == wanted else f"WHERE of {src} is {wanted}, not {folded}"
+
+
+def _huge_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield integers of no width that are folded, and too large, or are neither."""
+    most = LARGEST_BITS
+    one, two = UOp.const(dtypes.index, 1), UOp.const(dtypes.index, 2)
+    large = UOp.const(dtypes.index, (1 << most) - 1)
+    half = UOp.const(dtypes.index, 1 << (most // 2))
+    for op, src, wanted in (
+        (ops.SHL, (one, UOp.const(dtypes.index, most - 1)), 1 << (most - 1)),
+        (ops.SHL, (one, UOp.const(dtypes.index, most)), None),
+        (ops.SHL, (one, UOp.const(dtypes.index, most + 1)), None),
+        (ops.SHL, (one, UOp.const(dtypes.index, 1 << 60)), None),
+        (ops.POW, (two, UOp.const(dtypes.index, most // 2)), 1 << (most // 2)),
+        (ops.POW, (two, UOp.const(dtypes.index, 1 << 60)), None),
+        (ops.ADD, (large, one), None),
+        (ops.ADD, (large, UOp.const(dtypes.index, 0)), (1 << most) - 1),
+        (ops.MUL, (half, half), None),
+    ):
+        constant = procedure.function(op, dtypes.index, src, None)
+        folded = None if constant is None else constant.arg
+        yield "" if folded == wanted else f"{op.name} of integers of 2**20 bits is folded wrongly"
+
+
+def _partial_fold_cases(procedure: Procedure) -> Iterator[str]:
+    """Yield sums of constants and others that are folded, though not all are constants."""
+    alone = RuleSet("alone", theory=tuple(Theory), rules=(procedure,))
+    kind = dtypes.i32.vec(2)
+    sources = (
+        UOp.const(kind, 3),
+        UOp(ops.VCONST, kind, (), (1, 2)),
+        UOp(ops.PARAM, kind, (), 0),
+    )
+    for src in itertools.product(sources, repeat=2):
+        before = UOp(ops.ADD, None, src)
+        after = rewrite(before, alone, exactly=True)
+        folded = all(s.op is not ops.PARAM for s in src)
+        yield "" if (after is not before) == folded else f"{before!r} becomes {after!r}"
 
 
 def _integer_fold_cases(procedure: Procedure) -> Iterator[str]:
@@ -242,6 +351,19 @@ def pointer_cases(procedure: Procedure) -> Iterator[str]:
                 chosen = tuple(pointers[lane] for lane in lanes)
                 right = after.src == chosen if after.op is ops.PTRCAT else (after,) == chosen
                 yield "" if right else f"lanes {lanes} of {count} pointers give {after!r}"
+    pair = UOp(ops.PARAM, dtypes.f32.vec(2).pointer(size=4), (), 4)
+    single = UOp(ops.PARAM, kind, (), 5)
+    refused = (
+        ((pair, pair), range(4)),  # a pointer has two lanes
+        ((single, pair), range(3)),
+        ((pair, single), range(3)),
+        ((single, single), range(2, 4)),  # no such lanes
+    )
+    for parts, places in refused:
+        for lane in places:
+            before = UOp(ops.GEP, None, (UOp(ops.PTRCAT, None, parts),), (lane,))
+            after = rewrite(before, alone, exactly=True)
+            yield "" if after is before else f"lane {lane} of {parts} gives {after!r}"
 
 
 BUILT_IN: Final[Checks] = {

@@ -75,7 +75,7 @@ def quotient(x: UOp, largest: int, divisor: int, machine: Machine) -> UOp:
             return ((x.cast(wide) * m) >> s).cast(kind)
     wide = u64.vec(kind.count)
     y = x.cast(wide)
-    if kind.bits < 64:  # m has 33 bits
+    if kind.bits == 32:  # m has 33 bits
         return ((y + ((y * (m - (1 << 32))) >> 32)) >> (s - 32)).cast(kind)
     if s < 64:
         m, s = m << (64 - s), 64
@@ -156,7 +156,7 @@ def _may_be_zero(y: UOp) -> bool:
 
 def _may_overflow(x: UOp, y: UOp) -> bool:
     """Return whether the least integer may be divided by -1."""
-    return y.vmin <= -1 <= y.vmax and x.vmin == x.dtype.min and x.dtype.kind is Kind.SIGNED
+    return y.vmin <= -1 <= y.vmax and x.vmin == x.dtype.min
 
 
 def _trap_condition(x: UOp, y: UOp) -> UOp | None:

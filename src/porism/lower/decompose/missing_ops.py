@@ -203,9 +203,7 @@ def quotient_by_power(node: UOp) -> UOp | None:
     if node.src[1].op is not ops.CONST:
         return None
     divisor = float(node.src[1].arg)
-    if not math.isfinite(divisor) or not divisor:
-        return None
-    fraction, exponent = math.frexp(divisor)
+    fraction, exponent = math.frexp(divisor)  # of a zero, an infinity or NaN: the number, and 0
     lane = node.dtype.element
     largest = 126 if lane is f32 else 1022 if lane is f64 else 0
     if abs(fraction) != 0.5 or abs(exponent - 1) > largest:

@@ -146,7 +146,7 @@ def _to_f32(x: UOp) -> UOp:
     """Return a number as an f32 whose rounding to a small float is the correct one."""
     kind = x.dtype
     count = kind.count
-    if kind.element in LAYOUTS or kind.fits_in(f32.vec(count)):
+    if kind.fits_in(f32.vec(count)):  # as every small float does
         return x.cast(f32.vec(count))
     if kind.element is f64:
         return _round_f64_to_odd(x)
@@ -182,8 +182,6 @@ def widen_arithmetic(node: UOp, machine: Machine) -> UOp | None:
 def widen_cast(node: UOp, machine: Machine) -> UOp | None:
     """Convert a small float from or to another type by way of f32."""
     source, kind = node.src[0], node.dtype
-    if Kind.POINTER in (kind.kind, source.dtype.kind):
-        return None
     wide = f32.vec(kind.count)
     if _lacks(kind, machine) and source.dtype is not wide:
         return _to_f32(source).cast(kind)

@@ -195,9 +195,7 @@ def to_width(node: UOp, dtype: DType) -> UOp:
 def convert_integer(value: UOp, dtype: DType) -> UOp:
     """Cast an integer, without intermediate casts that change no value."""
     while value.op is ops.CAST and value.dtype is not dtype:
-        source = value.src[0].dtype
-        exact = value.dtype.is_integer and not source.is_float and source.fits_in(value.dtype)
-        if not exact:
+        if not value.src[0].dtype.fits_in(value.dtype):
             break
         value = value.src[0]
     return value if value.dtype is dtype else value.cast(dtype)

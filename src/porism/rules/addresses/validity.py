@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from porism.base.dtypes import DType, Kind, Theory
+from porism.base.dtypes import DType, Theory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group, Op
@@ -86,9 +86,7 @@ def _has_mask(signature: tuple[Op | None, ...]) -> bool:
     only=_has_mask,
 )
 def invalid_operand(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
-    """Move the mask of an operand to the result."""
-    if not dtype.is_integer:
-        return None
+    """Move the mask of an operand to the result, which has its type."""
     if any(s.op is ops.INVALID for s in src):
         return invalid_index(dtype)
     for number, s in enumerate(src):
@@ -186,9 +184,7 @@ def invalid_condition(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> U
 @procedure("invalid-gate", (ops.INDEX,), seeds="002.13.6", on_sources=True)
 def invalid_gate(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | None:
     """Close a gate where its condition is INVALID."""
-    if len(src) < 2 or src[-1].dtype.kind is not Kind.BOOL:
-        return None
-    split = split_validity(src[-1])
+    split = split_validity(src[-1])  # None of what is no condition
     if split is None:
         return None
     valid, condition = split
@@ -200,7 +196,7 @@ def invalid_gate(op: Op, dtype: DType, src: tuple[UOp, ...], arg: Any) -> UOp | 
 
 def _is_invalid_access(pointer: UOp) -> bool:
     """Whether a pointer, perhaps cast, has an index that is INVALID."""
-    while pointer.op is ops.CAST and pointer.dtype.kind is Kind.POINTER:
+    while pointer.op is ops.CAST:
         pointer = pointer.src[0]
     return pointer.op is ops.INDEX and any(s.op is ops.INVALID for s in pointer.src[1:])
 

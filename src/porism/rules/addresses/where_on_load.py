@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from porism.base.dtypes import Kind, Theory
+from porism.base.dtypes import Theory
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -61,7 +61,7 @@ def where_on_load(node: UOp) -> UOp | None:
 
 
 def _move_clauses(condition: UOp, element: UOp, zero: UOp) -> UOp | None:
-    if element.dtype.kind is Kind.POINTER or len(element.src) < 2:
+    if len(element.src) < 2:
         return None
     buffer, index, *rest = element.src
     if not index.dtype.is_integer or condition.dtype.count != index.dtype.count:

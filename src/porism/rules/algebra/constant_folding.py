@@ -85,8 +85,6 @@ def _fold_lanes(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp:
 
 def _fold_cast(dtype: DType, source: UOp) -> UOp | None:
     """Fold a cast of a constant: integers wrap, floats saturate, NaN becomes 0."""
-    if dtype.kind is Kind.POINTER:
-        return None
     values = []
     for lane in range(dtype.count):
         array = semantics.array_of(source.dtype.element, _lane(source, lane))
@@ -112,7 +110,7 @@ def _fold_by_evaluation(op: Op, dtype: DType, src: tuple[UOp, ...]) -> UOp | Non
 
 
 def _constant(dtype: DType, values: list[Any]) -> UOp | None:
-    if len(set(map(repr, values))) == 1:
+    if len({value if isinstance(value, int) else repr(value) for value in values}) == 1:
         return _constant_unless_huge(dtype, values[0])
     return ops.VCONST(dtype=dtype, arg=tuple(values))
 
@@ -127,7 +125,7 @@ def _as_python_integers(operand: DType, arrays: list[Any]) -> list[Any]:
 def _scalar(array: Any) -> bool | int | float:
     value = np.asarray(array)[()]
     if isinstance(value, np.generic):
-        value = value.item() if not np.issubdtype(value.dtype, np.void) else float(value)
+        value = value.item()
     return value if isinstance(value, (bool, int)) else float(value)
 
 

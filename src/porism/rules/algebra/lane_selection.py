@@ -40,8 +40,8 @@ def gep_all(node: UOp) -> UOp | None:
     source = node.src[0]
     if source.dtype.kind is Kind.VOID:
         return source
-    whole = source.dtype.kind is not Kind.POINTER and len(node.arg) == source.dtype.count
-    return source if whole and node.arg == tuple(range(source.dtype.count)) else None
+    whole = source.dtype.kind is not Kind.POINTER and node.arg == tuple(range(source.dtype.count))
+    return source if whole else None
 
 
 @procedure("gep-gep", (ops.GEP,), seeds="002.16.1", only=_source_is(ops.GEP))
@@ -67,7 +67,7 @@ def gep_constant(node: UOp) -> UOp | None:
     if source.op is ops.CONST:
         return UOp.const(node.dtype, source.arg)
     chosen = tuple(source.arg[lane] for lane in node.arg)
-    if len(set(map(repr, chosen))) == 1:
+    if len({lane if isinstance(lane, int) else repr(lane) for lane in chosen}) == 1:
         return UOp.const(node.dtype, chosen[0])
     return ops.VCONST(dtype=node.dtype, arg=chosen)
 
@@ -117,12 +117,10 @@ def gep_pointers(node: UOp) -> UOp | None:
     "gep-cast", (ops.GEP,), seeds="002.16.13 002.16.14", only=_source_is(ops.CAST, ops.BITCAST)
 )
 def gep_cast(node: UOp) -> UOp | None:
-    """Push a GEP through a cast that keeps the number of lanes."""
+    """Push a GEP through a cast of a vector: no cast changes the number of lanes."""
     source = node.src[0]
     inner = source.src[0]
-    if Kind.POINTER in (source.dtype.kind, inner.dtype.kind):
-        return None
-    if inner.dtype.count != source.dtype.count or inner.dtype.count == 1:
+    if inner.dtype.count == 1:  # as of a pointer, whatever it points to
         return None
     return source.op(inner.gep(*node.arg), dtype=node.dtype)
 

@@ -23,7 +23,7 @@ from porism.base.dtypes import Kind, Space, Theory
 from porism.ir import ops
 from porism.ir.facts.open_ranges import CLOSERS
 from porism.ir.node import UOp
-from porism.ir.traversal import rebuild, toposort
+from porism.ir.traversal import toposort
 from porism.rewrite.rule import RuleSet, procedure
 from porism.rules.addresses.validity import is_masked, masked
 from porism.rules.addresses.where_on_load import clauses
@@ -96,8 +96,12 @@ def inline_buffer(buffer: UOp, read: Access) -> UOp | None:
     free = {r for part in parts for r in part.ranges}
     if free and any(n.op in CLOSERS and not free.isdisjoint(n.src[1:]) for n in order):
         return None
-    inlined = rebuild(value, lambda node, src: _inline_node(node, src, index_of, read.valid))
-    return read.value_or_zero(inlined)
+    new: dict[UOp, UOp] = {}  # a node without the ranges stays as it is
+    for node in order:
+        if not index_of.keys().isdisjoint(node.ranges):
+            src = tuple([new.get(s, s) for s in node.src])
+            new[node] = _inline_node(node, src, index_of, read.valid)
+    return read.value_or_zero(new.get(value, value))
 
 
 def _inline_node(
