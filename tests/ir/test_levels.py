@@ -162,11 +162,11 @@ BROKEN: Final = [
     (GRAPH, POINTER, "pointers appear only in kernels"),
     (GRAPH, make(ops.SINK, make(ops.SINK)), "one of its sources is a SINK"),
     (RANGED, make(ops.INDEX, POINTER, R), "pointers appear only in kernels"),
-    (RANGED, make(ops.INDEX, TENSOR, NOWHERE), "INVALID lives only as the last source"),
+    (RANGED, make(ops.ADD, R, NOWHERE), "INVALID lives only as an index"),
     (
         RANGED,
         make(ops.INDEX, TENSOR, make(ops.WHERE, make(ops.LT, R, number(3)), NOWHERE, R)),
-        "INVALID lives only as the last source of WHERE(valid, index, INVALID)",
+        "or as the last source of WHERE(valid, index, …)",
     ),
     (
         RANGED,
@@ -220,6 +220,13 @@ def test_broken_invariants(level: Level, root: UOp, message: str) -> None:
     assert message in shown
     assert "stage 'some stage'" in shown
     assert "where: " in shown
+
+
+@pytest.mark.parametrize("extent", [1, 3])
+def test_an_access_that_is_never_valid(extent: int) -> None:
+    """What a mask that is always false leaves of an index is INVALID."""
+    tensor = make(ops.PARAM, number(extent), dtype=dtypes.f32, arg=0)
+    check(make(ops.INDEX, tensor, NOWHERE), RANGED)
 
 
 def test_the_invariant_is_named() -> None:

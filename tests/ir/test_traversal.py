@@ -20,6 +20,7 @@ from porism.ir.traversal import (
     find,
     rebuild,
     substitute,
+    substitute_chained,
     toposort,
     users,
 )
@@ -274,3 +275,19 @@ def test_walks_are_the_same_in_every_process() -> None:
         for seed in ("0", "1", "4242")
     }
     assert len(outputs) == 1
+
+
+def test_chained_replacements_are_visited_once() -> None:
+    """A chain of variables, each defined by the one before, is resolved in one walk."""
+    first = variable = UOp.variable("v0", 0, 9)
+    values = {}
+    for k in range(1, 400):
+        before, variable = variable, UOp.variable(f"v{k}", 0, 10_000)
+        values[variable] = before.maximum(k)
+    expected = first
+    for k in range(1, 400):
+        expected = expected.maximum(k)
+    result = substitute_chained(make(ops.SINK, variable, first), values)
+    assert result.src == (expected, first)
+    assert substitute_chained(variable, values) is expected, "the root is replaced too"
+    assert substitute_chained(first, values) is first

@@ -11,7 +11,7 @@ import porism
 from porism.base import dtypes
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.schedule.kernel_order import order_by_memory
+from porism.schedule import kernel_order
 
 Values = list[tuple[UOp, ...]]
 
@@ -19,6 +19,11 @@ Values = list[tuple[UOp, ...]]
 def value(number: int, size: int = 100) -> UOp:
     """A value of some size; values are told apart by number."""
     return ops.PARAM(UOp.const(dtypes.index, size), dtype=dtypes.f32, arg=number)
+
+
+def order_by_memory(kernels: Values, outputs: set[UOp]) -> list[int]:
+    """The order of kernels that compute one value each, the first."""
+    return kernel_order.order_by_memory([((k[0],), k[1:]) for k in kernels], outputs)
 
 
 def test_gradients_of_weights_do_not_wait_for_the_end() -> None:

@@ -200,14 +200,11 @@ def _sink_is_root(node: UOp) -> str | None:
 
 def _validity(node: UOp) -> str | None:
     for number, s in enumerate(node.src):
-        if s.op is ops.INVALID and (node.op is not ops.WHERE or number != 2):
-            return "INVALID lives only as the last source of WHERE(valid, index, INVALID)"
+        if s.op is not ops.INVALID or (node.op is ops.WHERE and number == 2):
+            continue
+        if node.op is not ops.INDEX:  # an access whose mask is never true has the index INVALID
+            return "INVALID lives only as an index, or as the last source of WHERE(valid, index, …)"
     return None
-
-
-def _validity_of_lanes(node: UOp) -> str | None:
-    """Allow an INVALID index of an access: of unrolled copies one may be always masked."""
-    return None if node.op is ops.INDEX else _validity(node)
 
 
 def _closes_ranges(node: UOp) -> str | None:
@@ -237,7 +234,8 @@ def _unit_axis_index(node: UOp) -> str | None:
         for number, (dim, at) in enumerate(zip(shape(node.src[0]), node.src[1:], strict=False)):
             if at.op is ops.WHERE and at.src[2].op is ops.INVALID:
                 at = at.src[1]
-            if dim.vmin == dim.vmax == 1 and not at.vmin == at.vmax == 0:
+            is_zero = at.vmin == at.vmax == 0 or at.op is ops.INVALID
+            if dim.vmin == dim.vmax == 1 and not is_zero:
                 return f"axis {number} has size 1, and its index is {show(at, limit=80)}, not 0"
     return None
 
@@ -282,7 +280,6 @@ NO_POINTERS: Final = Invariant("no pointers", _no_pointer)
 POINTER_PARAMETERS: Final = Invariant("pointer parameters", _pointer_parameter)
 SINK_IS_ROOT: Final = Invariant("one sink, at the root", _sink_is_root)
 VALIDITY: Final = Invariant("invalid only where not valid", _validity)
-VALIDITY_OF_LANES: Final = Invariant("invalid only where not valid", _validity_of_lanes)
 CLOSES_RANGES: Final = Invariant("ranges are closed by name", _closes_ranges)
 RANGES_ENDED: Final = Invariant("ranges are ended", _ranges_ended)
 BUFFERIZES_RANGES: Final = Invariant("buffers have an axis per range", _bufferizes_ranges)
@@ -378,7 +375,7 @@ LANES: Final = Level(
     (
         POINTER_PARAMETERS,
         SINK_IS_ROOT,
-        VALIDITY_OF_LANES,
+        VALIDITY,
         CLOSES_RANGES,
         FLAT_ACCESS,
         NO_LANE_RANGES,

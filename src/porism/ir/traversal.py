@@ -124,3 +124,34 @@ def substitute(root: UOp, replacements: Mapping[UOp, UOp], *, exactly: bool = Fa
             if src != node.src:
                 new[node] = make(node.op, node.dtype_given, src, node.arg)
     return new.get(root, root)
+
+
+def substitute_chained(root: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
+    """Return the graph with some nodes replaced, also inside of the replacements.
+
+    Each node is visited once, however long the chain of replacements is; no replacement may depend
+    on the node that it replaces.
+    """
+    new: dict[UOp, UOp] = {}
+    seen = {root}
+    stack = [(root, iter(root.src))]
+    if root in replacements:
+        stack = [(root, iter((replacements[root],)))]
+    while stack:
+        node, sources = stack[-1]
+        for s in sources:
+            if s not in seen:
+                seen.add(s)
+                value = replacements.get(s)
+                stack.append((s, iter(s.src if value is None else (value,))))
+                break
+        else:
+            stack.pop()
+            value = replacements.get(node)
+            if value is not None:
+                new[node] = new[value]
+                continue
+            src = tuple([new[s] for s in node.src])
+            changed = src != node.src
+            new[node] = construct(node.op, node.dtype_given, src, node.arg) if changed else node
+    return new[root]

@@ -35,3 +35,27 @@ def overwritable_parameter(kernel: UOp, parameters: Collection[int]) -> int | No
 def _same_type(buffer: UOp, result: UOp) -> bool:
     """Return whether another buffer has elements of the same type as the result."""
     return result.op is ops.PARAM and buffer.dtype is result.dtype and buffer is not result
+
+
+def overwrites_safely(kernel: UOp, result: int, parameter: int) -> bool:
+    """Return whether an elementwise kernel may store a result in the memory of a parameter.
+
+    It reads the parameter only at the stored index, and stores a value that depends on what it has
+    read there: so no order of its operations stores before it reads.
+    """
+    order = toposort(kernel)
+    if any(n.op in (ops.REDUCE, ops.BUFFERIZE, ops.AFTER) for n in order):
+        return False
+    stores = [n for n in order if n.op is ops.STORE and _is_at(n.src[0], result)]
+    reads = [n for n in order if _is_at(n, parameter)]
+    if len(stores) != 1 or len(reads) != 1:
+        return False
+    address, value = stores[0].src
+    if reads[0].src[1:] != address.src[1:] or reads[0].src[0].dtype is not address.src[0].dtype:
+        return False
+    return reads[0] in toposort(value)
+
+
+def _is_at(node: UOp, parameter: int) -> bool:
+    """Return whether a node is an access to a parameter."""
+    return node.op is ops.INDEX and node.src[0].op is ops.PARAM and node.src[0].arg == parameter

@@ -10,26 +10,38 @@ that they read. Here they run when what they read is computed, and it is freed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 
+Values = tuple[UOp, ...]
 
-def order_by_memory(values: Sequence[tuple[UOp, ...]], outputs: Collection[UOp]) -> list[int]:
-    """Return an order of kernels, each given by the value that it computes and those it reads.
+
+def order_by_memory(
+    values: Sequence[tuple[Values, Values]],
+    outputs: Collection[UOp],
+    waits: Mapping[int, Collection[int]] | None = None,
+) -> list[int]:
+    """Return an order of kernels, each given by the values that it computes and those it reads.
 
     The order stays as it is except for kernels that are moved ahead, since they free more bytes of
-    temporaries than they write; outputs are memory of their own.
+    temporaries than they write; outputs are memory of their own. A kernel also runs after those
+    that it `waits` for, which must not make a cycle.
     """
-    writer = {used[0]: k for k, used in enumerate(values)}
+    writer = {value: k for k, (computed, _) in enumerate(values) for value in computed}
     temporary = {value for value in writer if value not in outputs}
-    reads = [frozenset(v for v in used[1:] if v in writer) for used in values]
+    reads = [frozenset(v for v in used if v in writer) for _, used in values]
     readers: dict[UOp, list[int]] = {}
     for k, used in enumerate(reads):
         for value in used:
             readers.setdefault(value, []).append(k)
-    missing = [len(used) for used in reads]
+    waiting_for = waits or {}
+    followers: dict[int, list[int]] = {}
+    for k, earlier in waiting_for.items():
+        for other in earlier:
+            followers.setdefault(other, []).append(k)
+    missing = [len(used) + len(waiting_for.get(k, ())) for k, used in enumerate(reads)]
     unread = {value: len(found) for value, found in readers.items()}
     order: list[int] = []
     done = [False] * len(values)
@@ -37,14 +49,14 @@ def order_by_memory(values: Sequence[tuple[UOp, ...]], outputs: Collection[UOp])
     def frees(k: int) -> int:
         """Return the bytes that a kernel frees, less those that it writes."""
         freed = sum(_bytes(v) for v in reads[k] if unread[v] == 1 and v in temporary)
-        written = values[k][0]
-        return freed - (_bytes(written) if written in temporary else 0)
+        return freed - sum(_bytes(v) for v in values[k][0] if v in temporary)
 
     def run(k: int) -> list[int]:
         """Add a kernel to the order; return those for which something has changed."""
         order.append(k)
         done[k] = True
-        changed = readers.get(values[k][0], [])
+        changed = [reader for value in values[k][0] for reader in readers.get(value, ())]
+        changed += followers.get(k, ())
         for other in changed:
             missing[other] -= 1
         affected = list(changed)
@@ -54,13 +66,14 @@ def order_by_memory(values: Sequence[tuple[UOp, ...]], outputs: Collection[UOp])
                 affected += readers[value]
         return affected
 
-    for first in range(len(values)):
-        waiting = [] if done[first] else run(first)
-        while waiting:
-            k = min(waiting)
-            waiting.remove(k)
-            if not done[k] and not missing[k] and frees(k) > 0:
-                waiting += run(k)
+    while len(order) < len(values):  # more than once if a kernel waits for one after it
+        for first in range(len(values)):
+            waiting = [] if done[first] or missing[first] else run(first)
+            while waiting:
+                k = min(waiting)
+                waiting.remove(k)
+                if not done[k] and not missing[k] and frees(k) > 0:
+                    waiting += run(k)
     return order
 
 

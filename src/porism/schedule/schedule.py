@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,7 +11,7 @@ from porism.ir import ops
 from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.schedule import memory_plan
-from porism.schedule.inplace_outputs import overwritable_parameter
+from porism.schedule.inplace_outputs import overwritable_parameter, overwrites_safely
 from porism.schedule.kernel_order import order_by_memory
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
@@ -55,11 +55,23 @@ class Step:
 
     kernel: UOp
     buffers: tuple[int, ...]
-    """For each parameter its buffer, by position in `Schedule.buffers`; it writes the first."""
+    """For each parameter its buffer, by position in `Schedule.buffers`: first what it writes."""
     after: tuple[int, ...]
     """Earlier steps that it waits for; it may run at the same time as all others."""
     reason: str
     """Why its result is stored."""
+    writes: int = 1
+    """How many of its buffers it writes, the first ones."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The buffers that it writes."""
+        return self.buffers[: self.writes]
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The buffers that it reads."""
+        return self.buffers[self.writes :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,8 @@ class Schedule:
     """For each root of the graph the position of its buffer."""
     arena: Plan
     """The offsets of the temporaries, in the order of their numbers."""
+    in_place: tuple[tuple[int, int], ...] = ()
+    """Outputs and the inputs in whose memory they may be written, by position in `buffers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,13 @@ class Call:
     a BUFFERIZE in global memory, a PARAM or a BUFFER."""
     reason: str
     """Why its result is stored."""
+    parts: tuple[Call, ...] = ()
+    """The kernels that were merged to it; it computes one value for each of them."""
+
+    @property
+    def writes(self) -> int:
+        """How many values it computes: the first ones."""
+        return len(self.parts) or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +122,31 @@ class Assigned:
 
 
 Parameters = tuple[int, ...]
-"""The buffers of a kernel by position in the schedule, first the one that it writes."""
+"""The buffers of a kernel by position in the schedule, first those that it writes."""
 
 
-def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()) -> Schedule:
-    """Order kernels by what they read and write, and allocate the temporaries."""
+Replaced = tuple[tuple[int, int], ...]
+"""Roots that are new values of inputs: positions of roots, and numbers of PARAMs."""
+
+
+def ordered_calls(
+    sink: UOp, calls: Sequence[Call], waits: Mapping[int, Collection[int]] | None = None
+) -> list[Call]:
+    """Return kernels in the order in which they run; some also wait for others, by position."""
+    used = [(call.values[: call.writes], call.values[call.writes :]) for call in calls]
+    return [calls[k] for k in order_by_memory(used, frozenset(sink.src), waits)]
+
+
+def schedule(
+    sink: UOp,
+    calls: Sequence[Call],
+    assigned: Sequence[Assigned] = (),
+    replaced: Replaced = (),
+) -> Schedule:
+    """Order kernels by what they read and write, and allocate the temporaries.
+
+    The inputs that are `replaced` by outputs are overwritten where kernels can work in place.
+    """
     positions: dict[UOp, int] = {}
     buffers: list[Buffer] = []
 
@@ -117,8 +158,9 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
 
     roots = dict.fromkeys(sink.src)
     numbers = {root: k for k, root in enumerate(roots)}
-    order = order_by_memory([call.values for call in calls], roots)
-    steps = [(calls[k], tuple(position(value) for value in calls[k].values)) for k in order]
+    overwriting = find_overwriting(sink, calls, replaced)
+    ordered = ordered_calls(sink, calls, overwriting.waits)
+    steps = [(call, tuple(position(value) for value in call.values)) for call in ordered]
     for root in roots:
         position(root)
     copies = []
@@ -126,28 +168,32 @@ def schedule(sink: UOp, calls: Sequence[Call], assigned: Sequence[Assigned] = ()
         value = sink.src[copy.root]
         call = Call(copy.kernel, (), copy.reason)
         copies.append((call, (position(copy.memory), position(value))))
-    writer = {used[0]: k for k, (_, used) in enumerate(steps)}
+    writer = {b: k for k, (call, used) in enumerate(steps) for b in used[: call.writes]}
     readers: dict[int, list[int]] = {}
-    for k, (_, used) in enumerate(steps):
-        for b in used[1:]:
+    for k, (call, used) in enumerate(steps):
+        for b in used[call.writes :]:
             readers.setdefault(b, []).append(k)
     first_copy = len(steps)
     steps += copies
     numbered = _number_temporaries(buffers)
     arena = memory_plan.plan_memory(_lifetimes(numbered, writer, steps))
-    waits = [{writer[b] for b in used[1:] if b in writer} for _, used in steps]
+    waits = [{writer[b] for b in used[call.writes :] if b in writer} for call, used in steps]
     for k, (_, used) in enumerate(copies, first_copy):
         waits[k].update(readers.get(used[0], ()))  # those that read what is overwritten come first
     for later, earlier in arena.waits:
         waits[later].add(earlier)
+    in_place = tuple((positions[new], positions[old]) for new, old in overwriting.pairs)
+    for new, old in in_place:
+        waits[writer[new]].update(k for k in readers[old] if k != writer[new])
     return Schedule(
         tuple(numbered),
         tuple(
-            Step(call.kernel, used, tuple(sorted(earlier)), call.reason)
+            Step(call.kernel, used, tuple(sorted(earlier)), call.reason, call.writes)
             for (call, used), earlier in zip(steps, waits, strict=True)
         ),
         tuple(positions[root] for root in sink.src),
         arena,
+        in_place,
     )
 
 
@@ -175,8 +221,8 @@ def _lifetimes(
 ) -> list[Lifetime]:
     """Return the lifetime of each temporary, and which other one its kernel may overwrite."""
     readers: dict[int, list[int]] = {}
-    for k, (_, used) in enumerate(steps):
-        for b in used[1:]:
+    for k, (call, used) in enumerate(steps):
+        for b in used[call.writes :]:
             readers.setdefault(b, []).append(k)
     temporaries = [b for b, buffer in enumerate(buffers) if buffer.role is Role.TEMPORARY]
     numbers = {b: number for number, b in enumerate(temporaries)}
@@ -194,3 +240,67 @@ def _lifetimes(
         overwrites = None if parameter is None else last_read[parameter]
         lifetimes.append(Lifetime(size, k, tuple(readers.get(b, ())), overwrites))
     return lifetimes
+
+
+# -- outputs in the memory of inputs ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Overwriting:
+    """Outputs that may overwrite inputs."""
+
+    pairs: tuple[tuple[UOp, UOp], ...]
+    """The values of the outputs, and the PARAMs."""
+    waits: Mapping[int, frozenset[int]]
+    """Kernels that overwrite an input, and those that have to read it before, by position."""
+
+
+def find_overwriting(sink: UOp, calls: Sequence[Call], replaced: Replaced) -> Overwriting:
+    """Return the outputs that kernels can write in the memory of the inputs that they replace.
+
+    The kernel of such an output reads the input at the index that it stores at, and waits for all
+    others that read it; so it must not compute what one of them reads.
+    """
+    if not replaced:
+        return Overwriting((), {})
+    writer = {v: k for k, call in enumerate(calls) for v in call.values[: call.writes]}
+    readers: dict[UOp, set[int]] = {}
+    for k, call in enumerate(calls):
+        for value in call.values[call.writes :]:
+            readers.setdefault(value, set()).add(k)
+    parameters = {int(v.arg): v for v in readers if v.op is ops.PARAM}
+    followers = [
+        {reader for v in call.values[: call.writes] for reader in readers.get(v, ())}
+        for call in calls
+    ]
+    pairs: list[tuple[UOp, UOp]] = []
+    waits: dict[int, frozenset[int]] = {}
+    for root, number in replaced:
+        new, old = sink.src[root], parameters.get(number)
+        k = writer.get(new, -1)
+        if old is None or k < 0 or sink.src.count(new) > 1 or shape(old) != shape(new):
+            continue
+        values = calls[k].values
+        if old not in values or not overwrites_safely(
+            calls[k].kernel, values.index(new), values.index(old)
+        ):
+            continue
+        others = frozenset(readers[old] - {k})
+        if others.isdisjoint(_reachable(followers, k)):
+            pairs.append((new, old))
+            waits[k] = waits.get(k, frozenset()) | others
+            for other in others:
+                followers[other].add(k)
+    return Overwriting(tuple(pairs), waits)
+
+
+def _reachable(followers: Sequence[Collection[int]], start: int) -> set[int]:
+    """Return the kernels that have to run after one."""
+    found: set[int] = set()
+    pending = list(followers[start])
+    while pending:
+        k = pending.pop()
+        if k not in found:
+            found.add(k)
+            pending += followers[k]
+    return found

@@ -27,6 +27,7 @@ from porism.ir.node import UOp
 from porism.schedule.rangeify.axis_splitting import AxisFactors, find_axis_splits
 from porism.schedule.rangeify.placement import Stored
 from porism.schedule.rangeify.required_stores import TensorGraph, find_required_stores
+from porism.schedule.rangeify.store_reason import StoreReason
 from porism.schedule.rangeify.use_analysis import UseAnalysis
 from porism.schedule.rangeify.value_building import ValueBuilder
 
@@ -77,7 +78,8 @@ def _ranged(analysis: UseAnalysis, builder: ValueBuilder) -> Ranged:
     tensors: dict[UOp, UOp] = {}
     for node, place in analysis.places.items():
         if isinstance(place, Stored):
-            reasons[buffers[node]] = place.reason + kernels[node].recomputation()
+            reason = place.reason + kernels[node].recomputation()
+            reasons[buffers[node]] = StoreReason(reason, node)
             tensors[buffers[node]] = node
     pinned = [buffers[n] for n in graph.order if n in graph.pinned and n in buffers]
     if analysis.index_tensors:

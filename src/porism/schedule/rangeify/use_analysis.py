@@ -47,6 +47,9 @@ class UseAnalysis:
         self._pending: dict[UOp, dict[Use, None]] = {n: {} for n in graph.order}
         self._reductions: dict[tuple[UOp, Element], tuple[tuple[UOp, ...], Nest]] = {}
         self._axis_numbers = itertools.count()
+        self._part_loops: dict[UOp, frozenset[UOp]] = {}
+        self._computed_from_loops: dict[UOp, bool] = {}
+        self._index_variables: dict[tuple[UOp, Use], UOp] = {}
 
     def run(self) -> None:
         """Place every value, users before sources."""
@@ -91,13 +94,18 @@ class UseAnalysis:
     def _loops_of(self, element: Element) -> frozenset[UOp]:
         """Return all loops that an element depends on, also through the value of an index tensor"""
         parts = [*element.indices, *([] if element.valid is None else [element.valid])]
-        loops = {r for part in parts for r in part.ranges}
-        if self.index_tensors:
-            for part in parts:
-                for node in toposort(part):
-                    if node in self.index_tensors:
-                        loops |= self.index_tensors[node][1].loops
-        return frozenset(loops)
+        if not self.index_tensors:
+            return frozenset(r for part in parts for r in part.ranges)
+        return frozenset().union(*[self._loops_of_part(part) for part in parts])
+
+    def _loops_of_part(self, part: UOp) -> frozenset[UOp]:
+        """Return all loops that one expression depends on, also through index tensors."""
+        known = self._part_loops.get(part)
+        if known is None:
+            tensors = [self.index_tensors[n] for n in toposort(part) if n in self.index_tensors]
+            known = frozenset(part.ranges).union(*[use.loops for _, use in tensors])
+            self._part_loops[part] = known
+        return known
 
     def _new_loop(self, extent: UOp, kind: Axis = Axis.LOOP) -> UOp:
         """Return a new loop; the constant 0 instead of a loop of one iteration."""
@@ -195,17 +203,27 @@ class UseAnalysis:
 
     def _index_value(self, tensor: UOp, use: Use) -> UOp:
         """Return the value of an index tensor: arithmetic of loops, or else a variable for it."""
-        if all(n.op not in LEAVES and n.op is not ops.REDUCE_AXIS and n.op is not ops.GATHER
-               and n not in self.graph.reasons for n in toposort(tensor)):  # fmt: skip
+        computed = self._computed_from_loops.get(tensor)
+        if computed is None:
+            computed = all(
+                n.op not in LEAVES
+                and n.op is not ops.REDUCE_AXIS
+                and n.op is not ops.GATHER
+                and n not in self.graph.reasons
+                for n in toposort(tensor)
+            )
+            self._computed_from_loops[tensor] = computed
+        if computed:
             return _iota_arithmetic(tensor, use.element)
         key = (tensor, use)
-        for variable, known in self.index_tensors.items():
-            if known == key:
-                return variable
+        known = self._index_variables.get(key)
+        if known is not None:
+            return known
         low = None if tensor.vmin == -float("inf") else int(tensor.vmin)
         high = None if tensor.vmax == float("inf") else int(tensor.vmax)
         variable = UOp.variable(f"index {len(self.index_tensors)}", low, high)
         self.index_tensors[variable] = key
+        self._index_variables[key] = variable
         return variable
 
 

@@ -11,7 +11,7 @@ from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.ops import Group
-from porism.ir.traversal import substitute, toposort
+from porism.ir.traversal import substitute_chained
 from porism.schedule.rangeify.axis_splitting import split_indices
 from porism.schedule.rangeify.movement_indices import ZERO, Element, source_element
 from porism.schedule.rangeify.nest_position import Use
@@ -104,10 +104,7 @@ class ValueBuilder:
         """Return nodes with the values of index tensors for the variables that stand for them."""
         tensors = self.analysis.index_tensors
         values = {v: self._read(tensor, use.element) for v, (tensor, use) in tensors.items()}
-        sink = ops.SINK(*nodes)
-        while any(node in values for node in toposort(sink)):  # values may have variables too
-            sink = substitute(sink, values)
-        return sink.src
+        return substitute_chained(ops.SINK(*nodes), values).src  # values may have variables too
 
 
 def _cast_to_index(value: UOp, node: UOp) -> UOp:
