@@ -184,3 +184,12 @@ def test_dropout_drops_channels_whole_and_keeps_the_mean() -> None:
     assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
     assert abs(y.mean() - 1) < 0.05
     assert nn.Dropout2d(0.25).eval()(x).numpy().all()
+
+
+def test_the_padding_row_of_an_embedding_is_not_trained() -> None:
+    table = nn.Embedding(4, 2, padding_idx=-3)
+    table(porism.asarray([[0, 1], [1, 3]])).sum().backward()
+    assert table.weight.grad is not None
+    assert table.weight.grad.tolist() == [[1, 1], [0, 0], [0, 0], [1, 1]]
+    rows = porism.kernels(table(porism.asarray([0, 1])))
+    assert len(rows) == 1

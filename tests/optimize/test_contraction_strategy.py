@@ -92,3 +92,17 @@ def test_a_contraction_whose_loops_were_split_before(dtype: str) -> None:
         b = np.arange(terms * columns).reshape(terms, columns).astype(dtype)
         actual = (porism.asarray(a) @ porism.asarray(b)).T.reshape(rows, columns)
         np.testing.assert_array_equal(actual.numpy(), (a @ b).T.reshape(rows, columns))
+
+
+def test_small_images_have_a_tile() -> None:
+    rng = np.random.default_rng(0)
+    for size in (4, 5, 6):  # 25 results fill no vectors without much padding
+        x = rng.standard_normal((2, 16, size, size)).astype(np.float32)
+        w = rng.standard_normal((32, 16, 3, 3)).astype(np.float32)
+        result = porism.conv2d(x, w, padding=1)
+        (kernel,) = porism.kernels(result)
+        assert "Upcast" in str(kernel), size
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+        expected = np.einsum("nchwkl,ockl->nohw", windows, w)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)

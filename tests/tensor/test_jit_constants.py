@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -422,3 +423,21 @@ def test_memory_has_no_integers_without_a_width() -> None:
         ops.BUFFER(dtype=index, arg=(0, "cpu"))
     with pytest.raises(AssertionError, match="memory has integers of a width"):
         new_buffer(index, (), "cpu")
+
+
+def test_calls_at_the_same_time_see_the_weights_of_their_time() -> None:
+    """Each argument block writes the addresses of weights anew once they have changed."""
+    weights = [porism.full((4,), float(k)).realize() for k in range(8)]
+    function = porism.jit(lambda x: sum((x * w for w in weights), x))
+    x = porism.ones((4,)).realize()
+    barrier = threading.Barrier(4)
+
+    def calls(_: int) -> set[float]:
+        barrier.wait()
+        return {float(function(x)[0]) for _ in range(40)}
+
+    with ThreadPoolExecutor(4) as pool:
+        for first in (0.0, 5.0, -3.0):
+            weights[0].assign(porism.full((4,), first))
+            assert float(function(x)[0]) == 29.0 + first
+            assert set().union(*pool.map(calls, range(4))) == {29.0 + first}

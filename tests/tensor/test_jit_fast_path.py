@@ -9,9 +9,10 @@ import pytest
 
 import porism
 from porism import Tensor
-from porism.base.errors import PorismError
+from porism.base.errors import PorismError, TypeMismatch
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import NoValue
+from porism.tensor.jit.fast_path import MISSED
 from porism.tensor.jit.nested_values import Signature
 
 
@@ -237,3 +238,58 @@ def test_results_that_are_kept_stay_as_they_are() -> None:
     assert [x.tolist() for x in kept] == [[2 * k, 2 * k] for k in range(30)]
     assert [v.tolist() for v in views] == [[2 * k, 2 * k] for k in range(30)]
     assert [x.tolist() for x in again] == [[-2 * k, -2 * k] for k in range(30)]
+
+
+# -- complex arguments -----------------------------------------------------------------------------
+
+
+def test_complex_tensors_take_the_fast_path() -> None:
+    product = porism.jit(lambda z, w: z * w + 1j)
+    values = [np.array([1 + 2j, 3j], np.complex64), np.array([2 - 1j, 1j], np.complex64)]
+    z, w = (porism.asarray(v) for v in values)
+    expected = values[0] * values[1] + np.complex64(1j)
+    for _ in range(3):
+        np.testing.assert_allclose(product(z, w).numpy(), expected)
+    assert product._fast_path is not None
+    assert product._fast_path.call((z, w), {}) is not MISSED
+    real = porism.asarray([1.0, 2.0])
+    for _ in range(3):  # a real tensor in the place of a complex one is another signature
+        np.testing.assert_allclose(product(real, w).numpy(), [1, 2] * values[1] + 1j)
+        np.testing.assert_allclose(product(z, w).numpy(), expected)
+        np.testing.assert_allclose(product(z, z).numpy(), values[0] ** 2 + 1j)
+    assert product.traces == 3
+
+
+def test_one_tensor_as_both_parts_is_another_signature() -> None:
+    from porism.tensor.complex.complex_tensor import ComplexTensor
+
+    part = porism.asarray([1.0, 2.0])
+    double = porism.jit(lambda z: z * 2)
+    apart = ComplexTensor(part, porism.asarray([3.0, 4.0]))
+    for z in (apart, ComplexTensor(part, part), apart):
+        np.testing.assert_array_equal(double(z).numpy(), z.numpy() * 2)
+
+
+def test_complex_arrays_of_numpy_are_tensors_inside() -> None:
+    turned = porism.jit(lambda z: porism.fft.fft(z)[::-1])
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        z = random.normal(size=6) + 1j * random.normal(size=6)
+        np.testing.assert_allclose(turned(z).numpy(), np.fft.fft(z)[::-1])
+    assert turned.traces == 1
+
+    @porism.jit
+    def assigns(z: Any) -> Any:
+        z[0] = 1
+        return z
+
+    with pytest.raises(TypeMismatch, match="assigns to an array of NumPy's"):
+        assigns(np.ones(2, complex))
+
+
+def test_complex_numbers_are_told_apart_by_their_signs() -> None:
+    root = porism.jit(lambda x, z: porism.sqrt(x + z))
+    x = porism.asarray(np.array([-4.0 - 0j]))
+    for number in (complex(0.0, 0.0), complex(-0.0, -0.0), complex(0.0, -0.0)):
+        np.testing.assert_array_equal(root(x, number).numpy(), porism.sqrt(x + number).numpy())
+    assert root.traces == 3

@@ -9,10 +9,12 @@ in several steps, runs in another thread too: no handler can interrupt it there.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -48,6 +50,25 @@ def run_off_main_thread(function: Callable[[], T]) -> T:
     if faults:
         raise faults[0]
     return results[0]
+
+
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the `with` block, in the main thread."""
+    previous = None
+    if threading.current_thread() is threading.main_thread():
+        previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous):
+        yield
+        return
+    received: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if received:
+            previous(*received[0])
 
 
 class _RaisingSignal(int):

@@ -169,6 +169,10 @@ class Settings:
         False, "Write every rewrite to the standard error: the stage, the node before and after, "
         "and the rule. Read when Porism is imported.",
     )  # fmt: skip
+    view = Flag(
+        False, "Write `porism-view.html` when the process ends: a page about every kernel that ran "
+        "(`docs/view.md`). Read at the first use of Porism.",
+    )  # fmt: skip
     rewrite_limit = Integer(
         1000, "Rewrites per node of the input before a rewrite is reported as a runaway.",
         low=1, high=1_000_000_000,
@@ -183,6 +187,10 @@ class Settings:
     verify_ms = Integer(
         300, "Time limit of the solver for one query of `verify`, in milliseconds.",
         low=1, high=3_600_000,
+    )  # fmt: skip
+    nan = Flag(
+        False, "Check every result for NaNs, and raise an error that names the first operation "
+        "that made one, with its line. Read when Porism is imported.",
     )  # fmt: skip
     backend = Choice(
         "llvm", "What runs kernels: machine code from LLVM in this process, C and the compiler "

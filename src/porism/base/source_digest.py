@@ -18,7 +18,17 @@ from typing import Final
 PACKAGE: Final = Path(__file__).parents[1]
 
 NOT_IMPORTED_BY_ENGINE: Final = frozenset(
-    ("__main__.py", "cli.py", "nn", "frontends", "simplifier", "viz", "doctor", "tensor", "prove")
+    (
+        "__main__.py",
+        "cli.py",
+        "nn",
+        "frontends",
+        "simplifier",
+        "viewer",
+        "doctor",
+        "tensor",
+        "prove",
+    )
 )
 """Modules and packages that the engine never imports, so that they cannot affect its results."""
 

@@ -8,8 +8,10 @@ from typing import Any
 from porism.base.errors import PorismError
 from porism.nn.initializers import normal_array, tensor_of, uniform_array
 from porism.nn.module import Module, Parameter
+from porism.tensor.api.comparison import equal, where
 from porism.tensor.api.einsum import einsum
 from porism.tensor.api.linear_algebra import linear
+from porism.tensor.autodiff.custom_gradients import stop_gradient
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.indexing import take
 from porism.tensor.movement.reshape import flatten, unflatten
@@ -79,7 +81,7 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table, chosen by integers; the row `padding_idx` starts as zeros.
+    """Rows of a table, chosen by integers; the row `padding_idx` is zeros, and is not trained.
 
     >>> porism.nn.Embedding(10, 3)(porism.asarray([[1, 2], [3, 4]])).shape
     (2, 2, 3)
@@ -109,7 +111,12 @@ class Embedding(Module):
 
     def forward(self, x: Any) -> Tensor:
         """Return the row of each integer of x."""
-        return take(self.weight, as_tensor(x), axis=0)
+        x = as_tensor(x)
+        rows = take(self.weight, x, axis=0)
+        if self.padding_idx is None:
+            return rows
+        is_padding = equal(x, self.padding_idx).reshape(*x.shape, 1)
+        return where(is_padding, stop_gradient(rows), rows)
 
 
 class Flatten(Module):

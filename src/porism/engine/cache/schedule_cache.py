@@ -22,16 +22,20 @@ from porism.engine.profile import compile_progress
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
 from porism.schedule.memory_plan import Plan
-from porism.schedule.schedule import Buffer, Role, Schedule, Step
+from porism.schedule.schedule import Buffer, Replaced, Role, Schedule, Step
 
 
-def load_or_schedule(graph: UOp, target: Target) -> Schedule:
-    """Return the schedule of a graph for a target, loaded from disk or made."""
+def load_or_schedule(graph: UOp, target: Target, replaced: Replaced = ()) -> Schedule:
+    """Return the schedule of a graph for a target, loaded from disk or made.
+
+    Outputs may overwrite the inputs that they have `replaced`.
+    """
     disk = store()
     environment = compile_environment(target) if disk is not None else None
     if disk is None or environment is None:
-        return _schedule(graph, target)
-    name = name_of(environment, graph.key)
+        return _schedule(graph, target, replaced)
+    key = (graph.key, repr(replaced).encode()) if replaced else (graph.key,)
+    name = name_of(environment, *key)
     content = disk.get("schedules", name)
     if content is not None:
         try:
@@ -41,18 +45,18 @@ def load_or_schedule(graph: UOp, target: Target) -> Schedule:
             return schedule
         except UNREADABLE as error:
             log_once(f"a kept schedule is not used: {error}")
-    schedule = _schedule(graph, target)
+    schedule = _schedule(graph, target, replaced)
     cache_counts.process_counts(disk.folder).schedule_misses += 1
     disk.put("schedules", name, serialize(schedule).encode())
     return schedule
 
 
-def _schedule(graph: UOp, target: Target) -> Schedule:
+def _schedule(graph: UOp, target: Target, replaced: Replaced) -> Schedule:
     from porism.pipeline import schedule_graph  # not loaded where schedules come from disk
 
     begin = time.perf_counter()
     with compile_progress.progress_bar("finding kernels"):
-        schedule = schedule_graph(graph, target=target)
+        schedule = schedule_graph(graph, target=target, replaced=replaced)
     if debug.level() >= debug.COMPILING:
         milliseconds = 1e3 * (time.perf_counter() - begin)
         debug.log(f"a graph scheduled, kernels: {len(schedule.steps)}, in {milliseconds:.1f} ms")
@@ -72,10 +76,12 @@ def serialize(schedule: Schedule) -> str:
                 for b in schedule.buffers
             ],
             "steps": [
-                [kernel_numbers[s.kernel], s.buffers, s.after, s.reason] for s in schedule.steps
+                [kernel_numbers[s.kernel], s.buffers, s.after, s.reason, s.writes]
+                for s in schedule.steps
             ],
             "outputs": schedule.outputs,
             "arena": [plan.offsets, plan.peak, plan.sum, plan.waits],
+            "in_place": schedule.in_place,
         }
     )
 
@@ -98,9 +104,10 @@ def deserialize(text: str) -> Schedule:
             for role, number, name, dims in table["buffers"]
         ),
         tuple(
-            Step(kernels[kernel], tuple(used), tuple(after), why)
-            for kernel, used, after, why in table["steps"]
+            Step(kernels[kernel], tuple(used), tuple(after), why, writes)
+            for kernel, used, after, why, writes in table["steps"]
         ),
         tuple(table["outputs"]),
         Plan(tuple(offsets), peak, total, tuple((later, earlier) for later, earlier in waits)),
+        tuple((new, old) for new, old in table["in_place"]),
     )

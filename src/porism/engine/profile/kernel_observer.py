@@ -38,6 +38,11 @@ class KernelRun:
     name: str
     """As `work_counts.kernel_name` returns it."""
     speed: Speed
+    begin: float
+    """When it began, in seconds of `time.perf_counter`."""
+    schedule: Schedule
+    step: int
+    """The position of the kernel in the schedule."""
 
 
 Observer = Callable[[KernelRun], None]
@@ -78,7 +83,8 @@ def run_observed(
         run(number)
         seconds = time.perf_counter() - begin
         name, work = _name_and_work(kernel, variables)
-        kernel_run = KernelRun(kernel, backend.name, name, Speed(seconds, work))
+        speed = Speed(seconds, work)
+        kernel_run = KernelRun(kernel, backend.name, name, speed, begin, schedule, number)
         for observer in observers:
             observer(kernel_run)
         if debug.level():

@@ -129,7 +129,7 @@ def _unshared_refcount() -> int:
 
 
 _UNSHARED: Final = _unshared_refcount()
-_HAS_EXACT_REFCOUNTS: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+HAS_EXACT_REFCOUNTS: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether reference counts are exact at any moment; not so without the GIL."""
 
 
@@ -160,7 +160,7 @@ def _allocate_from_pool(size: int) -> tuple[Any, int]:
         lease = _Lease(owner, _returned.append)
         lease.allocation = allocation
         leases[allocation.address] = lease
-        if size <= SMALL_BYTES and _HAS_EXACT_REFCOUNTS:
+        if size <= SMALL_BYTES and HAS_EXACT_REFCOUNTS:
             if size not in _recent_owners and len(_recent_owners) >= SMALL_SIZES:
                 _recent_owners.clear()
             _recent_owners.setdefault(size, deque()).append((owner, allocation.address))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,7 +17,7 @@ from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.run.array_allocator import address_of
 from porism.engine.run.buffer_storage import Storage
-from porism.engine.run.program import Program
+from porism.engine.run.program import NOTHING_FIXED, FixedInputs, Program
 from porism.ir.node_collector import drop_unreferenced
 from porism.schedule.schedule import Schedule
 
@@ -39,10 +39,14 @@ def run(
 
 
 class Runner(Protocol):
-    """A callable that runs one schedule: inputs, variables, prepacked constants → outputs."""
+    """A callable that runs one schedule: inputs, variables, what is fixed of them → outputs."""
 
     def __call__(
-        self, inputs: Sequence[Storage], variables: Mapping[str, int], packs: Sequence[Storage] = ()
+        self,
+        inputs: Sequence[Storage],
+        variables: Mapping[str, int],
+        fixed: FixedInputs = NOTHING_FIXED,
+        overwritten: Collection[int] = (),
     ) -> list[Storage]: ...
 
 
@@ -57,6 +61,8 @@ class Prepared:
     """The numbers of the inputs that are constants."""
     copies: Sequence[PackedConstant]
     """The prepacked copies, in the order of the packs."""
+    in_place: Mapping[int, int]
+    """Outputs by number, and the numbers of the inputs that they may overwrite."""
 
     @property
     def packed(self) -> frozenset[int]:
@@ -79,18 +85,20 @@ def prepare(
     backend = selected_backend()
     if backend.load is None:
         run = functools.partial(_run_reference, schedule)
-        return Prepared(run, lambda _: [], constants, ())
+        return Prepared(run, lambda _: [], constants, (), {})
     packable = frozenset() if settings.verify else constants  # prepacked copies are not verified
     program = program_of(schedule, backend, packable, recompile=recompile)
     program.is_recent = False  # the caller keeps it alive
-    return Prepared(program.call, program.pack, constants, program.prepacking.copies)
+    copies = program.prepacking.copies
+    return Prepared(program.call, program.pack, constants, copies, program.in_place)
 
 
 def _run_reference(
     schedule: Schedule,
     inputs: Sequence[Storage],
     variables: Mapping[str, int],
-    packs: Sequence[Storage] = (),
+    fixed: FixedInputs = NOTHING_FIXED,
+    overwritten: Collection[int] = (),
 ) -> list[Storage]:
     from porism.engine.run import reference_runner
 

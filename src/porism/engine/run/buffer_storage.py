@@ -8,12 +8,14 @@ A *placeholder* is a BUFFER without an array: the argument of a function while i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy as np
 
-from porism.base.dtypes import DType, index
+from porism.base.dtypes import DType, i64, index
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.base.weak_tables import WeakKeys
@@ -93,6 +95,42 @@ def find_storage(node: UOp) -> Storage | None:
 def array_of(node: UOp) -> Array:
     """Return the one-dimensional array behind a BUFFER."""
     return node_storage(node)[0]
+
+
+class _Holder:
+    """Refers to a BUFFER as a tensor does."""
+
+    __slots__ = ("node",)
+    node: UOp
+
+
+def _reference_counts(node: UOp) -> tuple[int, int, int]:
+    """Return the reference counts of a BUFFER with an array, of its storage, and of the array."""
+    storage = node.held
+    return getrefcount(node), getrefcount(storage), getrefcount(storage[0])
+
+
+@functools.cache
+def _unshared_counts() -> tuple[int, int, int]:
+    """Return the reference counts of a BUFFER that only a tensor and a variable refer to."""
+    holder = _Holder()
+    holder.node = buffer_for_constant(UOp.const(i64, 0))
+    node = holder.node
+    return _reference_counts(node)
+
+
+def is_unshared(node: UOp) -> bool:
+    """Return whether only one tensor and one variable of the caller refer to a BUFFER.
+
+    Views of its memory, other tensors and graphs all keep a reference to the node or the array.
+    Memory of other libraries is never taken for unshared.
+    """
+    if not array_allocator.HAS_EXACT_REFCOUNTS or getattr(node, "held", None) is None:
+        return False
+    now, alone = _reference_counts(node), _unshared_counts()
+    if now[0] > alone[0] + 1 or now[1] > alone[1] or now[2] > alone[2]:
+        return False  # this function has one reference more to the node
+    return array_allocator.is_pool_array(node.held[0])
 
 
 def read_only_view(node: UOp) -> Array:

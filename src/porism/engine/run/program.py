@@ -15,7 +15,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -106,10 +106,24 @@ class RunSizes:
     """The iterations of the parallel loop of each kernel; 1 if it has none."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedInputs:
+    """What is the same in several calls: prepacked constants, and all inputs but some."""
+
+    packs: Sequence[Storage] = ()
+    varying: frozenset[int] | None = None
+    """The inputs that each call has of its own; None for all."""
+    token: object = field(default_factory=object)
+    """What argument blocks with these addresses hold, so that they keep no memory alive."""
+
+
+NOTHING_FIXED: Final = FixedInputs()
+
+
 class ArgumentBlock:
     """The arguments of all kernels of a program, and the job list; used by one run at a time."""
 
-    __slots__ = ("address", "arena", "order", "pool", "sizes", "words")
+    __slots__ = ("address", "arena", "fixed", "order", "pool", "sizes", "varying", "words")
 
     def __init__(self, program: Program) -> None:
         self.words = (ctypes.c_int64 * max(program.word_count, 1))()
@@ -119,6 +133,8 @@ class ArgumentBlock:
         self.pool = 0
         self.sizes: RunSizes | None = None
         self.arena = 0
+        self.fixed: object = None
+        self.varying: Sequence[tuple[int, int]] = ()
         start = ctypes.addressof(self.words)
         for k, function in enumerate(program.functions):
             self.order[ORDER_WORDS + 3 * k] = function.address
@@ -179,6 +195,12 @@ def _output_order(schedule: Schedule) -> list[int] | None:
     return None if order == list(range(len(written))) else order
 
 
+def _in_place(schedule: Schedule) -> dict[int, int]:
+    """Return outputs by number, and the numbers of the inputs that they may overwrite."""
+    written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
+    return {written.index(new): schedule.buffers[old].number for new, old in schedule.in_place}
+
+
 class Program:
     """A compiled schedule that can be run repeatedly."""
 
@@ -209,6 +231,8 @@ class Program:
         ]
         self.output_order = _output_order(schedule)
         """The output buffer of each root of the graph; None if they correspond one to one."""
+        self.in_place = _in_place(schedule)
+        """Outputs by number, and the numbers of the inputs in whose memory they may be written."""
         self.count = len(self.functions)
         self.is_recent = True
         """Whether it was used since unused programs were last evicted."""
@@ -250,9 +274,16 @@ class Program:
         return copies
 
     def call(
-        self, inputs: Sequence[Storage], variables: Mapping[str, int], packs: Sequence[Storage] = ()
+        self,
+        inputs: Sequence[Storage],
+        variables: Mapping[str, int],
+        fixed: FixedInputs = NOTHING_FIXED,
+        overwritten: Collection[int] = (),
     ) -> list[Storage]:
-        """Run on arrays whose addresses are known; return the outputs with theirs."""
+        """Run on arrays whose addresses are known; return the outputs with theirs.
+
+        Some outputs, by the numbers of `in_place`, overwrite the inputs that they replace.
+        """
         try:
             block = self._idle_blocks.pop()
         except IndexError:
@@ -261,15 +292,19 @@ class Program:
         if sizes is None or self.variable_names:
             sizes = self._set_sizes(block, variables)
         words = block.words
-        for number, slot in self.inputs:
-            words[slot] = inputs[number][1]
-        if packs:
-            for number, slot in self.packs:
-                words[slot] = packs[number][1]
+        if block.fixed is fixed.token:
+            for number, slot in block.varying:
+                words[slot] = inputs[number][1]
+        else:
+            self._set_inputs(block, inputs, fixed)
         outputs: list[Storage] = []
         for size, dtype, slots in sizes.outputs:
-            owner, address = allocate(size)
-            outputs.append((array_view(owner, dtype), address))
+            if overwritten and len(outputs) in overwritten:
+                outputs.append(inputs[self.in_place[len(outputs)]])
+                address = outputs[-1][1]
+            else:
+                owner, address = allocate(size)
+                outputs.append((array_view(owner, dtype), address))
             for slot in slots:
                 words[slot] = address
         arena = self._arena(block) if self.temporaries else None
@@ -280,7 +315,7 @@ class Program:
             or is_debugging()
             or self.is_long
         ):
-            alive = (self, inputs, packs, outputs, arena, array_allocator.leases)
+            alive = (self, inputs, fixed, outputs, arena, array_allocator.leases)
             self._run_observed(block, variables, alive)
         else:
             if block.pool != threads.address:
@@ -321,6 +356,21 @@ class Program:
             for k in range(self.count):
                 block.order[ORDER_WORDS + 3 * k] = threads.nothing
             raise
+
+    def _set_inputs(
+        self, block: ArgumentBlock, inputs: Sequence[Storage], fixed: FixedInputs
+    ) -> None:
+        """Write the addresses of all inputs and of prepacked constants into a block."""
+        for number, slot in self.inputs:
+            block.words[slot] = inputs[number][1]
+        if fixed.packs:
+            for number, slot in self.packs:
+                block.words[slot] = fixed.packs[number][1]
+        varying = fixed.varying
+        block.varying = [
+            (number, slot) for number, slot in self.inputs if varying is None or number in varying
+        ]
+        block.fixed = fixed.token
 
     def _arena(self, block: ArgumentBlock) -> Any:
         """Return memory for the temporaries, and write their addresses."""

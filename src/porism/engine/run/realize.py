@@ -17,14 +17,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from porism.backends.backend_table import selected_backend
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
+from porism.engine.profile import program_observer
 from porism.engine.run.backend_runners import forget_programs, run
 from porism.engine.run.buffer_storage import (
     Storage,
@@ -52,15 +53,18 @@ from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced, on_full_collection
 from porism.ir.traversal import substitute, toposort
 from porism.rules import construction_rules as _rules  # noqa: F401 - applied as nodes are made
-from porism.schedule.schedule import Schedule
+from porism.schedule.schedule import Replaced, Schedule
 
 MAX_SCHEDULES: Final = 1000
 """Schedules in memory, chosen by hand; the oldest is evicted first."""
 
-ScheduleKey = tuple[UOp, str, *tuple[int, ...]]
-"""A graph, the name of a backend, and the settings that scheduling depends on."""
+ScheduleKey = tuple[UOp, str, *tuple[Any, ...]]
+"""A graph, the name of a backend, the settings that scheduling depends on, and what is replaced."""
 
 _schedules: dict[ScheduleKey, Schedule] = {}
+
+value_checks: list[Callable[[Sequence[UOp], Sequence[UOp]], None]] = []
+"""Called with nodes that were computed, and their BUFFERs; empty unless values are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,9 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
     buffers = [_existing_buffer(node) for node in nodes]
     missing = list(dict.fromkeys([n for n, b in zip(nodes, buffers, strict=True) if b is None]))
     computed = dict(zip(missing, _compute(missing), strict=True)) if missing else {}
+    if missing:
+        for check in value_checks:
+            check(missing, list(computed.values()))
     return [computed[n] if b is None else b for n, b in zip(nodes, buffers, strict=True)]
 
 
@@ -110,19 +117,28 @@ def request(nodes: Sequence[UOp]) -> Request:
     return Request(graph, tuple(buffers), variables)
 
 
-def schedule_of(graph: UOp) -> Schedule:
-    """Return the schedule of a graph for the selected backend; cached by graph and settings."""
-    key = _schedule_key(graph)
+def schedule_of(graph: UOp, replaced: Replaced = ()) -> Schedule:
+    """Return the schedule of a graph for the selected backend; cached by graph and settings.
+
+    Outputs may overwrite the inputs that they have `replaced`.
+    """
+    key = (*_schedule_key(graph), *replaced)
     schedule = _schedules.get(key)
     if schedule is None:
-        schedule = load_or_schedule(graph, selected_backend().target())
+        schedule = load_or_schedule(graph, selected_backend().target(), replaced)
         if len(_schedules) >= MAX_SCHEDULES:
             del _schedules[next(iter(_schedules))]
         _schedules[key] = schedule
+    for observer in program_observer.observers:
+        observer(graph, schedule)
     if settings.verify:
         from porism.engine.run.compile_verification import report_of
 
         report_of(graph)
+        if replaced:
+            from porism.verification.verify_memory_plan import check_memory_plan
+
+            check_memory_plan(schedule)
     return schedule
 
 

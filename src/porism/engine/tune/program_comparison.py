@@ -23,7 +23,7 @@ from porism.base.settings import settings
 from porism.engine.run import array_allocator
 from porism.engine.run.bound_sizes import element_count
 from porism.engine.run.buffer_storage import Storage
-from porism.engine.run.program import Program
+from porism.engine.run.program import FixedInputs, Program
 from porism.engine.tune import tuning, tuning_cache
 from porism.engine.tune.kernel_timing import RANDOM_PERIOD
 from porism.engine.tune.kernel_trial import random_values
@@ -167,10 +167,11 @@ class _ProgramComparison:
         self, program: Program, packs: Sequence[Storage], inputs: Sequence[Storage], runs: int
     ) -> float:
         """Return the seconds of some runs, after a run that warms the caches."""
-        program.call(inputs, self.variables, packs)
+        fixed = FixedInputs(packs)
+        program.call(inputs, self.variables, fixed)
         begin = time.perf_counter()
         for _ in range(runs):
-            program.call(inputs, self.variables, packs)
+            program.call(inputs, self.variables, fixed)
         return time.perf_counter() - begin
 
 

@@ -24,6 +24,7 @@ from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.profile.work_counts import kernel_name, work_of
 from porism.engine.tune import tuning_cache
+from porism.engine.tune.search_history import keep_candidates
 from porism.engine.tune.worker_pool import Answer, Job, WorkerFault, WorkerPool
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -227,6 +228,7 @@ class _KernelTuner:
             plans=alternatives(base, self.target, start),
             restarts=[()],
         )
+        keep_candidates(self.kernel, [(self.before, start), *result.history])
         interrupted, in_time = result.interrupted, time.monotonic() < search_deadline
         try:
             actions, before, after = self.pick_fastest(result, start)

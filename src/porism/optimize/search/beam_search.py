@@ -69,9 +69,12 @@ class SearchResult:
     """Why candidates have no time, and how many."""
     best: list[tuple[float, Actions]] = field(default_factory=list)
     """The best few with their times, the fastest first."""
+    history: list[tuple[float, Actions]] = field(default_factory=list)
+    """All that were measured with their times, in order."""
 
     def add(self, seconds: float, actions: Actions, width: int) -> None:
         """Note the time of a candidate, for a beam of some width."""
+        self.history.append((seconds, actions))
         self.best = sorted([*self.best, (seconds, actions)], key=lambda pair: pair[0])
         del self.best[max(width, MIN_REMEMBERED) :]
         if seconds < self.seconds:

@@ -10,7 +10,6 @@ computed in every call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import numpy as np
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Prepared, Runner
 from porism.engine.run.buffer_storage import NoValue, Storage, find_storage, node_storage
+from porism.engine.run.program import FixedInputs
 from porism.engine.run.realize import realize
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -61,8 +61,8 @@ class CallConstants:
     """The numbers of the BUFFERs that hold those values."""
     inputs: list[Any]
     """The inputs of the program; None where each call has its own."""
-    packs: Sequence[Storage]
-    """Constants packed in the order in which the kernels of the program read them."""
+    fixed: FixedInputs
+    """Constants packed in the order in which the kernels read them, and which inputs vary."""
     program: Prepared | None
     """The program that the packed constants are for."""
 
@@ -133,9 +133,11 @@ class CapturedConstants:
             for number, output in zip(constant_program.targets, outputs, strict=True):
                 inputs[number] = output
         packs = program.pack(inputs) if program is not None else ()
+        varying = frozenset(number for number, storage in enumerate(inputs) if storage is None)
         for number, which in self.inputs:
             inputs[number] = (NO_ARRAY, values[which][1])
-        latest = CallConstants([node.arg for node in nodes], inputs, packs, program)
+        fixed = FixedInputs(packs, varying)
+        latest = CallConstants([node.arg for node in nodes], inputs, fixed, program)
         owned = all(array_allocator.is_pool_array(values[k][0]) for k in self.precomputed)
         self.latest = latest if owned else None
         return latest, nodes

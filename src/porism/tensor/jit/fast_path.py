@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.settings import unoverridden
@@ -21,12 +22,17 @@ from porism.engine.run.buffer_storage import Storage
 from porism.ir import ops
 from porism.ir.buffer_node import new_buffer
 from porism.tensor.jit.captured_constants import storage_of
-from porism.tensor.jit.nested_values import Signature, is_compared_by_identity, unbound_shape
+from porism.tensor.jit.nested_values import (
+    Signature,
+    is_compared_by_identity,
+    tensor_parts,
+    unbound_shape,
+)
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from porism.tensor.jit.replay import Replay
+    from porism.tensor.jit.replay import ComputedOutput, Replay
 
 MISSED: Final = object()
 """Returned in place of a result if the call does not fit the fast path."""
@@ -46,8 +52,8 @@ class FastPath:
     """The fast path to one trace."""
 
     __slots__ = (
-        "argument_inputs", "arguments_are_inputs", "check", "has_captured", "keywords",
-        "positional", "replay", "settings", "single_output",
+        "argument_inputs", "arguments_are_inputs", "check", "complex_output", "has_captured",
+        "keywords", "positional", "replay", "settings", "single_output",
     )  # fmt: skip
 
     def __init__(self, replay: Replay, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -58,7 +64,7 @@ class FastPath:
         self.keywords = [*kwargs]
         self.positional = len(args)
         self.check = argument_check(args, tuple(kwargs.values()))
-        tensors = sum(value.__class__ is Tensor for value in arguments)
+        tensors = sum(len(tensor_parts(value)) for value in arguments)
         input_of = {which: number for number, which in replay.arguments}
         self.argument_inputs = [(input_of[k], k) for k in range(tensors) if k in input_of]
         """Inputs of the program, and which tensor of the arguments each is."""
@@ -67,6 +73,7 @@ class FastPath:
         """Whether the tensors of the arguments are all inputs of the program, in order."""
         self.has_captured = bool(replay.captured_types or replay.locations or replay.cells)
         self.single_output = replay.single_output()
+        self.complex_output = replay.complex_output()
 
     def enable(self) -> FastPath:
         """Allow calls under the present settings to take the fast path."""
@@ -98,15 +105,28 @@ class FastPath:
             for number, tensor in replay.captured:
                 inputs[number] = storage_of(tensor)
         program, single = constants.program, self.single_output
-        outputs = [] if program is None else program.run(inputs, _NO_VARIABLES, constants.packs)
+        outputs = [] if program is None else program.run(inputs, _NO_VARIABLES, constants.fixed)
         del buffers  # kept alive until here
         if single is None:
+            pair = self.complex_output
+            if pair is not None:
+                kind, real, imag = pair
+                return kind(_result(real, outputs), _result(imag, outputs))
             return replay.results(replay.nodes(inputs, outputs, _NO_VARIABLES), _NO_VARIABLES)
         dtype, dims, output = single
         value = _new(Tensor)
         value._leaf = None
         value._node = new_buffer(dtype, dims, "cpu", outputs[output])
         return value
+
+
+def _result(computed: ComputedOutput, outputs: Sequence[Storage]) -> Tensor:
+    """Return the tensor of an output."""
+    dtype, dims, output = computed
+    value = _new(Tensor)
+    value._leaf = None
+    value._node = new_buffer(dtype, dims, "cpu", outputs[output])
+    return value
 
 
 def fast_path_of(
@@ -116,8 +136,8 @@ def fast_path_of(
     arguments = (*args, *kwargs.values())
     if len(arguments) > MOST_ARGUMENTS or signature.variables or not replay.is_stateless():
         return None
-    others = [value for value in arguments if value.__class__ is not Tensor]
-    tensors = [value for value in arguments if value.__class__ is Tensor]
+    others = [value for value in arguments if not tensor_parts(value)]
+    tensors = [tensor for value in arguments for tensor in tensor_parts(value)]
     if len(set(map(id, tensors))) < len(signature.tensors):
         return None  # some are inside of containers, or one is passed twice
     return FastPath(replay, args, kwargs) if all(map(is_compared_by_identity, others)) else None
@@ -129,28 +149,34 @@ def fast_path_of(
 def argument_check(given: Sequence[Any], named: Sequence[Any] = ()) -> Check:
     """Return the check whether arguments fit those given, positional and keyword ones."""
     expected: list[Any] = []
-    for value in (*given, *named):
-        if value.__class__ is Tensor:
-            expected += (value._node.dtype, unbound_shape(value._node, {}))
-        else:
+    arguments = [(value, tensor_parts(value)) for value in (*given, *named)]
+    for value, tensors in arguments:
+        for tensor in tensors:
+            expected += (tensor._node.dtype, unbound_shape(tensor._node, {}))
+        if not tensors:
             expected.append(value)
-    tensors = tuple(value.__class__ is Tensor for value in (*given, *named))
-    return _compiled_check(tensors, len(given))(*expected)
+    return _compiled_check(tuple(len(tensors) for _, tensors in arguments), len(given))(*expected)
 
 
 @functools.lru_cache(256)
-def _compiled_check(tensors: tuple[bool, ...], given: int) -> Callable[..., Check]:
-    """Return the compiled factory of checks; `tensors` says which arguments are tensors."""
+def _compiled_check(parts: tuple[int, ...], given: int) -> Callable[..., Check]:
+    """Return the compiled factory of checks; `parts` are the numbers of tensors of arguments."""
     names: dict[str, Any] = {"Tensor": Tensor, "BUFFER": ops.BUFFER}
-    exec(check_source(tensors, given), names)
+    if 2 in parts:
+        names["Complex"] = import_module("porism.tensor.complex.complex_tensor").ComplexTensor
+    exec(check_source(parts, given), names)
     factory: Callable[..., Check] = names["argument_check"]
     return factory
 
 
-def check_source(tensors: Sequence[bool], given: int) -> str:
+CLASSES: Final = ("", "Tensor", "Complex")
+"""The class of an argument, by how many tensors it is; another value has none."""
+
+
+def check_source(parts: Sequence[int], given: int) -> str:
     """Return the Python source of that factory; the first `given` arguments are positional.
 
-    >>> print(check_source([True, False], given=1))
+    >>> print(check_source([1, 0], given=1))
     def argument_check(dtype0, dims0, other1):
         def check(given, named):
             x0, = given
@@ -164,27 +190,47 @@ def check_source(tensors: Sequence[bool], given: int) -> str:
             return None
         return check
     """
-    some = [k for k, is_tensor in enumerate(tensors) if is_tensor]
-    expected = [f"dtype{k}, dims{k}" if t else f"other{k}" for k, t in enumerate(tensors)]
-    first = [
-        f"x{k}.__class__ is Tensor" if t else f"x{k} is other{k}" for k, t in enumerate(tensors)
+    names = [_part_names(k, count) for k, count in enumerate(parts)]
+    tensors = [name for argument in names for name in argument]
+    plain = [name for argument in names for name in argument if len(argument) == 1]
+    expected = [
+        ", ".join(f"dtype{name}, dims{name}" for name in argument) or f"other{k}"
+        for k, argument in enumerate(names)
     ]
-    first += [f"x{a} is not x{b}" for a, b in itertools.combinations(some, 2)]
-    second = [f"n{k}.op is BUFFER and n{k}.dtype is dtype{k} and n{k}.src == dims{k}" for k in some]
+    first = [
+        f"x{k}.__class__ is {CLASSES[n]}" if n else f"x{k} is other{k}" for k, n in enumerate(parts)
+    ]
+    pairs = list(itertools.combinations(tensors, 2))
+    both_plain = [pair for pair in pairs if {*pair} <= {*plain}]
+    first += [f"x{a} is not x{b}" for a, b in both_plain]
+    second = [
+        f"n{n}.op is BUFFER and n{n}.dtype is dtype{n} and n{n}.src == dims{n}" for n in tensors
+    ]
+    second += [f"x{a} is not x{b}" for a, b in pairs if (a, b) not in both_plain]
     lines = [
         f"def argument_check({', '.join(expected)}):",
         "    def check(given, named):",
-        *(f"        {names}= {source}" for names, source in _unpacking(len(tensors), given)),
+        *(f"        {names}= {source}" for names, source in _unpacking(len(parts), given)),
         f"        if {' and '.join(first) or 'True'}:",
-        *(f"            n{k} = x{k}._node" for k in some),
+        *(
+            f"            x{k}r, x{k}i = x{k}.real_part, x{k}.imag_part"
+            for k, count in enumerate(parts)
+            if count == 2
+        ),
+        *(f"            n{name} = x{name}._node" for name in tensors),
         f"            if {' and '.join(second) or 'True'}:",
-        *(f"                held{k} = n{k}.held" for k in some),
-        f"                if {' and '.join(f'held{k} is not None' for k in some) or 'True'}:",
-        f"                    return [{', '.join(f'held{k}' for k in some)}]",
+        *(f"                held{name} = n{name}.held" for name in tensors),
+        f"                if {' and '.join(f'held{n} is not None' for n in tensors) or 'True'}:",
+        f"                    return [{', '.join(f'held{name}' for name in tensors)}]",
         "        return None",
         "    return check",
     ]
     return "\n".join(lines)
+
+
+def _part_names(number: int, count: int) -> tuple[str, ...]:
+    """Return the names of the tensors of an argument in the source."""
+    return () if not count else (f"{number}",) if count == 1 else (f"{number}r", f"{number}i")
 
 
 def _unpacking(count: int, given: int) -> Iterator[tuple[str, str]]:

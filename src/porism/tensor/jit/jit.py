@@ -344,9 +344,7 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
         placeholders.append(wrappers[-1]._node)
     trace.created.update((id(tensor), tensor) for tensor in wrappers)
     replacements = iter(wrappers)
-    given = map_leaves(
-        (args, kwargs), lambda leaf: next(replacements) if _is_tensor(leaf) else leaf
-    )
+    given = map_leaves((args, kwargs), lambda leaf: _replaced(leaf, replacements))
     leaves_before = [leaf for _, leaf in leaves(given)]
     others = [leaf for leaf in leaves_before if not isinstance(leaf, Tensor)]
     with _restored_on_error(function, others):
@@ -385,6 +383,22 @@ def _kept_gradients(trace: Trace, wrappers: list[Tensor]) -> list[TracedGradient
         for key, gradient in trace.gradients.items()
         if key in arguments or key not in trace.created
     ]
+
+
+def _replaced(leaf: Any, replacements: Iterator[Tensor]) -> Any:
+    """Return what stands for a leaf of the arguments inside of the function."""
+    if not _is_tensor(leaf):
+        return leaf
+    if _part_count(leaf) == 1:
+        return next(replacements)
+    from porism.tensor.complex.complex_tensor import ComplexTensor
+
+    return ComplexTensor(next(replacements), next(replacements))
+
+
+def _part_count(leaf: Any) -> int:
+    """Return how many tensors a leaf is inside of the function: two for a complex array."""
+    return 2 if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "c" else 1
 
 
 def _is_tensor(leaf: Any) -> bool:
@@ -444,7 +458,8 @@ def _check_untouched(before: list[Any], given: Any) -> None:
 
 def _check_arrays(args: Any, kwargs: Any, wrappers: list[Tensor], placeholders: list[UOp]) -> None:
     """Refuse a function that assigns to an array of NumPy's among its arguments."""
-    given = [leaf for _, leaf in leaves((args, kwargs)) if _is_tensor(leaf)]
+    tensors = [leaf for _, leaf in leaves((args, kwargs)) if _is_tensor(leaf)]
+    given = [leaf for leaf in tensors for _ in range(_part_count(leaf))]
     for leaf, tensor, before in zip(given, wrappers, placeholders, strict=True):
         if isinstance(leaf, np.ndarray) and tensor._node is not before:
             raise type_error(

@@ -78,6 +78,8 @@ class Signature:
                 self.add(item)
         elif isinstance(value, float):
             parts.append((kind, value.hex()))  # -0.0 is not 0.0, and NaN is NaN
+        elif kind is complex:
+            parts.append((kind, value.real.hex(), value.imag.hex()))
         elif isinstance(value, np.generic):
             parts.append((kind, value.dtype, value.tobytes()))
         elif isinstance(value, Tensor):
@@ -88,7 +90,12 @@ class Signature:
             parts.append((UOp, unbound_size(value, self.variables)))
         elif isinstance(value, np.ndarray):
             parts.append(np.ndarray)
-            self.add(from_array(to_array(value)))
+            if value.dtype.kind == "c":
+                from porism.tensor.complex.complex_tensor import as_complex
+
+                self.add(as_complex(value))
+            else:
+                self.add(from_array(to_array(value)))
         else:
             parts.append((kind, _hashable(value)))
 
@@ -142,6 +149,15 @@ def _hashable(value: Any) -> Any:
             "pass tensors, dicts, lists, tuples, dataclasses, or values that are hashable",
         ) from None
     return value
+
+
+def tensor_parts(value: Any) -> tuple[Tensor, ...]:
+    """Return the tensors of an argument that is a tensor: itself, or the parts of a complex one."""
+    if value.__class__ is Tensor:
+        return (value,)
+    if isinstance(value, Tensor):
+        return tuple(part for _, part in contents(value) or ())
+    return ()
 
 
 # -- containers ------------------------------------------------------------------------------------

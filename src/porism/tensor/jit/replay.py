@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,12 +13,19 @@ import numpy as np
 from porism.backends.backend_table import selected_backend
 from porism.base.dtypes import DType, index
 from porism.base.fork_locks import held_while_forking
+from porism.base.interrupts import deferred_interrupts
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Runner, prepare
-from porism.engine.run.buffer_storage import NoValue, Storage, buffer_for_array, record_realized
+from porism.engine.run.buffer_storage import (
+    NoValue,
+    Storage,
+    buffer_for_array,
+    is_unshared,
+    record_realized,
+)
 from porism.engine.run.realize import realize
 from porism.ir import ops
-from porism.ir.facts.node_shape import Shape
+from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
@@ -26,7 +33,7 @@ from porism.schedule.schedule import Schedule
 from porism.tensor.autodiff.leaf_state import Leaf
 from porism.tensor.jit.captured_constants import CallConstants, CapturedConstants, storage_of
 from porism.tensor.jit.captured_tensors import Location
-from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
+from porism.tensor.jit.nested_values import TensorType, contents, map_leaves, unbound_shape
 from porism.tensor.jit.tracing import no_value
 from porism.tensor.promotion import name_of
 from porism.tensor.shapes import shape_error, to_text
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
     from porism.engine.tune.background_tuning import BackgroundTuning
 
 _BUFFER: Final = ops.BUFFER
+
+ValueCheck = Callable[[Sequence[UOp], Mapping[UOp, UOp], Sequence[Storage]], None]
+"""Takes what was computed, the BUFFER of each placeholder in it, and the outputs."""
 
 _assigning = held_while_forking(threading.RLock())
 """Held while tensors are assigned, so that a forked child sees all assignments or none."""
@@ -55,6 +65,13 @@ class Value:
     """Whether it is copied to memory of its own, since another result has that memory."""
 
 
+ComputedOutput = tuple[DType, Shape, int]
+"""The type and the shape of a result, and the output of the program that it is."""
+
+value_checks: list[ValueCheck] = []
+"""What is called after each call of a jitted function; empty unless values are checked."""
+
+
 class TensorSlot:
     """Stands for a tensor in the nested result."""
 
@@ -71,6 +88,30 @@ class SizeSlot:
 
     def __init__(self, node: UOp) -> None:
         self.node = node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """What a function computes, kept where values are checked."""
+
+    roots: Sequence[UOp]
+    arguments: Sequence[UOp]
+    """The placeholders of its arguments."""
+    captured: Sequence[tuple[UOp, Tensor]]
+    """The placeholders of captured tensors."""
+    streams: Sequence[tuple[UOp, int]]
+    """The placeholders of values that are new in each call, and their inputs."""
+
+    def given(self, tensors: Sequence[Tensor], inputs: Sequence[Storage]) -> dict[UOp, UOp]:
+        """Return the BUFFER of each placeholder in a call."""
+        found = {p: t._node for p, t in zip(self.arguments, tensors, strict=True)}
+        found.update({p: t._node for p, t in self.captured})
+        for placeholder, number in self.streams:
+            if number >= 0:
+                array, address = inputs[number]
+                dims = shape(placeholder)
+                found[placeholder] = buffer_for_array(placeholder.dtype, dims, array, address)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,13 +163,18 @@ class Replay:
     """The closure cells that hold captured tensors."""
     lock: Any
     """Held while state is read and written, so that no other call interferes."""
+    traced: Traced | None = None
+    """What it computes, if values are checked."""
     fast_path: Any = None
     """The fast path to this trace, if there is one."""
     captured_ids: frozenset[int] = field(init=False)
     """The ids of the captured tensors."""
+    captured_of: dict[int, Tensor] = field(init=False)
+    """The captured tensor of each input that is one, and is assigned or returned."""
 
     def __post_init__(self) -> None:
         self.captured_ids = frozenset(id(tensor) for tensor, _ in self.captured_types)
+        self.captured_of = dict(self.captured)
 
     @property
     def run_program(self) -> Runner | None:
@@ -198,13 +244,25 @@ class Replay:
         """Whether the function assigns nothing, has no value streams and no symbolic sizes."""
         symbolic = any(value.symbolic for value in self.values)
         state = self.assignments or self.gradients or self.streams or self.variables
-        return not (state or symbolic)
+        return not (state or symbolic or self.traced)
 
-    def single_output(self) -> tuple[DType, Shape, int] | None:
-        """Return type, shape and output number if the result is one computed tensor, else None."""
+    def single_output(self) -> ComputedOutput | None:
+        """Return what the result is if it is one computed tensor, else None."""
         if self.result.__class__ is not TensorSlot or len(self.values) != 1:
             return None
-        (value,) = self.values
+        return self._computed(self.result)
+
+    def complex_output(self) -> tuple[type, ComputedOutput, ComputedOutput] | None:
+        """Return the class and the parts of the result if it is one complex tensor, else None."""
+        result = self.result
+        if not isinstance(result, Tensor) or len(self.values) != 2:
+            return None
+        real, imag = (self._computed(slot) for _, slot in contents(result) or ())
+        return None if real is None or imag is None else (type(result), real, imag)
+
+    def _computed(self, slot: TensorSlot) -> ComputedOutput | None:
+        """Return what a result is if the program computes it into memory of its own, else None."""
+        value = self.values[slot.number]
         if value.output is None or value.copied or value.symbolic:
             return None
         return value.dtype, value.dims, value.output
@@ -235,6 +293,34 @@ class Replay:
 
     def _run(self, tensors: Sequence[Tensor], variables: Mapping[str, int]) -> Any:
         """Gather the inputs, run the program, assign state, and return the result."""
+        overwritten = self._overwritten()
+        if not overwritten:
+            return self._run_on(tensors, variables, ())
+        with deferred_interrupts():  # what is overwritten is assigned as well
+            return self._run_on(tensors, variables, overwritten)
+
+    def _overwritten(self) -> list[int]:
+        """Return the outputs that are written over the captured tensors that they are assigned to.
+
+        So it is where nothing else refers to the values of such a tensor.
+        """
+        program = self.constants.program
+        if program is None or not program.in_place or self.traced is not None:
+            return []
+        found = []
+        for output, number in program.in_place.items():
+            node = self.captured_of[number]._node
+            if is_unshared(node):
+                found.append(output)
+        return found
+
+    def _run_on(
+        self,
+        tensors: Sequence[Tensor],
+        variables: Mapping[str, int],
+        overwritten: Collection[int],
+    ) -> Any:
+        """Run as `_run` does, with some outputs in the memory of the tensors that they replace."""
         constants, buffers = self.call_constants()
         inputs = constants.inputs.copy()
         for number, which in self.arguments:
@@ -248,8 +334,13 @@ class Replay:
         if self.variables:
             variables = {**self.variables, **variables}
         program = constants.program
-        outputs = [] if program is None else program.run(inputs, variables, constants.packs)
+        outputs: list[Storage] = []
+        if program is not None:
+            outputs = program.run(inputs, variables, constants.fixed, overwritten)
         del buffers  # kept alive until here
+        if self.traced is not None:
+            for check in value_checks:
+                check(self.traced.roots, self.traced.given(tensors, inputs), outputs)
         nodes = self.nodes(inputs, outputs, variables)
         if self.assignments or self.gradients:
             with _assigning:

@@ -25,7 +25,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.schedule.constants.constant_subgraphs import bytes_of
-from porism.schedule.schedule import Schedule
+from porism.schedule.schedule import Replaced, Schedule
 from porism.tensor.jit.captured_constants import (
     CapturedConstants,
     ConstantProgram,
@@ -33,7 +33,15 @@ from porism.tensor.jit.captured_constants import (
 )
 from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import TensorType, map_leaves, unbound_shape
-from porism.tensor.jit.replay import AssignedGradient, Replay, SizeSlot, TensorSlot, Value
+from porism.tensor.jit.replay import (
+    AssignedGradient,
+    Replay,
+    SizeSlot,
+    TensorSlot,
+    Traced,
+    Value,
+    value_checks,
+)
 from porism.tensor.jit.tracing import CapturedTensor, TracedGradient, ValueStream, no_value
 from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
@@ -130,8 +138,9 @@ def make_replay(
     }
     numbers = _number_inputs(wanted, outputs, own_placeholders)
     argument_of = {placeholder: k for k, placeholder in enumerate(placeholders)}
-    schedule = schedule_of(wanted.graph) if wanted else None
     values = outputs.values(numbers)
+    replaced = _replaced_inputs(assignments, captured, numbers, values)
+    schedule = schedule_of(wanted.graph, replaced) if wanted else None
     fixed = [c for c in captured if _is_constant(c)]
     captured_types = [(c.tensor, _type(c.placeholder)) for c in captured]
     containers, cells = _containers_and_cells(locations)
@@ -157,6 +166,23 @@ def make_replay(
         locations=containers,
         cells=cells,
         lock=lock,
+        traced=_traced(roots, placeholders, captured, streams, numbers) if value_checks else None,
+    )
+
+
+def _traced(
+    roots: Sequence[UOp],
+    placeholders: Sequence[UOp],
+    captured: Sequence[CapturedTensor],
+    streams: Sequence[ValueStream],
+    numbers: Mapping[UOp, int],
+) -> Traced:
+    """Return what a function computes, so that its values can be checked."""
+    return Traced(
+        roots,
+        placeholders,
+        [(c.placeholder, c.tensor) for c in captured],
+        [(s.placeholder, numbers.get(s.placeholder, -1)) for s in streams],
     )
 
 
@@ -171,6 +197,31 @@ def _number_inputs(
     if any(is_placeholder(b) and b not in placeholders for b in buffers):
         raise no_value()  # it was kept from the trace of another function
     return {buffer: k for k, buffer in enumerate(buffers)}
+
+
+def _replaced_inputs(
+    assignments: Sequence[tuple[int | Tensor, int]],
+    captured: Sequence[CapturedTensor],
+    numbers: Mapping[UOp, int],
+    values: Sequence[Value],
+) -> Replaced:
+    """Return the outputs that are new values of captured tensors, with their inputs.
+
+    A value that is also returned, or assigned to two tensors, is copied from the output, and has
+    memory of its own there.
+    """
+    placeholder_of = {id(c.tensor): c.placeholder for c in captured}
+    shared = {value.output for value in values if value.copied}
+    returned = {value.input for value in values if value.output is None}
+    replaced = []
+    for target, number in assignments:
+        value = values[number]
+        source = None if isinstance(target, int) else numbers.get(placeholder_of[id(target)])
+        if source is None or value.output is None or value.symbolic:
+            continue
+        if value.output not in shared and source not in returned:
+            replaced.append((value.output, source))
+    return tuple(replaced)
 
 
 def _captured_inputs(

@@ -2,13 +2,15 @@
 
 The derivative by the input convolves the cotangent with the transposed kernel, as
 `porism.conv_transpose2d` does: no buffer of all windows is made. That by the kernel is a sum of
-products over the batch and all windows, which are views.
+products over the batch and all windows, which are views. Where rows are short and channels many,
+both operands are copied with contiguous channels, so that vectors run along these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -20,6 +22,12 @@ from porism.tensor.static_sizes import static_size
 
 Pads = Sequence[tuple[int, int]]
 NAME = "the derivative of a convolution"
+
+MIN_CHANNELS: Final = 32
+"""Channels on both sides from which on vectors run along them; measured with AVX-512."""
+
+MAX_ROW: Final = 8
+"""Elements of a row of the result up to which they do; measured with AVX-512."""
 
 
 def operand_cotangents(
@@ -52,6 +60,8 @@ def _kernel_cotangent(
     g: UOp, x: UOp, kernel: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> UOp:
     """Return the sums of the cotangent times the windows of a padded input."""
+    if _has_channels_last(g, kernel, groups):
+        return _kernel_cotangent_channels_last(g, x, kernel, stride, dilation, groups)
     if max(stride) > 1 and max(dilation) == 1:
         return _kernel_cotangent_by_phases(g, x, kernel, stride, groups)
     out, inner, *taps = shapes.sizes_of(kernel)
@@ -65,6 +75,42 @@ def _kernel_cotangent(
     product = primitive.cast(primitive.expand(view, sizes), g.dtype) * primitive.expand(rows, sizes)
     summed = (0, *range(4, 4 + spatial))
     return primitive.reshape(primitive.reduce(product, ops.ADD, summed), shapes.sizes_of(kernel))
+
+
+def _has_channels_last(g: UOp, kernel: UOp, groups: int) -> bool:
+    """Return whether vectors along channels pay: rows of the image are short, channels are many."""
+    out, inner, *_ = (static_size(n, NAME) for n in shapes.sizes_of(kernel))
+    row = static_size(shapes.sizes_of(g)[-1], NAME)
+    return min(out // groups, inner) >= MIN_CHANNELS and row <= MAX_ROW
+
+
+def _kernel_cotangent_channels_last(
+    g: UOp, x: UOp, kernel: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> UOp:
+    """Return the same by copies with contiguous channels: an outer product for each element."""
+    out, inner, *sizes = shapes.sizes_of(kernel)
+    taps = [static_size(n, NAME) for n in sizes]
+    batch, _, *counts = shapes.sizes_of(g)
+    spatial = len(taps)
+    last = [0, *range(2, 2 + spatial), 1]
+    reason = "the derivative of a convolution by its kernel"
+    x = primitive.contiguous(primitive.permute(x, last), reason)
+    rows = primitive.contiguous(primitive.permute(g, last), reason)
+    view = sliding_windows(x, range(1, 1 + spatial), taps, stride, dilation)
+    order = [*range(1 + spatial), *range(2 + spatial, 2 + 2 * spatial), 1 + spatial]
+    view = primitive.permute(view, order)
+    view = primitive.reshape(view, [batch, *counts, *taps, groups, 1, inner])
+    ones = [1] * spatial
+    rows = primitive.reshape(rows, [batch, *counts, *ones, groups, out // groups, 1])
+    product_sizes: list[Dim] = [batch, *counts, *taps, groups, out // groups, inner]
+    product = primitive.cast(primitive.expand(view, product_sizes), g.dtype) * primitive.expand(
+        rows, product_sizes
+    )
+    found = primitive.reduce(product, ops.ADD, tuple(range(1 + spatial)))
+    found = primitive.reshape(found, [*taps, groups, out // groups, inner])
+    found = primitive.contiguous(found, reason)
+    found = primitive.permute(found, [*range(spatial, 3 + spatial), *range(spatial)])
+    return primitive.contiguous(primitive.reshape(found, shapes.sizes_of(kernel)), reason)
 
 
 def _kernel_cotangent_by_phases(

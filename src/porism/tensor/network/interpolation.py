@@ -1,4 +1,4 @@
-"""Resampling: images and signals in another size, by the nearest element or linearly."""
+"""Resampling: images and signals in another size: nearest, linear, cubic, or by means."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import accumulation_dtype
 from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.movement.indexing import take
+from porism.tensor.network.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+)
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
-LINEAR: Final = {"linear": 1, "bilinear": 2, "trilinear": 3}
-"""Modes of linear interpolation, and the number of spatial axes of each."""
+SPATIAL_AXES: Final = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+"""Modes that weigh neighbours, and the number of spatial axes of each."""
 
 NEAREST: Final = ("nearest", "nearest-exact")
+
+MEANS: Final = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
+"""The function that computes 'area', by the number of spatial axes."""
+
+CUBIC: Final = -0.75
+"""The parameter of the cubic convolution, as in other libraries: the slope at distance 1."""
 
 
 @method
@@ -32,19 +43,22 @@ def interpolate(
     """Return x of shape (batch, channels, …) with other spatial sizes: `size`, or scaled.
 
     `mode` is 'nearest' (the element at or before a position), 'nearest-exact' (the one whose center
-    is nearest), or 'linear', 'bilinear', 'trilinear' for one, two and three spatial axes. With
-    `align_corners` the first and last elements keep their positions.
+    is nearest), 'linear', 'bilinear', 'trilinear' for one, two and three spatial axes, 'bicubic'
+    for two, or 'area', the mean of the elements that a new one covers. With `align_corners` the
+    first and last elements keep their positions.
 
     >>> porism.interpolate([[[1.0, 3.0]]], size=4, mode="linear").tolist()
     [[[1.0, 1.5, 2.5, 3.0]]]
     """
     tensor = as_tensor(x)
     spatial = tensor.ndim - 2
-    if spatial < 1 or (mode not in NEAREST and LINEAR.get(mode) != spatial):
+    fits = mode in NEAREST or SPATIAL_AXES.get(mode) == spatial or mode == "area"
+    if not (fits and 1 <= spatial <= (3 if mode == "area" else spatial)):
         raise shapes.shape_error(
             f"interpolate of a tensor of shape {shapes.to_text(tensor.shape)} by {mode!r}",
             "axes 0 and 1 are the batch and the channels; the modes are 'nearest', "
-            "'nearest-exact', and 'linear', 'bilinear', 'trilinear' by the number of other axes",
+            "'nearest-exact', 'area', and 'linear', 'bilinear', 'trilinear' by the number of other "
+            "axes, of which 'bicubic' has two",
             "reshape the tensor, or pass another mode",
         )
     old = [static_size(n, "interpolate") for n in tensor.shape[2:]]
@@ -56,10 +70,16 @@ def interpolate(
                 index = np.floor((np.arange(m) + offset) * ratio).astype(np.int64)
                 tensor = take(tensor, from_copy(np.minimum(index, n - 1)), 2 + k)
         return tensor
+    if mode == "area":
+        return MEANS[spatial](tensor, new)
     node = float_node(tensor)
     wide = Tensor(primitive.cast(node, accumulation_dtype(node.dtype)))
     for k, (n, m, ratio) in enumerate(zip(old, new, ratios, strict=True)):
-        wide = _linear(wide, 2 + k, n, _positions(n, m, ratio, align_corners))
+        positions = _positions(n, m, ratio, align_corners)
+        if mode == "bicubic":
+            wide = _cubic(wide, 2 + k, n, positions)
+        else:
+            wide = _linear(wide, 2 + k, n, np.maximum(positions, 0.0))
     return Tensor(primitive.cast(wide.node, node.dtype))
 
 
@@ -99,7 +119,7 @@ def _positions(n: int, m: int, ratio: float, align_corners: bool) -> Array:
     """Return where the new elements are among the old ones, along an axis."""
     if align_corners:
         return np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
-    return np.asarray(np.maximum((np.arange(m) + 0.5) * ratio - 0.5, 0.0))
+    return np.asarray((np.arange(m) + 0.5) * ratio - 0.5)
 
 
 def _linear(x: Tensor, axis: int, n: int, positions: Array) -> Tensor:
@@ -114,3 +134,25 @@ def _linear(x: Tensor, axis: int, n: int, positions: Array) -> Tensor:
     weight = from_copy(fraction.reshape(sizes).astype(x.node.dtype.numpy)).node
     wide = primitive.expand(weight, low.shape)
     return Tensor(low.node * (wide.lift(1.0) - wide) + high.node * wide)
+
+
+def _cubic(x: Tensor, axis: int, n: int, positions: Array) -> Tensor:
+    """Return x at positions along an axis, by cubic convolution of four elements."""
+    before = np.floor(positions).astype(np.int64)
+    sizes = [len(positions) if k == axis else 1 for k in range(x.ndim)]
+    total = None
+    for offset in (-1, 0, 1, 2):
+        weights = _cubic_weights(np.abs(positions - before - offset))
+        elements = take(x, from_copy(np.clip(before + offset, 0, n - 1)), axis)
+        factor = from_copy(weights.reshape(sizes).astype(x.node.dtype.numpy)).node
+        term = elements.node * primitive.expand(factor, elements.shape)
+        total = term if total is None else total + term
+    assert total is not None
+    return Tensor(total)
+
+
+def _cubic_weights(distance: Array) -> Array:
+    """Return the weights of elements at distances from 0 to 2."""
+    near = ((CUBIC + 2) * distance - (CUBIC + 3)) * distance * distance + 1
+    far = CUBIC * (((distance - 5) * distance + 8) * distance - 4)
+    return np.asarray(np.where(distance <= 1, near, far))

@@ -118,7 +118,10 @@ def _label_loss(
     label_sizes = [1 if k == axis else n for k, n in enumerate(sizes)]
     labels = primitive.reshape(primitive.cast(target.node, dtypes.i64), label_sizes)
     is_counted = labels.ne(ignore_index)
-    is_label = expand_like(labels, logs).eq(primitive.cast(primitive.iota(sizes, axis), dtypes.i64))
+    # Between -1 and the number of classes, so that indices made of labels fit their type.
+    bounded = ops.MIN(ops.MAX(labels, labels.lift(-1)), _as_i64(sizes[axis]))
+    classes = primitive.cast(primitive.iota(sizes, axis), dtypes.i64)
+    is_label = expand_like(bounded, logs).eq(classes)
     zero = logs.lift(0)
     weighted = logs if weights is None else logs * weights
     loss = -primitive.reduce(is_label.where(weighted, zero), ops.ADD, [axis])

@@ -13,7 +13,7 @@ from porism.gradient.stated_pullbacks import pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
-from porism.tensor import primitive, shapes
+from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.exponentials import LN_2, LOG2_E
 from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import (
@@ -188,6 +188,12 @@ def layer_norm(
     [[-1.0, 1.0], [-1.0, 1.0]]
     """
     tensor = as_tensor(x)
+    if isinstance(weight, tuple):
+        raise promotion.type_error(
+            f"the tuple {weight!r} as the weight of layer_norm",
+            "PyTorch's second argument is a shape, and here it is the weight",
+            "name the axes: porism.layer_norm(x, weight, bias, axis=-1)",
+        )
     axes = _normalized_axes(tensor, axis, bias if weight is None else weight, "layer_norm")
     node = float_node(tensor)
     sizes = [tensor.shape[k] for k in axes]

@@ -48,7 +48,10 @@ from porism.optimize.analysis.loop_strides import (
 from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import column_panels
-from porism.optimize.strategy.contractions.flattened_tiles import best_flattened_tile
+from porism.optimize.strategy.contractions.flattened_tiles import (
+    MAX_LONE_PADDING,
+    best_flattened_tile,
+)
 from porism.optimize.strategy.contractions.register_tiles import Tile, best_tile
 from porism.optimize.strategy.contractions.tile_actions import apply_tile
 from porism.optimize.strategy.contractions.transposed_tiles import (
@@ -127,7 +130,8 @@ def _schedules(nest: Contraction, target: Target) -> Iterator[Callable[[Plan], N
 def _best_tile(nest: Contraction, target: Target) -> Tile | None:
     """Return the tile with the fewest estimated cycles, flattened or not."""
     tiles = (best_tile(nest, target), best_flattened_tile(nest, target))
-    return min((t for t in tiles if t is not None), key=lambda tile: tile.cycles, default=None)
+    best = min((t for t in tiles if t is not None), key=lambda tile: tile.cycles, default=None)
+    return best_flattened_tile(nest, target, MAX_LONE_PADDING) if best is None else best
 
 
 # -- the plain schedule ----------------------------------------------------------------------------

@@ -59,24 +59,32 @@ MASK_UNROLL: Final = (4, 2)
 MAX_PADDING: Final = 1.2
 """Computed results, at most, in results that are stored: beyond that, other tiles are better."""
 
+MAX_LONE_PADDING: Final = 2.0
+"""The same where there is no other tile, as for images of 5 x 5; chosen by hand."""
 
-def best_flattened_tile(contraction: Contraction, target: Target) -> Tile | None:
+
+def best_flattened_tile(
+    contraction: Contraction, target: Target, max_padding: float = MAX_PADDING
+) -> Tile | None:
     """Return the flattened tile with the fewest estimated cycles; None if there is none."""
-    tiles = enumerate_flattened_tiles(contraction, target)
+    tiles = enumerate_flattened_tiles(contraction, target, max_padding)
     return min(tiles, key=lambda tile: tile.cycles, default=None)
 
 
-def enumerate_flattened_tiles(contraction: Contraction, target: Target) -> Iterator[Tile]:
+def enumerate_flattened_tiles(
+    contraction: Contraction, target: Target, max_padding: float = MAX_PADDING
+) -> Iterator[Tile]:
     """Yield every flattened tile that is compared, with its estimate."""
     width = target.vector_bits[-1] // contraction.bits if target.vector_bits else 1
     for outer, inner in zip(contraction.outputs, contraction.outputs[1:], strict=False):
         if width >= 2 and contraction.is_stored_flat(outer, inner):
-            yield from _tiles_along(contraction, outer, inner, width, target)
+            yield from _tiles_along(contraction, outer, inner, width, target, max_padding)
 
 
 def _tiles_along(
-    contraction: Contraction, outer: UOp, inner: UOp, width: int, target: Target
-) -> Iterator[Tile]:
+    contraction: Contraction, outer: UOp, inner: UOp, width: int, target: Target,
+    max_padding: float,
+) -> Iterator[Tile]:  # fmt: skip
     """Yield the tiles that merge two output loops, if packing can make them contiguous."""
     along = [o for o in contraction.operands if inner in o.ranges or outer in o.ranges]
     others = [o for o in contraction.operands if o not in along]
@@ -89,7 +97,7 @@ def _tiles_along(
         if extent_of(m_loop) < MIN_M_EXTENT or any(m_loop in o.ranges for o in along):
             continue
         if any(m_loop in o.ranges for o in others):
-            for panel in _panels(contraction, outer, inner, width, target, along):
+            for panel in _panels(contraction, outer, inner, width, target, along, max_padding):
                 yield from _estimates(contraction, target, m_loop, panel, along, others)
 
 
@@ -113,7 +121,7 @@ class _Panel(NamedTuple):
 
 def _panels(
     contraction: Contraction, outer: UOp, inner: UOp, width: int, target: Target,
-    along: list[Operand],
+    along: list[Operand], max_padding: float,
 ) -> Iterator[_Panel]:  # fmt: skip
     """Yield the panels that fit half of the L2 cache, the one with the least padding per lanes."""
     k = trip_count(contraction.k_loops)
@@ -124,7 +132,7 @@ def _panels(
     row_counts = [
         rows
         for rows, size in sizes.items()
-        if padding_ratio(extent, rows) <= MAX_PADDING and size <= limit
+        if padding_ratio(extent, rows) <= max_padding and size <= limit
     ]
     for sixteenths in LANE_CHOICES:
         lanes = sixteenths * width // 16
@@ -138,7 +146,7 @@ def _panels(
             for rows in fitting
         }
         rows = min(fitting, key=lambda rows: paddings[rows])
-        if paddings[rows] <= MAX_PADDING:
+        if paddings[rows] <= max_padding:
             yield _Panel(
                 outer, inner, lanes, vectors, vector_cost, rows, paddings[rows], sizes[rows]
             )
