@@ -11,6 +11,8 @@ porism cache        describe or clear the cache on disk
 porism run          run an ONNX model, with given or random inputs
 porism check        list the operators of an ONNX model, and what it costs
 porism tune         run a program with its kernels tuned, or manage the tuning cache
+porism view         run a program, and write a page about its kernels
+porism serve        simplify expressions and prove rules in a page on this machine
 porism doctor       describe this machine, and run a self-test
 """
 
@@ -357,6 +359,37 @@ def _tune(options: argparse.Namespace) -> int:
     return tune_command.run(options.words, options.beam, options.seconds)
 
 
+def _view_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism view`."""
+    parser.usage = "porism view [--output FILE] [--open] SCRIPT [ARGUMENT...]"
+    parser.add_argument(
+        "--output", default="porism-view.html", metavar="FILE", help="the page that is written"
+    )
+    parser.add_argument("--open", action="store_true", help="show the page in a browser")
+    parser.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a program to run"
+    )
+
+
+def _view(options: argparse.Namespace) -> int:
+    """Run a program, and write a page about its kernels."""
+    from porism.tensor.inspect import view_command
+
+    return view_command.run(options.words, Path(options.output), show=options.open)
+
+
+def _serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `porism serve`."""
+    parser.add_argument("--port", type=int, default=8127, help="the port; 0 for any that is free")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Serve the playground on this machine."""
+    from porism.simplifier.playground import playground_server
+
+    return playground_server.serve(options.port)
+
+
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `porism run`."""
     _check_arguments(parser)
@@ -413,6 +446,13 @@ COMMANDS: Final = (
         "check", "list the operators of an ONNX model, and what it costs", _check, _check_arguments
     ),
     Command("tune", "tune the kernels of a program", _tune, _tune_arguments),
+    Command("view", "run a program, and write a page about its kernels", _view, _view_arguments),
+    Command(
+        "serve",
+        "simplify expressions and prove rules in a page on this machine",
+        _serve,
+        _serve_arguments,
+    ),
     Command(
         "doctor",
         "describe this machine, and run a self-test of a few seconds",

@@ -337,3 +337,12 @@ def test_indices_beyond_32_bits_are_proved(level: int) -> None:
     with settings.override(verify=level):
         report = porism.verify(huge * 3)
     assert {row.how for row in report.rows} == {How.PROVED}
+
+
+def test_kernels_that_run_earlier_are_compared_with_their_own_part() -> None:
+    """The order of steps is that of memory; each is compared with what it computes."""
+    x = filled(2, 7)
+    kept = x.pad(((4, 1), (4, 1)), mode="edge").clip(0.5, 9.0)
+    later = porism.stack([x.tan() @ filled(7, 16)] * 2, axis=1).maximum(filled(2, 2, 16))[1]
+    with settings.override(verify=2, cache=False):
+        porism.realize(kept.sum(1), later, -kept.sqrt())

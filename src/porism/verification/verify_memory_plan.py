@@ -15,6 +15,7 @@ from porism.base.errors import VerifyError
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
+from porism.schedule.inplace_outputs import overwrites_safely
 from porism.schedule.schedule import Role, Schedule
 
 FIX = "this is a fault of Porism: report it with this message"
@@ -45,7 +46,24 @@ def check_memory_plan(schedule: Schedule) -> int:
     _check_dependencies(schedule, temporaries, before)
     for old, new in _overlapping_pairs(temporaries):
         _check_pair(schedule, old, new, before)
+    for output, overwritten in schedule.in_place:
+        _check_in_place(schedule, output, overwritten, before)
     return len(temporaries)
+
+
+def _check_in_place(
+    schedule: Schedule, output: int, overwritten: int, before: Sequence[int]
+) -> None:
+    """Check that an input is read before an output is written in its memory."""
+    (number,) = (k for k, step in enumerate(schedule.steps) if output in step.written)
+    name = f"{schedule.buffers[output].name} over {schedule.buffers[overwritten].name}"
+    for k, step in enumerate(schedule.steps):
+        if k != number and overwritten in step.read and not before[number] >> k & 1:
+            raise _fault(f"step {number} writes {name}", f"it does not wait for step {k}")
+    step = schedule.steps[number]
+    places = step.buffers.index(output), step.buffers.index(overwritten)
+    if not overwrites_safely(step.kernel, *places):
+        raise _fault(f"step {number} writes {name}", "it may store an element before it reads it")
 
 
 def _check_dependencies(
@@ -53,7 +71,7 @@ def _check_dependencies(
 ) -> None:
     """Check that each step waits for the steps that write what it reads."""
     for number, step in enumerate(schedule.steps):
-        for buffer in step.buffers[1:]:
+        for buffer in step.read:
             writer = next((v.writer for v in temporaries if v.buffer == buffer), None)
             if writer is not None and not before[number] >> writer & 1:
                 raise _fault(

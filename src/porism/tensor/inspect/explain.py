@@ -19,10 +19,10 @@ from porism.optimize.strategy import heuristic
 from porism.pipeline import optimize_kernel, unscheduled_kernel
 from porism.schedule.loop_listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
-from porism.tensor.inspect.stage_diffs import stage_report
 from porism.tensor.jit.jit import Jitted
 from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
+from porism.viewer.stage_diffs import stage_report
 
 SOURCES: Final = {"llvm": "LLVM IR", "assembly": "assembly", "c": "C"}
 """The kinds of source text, and what each is called in print."""
@@ -203,11 +203,11 @@ def _kernels(schedule: Schedule) -> list[Kernel]:
                 number,
                 step.kernel,
                 listing(step.kernel, names),
-                _buffer_text(buffers[0]),
-                tuple(_buffer_text(b) for b in buffers[1:]),
+                ", ".join(_buffer_text(b) for b in buffers[: step.writes]),
+                tuple(_buffer_text(b) for b in buffers[step.writes :]),
                 _reason(schedule, step.buffers[0], step.reason),
-                buffers[0].bytes,
-                sum(b.bytes for b in buffers[1:]),
+                sum(b.bytes for b in buffers[: step.writes]),
+                sum(b.bytes for b in buffers[step.writes :]),
                 step.after,
                 counts[number],
                 tuple(names.values()),
@@ -218,7 +218,7 @@ def _kernels(schedule: Schedule) -> list[Kernel]:
 
 def _reason(schedule: Schedule, buffer: int, why: str) -> str:
     """Return why a buffer is stored, with the kernels that read it if it is a temporary one."""
-    readers = [k for k, step in enumerate(schedule.steps) if buffer in step.buffers[1:]]
+    readers = [k for k, step in enumerate(schedule.steps) if buffer in step.read]
     if schedule.buffers[buffer].role is Role.TEMPORARY and readers:
         numbers = ", ".join(map(str, readers))
         return f"{why}; read by kernel{'s' * (len(readers) > 1)} {numbers}"

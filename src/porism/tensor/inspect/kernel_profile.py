@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
 
 from porism.base.fork_locks import held_while_forking
 from porism.engine.profile import kernel_observer
@@ -16,6 +19,15 @@ from porism.engine.profile.kernel_observer import KernelRun
 from porism.engine.profile.work_counts import Speed, Work
 from porism.ir.node import UOp
 from porism.tensor.shapes import shape_error
+
+if TYPE_CHECKING:
+    from porism.ir.levels import Level
+    from porism.viewer.chrome_trace import CompileSpan
+    from porism.viewer.program_recorder import Recorder
+    from porism.viewer.tensor_origins import Origins
+
+FIRST_STAGES: Final = ("build", "local memory")
+"""Stages that something else may have come before: they have no time of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +77,16 @@ class Profile:
     """The kernels that ran inside a `with` block, in all threads."""
 
     def __init__(self, show: bool) -> None:
-        self.show = show
+        self._shows = show
         self.wall = 0.0
         """Seconds from the beginning to the end of the block."""
         self._totals: dict[tuple[UOp, str], _Total] = {}
         self._observing: AbstractContextManager[None] | None = None
         self._start = 0.0
+        self._recording: AbstractContextManager[tuple[Recorder, Origins]] | None = None
+        self._recorders: list[tuple[Recorder, Origins]] = []
+        self._spans: list[CompileSpan] = []
+        self._watching = ExitStack()
 
     def __enter__(self) -> Profile:
         if self._observing is not None:
@@ -79,6 +95,11 @@ class Profile:
                 "it would count every kernel twice",
                 "make another one with porism.profile(); profiles may be nested",
             )
+        from porism.tensor.inspect.program_view import recorded
+
+        self._recording = recorded()
+        self._recorders.append(self._recording.__enter__())
+        self._watching.enter_context(watching_stages(self._spans))
         self._observing = kernel_observer.observing(self._add)
         self._observing.__enter__()
         self._start = time.perf_counter()
@@ -94,8 +115,11 @@ class Profile:
         observing, self._observing = self._observing, None
         assert observing is not None
         observing.__exit__(None, None, None)
-        if self.show and kind is None:
-            print(self)
+        self._watching.close()
+        assert self._recording is not None
+        self._recording.__exit__(None, None, None)
+        if self._shows and kind is None:
+            self.show()
 
     def _add(self, run: KernelRun) -> None:
         """Add one run of a kernel to its total."""
@@ -127,6 +151,37 @@ class Profile:
             ]  # fmt: skip
         return sorted(rows, key=lambda row: -row.seconds)
 
+    def show(self) -> None:
+        """Print the table of kernels."""
+        print(self)
+
+    def html(self, path: str | Path | None = None) -> str:
+        """Return a page about the kernels that ran, as `porism.view` does; write it to `path`."""
+        from porism.tensor.inspect.program_view import View
+        from porism.viewer.program_recorder import joined
+        from porism.viewer.program_report import report
+
+        programs, events = joined([recorder for recorder, _ in self._recorders])
+        origins = self._recorders[0][1] if self._recorders else None
+        page = View(report(programs, events, origins, title="profile")).html
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def chrome_trace(self, path: str | Path | None = None) -> dict[str, Any]:
+        """Return the runs of kernels and the stages of compiling as trace events.
+
+        Written to `path` as JSON, they can be opened in Perfetto and in `chrome://tracing`.
+        """
+        from porism.viewer.chrome_trace import chrome_trace
+        from porism.viewer.program_recorder import joined
+
+        programs, events = joined([recorder for recorder, _ in self._recorders])
+        trace = chrome_trace(programs, events, self._spans)
+        if path is not None:
+            Path(path).write_text(json.dumps(trace), encoding="utf-8")
+        return trace
+
     def __str__(self) -> str:
         rows = self.rows
         if not rows:
@@ -147,8 +202,10 @@ class Profile:
 def profile(*, show: bool = True) -> Profile:
     """Time every kernel that runs inside a `with` block, in any thread.
 
-    At the end of the block a table is printed, unless `show` is false. Inside the block kernels run
-    one after the other, also those that would otherwise run concurrently.
+    At the end of the block a table is printed, unless `show` is false; `profile.show()` prints it
+    again, `profile.html(path)` makes a page, `profile.chrome_trace(path)` trace events, with the
+    stages of compiling in this thread. Inside the block kernels run one after the other, also those
+    that would otherwise run concurrently.
 
     >>> import porism
     >>> with porism.profile(show=False) as profile:
@@ -157,6 +214,28 @@ def profile(*, show: bool = True) -> Profile:
     [(1, 4)]
     """
     return Profile(show)
+
+
+@contextmanager
+def watching_stages(spans: list[CompileSpan]) -> Iterator[None]:
+    """Append a span for every stage of compiling in this thread."""
+    from porism.pipeline import watched
+    from porism.viewer.chrome_trace import CompileSpan
+
+    last = time.perf_counter()
+
+    def add(stage: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if stage not in FIRST_STAGES:
+            spans.append(CompileSpan(stage, last, now - last, threading.get_ident()))
+        last = now
+
+    def watch(stage: str, level: Level, graph: UOp) -> None:
+        add(stage)
+
+    with watched(watch, instructions=lambda stage, _: add(stage)):
+        yield
 
 
 def _table(rows: Sequence[Row]) -> str:

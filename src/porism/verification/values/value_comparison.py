@@ -25,8 +25,9 @@ from porism.optimize.actions.action import Action, apply_all
 from porism.optimize.strategy import heuristic
 from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loop_listing import listing
+from porism.schedule.merged_outputs import merge_outputs
 from porism.schedule.rangeify.rangeify import rangeify
-from porism.schedule.schedule import Schedule
+from porism.schedule.schedule import Call, Schedule, ordered_calls
 from porism.verification import verify_graphs
 from porism.verification.values import rounding_bounds, synthetic_inputs
 from porism.verification.values.kernel_references import (
@@ -76,12 +77,16 @@ class Program:
         self.graph = graph
         ranged = rangeify(graph, target)
         self.ranged = [("rangeify", ranged)]
-        for step in pipeline.RANGED_STAGES:
-            ranged = step.run(ranged, target)
-            self.ranged.append((step.name, ranged))
-        self.calls = split_kernels(ranged.sink, ranged.reasons)
+        for ranged_stage in pipeline.RANGED_STAGES:
+            ranged = ranged_stage.run(ranged, target)
+            self.ranged.append((ranged_stage.name, ranged))
+        calls = merge_outputs(split_kernels(ranged.sink, ranged.reasons), ranged.sink.src)
+        self.calls = ordered_calls(ranged.sink, calls)
         self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
         assert len(self.calls) + len(self.assigned) == len(schedule.steps), "stages are functions"
+        for call, its_step in zip(self.calls, schedule.steps, strict=False):
+            kernel = pipeline.simplify_kernel(call.kernel)
+            assert kernel is its_step.kernel, "the calls are in the order of the steps"
 
     def graph_rows(self) -> list[Row]:
         """Compare the tensor graphs before and after each stage on them."""
@@ -107,7 +112,15 @@ class Program:
         if number >= len(self.calls):
             assign = self.assigned[number - len(self.calls)]
             return lambda round_number, alone: AssignmentReference(assign, round_number)
-        call, (_, ranged) = self.calls[number], self.ranged[-1]
+        return self.references_of_call(self.calls[number])
+
+    def parts(self, number: int) -> tuple[Call, ...]:
+        """Return the kernels that were merged to a step of the schedule; none if none were."""
+        return self.calls[number].parts if number < len(self.calls) else ()
+
+    def references_of_call(self, call: Call) -> References:
+        """Return the references of a kernel that stores one result."""
+        _, ranged = self.ranged[-1]
 
         def reference(round_number: int, alone: bool) -> Reference:
             tensors = TensorReference(self.graph, ranged, call, round_number, alone=alone)

@@ -75,31 +75,31 @@ def stage_report(graph: UOp) -> Iterator[str]:
     """Schedule and lower a graph of tensors for this machine, and yield what each stage changes."""
     trace = Trace()
     snapshots: list[Snapshot] = []
-    with watched(_recorder(snapshots, trace), trace):
+    with watched(recorder(snapshots, trace), trace):
         schedule = schedule_graph(graph, cached=False, target=native_backend().target())
     first = next((k for k, s in enumerate(snapshots) if s.stage == "kernels"), len(snapshots))
     yield from _diffs(snapshots[:first], {})
-    for stages in _by_kernel(snapshots[first:]):
+    for stages in by_kernel(snapshots[first:]):
         (kernel,) = stages[-1].nodes
         heading, names = _heading(schedule, kernel)
         yield heading
-        yield from _diffs([*stages, *_lowering(kernel)], names)
+        yield from _diffs([*stages, *lowering_snapshots(kernel)], names)
 
 
-def _recorder(snapshots: list[Snapshot], trace: Trace) -> Callable[[str, Level, UOp], None]:
+def recorder(snapshots: list[Snapshot], trace: Trace) -> Callable[[str, Level, UOp], None]:
     """Return a watcher of the pipeline that appends a snapshot after every stage."""
-    before: Counter[str] = trace.counts()
+    seen = len(trace.steps)
 
     def record(stage: str, level: Level, graph: UOp) -> None:
-        nonlocal before
-        counts = trace.counts()
-        snapshots.append(Snapshot(stage, level, (graph,), counts - before))
-        before = counts
+        nonlocal seen
+        fired = Counter(step.rule for step in trace.steps[seen:])
+        snapshots.append(Snapshot(stage, level, (graph,), fired))
+        seen = len(trace.steps)
 
     return record
 
 
-def _by_kernel(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
+def by_kernel(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
     """Return the snapshots of each kernel, whose first one is that of the stage `kernels`."""
     groups: list[list[Snapshot]] = []
     for snapshot in snapshots:
@@ -119,16 +119,20 @@ def _heading(schedule: Schedule, kernel: UOp) -> tuple[str, dict[int, str]]:
     return f"kernel{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}", names
 
 
-def _lowering(kernel: UOp) -> list[Snapshot]:
-    """Return the snapshots of the stages that lower a kernel for this machine."""
+def lowering_snapshots(kernel: UOp, whole: Trace | None = None) -> list[Snapshot]:
+    """Return the snapshots of the stages that lower a kernel for this machine.
+
+    `whole` is the trace of the process if there is one, in which all rewrites are recorded.
+    """
     backend = native_backend()
-    trace = Trace()
+    trace = Trace() if whole is None else None
     snapshots: list[Snapshot] = []
 
     def record(stage: str, instructions: Sequence[UOp]) -> None:
         snapshots.append(Snapshot(stage, LINEAR, instructions, {}))
 
-    with watched(_recorder(snapshots, trace), trace, instructions=record):
+    watcher = recorder(snapshots, trace or whole or Trace())
+    with watched(watcher, trace, instructions=record):
         lower_kernel(kernel, backend.target(), actions=tuned_actions(kernel, backend))
     return snapshots
 
@@ -157,7 +161,7 @@ def _diffs(snapshots: Iterable[Snapshot], names: Mapping[int, str]) -> Iterator[
         yield f"unchanged by: {', '.join(unchanged)}"
 
 
-def diff(before: Sequence[str], after: Sequence[str]) -> list[str]:
+def diff(before: Sequence[str], after: Sequence[str], context: int = CONTEXT) -> list[str]:
     """Return the lines of a diff between two texts, or the second text if they share no line.
 
     >>> diff(["for r0 < 8:", "    x[r0] = 0"], ["for r0 < 8:  # upcast", "    x[r0] = 0"])
@@ -166,7 +170,7 @@ def diff(before: Sequence[str], after: Sequence[str]) -> list[str]:
     if set(before).isdisjoint(after):
         return list(after)
     lines = []
-    for line in list(difflib.unified_diff(before, after, n=CONTEXT, lineterm=""))[3:]:
+    for line in list(difflib.unified_diff(before, after, n=context, lineterm=""))[3:]:
         lines.append(SEPARATOR if line.startswith("@@") else f"{line[0]} {line[1:]}")
     return lines
 
