@@ -426,3 +426,67 @@ def test_sparse_initializers() -> None:
     message.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
     net = porism.onnx.load(message.SerializeToString())
     assert net(x=np.zeros(4, np.float32))["y"].tolist() == [0, 5, 0, 7]
+
+
+@pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
+def test_quantized_arithmetic_rounds_once(name: str) -> None:
+    """Operands of a scale and a zero point are computed in floats, and quantized again."""
+    loaded = model(
+        f"""g (uint8[3] a, uint8[3] b) => (uint8[3] y)
+        <float s = {{0.5}}, uint8 z = {{2}}, float t = {{0.25}}, uint8 u = {{1}}> {{
+        y = com.microsoft.{name}(a, s, z, b, t, u, s, z) }}""",
+        com_microsoft=1,
+    )
+    a, b = np.array([0, 7, 255], np.uint8), np.array([1, 6, 255], np.uint8)
+    left, right = (a.astype(np.float32) - 2) * 0.5, (b.astype(np.float32) - 1) * 0.25
+    whole = left + right if name == "QLinearAdd" else left * right
+    expected = np.clip(np.rint(whole / 0.5) + 2, 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(loaded({"a": a, "b": b})["y"].numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("node", "function"),
+    [
+        ("QLinearSigmoid(x, s, z, t, z)", lambda v: 1 / (1 + np.exp(-v))),
+        ("QLinearLeakyRelu<alpha = 0.5>(x, s, z, t, z)", lambda v: np.where(v < 0, v * 0.5, v)),
+        ("QLinearGlobalAveragePool(x, s, z, t, z)", lambda v: v.mean((2, 3), keepdims=True)),
+        ("QLinearConcat<axis = 1>(t, z, x, s, z, x, t, z)", None),
+    ],
+)
+def test_quantized_functions(node: str, function: Any) -> None:
+    loaded = model(
+        f"""g (int8[1,2,2,2] x) => (int8[a,b,c,d] y)
+        <float s = {{0.25}}, int8 z = {{-3}}, float t = {{0.0625}}> {{
+        y = com.microsoft.{node} }}""",
+        com_microsoft=1,
+    )
+    x = np.array([-128, -60, -3, -2, 0, 5, 60, 127], np.int8).reshape(1, 2, 2, 2)
+    steps = x.astype(np.float32) + 3
+    if function is None:
+        whole = np.concatenate([steps * 0.25, steps * 0.0625], axis=1)
+    else:
+        whole = function(steps * np.float32(0.25))
+    expected = np.clip(np.rint(whole / 0.0625) - 3, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(loaded({"x": x})["y"].numpy(), expected)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_quantized_gemm_has_exact_sums(rounded: bool) -> None:
+    rng = np.random.default_rng(4)
+    a = rng.integers(0, 256, (3, 4)).astype(np.uint8)
+    b = rng.integers(-128, 128, (2, 4)).astype(np.int8)
+    c = rng.integers(-500, 500, 2).astype(np.int32)
+    kind, rest = ("uint8", ", t, z") if rounded else ("float", "")
+    loaded = model(
+        f"""g (uint8[3,4] a, int8[2,4] b, int32[2] c, float[2] w) => ({kind}[3,2] y)
+        <float s = {{0.5}}, uint8 z = {{7}}, int8 v = {{0}}, float t = {{2.0}}> {{
+        y = com.microsoft.QGemm<transB = 1>(a, s, z, b, w, v, c{rest}) }}""",
+        com_microsoft=1,
+    )
+    w = np.array([0.125, 0.0625], np.float32)
+    sums = (a.astype(np.int32) - 7) @ b.T.astype(np.int32) + c
+    expected = sums.astype(np.float32) * (np.float32(0.5) * w)
+    if rounded:
+        expected = np.clip(np.rint(expected / 2) + 7, 0, 255).astype(np.uint8)
+    found = loaded({"a": a, "b": b, "c": c, "w": w})["y"].numpy()
+    np.testing.assert_array_equal(found, expected)

@@ -6,9 +6,12 @@ The backend itself is compared with torch by `./dev suite opinfo` and `./dev sui
 from __future__ import annotations
 
 import importlib
+import math
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
 
 import porism
@@ -16,7 +19,10 @@ import porism.torch
 from porism.frontends.torch.aten_table import TABLE
 from porism.frontends.torch.fallback_report import Report
 
-MODULES = ("elementwise", "indexing", "movement", "network", "normalization", "reductions")
+MODULES = (
+    *("distances", "elementwise", "indexing", "movement", "network", "normalization", "pooling"),
+    "reductions",
+)
 for name in MODULES:
     importlib.import_module(f"porism.frontends.torch.aten_{name}")
 
@@ -86,3 +92,137 @@ def test_porism_does_not_import_torch() -> None:
     program = "import sys, porism, porism.torch; porism.ones(2).numpy()"
     program += "; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("addmv.default", ([1, 2], [[1, 2], [3, 4]], [1, 1], 0.2, 1.6), [3, 7]),
+        ("_cdist_forward.default", ([[0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]], 2.0), [[5.0, 0.0]]),
+        ("linspace.default", (0, 5, 4, "int64"), [0, 1, 3, 5]),
+        ("arange.start_step", (0.5, 4.9, 1.5, "int64"), [0, 1, 2, 3]),
+        ("tril_indices.default", (3, 2, 0), [[0, 1, 1, 2, 2], [0, 0, 1, 0, 1]]),
+        ("triu_indices.default", (2, 3, 1), [[0, 0, 1], [1, 2, 2]]),
+        ("put.default", ([1.0, 2.0, 3.0], [-1, 0], [7.0, 8.0]), [8.0, 2.0, 7.0]),
+        ("diagonal_scatter.default", ([[0, 0], [0, 0]], [1, 2]), [[1, 0], [0, 2]]),
+        ("masked_scatter.default", ([1, 2, 3], [True, False, True], [8, 9, 7]), [8, 2, 9]),
+        ("nonzero_static.default", ([[0, 5], [6, 0]], 3), [[0, 1], [1, 0], [-1, -1]]),
+        ("histc.default", ([0.0, 1.0, 2.0, 4.0, 9.0], 4, 0, 4), [1.0, 1.0, 1.0, 1.0]),
+        ("kthvalue.default", ([[3.0, 1.0, 2.0]], 2), [[2.0], [2]]),
+        ("nanmedian.dim", ([float("nan"), 4.0, 1.0], 0), [1.0, 2]),
+        ("searchsorted.Tensor", ([[1, 3], [2, 4]], [[3], [4]]), [[1], [1]]),
+        ("scatter_reduce.two", ([1, 2], 0, [0, 0], [5, 3], "amin", False), [3, 2]),
+    ],
+)
+def test_rows_of_pairs_groups_and_positions(
+    name: str, args: tuple[object, ...], expected: object
+) -> None:
+    result = call(name, *[_tensor(a) for a in args])
+    found = [r.tolist() for r in result] if isinstance(result, tuple) else result.tolist()
+    assert found == expected
+
+
+def test_segments_are_reduced_where_they_are_empty_too() -> None:
+    data = porism.asarray([1.0, 2.0, 3.0])
+    lengths = porism.asarray([2, 0, 1])
+    for reduce, expected in {
+        "sum": [3.0, 0.0, 3.0],
+        "prod": [2.0, 1.0, 3.0],
+        "max": [2.0, -math.inf, 3.0],
+        "min": [1.0, math.inf, 3.0],
+    }.items():
+        result = call("segment_reduce.default", data, reduce, lengths=lengths)
+        assert result.tolist() == expected, reduce
+
+
+def test_bags_of_rows() -> None:
+    weight = porism.asarray([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+    indices, offsets = porism.asarray([0, 2, 1]), porism.asarray([0, 2, 3])
+    sums = TABLE["aten._embedding_bag_forward_only.default"].run(weight, indices, offsets)[0]
+    assert sums.tolist() == [[101.0, 202.0], [10.0, 20.0], [0.0, 0.0]]
+    mean = TABLE["aten._embedding_bag_forward_only.default"].run(
+        weight, indices, offsets, False, 1, padding_idx=2
+    )[0]
+    assert mean.tolist() == [[1.0, 2.0], [10.0, 20.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("spatial", [2, 3])
+def test_windows_that_divide_an_axis_have_their_first_maxima(spatial: int) -> None:
+    rng = np.random.default_rng(spatial)
+    x = rng.integers(0, 3, (2, *[5] * spatial)).astype(np.float32)
+    values, where = TABLE[f"aten.adaptive_max_pool{spatial}d.default"].run(
+        porism.asarray(x), [2] * spatial
+    )
+    limits = [(0, 3), (2, 5)]
+    positions = np.arange(5**spatial).reshape([5] * spatial)
+    for corner in np.ndindex(*[2] * spatial):
+        window = tuple(slice(*limits[k]) for k in corner)
+        for channel in range(2):
+            inside = x[channel][window]
+            assert values.numpy()[(channel, *corner)] == inside.max()
+            first = positions[window].ravel()[inside.argmax()]
+            assert where.numpy()[(channel, *corner)] == first
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, math.inf])
+def test_the_gradient_of_distances(p: float) -> None:
+    rng = np.random.default_rng(1)
+    x, y = (porism.asarray(rng.normal(size=(n, 3))) for n in (4, 5))
+    grad = porism.asarray(rng.normal(size=(4, 5)))
+    cdist = TABLE["aten._cdist_forward.default"].run
+    found = TABLE["aten._cdist_backward.default"].run(grad, x, y, p, cdist(x, y, p))
+    expected = porism.vjp(lambda v: cdist(v, y, p), x)[1](grad)[0]
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_gradient_of_attention_takes_what_its_forward_returns(causal: bool) -> None:
+    rng = np.random.default_rng(2)
+    q, k, v, g = (porism.asarray(rng.normal(size=(2, 3, 5, 4)).astype(np.float32)) for _ in "qkvg")
+    out, logsumexp = TABLE["aten._scaled_dot_product_flash_attention_for_cpu.default"].run(
+        q, k, v, 0.0, causal
+    )
+    assert logsumexp.shape == (2, 3, 5)
+    found = TABLE["aten._scaled_dot_product_flash_attention_for_cpu_backward.default"].run(
+        g, q, k, v, out, logsumexp, 0.0, causal
+    )
+    attention = porism.scaled_dot_product_attention
+    expected = porism.vjp(lambda a, b, c: attention(a, b, c, causal=causal), q, k, v)[1](g)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_of_an_encoder_is_its_parts() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(2, 5, 8)).astype(np.float32)
+    shapes = [(24, 8), (24,), (8, 8), (8,)]
+    qkv_w, qkv_b, out_w, out_b = (rng.normal(size=s).astype(np.float32) for s in shapes)
+    w1, b1, w2, b2 = (rng.normal(size=s).astype(np.float32) for s in [(6, 8), (6,), (8, 6), (8,)])
+    one, zero = np.ones(8, np.float32), np.zeros(8, np.float32)
+
+    def norm(v: Any) -> Any:
+        return (v - v.mean(-1, keepdims=True)) / np.sqrt(v.var(-1, keepdims=True) + 1e-5)
+
+    def attention(v: Any) -> Any:
+        heads = (v @ qkv_w.T + qkv_b).reshape(2, 5, 3, 2, 4)
+        q, k, w = (heads[:, :, n].transpose(0, 2, 1, 3) for n in range(3))
+        scores = np.exp(q @ k.transpose(0, 1, 3, 2) / 2)
+        mixed = (scores / scores.sum(-1, keepdims=True)) @ w
+        return mixed.transpose(0, 2, 1, 3).reshape(2, 5, 8) @ out_w.T + out_b
+
+    def perceptron(v: Any) -> Any:
+        return np.maximum(v @ w1.T + b1, 0) @ w2.T + b2
+
+    weights = [porism.asarray(a) for a in (qkv_w, qkv_b, out_w, out_b)]
+    norms = [porism.asarray(a) for a in (one, zero, one, zero)]
+    layers = [porism.asarray(a) for a in (w1, b1, w2, b2)]
+    run = TABLE["aten._transformer_encoder_layer_fwd.default"].run
+    for first in (False, True):
+        found = run(porism.asarray(x), 8, 2, *weights, False, first, 1e-5, *norms, *layers)
+        if first:
+            middle = x + attention(norm(x))
+            expected = middle + perceptron(norm(middle))
+        else:
+            middle = norm(x + attention(x))
+            expected = norm(middle + perceptron(middle))
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-4)

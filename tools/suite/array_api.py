@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EXCEPTIONS = Path(__file__).with_name("array_api_exceptions.txt")
-NEEDED = ("ndindex",)
-"""Packages that the suite imports, and the development extras do not have."""
+NEEDED = {"ndindex": "ndindex", "pytest_jsonreport": "pytest-json-report"}
+"""Modules that the suite imports and the development extras do not have, and their packages."""
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Outcome:
 
     counts: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """The tests that the suite skips itself, and its reasons."""
 
 
 def parse_report(text: str) -> Outcome:
@@ -41,8 +43,11 @@ def parse_report(text: str) -> Outcome:
         if fault is not None:
             outcome.counts["failed"] += 1
             outcome.failures[name] = (fault.get("message") or "").split("\n")[0][:120]
-        else:
-            outcome.counts["skipped" if case.find("skipped") is not None else "passed"] += 1
+            continue
+        skipped = case.find("skipped")
+        outcome.counts["passed" if skipped is None else "skipped"] += 1
+        if skipped is not None:
+            outcome.skipped[name] = (skipped.get("message") or "").split("\n")[0][:120]
     return outcome
 
 
@@ -64,6 +69,7 @@ def report(outcome: Outcome, exceptions: dict[str, str], *, whole: bool) -> tupl
     for name, message in sorted(outcome.failures.items()):
         reason = exceptions.get(name)
         lines.append(f"accepted {name}: {reason}" if reason else f"FAILED {name}: {message}")
+    lines += [f"skipped {name}: {why}" for name, why in sorted(outcome.skipped.items())]
     unlisted = outcome.failures.keys() - exceptions.keys()
     passing = exceptions.keys() - outcome.failures.keys() if whole else set()
     lines += [f"PASSES {name}: it is listed as an exception" for name in sorted(passing)]
@@ -78,7 +84,7 @@ def report(outcome: Outcome, exceptions: dict[str, str], *, whole: bool) -> tupl
 
 def run(path: Path, examples: int, jobs: int, selected: list[str]) -> Outcome | None:
     """Return the outcomes of the suite in a folder; None if it did not start."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         command = [sys.executable, "-m", "pip", "install", "-q", "-c", "constraints.txt", *missing]
         subprocess.run(command, check=True)

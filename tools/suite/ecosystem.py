@@ -51,6 +51,13 @@ SKLEARN: Final = (
     "model_selection.train_test_split(x, y, random_state=0)[0]",
 )  # fmt: skip
 
+PLAIN_EINOPS: Final = (
+    'einsum(z, z, "a b c, a b d -> c d")',
+    'rearrange([x, x], "k a b -> a (k b)")',
+    'pack([z, z], "a b *")[0]',
+)
+"""Functions that `einops.array_api` does not have."""
+
 EINOPS: Final = (
     "rearrange(z, 'a b c -> c (a b)')", "reduce(z, 'a b c -> a c', 'mean')",
     "repeat(z, 'a b c -> a b c d', d=2)", "pack([z, z], 'a * c')[0]",
@@ -86,7 +93,8 @@ def _groups() -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
     )  # fmt: skip
     words = ("special", "stats", "integrate", "cluster", "ndimage", "fft", "spatial")
     return [
-        ("einops", EINOPS, vars(einops.array_api)),
+        ("einops", EINOPS + PLAIN_EINOPS, vars(einops)),
+        ("einops.array_api", EINOPS, vars(einops.array_api)),
         ("scipy", SCIPY, {word: getattr(scipy, word) for word in words}),
         ("sklearn", SKLEARN, {module.__name__.split(".")[-1]: module for module in modules}),
     ]

@@ -313,6 +313,12 @@ def erfc(x: Any) -> Any:
     return xp.erfc(x)
 
 
+@aten("erfinv.default", promoting=True)
+def erfinv(x: Any) -> Any:
+    """Return the inverse of erf."""
+    return xp.erfinv(x)
+
+
 @aten("angle.default", promoting=True)
 def angle(x: Any) -> Any:
     """Return the angle of real numbers: 0, or pi where they are negative."""

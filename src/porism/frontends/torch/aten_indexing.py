@@ -111,9 +111,12 @@ def scatter_reduce(
         "amax": (xp.scatter_max, -math.inf),
         "amin": (xp.scatter_min, math.inf),
     }
-    if reduce not in functions or x.dtype.kind != "f":
+    if reduce not in functions or (x.dtype.kind != "f" and reduce == "mean"):
         raise UncoveredFormError(f"scatter_reduce by {reduce}")
     function, neutral = functions[reduce]
+    if x.dtype.kind in "iu" and neutral:
+        info = xp.iinfo(x.dtype)
+        neutral = int(info.min if neutral < 0 else info.max)
     ones = xp.ones(index.shape, dtype=x.dtype)
     count = _scatter(xp.scatter_add, xp.zeros_like(x), dim, index, ones)
     start = x if include_self else xp.where(count > 0, xp.full_like(x, neutral), x)
@@ -159,21 +162,6 @@ def embedding_dense_backward(
     return xp.index_add(table, 0, flat, rows)
 
 
-@aten("searchsorted.Tensor")
-def searchsorted(
-    sorted_sequence: Any,
-    x: Any,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Any = None,
-) -> Any:
-    """Return where values belong in a sorted sequence."""
-    if sorted_sequence.ndim != 1 or sorter is not None:
-        raise UncoveredFormError("searchsorted of several rows")
-    return xp.searchsorted(sorted_sequence, x, side=side or ("right" if right else "left"))
-
-
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """Return x with a value where the mask holds."""
@@ -188,3 +176,39 @@ def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = Fa
     if not isinstance(x, Tensor):
         raise UncoveredFormError("a bucket of a number")
     return xp.searchsorted(boundaries, x, side="right" if right else "left")
+
+
+@aten("put.default")
+def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Return x with elements replaced, or added to, at indices into all of it."""
+    flat, place = xp.reshape(x, (-1,)), xp.reshape(index, (-1,))
+    place = xp.where(place < 0, place + x.size, place)
+    function = xp.scatter_add if accumulate else xp.scatter
+    added = function(flat, 0, place, xp.reshape(source, (-1,)).astype(x.dtype))
+    return xp.reshape(added, x.shape)
+
+
+@aten("scatter.reduce")
+def scatter_with(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+    """Return x with values added along an axis at indices."""
+    if reduce != "add":
+        raise UncoveredFormError(f"scatter by {reduce}")
+    return _scatter(xp.scatter_add, x, dim, index, src)
+
+
+@aten("nonzero_static.default")
+def nonzero_static(x: Any, size: int, fill_value: int = -1) -> Any:
+    """Return the indices of nonzero elements, a row for each, as many as asked for."""
+    if not x.ndim or not size or not x.size:
+        raise UncoveredFormError("nonzero elements of a scalar, or none")
+    return xp.stack(list(xp.nonzero(x, size=size, fill_value=fill_value)), axis=-1)
+
+
+@aten("masked_scatter.default")
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """Return x with the elements where the mask holds replaced by those of a source, in order."""
+    mask = xp.broadcast_to(mask, x.shape)
+    rank = xp.cumsum(xp.reshape(mask, (-1,)).astype("int64"), axis=0) - 1
+    flat = xp.reshape(source, (-1,))
+    taken = xp.take(flat, xp.minimum(xp.maximum(rank, 0), flat.shape[0] - 1), axis=0)
+    return xp.where(mask, xp.reshape(taken, x.shape).astype(x.dtype), x)

@@ -334,11 +334,13 @@ def scalar_tensor(s: Any, **_: Any) -> Any:
 
 
 @aten("arange.start_step")
-def arange(start: Any, end: Any, step: Any = 1, **_: Any) -> Any:
-    """Return evenly spaced numbers."""
-    if all(isinstance(number, int) for number in (start, end, step)):
-        return xp.arange(start, end, step)
+def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, **_: Any) -> Any:
+    """Return evenly spaced numbers; those of int64 from the whole parts of the arguments."""
+    if dtype == "int64":
+        start, end, step = int(start), int(end), int(step)
     count = max(math.ceil((end - start) / step), 0)
+    if all(isinstance(number, int) for number in (start, step)):
+        return xp.arange(count) * step + start
     return xp.arange(count).astype("float64") * step + start
 
 
@@ -349,9 +351,43 @@ def eye(n: int, m: int | None = None, **_: Any) -> Any:
 
 
 @aten("linspace.default")
-def linspace(start: Any, end: Any, steps: int, **_: Any) -> Any:
-    """Return numbers from start to end."""
-    return xp.linspace(start, end, steps, dtype="float64")
+def linspace(start: Any, end: Any, steps: int, dtype: Any = None, **_: Any) -> Any:
+    """Return a number of evenly spaced numbers; integers are cut off after steps in float64."""
+    if dtype is None or not dtype.startswith(("int", "uint")):
+        return xp.linspace(start, end, steps, dtype="float64")
+    start, end = int(start), int(end)
+    step = (end - start) / max(steps - 1, 1)
+    numbers = [
+        int(start + step * k if k < steps // 2 else end - step * (steps - 1 - k))
+        for k in range(steps)
+    ]
+    return xp.asarray(numbers if steps != 1 else [start], dtype=dtype)
+
+
+@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def linspace_of_tensors(start: Any, end: Any, steps: int, dtype: Any = None, **_: Any) -> Any:
+    """Return a number of evenly spaced numbers between two that are computed."""
+    start, end = (xp.asarray(v).astype("float64") for v in (start, end))
+    if dtype is not None and dtype.startswith(("int", "uint")):
+        start, end = xp.trunc(start), xp.trunc(end)
+    step = (end - start) / max(steps - 1, 1)
+    rank = xp.arange(steps).astype("float64")
+    later = end - step * (steps - 1 - rank)
+    return xp.where((rank < steps // 2) | (steps == 1), start + step * rank, later)
+
+
+@aten("tril_indices.default")
+def tril_indices(row: int, col: int, offset: int = 0, **_: Any) -> Any:
+    """Return the indices of a lower triangle, two rows."""
+    pairs = [[i, j] for i in range(row) for j in range(min(col, i + offset + 1))]
+    return xp.reshape(xp.asarray(pairs, dtype="int64"), (-1, 2)).mT
+
+
+@aten("triu_indices.default")
+def triu_indices(row: int, col: int, offset: int = 0, **_: Any) -> Any:
+    """Return the indices of an upper triangle, two rows."""
+    pairs = [[i, j] for i in range(row) for j in range(max(0, i + offset), col)]
+    return xp.reshape(xp.asarray(pairs, dtype="int64"), (-1, 2)).mT
 
 
 @aten("as_strided.default", "as_strided_copy.default")
@@ -359,13 +395,40 @@ def as_strided(
     x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
     """Return the elements at an offset and strides in the memory of x, which is contiguous."""
-    index = xp.full((), storage_offset or 0, dtype="int64")
+    index = _strided_positions(size, stride, storage_offset)
+    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)
+    return xp.reshape(taken, tuple(size))
+
+
+@aten("as_strided_scatter.default")
+def as_strided_scatter(
+    x: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """Return x with the elements at an offset and strides in its memory replaced."""
+    return _placed(x, src, _strided_positions(size, stride, storage_offset))
+
+
+@aten("diagonal_scatter.default")
+def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Return x with a diagonal of two axes replaced."""
+    positions = xp.reshape(xp.arange(x.size), x.shape)
+    return _placed(x, src, diagonal(positions, offset, dim1, dim2))
+
+
+def _placed(x: Any, src: Any, positions: Any) -> Any:
+    """Return x with the elements at positions in its memory replaced."""
+    values = xp.reshape(xp.broadcast_to(src.astype(x.dtype), positions.shape), (-1,))
+    flat = xp.scatter(xp.reshape(x, (-1,)), 0, xp.reshape(positions, (-1,)), values)
+    return xp.reshape(flat, x.shape)
+
+
+def _strided_positions(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Any:
+    """Return the positions in memory of elements at an offset and strides."""
+    index = xp.full((), offset or 0, dtype="int64")
     for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
         shape = tuple(count if k == axis else 1 for k in range(len(size)))
         index = index + xp.reshape(xp.arange(count) * step, shape)
-    index = xp.broadcast_to(index, tuple(size))
-    taken = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)
-    return xp.reshape(taken, tuple(size))
+    return xp.broadcast_to(index, tuple(size))
 
 
 @aten("narrow_copy.default")

@@ -1,4 +1,4 @@
-"""Network operators of ATen: convolution, pooling, norms, attention, and their derivatives.
+"""Network operators of ATen: convolution, resizing, attention, and their derivatives.
 
 Derivatives of operators that Porism has itself are those that Porism takes (`porism.vjp`).
 """
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_normalization import in_float32
+from porism.frontends.torch.aten_normalization import in_float32, native_layer_norm
+from porism.frontends.torch.aten_pooling import fill
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
 
 # -- convolution -----------------------------------------------------------------------------------
@@ -32,20 +33,15 @@ def convolution(
     spatial = weight.ndim - 2
     batched = x.ndim == spatial + 2
     x = x if batched else xp.expand_dims(x, axis=0)
-    stride, padding, dilation = (_fill(v, spatial) for v in (stride, padding, dilation))
+    stride, padding, dilation = (fill(v, spatial) for v in (stride, padding, dilation))
     if transposed:
         function = getattr(xp, f"conv_transpose{spatial}d")
-        extra = _fill(output_padding, spatial)
+        extra = fill(output_padding, spatial)
         result = function(x, weight, bias, stride, padding, extra, groups, dilation)
     else:
         function = getattr(xp, f"conv{spatial}d")
         result = function(x, weight, bias, stride, padding, dilation, groups)
     return result if batched else result[0]
-
-
-def _fill(numbers: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return a number for each axis, where one may stand for all."""
-    return tuple(numbers) if len(numbers) == count else (numbers[0],) * count
 
 
 @aten("convolution_backward.default")
@@ -73,150 +69,6 @@ def convolution_backward(
         channel = grad.ndim - (weight.ndim - 2) - 1
         by_bias = xp.sum(grad, axis=tuple(k for k in range(grad.ndim) if k != channel))
     return by_input, by_weight, by_bias
-
-
-# -- pooling ---------------------------------------------------------------------------------------
-
-
-def _batched(x: Any, spatial: int) -> tuple[Any, bool]:
-    """Return x with a batch, and whether it had one."""
-    batched = x.ndim == spatial + 2
-    return (x if batched else xp.expand_dims(x, axis=0)), batched
-
-
-def _avg_pool(spatial: int) -> Any:
-    """Return the operator avg_pool1d, 2d or 3d."""
-
-    def avg_pool(
-        x: Any,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        """Return means of windows."""
-        if divisor_override is not None:
-            raise UncoveredFormError("divisor_override")
-        kernel = _fill(kernel_size, spatial)
-        steps = _fill(stride, spatial) if stride else kernel
-        pads = _fill([padding] if isinstance(padding, int) else padding, spatial)
-        x, batched = _batched(x, spatial)
-        function = getattr(xp, f"avg_pool{spatial}d")
-        result = function(x, kernel, steps, pads, ceil_mode, count_include_pad)
-        return result if batched else result[0]
-
-    return avg_pool
-
-
-avg_pools = {spatial: _avg_pool(spatial) for spatial in (1, 2, 3)}
-for _spatial, _pool in avg_pools.items():
-    aten(f"avg_pool{_spatial}d.default")(_pool)
-
-
-@aten("avg_pool2d_backward.default")
-def avg_pool2d_backward(grad: Any, x: Any, *options: Any) -> Any:
-    """Return the gradient of avg_pool2d."""
-    return xp.vjp(lambda v: avg_pools[2](v, *options), x)[1](grad)[0]
-
-
-@aten("avg_pool3d_backward.default")
-def avg_pool3d_backward(grad: Any, x: Any, *options: Any) -> Any:
-    """Return the gradient of avg_pool3d."""
-    return xp.vjp(lambda v: avg_pools[3](v, *options), x)[1](grad)[0]
-
-
-@aten("_adaptive_avg_pool2d.default")
-def adaptive_avg_pool2d(x: Any, output_size: Sequence[int]) -> Any:
-    """Return means of a given number of windows."""
-    x, batched = _batched(x, 2)
-    result = xp.adaptive_avg_pool2d(x, tuple(output_size))
-    return result if batched else result[0]
-
-
-@aten("_adaptive_avg_pool3d.default")
-def adaptive_avg_pool3d(x: Any, output_size: Sequence[int]) -> Any:
-    """Return means of a given number of windows."""
-    x, batched = _batched(x, 3)
-    result = xp.adaptive_avg_pool3d(x, tuple(output_size))
-    return result if batched else result[0]
-
-
-@aten("_adaptive_avg_pool2d_backward.default")
-def adaptive_avg_pool2d_backward(grad: Any, x: Any) -> Any:
-    """Return the gradient of adaptive_avg_pool2d."""
-    sizes = grad.shape[-2:]
-    return xp.vjp(lambda v: adaptive_avg_pool2d(v, sizes), x)[1](grad)[0]
-
-
-def _window_positions(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    counts: Sequence[int],
-) -> list[Any]:
-    """Return, for each spatial axis, the position of each tap: (windows, taps)."""
-    return [
-        xp.arange(counts[k])[:, None] * stride[k]
-        - padding[k]
-        + xp.arange(kernel[k])[None, :] * dilation[k]
-        for k in range(len(sizes))
-    ]
-
-
-@aten("max_pool2d_with_indices.default")
-def max_pool2d_with_indices(
-    x: Any,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> tuple[Any, Any]:
-    """Return maxima of windows, and where they are in the plane; of equal ones the first."""
-    kernel = _fill(kernel_size, 2)
-    steps = _fill(stride, 2) if stride else kernel
-    pads = _fill([padding] if isinstance(padding, int) else padding, 2)
-    gaps = _fill([dilation] if isinstance(dilation, int) else dilation, 2)
-    x, batched = _batched(x, 2)
-    values = xp.max_pool2d(x, kernel, steps, pads, gaps, ceil_mode)
-    height, width = x.shape[-2:]
-    counts = values.shape[-2:]
-    rows, columns = _window_positions((height, width), kernel, steps, pads, gaps, counts)
-    best = xp.full(values.shape, -1, dtype="int64")
-    for i in reversed(range(kernel[0])):
-        for j in reversed(range(kernel[1])):
-            r, c = rows[:, i][:, None], columns[:, j][None, :]
-            inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
-            at = xp.where(inside, r * width + c, 0)
-            flat = xp.reshape(x, (*x.shape[:-2], height * width))
-            tap = xp.take(flat, xp.reshape(at, (-1,)), axis=-1)
-            tap = xp.reshape(tap, values.shape)
-            same = (tap == values) | xp.isnan(tap)
-            best = xp.where(same & inside, at, best)
-    return (values, best) if batched else (values[0], best[0])
-
-
-@aten("max_pool2d_with_indices_backward.default")
-def max_pool2d_with_indices_backward(
-    grad: Any,
-    x: Any,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Any,
-) -> Any:
-    """Return the gradient of maxima of windows: each goes to where its maximum is."""
-    planes = math.prod(x.shape[:-2])
-    flat = xp.zeros(planes, x.shape[-2] * x.shape[-1], dtype=grad.dtype)
-    index = xp.reshape(indices, (planes, -1))
-    added = xp.scatter_add(flat, 1, index, xp.reshape(grad, (planes, -1)))
-    return xp.reshape(added, x.shape)
 
 
 # -- resizing --------------------------------------------------------------------------------------
@@ -337,3 +189,56 @@ def flash_attention_backward(
     rows = xp.sum(g * o, axis=-1, keepdims=True)
     by_scores = weights * (by_weights - rows) * factor
     return xp.matmul(by_scores, k), xp.matmul(by_scores.mT, q), by_value
+
+
+@aten("_transformer_encoder_layer_fwd.default")
+def transformer_encoder_layer(
+    src: Any,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    proj_weight: Any,
+    proj_bias: Any,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Any,
+    norm_bias_1: Any,
+    norm_weight_2: Any,
+    norm_bias_2: Any,
+    ffn_weight_1: Any,
+    ffn_bias_1: Any,
+    ffn_weight_2: Any,
+    ffn_bias_2: Any,
+    mask: Any = None,
+    mask_type: int | None = None,
+) -> Any:
+    """Return a layer of an encoder: attention and a perceptron, each with a norm and a skip."""
+    if mask is not None:
+        raise UncoveredFormError("a masked layer of an encoder")
+    batch, length = src.shape[:2]
+
+    def attention(x: Any) -> Any:
+        heads = (batch, length, 3, num_heads, embed_dim // num_heads)
+        qkv = xp.reshape(xp.matmul(x, qkv_weight.mT) + qkv_bias, heads)
+        query, key, value = (xp.moveaxis(qkv[:, :, k], 1, 2) for k in range(3))
+        mixed = xp.moveaxis(xp.scaled_dot_product_attention(query, key, value), 1, 2)
+        return xp.matmul(xp.reshape(mixed, x.shape), proj_weight.mT) + proj_bias
+
+    def perceptron(x: Any) -> Any:
+        hidden = xp.matmul(x, ffn_weight_1.mT) + ffn_bias_1
+        hidden = xp.gelu(hidden) if use_gelu else xp.relu(hidden)
+        return xp.matmul(hidden, ffn_weight_2.mT) + ffn_bias_2
+
+    def first(x: Any) -> Any:
+        return native_layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)[0]
+
+    def second(x: Any) -> Any:
+        return native_layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)[0]
+
+    if norm_first:
+        x = src + attention(first(src))
+        return x + perceptron(second(x))
+    x = first(src + attention(src))
+    return second(x + perceptron(x))

@@ -70,7 +70,7 @@ def native_group_norm(
     x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, group: int, eps: float
 ) -> tuple[Any, Any, Any]:
     """Return x normalized over groups of channels, with the means and inverse deviations."""
-    split = xp.reshape(in_float32(x), (n, group, -1))
+    split = xp.reshape(in_float32(x), (n, group, c // group * hw))
     mean = xp.mean(split, axis=2, keepdims=True)
     off = split - mean
     inverse = xp.rsqrt(xp.mean(off * off, axis=2, keepdims=True) + eps)

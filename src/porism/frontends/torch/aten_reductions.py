@@ -210,6 +210,8 @@ def topk(
     """Return the largest or smallest values along an axis, and where they were."""
     if not x.ndim:
         return x, xp.zeros((), dtype="int64")
+    if x.dtype.kind != "f":
+        raise UncoveredFormError("which of several equal elements torch names is its own choice")
     values, indices = xp.topk(x, k, axis=dim, largest=largest)
     return values, indices
 
@@ -225,7 +227,9 @@ def mm(x: Any, y: Any) -> Any:
 
 @aten("addmm.default")
 def addmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta · x + alpha · a @ b."""
+    """Return beta · x + alpha · a @ b; the factors of integers are integers."""
+    if a.dtype.kind in "iu":
+        beta, alpha = int(beta), int(alpha)
     product = xp.matmul(a, b)
     if alpha != 1:
         product = product * alpha
@@ -236,6 +240,15 @@ def addmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
 def baddbmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """Return beta · x + alpha · a @ b for a batch of matrices."""
     return addmm(x, a, b, beta, alpha)
+
+
+@aten("addbmm.default")
+def addbmm(x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return beta · x + alpha · the sum of a @ b over a batch of matrices."""
+    rows, columns = a.shape[1], b.shape[2]
+    left = xp.reshape(xp.moveaxis(a, 0, 1), (rows, a.shape[0] * a.shape[2]))
+    right = xp.reshape(b, (b.shape[0] * b.shape[1], columns))
+    return addmm(x, left, right, beta, alpha)
 
 
 @aten("addmv.default")

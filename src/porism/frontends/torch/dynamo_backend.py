@@ -26,13 +26,31 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callabl
 
 def backend(module: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
     """Compile a graph for `torch.compile`; models in training and in evaluation."""
-    with torch.backends.mkldnn.flags(enabled=False):
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)  # else recurrent layers are traced as one opaque operator
+    try:
         return _aot(module, example_inputs)
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return how torch decomposes operators into those of core ATen, but for some in the table.
+
+    The decomposition of attention for CPUs returns weights in place of the logarithm of their sums,
+    which the operator of its gradient takes: results of gradients would be wrong. That of linspace
+    rounds the steps of integers to float32, so that some of them are off by one.
+    """
+    table = dict(core_aten_decompositions())
+    del table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default]
+    for overload in torch.ops.aten.linspace.overloads():
+        table.pop(getattr(torch.ops.aten.linspace, overload), None)
+    return table
 
 
 _aot = aot_autograd(
     fw_compiler=compile_graph,
     bw_compiler=compile_graph,
     inference_compiler=compile_graph,
-    decompositions=core_aten_decompositions(),
+    decompositions=_decompositions(),
 )

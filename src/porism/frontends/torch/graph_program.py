@@ -16,11 +16,13 @@ import torch
 from torch.fx import GraphModule, Node
 
 from porism.frontends.torch import (  # noqa: F401 - they fill the table
+    aten_distances,
     aten_elementwise,
     aten_indexing,
     aten_movement,
     aten_network,
     aten_normalization,
+    aten_pooling,
     aten_reductions,
 )
 from porism.frontends.torch.aten_table import TABLE
@@ -223,6 +225,9 @@ def _run(node: Node, env: dict[Node, Any]) -> Any:
     """Return the value of a node as tensors of Porism, in the types that torch gives them."""
     args, kwargs = _substituted(node, env)
     if node.target is operator.getitem:
+        if args[0][args[1]] is None:
+            source: Any = node.args[0]
+            raise NodeError(source, f"its result {args[1]} is not computed")
         return args[0][args[1]]
     row = TABLE[str(node.target)]
     kwargs = {name: _as_option(value) for name, value in kwargs.items()}

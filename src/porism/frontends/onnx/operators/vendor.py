@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from porism.frontends.onnx.operator_call import Call, Value
+import numpy as np
+
+from porism.frontends.onnx.operator_call import Call, Value, tensor_dtype
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.operators.recurrent import LSTM_ACTIVATIONS, Weights, recur
@@ -100,6 +103,66 @@ def _quick_gelu(call: Call) -> Value:
     return x * xp.sigmoid(x * call.number("alpha", 1.702))
 
 
+# -- quantized tensors: computed in floats, and quantized again ------------------------------------
+
+
+def _dequantized(call: Call, first: int) -> Value:
+    """Return the floats of a tensor whose scale and zero point follow it."""
+    x = call.tensor(first).astype("int32")
+    if call.has(first + 2):
+        x = x - call.tensor(first + 2).astype("int32").reshape(())
+    return x.astype("float32") * call.tensor(first + 1).reshape(())
+
+
+def _quantized(call: Call, y: Value, scale: int, dtype: np.dtype[Any]) -> Value:
+    """Return floats as integers of a type, with the scale and the zero point of two inputs."""
+    steps = xp.round(y / call.tensor(scale).reshape(()))
+    if call.has(scale + 1):
+        steps = steps + call.tensor(scale + 1).astype("float32").reshape(())
+    info = np.iinfo(dtype)
+    return xp.clip(steps, int(info.min), int(info.max)).astype(tensor_dtype(dtype))
+
+
+def _quantized_binary(function: Callable[[Value, Value], Value]) -> Callable[[Call], Value]:
+    def run(call: Call) -> Value:
+        y = function(_dequantized(call, 0), _dequantized(call, 3))
+        return _quantized(call, y, 6, call.dtype(0))
+
+    return run
+
+
+def _quantized_unary(function: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
+    def run(call: Call) -> Value:
+        return _quantized(call, function(call, _dequantized(call, 0)), 3, call.dtype(0))
+
+    return run
+
+
+def _global_mean(call: Call, x: Value) -> Value:
+    first = 1 if call.integer("channels_last") else 2
+    last = x.ndim - 1 if call.integer("channels_last") else x.ndim
+    return xp.mean(x, axis=tuple(range(first, last)), keepdims=True)
+
+
+def _quantized_concat(call: Call) -> Value:
+    count = (len(call.inputs) - 2) // 3
+    parts = [_dequantized(call, 2 + 3 * k) for k in range(count)]
+    joined = xp.concat(parts, axis=call.axis(call.integer("axis"), parts[0].ndim))
+    return _quantized(call, joined, 0, call.dtype(2))
+
+
+def _quantized_gemm(call: Call) -> Value:
+    a, b = call.tensor(0).astype("int32"), call.tensor(3).astype("int32")
+    a = a - call.tensor(2).astype("int32").reshape(()) if call.has(2) else a
+    a, b = a.mT if call.integer("transA") else a, b.mT if call.integer("transB") else b
+    b = b - call.tensor(5).astype("int32").reshape((1, -1)) if call.has(5) else b
+    sums = xp.matmul(a, b)
+    sums = sums + call.tensor(6) if call.has(6) else sums
+    factor = call.tensor(1).reshape(()) * call.tensor(4).reshape((1, -1))
+    y = sums.astype("float32") * (factor * call.number("alpha", 1.0))
+    return _quantized(call, y, 7, call.dtype(0)) if call.has(7) else y
+
+
 _DOMAIN: Final = "com.microsoft"
 
 OPERATORS: Final = (
@@ -113,5 +176,21 @@ OPERATORS: Final = (
     Operator("Gelu", _bias_gelu, domain=_DOMAIN),
     Operator("FastGelu", _fast_gelu, domain=_DOMAIN),
     Operator("QuickGelu", _quick_gelu, domain=_DOMAIN),
+    Operator("QLinearAdd", _quantized_binary(lambda a, b: a + b), domain=_DOMAIN),
+    Operator("QLinearMul", _quantized_binary(lambda a, b: a * b), domain=_DOMAIN),
+    Operator("QGemm", _quantized_gemm, domain=_DOMAIN),
+    Operator("QLinearConcat", _quantized_concat, domain=_DOMAIN),
+    Operator("QLinearGlobalAveragePool", _quantized_unary(_global_mean), domain=_DOMAIN),
+    Operator("QLinearSigmoid", _quantized_unary(lambda _, x: xp.sigmoid(x)), domain=_DOMAIN),
+    Operator(
+        "QLinearLeakyRelu",
+        _quantized_unary(lambda call, x: xp.where(x < 0, x * call.number("alpha", 0.01), x)),
+        domain=_DOMAIN,
+    ),
+    Operator(
+        "QLinearSoftmax",
+        _quantized_unary(lambda call, x: xp.softmax(x, axis=call.integer("axis", -1))),
+        domain=_DOMAIN,
+    ),
 )
 """The rows of this module."""

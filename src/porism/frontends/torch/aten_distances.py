@@ -1,0 +1,207 @@
+"""Distances, segments and bins of ATen: operators over pairs of elements, and over groups."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from porism.frontends.tensor_functions import xp
+from porism.frontends.torch.aten_reductions import sort, vector_norm
+from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.tensor.tensor import Tensor
+
+# -- distances -------------------------------------------------------------------------------------
+
+
+@aten("dist.default", promoting=True)
+def dist(x: Any, y: Any, p: Any = 2) -> Any:
+    """Return the norm of a difference."""
+    return vector_norm(x - y, p)
+
+
+@aten("_cdist_forward.default")
+def cdist(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+    """Return the distance of each row of x from each row of y."""
+    return vector_norm(x[..., :, None, :] - y[..., None, :, :], p, [-1])
+
+
+@aten("_cdist_backward.default")
+def cdist_backward(grad: Any, x: Any, y: Any, p: float, distance: Any) -> Any:
+    """Return the gradient of distances by x; where a distance is 0, so is its gradient."""
+    off = x[..., :, None, :] - y[..., None, :, :]
+    far, distance = grad[..., None], distance[..., None]
+    if p == 0:
+        return xp.zeros_like(x)
+    if p == 1:
+        terms = far * xp.sign(off)
+    elif p == math.inf:
+        terms = xp.where(xp.abs(off) == distance, far * xp.sign(off), 0)
+    else:
+        ratio = off if p == 2 else xp.sign(off) * xp.pow(xp.abs(off), p - 1)
+        scale = distance if p == 2 else xp.pow(distance, p - 1)
+        zero = (distance == 0) if p >= 1 else (off == 0)
+        terms = xp.where(zero, 0, far * ratio / xp.where(zero, 1, scale))
+    return xp.sum(terms, axis=-2)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+MOST_ELEMENTS = 4096
+"""The longest sorted row whose elements are all compared with each value; chosen by hand."""
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    sorted_sequence: Any,
+    x: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Return where values belong in sorted sequences, one for each row of values."""
+    right = right or side == "right"
+    if not isinstance(x, Tensor):
+        x = xp.asarray(x, dtype=sorted_sequence.dtype)
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, axis=-1)
+    if sorted_sequence.ndim == 1:
+        return xp.searchsorted(sorted_sequence, x, side="right" if right else "left")
+    if sorted_sequence.shape[-1] > MOST_ELEMENTS:
+        raise UncoveredFormError("searchsorted of long rows")
+    rows, values = sorted_sequence[..., None, :], x[..., :, None]
+    behind = (rows > values) if right else (rows >= values)
+    return xp.sum(xp.logical_not(behind).astype("int64"), axis=-1)
+
+
+@aten("kthvalue.default")
+def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return the k-th smallest element along an axis, and its index."""
+    if x.dtype.kind != "f":
+        raise UncoveredFormError("which of several equal elements torch names is its own choice")
+    values, order = sort(x, dim)
+    if not x.ndim:
+        return values, order
+    axis = dim % x.ndim
+    here = (slice(None),) * axis + (slice(k - 1, k) if keepdim else k - 1,)
+    return values[here], order[here]
+
+
+@aten("nanmedian.dim")
+def nanmedian_dim(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """Return the lower median of the numbers along an axis, and its index."""
+    if x.dtype.kind != "f":
+        raise UncoveredFormError("which of several equal elements torch names is its own choice")
+    values, order = sort(x, dim)
+    if not x.ndim:
+        return values, order
+    axis = dim % x.ndim
+    count = xp.sum(xp.logical_not(xp.isnan(x)).astype("int64"), axis=axis, keepdims=True)
+    middle = xp.maximum(count - 1, 0) // 2
+    value = xp.take_along_axis(values, middle, axis=axis)
+    index = xp.take_along_axis(order, middle, axis=axis)
+    return (value, index) if keepdim else (xp.squeeze(value, axis), xp.squeeze(index, axis))
+
+
+@aten("nanmedian.default")
+def nanmedian(x: Any) -> Any:
+    """Return the lower median of all numbers."""
+    return nanmedian_dim(xp.reshape(x, (-1,)), 0)[0]
+
+
+# -- bins and segments -----------------------------------------------------------------------------
+
+
+@aten("histc.default")
+def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """Return how many elements are in each of some bins of equal width."""
+    if x.dtype.kind != "f" or not x.size:
+        raise UncoveredFormError("histc of integers, or of nothing")
+    flat = xp.reshape(x, (-1,))
+    low, high = (xp.full((), v, dtype=x.dtype) for v in (min, max))
+    if min == max:
+        low, high = xp.min(flat), xp.max(flat)
+        low, high = xp.where(low == high, low - 1, low), xp.where(low == high, high + 1, high)
+    inside = (flat >= low) & (flat <= high)
+    place = xp.where(inside, (flat - low) * (bins / (high - low)), 0)
+    place = xp.minimum(place.astype("int64"), bins - 1)
+    return xp.scatter_add(xp.zeros(bins, dtype=x.dtype), 0, place, inside.astype(x.dtype))
+
+
+def _bags(offsets: Any, count: int) -> Any:
+    """Return in which segment each of `count` elements is, from where the segments begin."""
+    return xp.searchsorted(offsets.astype("int64"), xp.arange(count), side="right") - 1
+
+
+@aten("segment_reduce.default")
+def segment_reduce(
+    data: Any,
+    reduce: str,
+    lengths: Any = None,
+    indices: Any = None,
+    offsets: Any = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Any:
+    """Return reductions of consecutive segments along an axis."""
+    known = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+    limits = lengths if offsets is None else offsets
+    if indices is not None or limits is None or reduce not in known or data.dtype.kind != "f":
+        raise UncoveredFormError(f"segment_reduce by {reduce} in this form")
+    begins = xp.cumsum(lengths, axis=-1) - lengths if offsets is None else offsets[..., :-1]
+    ends = xp.cumsum(lengths, axis=-1) if offsets is None else offsets[..., 1:]
+    if data.shape[axis] * begins.shape[-1] > MOST_ELEMENTS:
+        raise UncoveredFormError("segment_reduce of many elements")
+    place = xp.arange(data.shape[axis])
+    inside = (place >= begins[..., None]) & (place < ends[..., None])
+    shape = (*inside.shape, *[1] * (data.ndim - axis - 1))
+    start = known[reduce] if initial is None else initial
+    spread = xp.where(xp.reshape(inside, shape), xp.expand_dims(data, axis=axis), known[reduce])
+    at = axis + 1
+    if reduce in ("sum", "mean"):
+        result = xp.sum(spread, axis=at) + start
+    elif reduce == "prod":
+        result = xp.prod(spread, axis=at) * start
+    elif reduce == "max":
+        result = xp.maximum(xp.max(spread, axis=at), start)
+    else:
+        result = xp.minimum(xp.min(spread, axis=at), start)
+    if reduce != "mean":
+        return result
+    count = xp.reshape(ends - begins, (*begins.shape, *[1] * (data.ndim - axis - 1)))
+    empty = math.nan if initial is None else start
+    return xp.where(count == 0, empty, result / xp.maximum(count, 1).astype(data.dtype))
+
+
+@aten("_embedding_bag_forward_only.default", "_embedding_bag.default")
+def embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Any, Any, Any, Any]:
+    """Return sums or means of rows of a table for bags of indices; other results are left out."""
+    if mode == 2:
+        raise UncoveredFormError("maxima of bags")
+    count = indices.shape[0]
+    bags = offsets.shape[0] - int(include_last_offset)
+    if not count or not bags:
+        raise UncoveredFormError("no bags, or no indices")
+    bag = _bags(offsets[:bags], count)
+    rows = xp.take(weight, indices, axis=0)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    kept = (indices != padding_idx).astype(weight.dtype)
+    if padding_idx >= 0:
+        rows = rows * kept[:, None]
+    result = xp.index_add(xp.zeros(bags, weight.shape[1], dtype=weight.dtype), 0, bag, rows)
+    if mode == 1:
+        sizes = xp.scatter_add(xp.zeros(bags, dtype=weight.dtype), 0, bag, kept)
+        result = result / xp.maximum(sizes, 1)[:, None]
+    return result, None, None, None
