@@ -17,10 +17,10 @@ import pytest
 
 import porism
 from fuzz.program import oracle, workers
-from fuzz.program.generate import program
-from fuzz.program.run import Finding, check, symbol_of
+from fuzz.program.generate import evaluated, program
+from fuzz.program.run import Finding, check, narrowed, symbol_of
 from fuzz.program.shrink import script
-from fuzz.program.steps import Call, Input, lines
+from fuzz.program.steps import Call, Input, Ref, lines
 from fuzz.program.table import EXCLUDED, EXCLUDED_MODULES, METHODS_EXCLUDED, ROWS
 from fuzz.program.workers import made
 from porism.tensor import namespace
@@ -110,6 +110,32 @@ def test_a_script_gives_what_the_oracle_says(capsys: pytest.CaptureFixture[str])
             np.testing.assert_array_equal(tensor.numpy().astype(value.array.dtype), value.array)
             compared += 1
     assert compared > 5
+
+
+def test_double_precision_is_kept() -> None:
+    """A value of f32 between values of f64 is a finding, also where the numbers happen to agree."""
+    x = porism.asarray([1.5], dtype="float64")
+    found = evaluated([Input("float64", (1,), 3, -4, 4), Call("abs", (Ref(0),), {})], (1,))
+    assert narrowed(found, [x + 1]) is None
+    assert narrowed(found, [porism.angle(x)]) is None
+    finding = narrowed(found, [x.astype("float32").astype("float64")])
+    assert finding is not None
+    assert finding.kind == "narrowed"
+
+
+@pytest.mark.slow
+def test_a_fault_of_the_generator_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs after it are run all the same."""
+
+    def sometimes(seed: int, number: int, way: str | None = None) -> object:
+        if number == 3:
+            raise ValueError("operands could not be broadcast together")
+        return made(seed, number, way)
+
+    monkeypatch.setattr(workers, "made", sometimes)
+    found = workers.search(workers.Run(SEED, 0, 6, time.monotonic() + 120), jobs=1)
+    assert found.count == 6
+    assert [case.kind for case in found.all.values()] == ["no program: ValueError"]
 
 
 @pytest.mark.slow

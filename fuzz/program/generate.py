@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-import numpy as np
-
 from fuzz.program.maker import Maker
 from fuzz.program.steps import Input, Ref, Step, refs, with_leaves
-from fuzz.program.table import ROWS
-from fuzz.program.values import RefusedError, Value, is_float, value_of
+from fuzz.program.table import COMPLEX, ROWS
+from fuzz.program.values import PARTS, RefusedError, Value, value_of, widened
 
 ALL: Final = {name: row.weight for name, row in ROWS.items()}
 EXACT: Final = {name: row.weight for name, row in ROWS.items() if row.result != "near"}
@@ -42,6 +40,8 @@ def program(random: Random) -> Program:
         with contextlib.suppress(RefusedError):
             maker.new(maker.main, maker.shape())
     chosen = EXACT if random.random() < SHARE else ALL
+    if maker.main in PARTS:
+        chosen = {name: weight for name, weight in chosen.items() if name in COMPLEX}
     names, weights = list(chosen), list(chosen.values())
     wanted = min(LEAST + int(random.expovariate(0.28)), MANY)
     for _ in range(10 * MANY):
@@ -107,8 +107,7 @@ def evaluated(steps: Sequence[Step], results: Sequence[int], shift: int = 0) -> 
     for step in steps:
         if isinstance(step, Input):
             array = step.array(shift)
-            floats = is_float(step.dtype)
-            known.append(Value(array.astype(np.float64) if floats else array, step.dtype, True))
+            known.append(Value(widened(array, step.dtype), step.dtype, True))
         else:
             row = ROWS[step.name]
             known.append(value_of(step, known, row.result, row.jumps))

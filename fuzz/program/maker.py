@@ -13,8 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from fuzz.program.steps import ASSIGNING, PROPERTIES, SYMBOLS, Call, Input, Ref, Size, Step
-from fuzz.program.values import DIGITS, RefusedError, Value, is_float, value_of
+from fuzz.program.steps import (
+    ASSIGNING,
+    PROPERTIES,
+    SYMBOLS,
+    Call,
+    Input,
+    Ref,
+    Size,
+    Step,
+    leaves,
+)
+from fuzz.program.values import DIGITS, PARTS, RefusedError, Value, is_float, value_of, widened
 
 FLOATS: Final = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 SIGNED: Final = ("int8", "int16", "int32", "int64")
@@ -30,6 +40,8 @@ MOST_LARGE: Final = 60_000
 """Elements of a value: of most programs, and of those with large values."""
 FIXED: Final = 8
 """The largest of the other sizes where one is symbolic."""
+COMPLEX_SHARE: Final = 25
+"""One program of so many computes with complex numbers."""
 LARGE: Final = 60
 """One program of so many has large values."""
 
@@ -48,6 +60,9 @@ class Maker:
         self.special = random.random() < 0.04
         self.most = MOST_LARGE if random.randrange(LARGE) == 0 else MOST
         self.main = self.type()
+        if random.getstate()[1][0] % COMPLEX_SHARE == 0:  # other programs stay as they are
+            self.main = random.choice(("complex64", "complex64", "complex128"))
+            self.special = False
         self.symbol: Size | None = None
         """The symbolic size of this program; no other size is as large."""
         if random.random() < 0.04:
@@ -110,8 +125,7 @@ class Maker:
         whole, part = self._allocated(shape)
         step = Input(dtype, whole, self.random.randrange(10**6), low, high, over, special)
         array = step.array()
-        value = array.astype(np.float64) if is_float(dtype) else array
-        made = self._append(step, Value(value, dtype, True))
+        made = self._append(step, Value(widened(array, dtype), dtype, True))
         if not part:
             return made
         self.dead.add(made.number)
@@ -186,7 +200,7 @@ class Maker:
             raise RefusedError
         ref = Ref(last)
         if kind_of(self[ref].dtype) not in kinds:
-            if not self[ref].exact:
+            if not self[ref].exact or self[ref].dtype in PARTS:
                 raise RefusedError
             ref = self.call("astype", ref, self.of_kind(kinds))
         if ranks is not None and self[ref].array.ndim not in ranks:
@@ -224,9 +238,15 @@ class Maker:
 
     def call(self, name: str, *args: Any, part: int | None = None, **kwargs: Any) -> Ref:
         """Add a call, and say where its value is."""
-        from fuzz.program.table import ROWS, SIZED
+        from fuzz.program.table import COMPLEX, ROWS, SIZED
 
         row = ROWS[name]
+        given = leaves((args, *kwargs.values()))
+        if any(_is_ref(r) and self[r].dtype in PARTS for r in given):
+            # Complex numbers are not converted to real ones, and have no order.
+            real = kwargs.get("dtype") is not None or kwargs.get("reduce") not in (None, "add")
+            if name not in COMPLEX or real:
+                raise RefusedError
         if self.symbol is not None and name in SIZED and not _has_symbol(args):
             raise RefusedError
         step = Call(name, args, kwargs, "function", part)

@@ -16,10 +16,14 @@ import porism
 from fuzz.program.actions import tuned_at_random
 from fuzz.program.generate import Program, evaluated
 from fuzz.program.steps import Call, Input, Size, Step, Steps, leaves, on_tensors, with_leaves
-from fuzz.program.values import differences
+from fuzz.program.values import differences, is_float
+from porism.base.dtypes import f32
 from porism.base.errors import ShapeError
 from porism.base.settings import settings
+from porism.ir import ops
 from porism.ir.facts.semantics import Array
+from porism.ir.text.expression import show
+from porism.ir.traversal import toposort
 from porism.tensor.promotion import name_of
 
 OTHER_DATA: Final = 1_000_003
@@ -61,7 +65,7 @@ def chosen(random: Random, program: Program) -> How:
     backend = "llvm"
     if chance < 0.02:
         backend = "reference"
-    elif chance < 0.03:
+    elif chance < 0.05:
         backend = "c"
     sizes = {n for step in program.steps if isinstance(step, Input) for n in step.shape}
     jit = random.random() < 0.12
@@ -176,12 +180,26 @@ def _rebound(step: Step, symbol: Size) -> Step:
 def _once(program: Program, how: How) -> Finding | None:
     values = _tensors(program.steps, _inputs(program.steps), how.realized)
     results = [values[k] for k in program.results]
-    if how.actions is None:
+    narrow = narrowed(program, results)
+    if narrow is not None:
+        return narrow
+    if how.actions is None or any(tensor.dtype.kind == "c" for tensor in results):
         porism.realize(*results)
         return _compared(program, results)
     with tuned_at_random(results, Random(how.actions)):
         porism.realize(*results)
         return _compared(program, results)
+
+
+def narrowed(program: Program, results: Sequence[Any]) -> Finding | None:
+    """A value of f32 in the graph of a program whose floats are all of f64: precision is lost."""
+    types = {value.dtype for value in program.known if is_float(value.dtype)}
+    if types != {"float64"}:
+        return None
+    for node in toposort(ops.SINK(*(tensor.node for tensor in results))):
+        if node.dtype is f32:
+            return Finding("narrowed", f"{show(node, limit=200)} is of f32 among floats of f64")
+    return None
 
 
 def _compared(program: Program, results: Sequence[Any]) -> Finding | None:

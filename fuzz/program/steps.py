@@ -68,6 +68,9 @@ class Input:
             return f"{made}.astype({_type_text(self.dtype)})"
         made = f"np.random.default_rng({self.seed + shift}).integers({self.low}, {self.high}, "
         over = f" / {self.over}" if self.over != 1 else ""
+        if self.dtype.startswith("complex"):
+            pair = f"({made}{(2, *self.shape)}){over})"
+            return f"({pair} * np.reshape([1, 1j], {(2, *(1,) * len(self.shape))})).sum(0)"
         return f"({made}{self.shape}){over}).astype({_type_text(self.dtype)})"
 
 
@@ -82,6 +85,9 @@ SPECIAL: Final = (np.nan, np.inf, -np.inf, -0.0)
 @functools.lru_cache(512)
 def _numbers(given: Input, shift: int) -> Array:
     random = np.random.default_rng(given.seed + shift)
+    if given.dtype.startswith("complex"):
+        pair = random.integers(given.low, given.high, (2, *given.shape)) / given.over
+        return np.asarray((pair[0] + 1j * pair[1]).astype(given.dtype))
     found: Array = random.integers(given.low, given.high, given.shape)
     if given.over != 1:
         found = found / given.over

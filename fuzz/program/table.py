@@ -46,6 +46,7 @@ EXCLUDED: Final = {
     "verify": "a report; some programs are compiled with the setting",
     "realize": "computes results; the runner of programs calls it",
     "memory": "figures of memory",
+    "argwhere": "the size of the result depends on the values",
     "nonzero": "the size of the result depends on the values",
     "unique_all": "the size of the result depends on the values",
     "unique_counts": "the size of the result depends on the values",
@@ -86,6 +87,18 @@ EXCLUDED_MODULES: Final = {
     "api.random": "no oracle gives the same numbers",
 }
 """Modules of `namespace` without rows, and why."""
+
+_COMPLEX: Final = (
+    "add subtract multiply negative positive square equal not_equal isfinite where abs real"
+    " imag conj expand_dims swapaxes moveaxis flip broadcast_to tile stack roll concat reshape"
+    " permute_dims transpose flatten squeeze unsqueeze expand matmul dot outer inner tensordot"
+    " vecdot vdot einsum sum mean var std any all cumulative_sum cumsum diag diagonal tril triu"
+    " pad getitem setitem assign take repeat trace kron split chunk gather index_select"
+    " take_along_axis scatter scatter_add index_add diff vstack hstack count_nonzero choose"
+    " asarray tensor isclose convolve gradient linear prod cumulative_prod"
+)
+COMPLEX: Final = frozenset(_COMPLEX.split())
+"""Functions that programs of complex numbers call: one program of 25 has them."""
 
 SIZED: Final = {
     "reshape", "broadcast_to", "expand", "unflatten", "full", "zeros", "ones", "arange", "linspace",

@@ -24,13 +24,16 @@ from porism.tensor.promotion import NAMES, name_of, result_type
 
 DIGITS: Final = {
     "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8,
-    "float8_e4m3fn": 4, "float8_e5m2": 3,
+    "float8_e4m3fn": 4, "float8_e5m2": 3, "complex64": 24, "complex128": 53,
 }  # fmt: skip
-"""Binary digits of the significand."""
+"""Binary digits of the significand, of complex numbers of each part."""
+
+PARTS: Final = {"complex64": "float32", "complex128": "float64"}
+"""Complex types, and those of their parts. They count as floats here."""
 
 LARGEST: Final = {
     "float64": 1e6, "float32": 1e6, "float16": 3e4, "bfloat16": 1e6,
-    "float8_e4m3fn": 448.0, "float8_e5m2": 3e4,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 3e4, "complex64": 1e6, "complex128": 1e6,
 }  # fmt: skip
 """Magnitudes that programs stay below, so that nothing overflows on the way."""
 
@@ -63,10 +66,19 @@ def is_float(dtype: str) -> bool:
     return dtype in DIGITS
 
 
+def widened(array: Array, dtype: str) -> Array:
+    """Numbers of a type as the oracle computes with them: floats in float64 or complex128."""
+    if dtype in PARTS:
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if is_float(dtype) else array
+
+
 def fits(array: Array, dtype: str) -> bool:
     """Whether a type holds all numbers of an array as they are."""
+    if array.dtype.kind == "c" and dtype not in PARTS:
+        return False
     with np.errstate(all="ignore"):
-        back = array.astype(NAMES[dtype].numpy).astype(np.float64)
+        back = widened(array.astype(NAMES[dtype].numpy), dtype)
     return bool(np.array_equal(back, array, equal_nan=True))
 
 
@@ -76,7 +88,7 @@ def type_of(step: Call, array: Array, operands: list[Value]) -> str:
     Floats have the type that is asked for, else the one that the floats among the operands have
     together, else the default.
     """
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fc":
         return str(array.dtype)
     if step.name in ASSIGNING:
         return operands[0].dtype
@@ -87,7 +99,8 @@ def type_of(step: Call, array: Array, operands: list[Value]) -> str:
     if "uint64" in types and any(name.startswith("int") for name in types):
         raise RefusedError  # they have no common type in Porism, and float64 in NumPy
     floats = [NAMES[v.dtype] for v in operands if is_float(v.dtype)]
-    return name_of(result_type(*floats)) if floats else "float32"
+    common = name_of(result_type(*floats)) if floats else "float32"
+    return common if array.dtype.kind == "c" else PARTS.get(common, common)
 
 
 def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[Value]) -> bool:
@@ -106,13 +119,14 @@ def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[V
         return False
     if result in ("rounded", "summed") and not _are_held(step, operands, dtype):
         return False
-    if result != "summed":
+    # A product of complex numbers is a sum of products of their parts.
+    if result != "summed" and not (result == "rounded" and dtype in PARTS):
         return True
     numbers = [v.array for v in operands]
-    finest = [_digits_behind(a) for a in numbers if a.dtype.kind == "f"]
+    finest = [_digits_behind(a) for a in numbers if a.dtype.kind in "fc"]
     if max(finest, default=0) > (0 if "prod" in step.name else FINEST):
         return False
-    terms = [np.abs(a) if a.dtype.kind == "f" else a for a in numbers]
+    terms = [_size(a) if a.dtype.kind in "fc" else a for a in numbers]
     sizes = dict(zip(dict.fromkeys(refs(step)), terms, strict=True))
     whole: list[Any] = [None] * (max(sizes, default=-1) + 1)
     for number, array in sizes.items():
@@ -122,11 +136,21 @@ def is_exact(step: Call, result: str, value: Array, dtype: str, operands: list[V
     return bool(most <= 2.0 ** (DIGITS[dtype] - sum(finest)))
 
 
+def _size(array: Array) -> Array:
+    """The magnitudes; of complex numbers, the sums of those of their parts."""
+    return np.asarray(np.abs(array.real) + np.abs(array.imag))
+
+
 def _are_held(step: Call, operands: list[Value], dtype: str) -> bool:
     """Whether a type holds all operands, to which they are converted first, numbers too."""
     numbers = [leaf for leaf in leaves((step.args, *step.kwargs.values())) if type(leaf) in NUMBERS]
     arrays = [v.array for v in operands if v.array.dtype.kind != "b"]
-    return all(fits(np.asarray(part, np.float64), dtype) for part in (*arrays, *numbers))
+    return all(fits(_oracle_array(part), dtype) for part in (*arrays, *numbers))
+
+
+def _oracle_array(part: Any) -> Array:
+    array = np.asarray(part)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 NUMBERS: Final = (int, float)
@@ -182,8 +206,8 @@ def _becomes_infinite(operands: Sequence[Value], dtype: str) -> bool:
     """Whether a finite operand is beyond the numbers of the type that it is converted to."""
     with np.errstate(all="ignore"):
         return any(
-            bool((np.isfinite(v.array) & ~np.isfinite(v.array.astype(NAMES[dtype].numpy))).any())
-            for v in operands
+            bool((np.isfinite(array) & ~np.isfinite(array.astype(NAMES[dtype].numpy))).any())
+            for array in (_size(v.array) if v.dtype in PARTS else v.array for v in operands)
         )
 
 
@@ -243,9 +267,12 @@ def _terms(step: Call, values: Sequence[Array], result: Array) -> float:
 
 def _nudged(array: Array, unit: float, random: np.random.Generator, bias: float = 0.0) -> Array:
     """The numbers changed by up to a unit, each by chance, and all of them by a bias."""
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fc":
         return array
-    return np.asarray(array * (1 + bias + unit * (2 * random.random(array.shape) - 1)))
+    change: Array = 2 * random.random(array.shape) - 1
+    if array.dtype.kind == "c":
+        change = change + 1j * (2 * random.random(array.shape) - 1)
+    return np.asarray(array * (1 + bias + unit * change))
 
 
 def allowed(steps: Steps, known: Sequence[Value], number: int, runs: int) -> Array:
@@ -264,7 +291,7 @@ def allowed(steps: Steps, known: Sequence[Value], number: int, runs: int) -> Arr
 def differences(steps: Steps, known: Sequence[Value], number: int, got: Array) -> Array:
     """Where a tensor's values are wrong; they have the shape and the type that they should."""
     value = known[number]
-    found = got.astype(np.float64) if is_float(value.dtype) else got
+    found = widened(got, value.dtype)
     with np.errstate(all="ignore"):
         wrong = found != value.array
         if is_float(value.dtype):

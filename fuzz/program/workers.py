@@ -115,7 +115,12 @@ def _work(pipe: Connection, run: Run) -> None:
 
 
 def _try(pipe: Connection, run: Run, number: int, kinds: Counter[str]) -> None:
-    found, how = made(run.seed, number, run.way)
+    try:
+        found, how = made(run.seed, number, run.way)
+    except Exception as error:  # a fault of the generator, or of its oracle
+        kind = f"no program: {type(error).__name__}"
+        pipe.send(("found", Case(number, kind, kind, f"# {error!r} while it is generated")))
+        return
     finding = check(found, how)
     if finding is None:
         return

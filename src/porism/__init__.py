@@ -29,6 +29,7 @@ FUNCTIONS: Final = {
     "load": "porism.frontends.weights.weight_files",
     "save": "porism.frontends.weights.weight_files",
     "simplify": "porism.simplifier.simplify",
+    "view": "porism.tensor.inspect.program_view",
 }
 """Functions that `porism.NAME` imports at the first use, by their modules; not on tensors."""
 

@@ -72,6 +72,7 @@ from porism.tensor.inspect.explain import explain as explain
 from porism.tensor.inspect.explain import kernels as kernels
 from porism.tensor.inspect.kernel_profile import profile as profile
 from porism.tensor.inspect.manual_schedule import opt as opt
+from porism.tensor.inspect.program_view import view as view
 from porism.tensor.inspect.verify_report import verify as verify
 from porism.tensor.jit.jit import jit as jit
 from porism.tensor.symbolic_sizes import Variable as Variable
@@ -150,7 +151,7 @@ def amax(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) ->
     """Return the largest element along axes: another name of `max`, whose `dim` is not ambiguous."""
 def amin(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the smallest element along axes: another name of `min`, whose `dim` is not ambiguous."""
-def angle(x: ArrayLike) -> Tensor:
+def angle(x: ArrayLike, deg: builtins.bool = False) -> Tensor:
     """Return the angle of each number in the complex plane, in radians from -pi to pi."""
 def any(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return whether an element along axes is not zero; false of no elements."""
@@ -162,6 +163,8 @@ def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: builtins.bool = F
     """Return the index of the first smallest element along an axis, as int64."""
 def argsort(x: ArrayLike, axis: int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """Return the indices that sort x along an axis, stably; NaN is the largest."""
+def argwhere(x: ArrayLike, *, size: int | None = None, fill_value: int = 0) -> Tensor:
+    """Return the indices of the nonzero elements, a row for each; `size` as for `nonzero`."""
 def array_equal(x1: ArrayLike, x2: ArrayLike, equal_nan: builtins.bool = False) -> Tensor:
     """Return whether two tensors have the same shape and the same elements: a tensor of one bool."""
 def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -232,6 +235,8 @@ def ceil(x: ArrayLike) -> Tensor:
     """Return the smallest integral value that is not below x, in the type of x."""
 def celu(x: ArrayLike, alpha: builtins.float = ...) -> Tensor:
     """Return x where it is positive, and alpha·(e^(x/alpha) - 1) elsewhere."""
+def choose(x: ArrayLike, choices: Sequence[Any], mode: str = 'raise') -> Tensor:
+    """Return for each element the one of `choices` whose number it is, all broadcast together."""
 def chunk(x: ArrayLike, chunks: int, axis: int = 0) -> list[Tensor]:
     """Return at most `chunks` slices of equal size along an axis; the last may be smaller."""
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
@@ -372,12 +377,16 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, *, dtype: DTypeLike | None = 
     """Return a tensor of the shape (and by default the type) of x with all elements `fill_value`."""
 def gather(x: ArrayLike, axis: int, index: ArrayLike) -> Tensor:
     """Return x's elements at `index` along an axis, as PyTorch's gather."""
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
+    """Return the greatest common divisor of integers, which is not negative; of 0 and 0 it is 0."""
 def gelu(x: ArrayLike, approximate: str = 'none') -> Tensor:
     """Return x·Φ(x), where Φ is the distribution function of the standard normal distribution."""
 def geomspace(start: builtins.float, stop: builtins.float, num: int = 50, *, dtype: DTypeLike | None = None, endpoint: builtins.bool = True) -> Tensor:
     """Return `num` numbers from start to stop, each a multiple of the one before by one factor."""
 def glu(x: ArrayLike, axis: int = -1) -> Tensor:
     """Return the first half of x along an axis, times the sigmoid of the second half."""
+def gradient(f: Any, *varargs: Any, axis: AxesLike = None, edge_order: int = 1) -> Any:
+    """Return the derivative of samples along an axis, by differences; of several axes a tuple."""
 def greater(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     """Return whether x1 > x2."""
 def greater_equal(x1: ArrayLike, x2: ArrayLike) -> Tensor:
@@ -444,6 +453,8 @@ def l1_loss(x: ArrayLike, target: ArrayLike, reduction: str = 'mean') -> Tensor:
     """Return the absolute error |x - target|; its mean unless `reduction` is 'sum' or 'none'."""
 def layer_norm(x: ArrayLike, weight: ArrayLike | None = None, bias: ArrayLike | None = None, eps: builtins.float = ..., *, axis: Axes = None) -> Tensor:
     """Return x scaled to mean 0 and variance 1 over its last axes, then times weight plus bias."""
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Tensor:
+    """Return the least common multiple of integers, which is not negative; of 0 it is 0."""
 def leaky_relu(x: ArrayLike, negative_slope: builtins.float = ...) -> Tensor:
     """Return x where it is not negative, else x times `negative_slope`."""
 def lerp(x: ArrayLike, end: ArrayLike, weight: ArrayLike) -> Tensor:
@@ -502,7 +513,7 @@ def maximum(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     """Return the larger of x1 and x2; NaN if either is NaN."""
 def mean(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the mean of the elements along axes, of integers in float32; NaN of no elements."""
-def median(x: ArrayLike, axis: int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
+def median(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the median along an axis, the mean of the middle two elements if their number is even."""
 def memory() -> MemoryUsage:
     """Return the memory for values in bytes: in use, kept in the pool, and the peak."""
@@ -528,10 +539,16 @@ def nanmax(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) 
     """Return the largest of the elements along axes that are not NaN; NaN if all are."""
 def nanmean(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the mean of the elements along axes that are not NaN; NaN if all are."""
+def nanmedian(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return the median of the elements along an axis that are not NaN; NaN if all are."""
 def nanmin(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the smallest of the elements along axes that are not NaN; NaN if all are."""
+def nanpercentile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return `percentile` of the elements along an axis that are not NaN; NaN if all are."""
 def nanprod(x: ArrayLike, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: builtins.bool = False) -> Tensor:
     """Return the product of the elements along axes that are not NaN."""
+def nanquantile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return `quantile` of the elements along an axis that are not NaN; NaN if all are."""
 def nanstd(x: ArrayLike, axis: Axes = None, *, correction: builtins.float = 0, keepdims: builtins.bool = False) -> Tensor:
     """Return the standard deviation of the elements along axes that are not NaN, as `std`."""
 def nansum(x: ArrayLike, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: builtins.bool = False) -> Tensor:
@@ -568,7 +585,7 @@ def pad(x: ArrayLike, pad_width: int | Sequence[int] | Sequence[Sequence[int]], 
     """Return x with elements added before and after each axis; negative numbers remove elements."""
 def pairwise_distance(x1: ArrayLike, x2: ArrayLike, ord: builtins.float = 2, eps: builtins.float = ..., *, keepdims: builtins.bool = False) -> Tensor:
     """Return the norm of x1 - x2 + eps along the last axis."""
-def percentile(x: ArrayLike, q: ArrayLike, axis: int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
+def percentile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the value below which q percent of the elements along an axis lie."""
 def permutation(x: int, *, dtype: DTypeLike | None = None) -> Tensor:
     """Return the integers from 0 to x - 1 in random order."""
@@ -592,8 +609,8 @@ def prod(x: ArrayLike, axis: Axes = None, *, dtype: DTypeLike | None = None, kee
     """Return the product of the elements along axes; 1 of no elements."""
 def ptp(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the largest minus the smallest element along axes."""
-def quantile(x: ArrayLike, q: ArrayLike, axis: int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
-    """Return the value below which the fraction q (0 to 1) of the elements along an axis lies."""
+def quantile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+    """Return the value below which the fraction q (0 to 1) of the elements along axes lies."""
 def rad2deg(x: ArrayLike) -> Tensor:
     """Return angles in radians as degrees: x · 180/π."""
 def rand(*shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
@@ -640,7 +657,7 @@ def scatter_max(x: ArrayLike, axis: int, index: ArrayLike, src: ArrayLike) -> Te
     """Return the maximum of x and the values of src at the indices along an axis."""
 def scatter_min(x: ArrayLike, axis: int, index: ArrayLike, src: ArrayLike) -> Tensor:
     """Return the minimum of x and the values of src at the indices along an axis."""
-def searchsorted(x1: ArrayLike, x2: ArrayLike, *, side: str = 'left', sorter: ArrayLike | None = None) -> Tensor:
+def searchsorted(x1: ArrayLike, x2: ArrayLike, side: str = 'left', sorter: ArrayLike | None = None) -> Tensor:
     """Return the indices at which the values x2 would be inserted into the sorted tensor x1."""
 def seed(n: int) -> None:
     """Set the seed: all numbers drawn afterwards depend on n alone."""
@@ -784,9 +801,11 @@ asanyarray = asarray
 ascontiguousarray = asarray
 bitwise_not = bitwise_invert
 bmm = matmul
+broadcast_tensors = broadcast_arrays
 cat = concat
 clamp = clip
 concatenate = concat
+conjugate = conj
 degrees = rad2deg
 div = divide
 eq = equal
@@ -803,6 +822,8 @@ hard_swish = hardswish
 hard_tanh = hardtanh
 identity = eye
 invert = bitwise_invert
+jacfwd = jacobian
+jacrev = jacobian
 le = less_equal
 left_shift = bitwise_left_shift
 log_sigmoid = logsigmoid
@@ -816,6 +837,7 @@ mv = matmul
 ne = not_equal
 neg = negative
 power = pow
+promote_types = result_type
 radians = deg2rad
 randperm = permutation
 ravel = flatten
@@ -824,10 +846,12 @@ right_shift = bitwise_right_shift
 rint = round
 row_stack = vstack
 sdpa = scaled_dot_product_attention
+sgn = sign
 soft_sign = softsign
 sub = subtract
 swapdims = swapaxes
 swish = silu
+take_along_dim = take_along_axis
 tensor_split = array_split
 trapz = trapezoid
 true_divide = divide

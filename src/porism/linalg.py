@@ -16,6 +16,7 @@ from typing import Any
 from porism.tensor import namespace
 from porism.tensor.api.linear_algebra import matmul, outer, tensordot, trace, vecdot
 from porism.tensor.api.reductions import vector_norm
+from porism.tensor.habits.keywords import public
 from porism.tensor.habits.unknown_names import UnknownName
 from porism.tensor.linalg.factorizations import (
     cholesky,
@@ -33,7 +34,7 @@ from porism.tensor.linalg.factorizations import (
     svd,
     svdvals,
 )
-from porism.tensor.linalg.matrix_functions import matrix_norm, matrix_power
+from porism.tensor.linalg.matrix_functions import matrix_norm, matrix_power, norm
 from porism.tensor.matrices.vector_products import cross
 from porism.tensor.movement.reshape import diagonal, matrix_transpose
 
@@ -54,6 +55,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "norm",
     "outer",
     "pinv",
     "qr",
@@ -66,6 +68,9 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+for _name in __all__:
+    globals()[_name] = public(globals()[_name])
 
 
 def __getattr__(name: str) -> Any:

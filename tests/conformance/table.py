@@ -102,6 +102,8 @@ ROWS: Final[dict[str, list[Row]]] = {
     "nan_to_num": [Row("nan_to_num(x, 0.0, 1.0, -1.0)", kinds="fi")],
     **same("isposinf isneginf", "x", "f"),
     "select": [Row("select([x > y, x < row], [x, y], 1)", kinds="fi")],
+    "choose": [Row("choose(order % 3, [x, y, row])", kinds="fi")],
+    **same("gcd lcm", "x, y", "i"),
     "masked_fill": [Row("masked_fill(x, x > y, 1)", kinds="fi")],
     # -- movement ----------------------------------------------------------------------------------
     "reshape": [Row("reshape(x, (2, -1))", kinds="fib")],
@@ -149,6 +151,9 @@ ROWS: Final[dict[str, list[Row]]] = {
     # -- reductions and scans ----------------------------------------------------------------------
     **same("nansum nanprod nanmax nanmin", "x, axis=1", "f"),
     **same("nanmean nanvar nanstd", "x, axis=0", "f"),
+    "nanquantile": [Row("nanquantile(x, 0.3, axis=1)", close=4)],
+    "nanpercentile": [Row("nanpercentile(x, 30, axis=1)", close=4)],
+    "nanmedian": [Row("nanmedian(x, axis=1)", close=4)],
     "ptp": [Row("ptp(x, axis=1)", kinds="fi")],
     "average": [Row("average(x, axis=1, weights=positive_)", close=4)],
     "cov": [Row("cov(x)", close=4)],
@@ -188,6 +193,7 @@ ROWS: Final[dict[str, list[Row]]] = {
     "correlate": [Row("correlate(row, x[0], 'full')", kinds="fi", close=8)],
     "trapezoid": [Row("trapezoid(x, axis=1)", close=4)],
     "polyval": [Row("polyval(row[:3], x)", kinds="fi", close=8)],
+    "gradient": [Row("gradient(x, axis=1)", close=4)],
     "interp": [Row("interp(x, cumulative_sum(positive_[0]), row)", close=8)],
     # -- windows -----------------------------------------------------------------------------------
     "conv1d": [Row("conv1d(image[:, :, 0], taps[:, :, 0])", close=8)],
@@ -269,6 +275,7 @@ NOT_COMPUTED: Final = {
     "isdtype": "about types; tests/tensor/test_promotion.py",
     "broadcast_shapes": "about shapes; tests/tensor/test_reshape.py",
     "nonzero": "indices, as many as there are; tests/tensor/test_search.py",
+    "argwhere": "indices, as many as there are; tests/tensor/habits/test_numpy_functions.py",
     "unique_all": "several tensors; tests/tensor/test_search.py",
     "unique_counts": "several tensors; tests/tensor/test_search.py",
     "unique_inverse": "several tensors; tests/tensor/test_search.py",

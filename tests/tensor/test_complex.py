@@ -122,12 +122,98 @@ OTHERS: Final[dict[str, Case]] = {
     "linear": (lambda x: porism.linear(x, x, x[:, 0]), lambda x: x @ x.T + x[:, 0]),
     "astype": (lambda x: x.astype("bool"), lambda x: x.astype(bool)),
     "asarray": (lambda x: porism.asarray(x.numpy()), lambda x: x),
+    "tensor": (lambda x: porism.tensor(x), lambda x: x),
     "from_dlpack": (lambda x: porism.from_dlpack(x.numpy()), lambda x: x),
     "full": both(lambda xp, x: xp.full((2,), 2 + 1j, dtype="complex64")),
     "eye": both(lambda xp, x: xp.eye(3, 4, k=1, dtype="complex128")),
     "linspace": both(lambda xp, x: xp.linspace(1j, 2, 5, dtype="complex128")),
+    "diag": both(lambda xp, x: xp.diag(x[0], 1)),
+    "diagflat": both(lambda xp, x: xp.diagflat(x[:2])),
+    "diag_embed": (
+        lambda x: porism.diag_embed(x),
+        lambda x: np.stack([np.diag(row) for row in x]),
+    ),
+    "nan_to_num": both(lambda xp, x: xp.nan_to_num(x)),
+    "gradient": both(lambda xp, x: xp.gradient(x, 0.5, axis=1)),
+    "trapezoid": both(lambda xp, x: xp.trapezoid(x, dx=2.0, axis=0)),
+    "scatter": (
+        lambda x: porism.scatter(x, 0, [[2, 0, 1, 1]], x[1:2]),
+        lambda x: _scattered(x, lambda old, new: new),
+    ),
+    "scatter_add": (
+        lambda x: porism.scatter_add(x, 0, [[2, 0, 1, 1]], x[1:2]),
+        lambda x: _scattered(x, lambda old, new: old + new),
+    ),
+    "index_add": (
+        lambda x: porism.index_add(x, 0, [1, 1], x[:2]),
+        lambda x: np.stack([x[0], x[0] + x[1] + x[1], x[2]]),
+    ),
+    "convolve": both(lambda xp, x: xp.convolve(x[0], x[1], mode="same")),
+    "correlate": both(lambda xp, x: xp.correlate(x[0], x[1, :3], mode="full")),
+    "polyval": both(lambda xp, x: xp.polyval(x[0], x[1])),
+    "einsum": both(lambda xp, x: xp.einsum("ij,kj,k->ik", x, x, xp.real(x)[:, 0])),
+    "var": both(lambda xp, x: xp.var(x, axis=1, correction=1)),
+    "std": both(lambda xp, x: xp.std(x, axis=0, keepdims=True)),
+    "isclose": both(lambda xp, x: xp.isclose(x, x[0])),
+    "allclose": both(lambda xp, x: xp.allclose(x, x * (1 + 1e-7))),
+    "array_equal": both(lambda xp, x: xp.array_equal(x, x)),
 }
 """A call of each other function, on a matrix of 3 x 4."""
+
+
+def _scattered(x: Any, merge: Any) -> Any:
+    """The second row, stored at the rows 2, 0, 1 and 1 of its columns."""
+    changed = x.copy()
+    for column, row in enumerate((2, 0, 1, 1)):
+        changed[row, column] = merge(x[row, column], x[1, column])
+    return changed
+
+
+def test_vdot_conjugates_the_first_operand() -> None:
+    """A function that is composed of others, which have implementations of their own."""
+    for dtype in TYPES:
+        a, b = draw(dtype, (3, 4)), draw(dtype, (3, 4), seed=1)
+        agree(porism.vdot(porism.asarray(a), b), np.vdot(a, b))
+
+
+def test_einsum_of_one_and_of_three_complex_operands() -> None:
+    x, y = draw("complex64", (3, 4)), draw("complex64", (4, 2), seed=1)
+    agree(porism.einsum("ij->j", x), np.einsum("ij->j", x))
+    agree(porism.einsum("ij,jk,ij->k", x, y, x), np.einsum("ij,jk,ij->k", x, y, x))
+    agree(porism.einsum("ij,jk->ik", porism.ones((1, 3)), x), np.ones((1, 3), np.float32) @ x)
+
+
+def test_padding_has_both_parts_of_the_value() -> None:
+    z = draw("complex64", (2, 3))
+    for value in (1, 2 - 3j):
+        ours = porism.pad(porism.asarray(z), ((1, 0), (0, 2)), value=value)
+        agree(ours, np.pad(z, ((1, 0), (0, 2)), constant_values=value))
+    agree(porism.pad(porism.ones(1), 1, value=2j), np.array([2j, 1, 2j], np.complex64))
+
+
+def test_an_argument_that_must_be_real() -> None:
+    real, z = porism.ones(3), porism.asarray([1j, 2.0, 3.0])
+    with refuses(TypeMismatch, "in another argument than the first"):
+        porism.gradient(real, z)
+    with refuses(TypeMismatch, "in another argument than the first"):
+        porism.gradient(z, z)
+    with refuses(TypeMismatch, "complex numbers as int64"):
+        porism.sum(z, dtype="int64")
+    scaled = porism.index_add(z, 0, [0], z[:1], alpha=1j)
+    agree(scaled, np.array([-1 + 1j, 2, 3], np.complex64))
+
+
+def test_what_complex_numbers_do_not_have_says_so() -> None:
+    z = porism.asarray([1j, 2.0])
+    calls: list[Callable[[], Any]] = [
+        lambda: porism.max(z),
+        lambda: porism.nanmean(z),
+        lambda: porism.scatter(z, 0, [0], z[:1], reduce="multiply"),
+        lambda: porism.logspace(0, 1j, 3),
+    ]
+    for call in calls:
+        with pytest.raises(TypeMismatch, match=r"fix: pass porism\.real"):
+            call()
 
 
 def test_every_implementation_is_compared() -> None:

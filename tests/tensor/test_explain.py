@@ -19,7 +19,7 @@ from porism.base.settings import settings
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.lower.linearize import linearize
-from porism.tensor.inspect.stage_diffs import InstructionListing, diff
+from porism.viewer.stage_diffs import InstructionListing, diff
 from tests.backends.running import works
 from tests.patience import PATIENCE
 

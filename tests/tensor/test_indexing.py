@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import array_shapes, basic_indices
 
 import porism
 from porism.base.errors import ShapeError, TypeMismatch
+from porism.base.settings import settings as base_settings
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.traversal import toposort
@@ -373,3 +374,11 @@ def test_errors_of_functions() -> None:
         porism.gather(X, 0, np.zeros((2, 9, 1, 1), int))
     with refuses(ShapeError, "index_select with an index of shape (1, 1)"):
         porism.index_select(X, 0, [[0]])
+
+
+def test_assignment_to_no_elements_is_checked_at_every_level() -> None:
+    """The index of the empty part is never valid, and what reads it goes."""
+    x = porism.asarray(np.arange(6.0, dtype=np.float32).reshape(1, 3, 2))
+    with base_settings.override(check=True, cache=False):
+        x[porism.asarray([0]), 2:-1] = porism.zeros((1, 0, 1))
+        np.testing.assert_array_equal(x.numpy().ravel(), np.arange(6.0))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import porism
+from porism.tensor import namespace
 
 
 def in_new_process(code: str, *arguments: str) -> str:
@@ -77,3 +78,12 @@ def test_a_computation_from_disk_loads_no_compiler(tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     assert "pipeline" in in_new_process(code, folder)
     assert in_new_process(code, folder) == "[]"
+
+
+def test_every_method_is_found_by_its_own_name_first() -> None:
+    """`float` is a method of tensors and a name of a type: the first use must find the method."""
+    namespace.load()
+    methods = {name for name in dir(porism.Tensor) if not name.startswith("_")}
+    assert {name for name in methods if namespace.method_name(name) != name} == set()
+    code = "import porism; print(porism.arange(3).float().tolist())"
+    assert in_new_process(code) == "[0.0, 1.0, 2.0]"

@@ -178,3 +178,20 @@ def test_classes_with_a_stride_in_memory() -> None:
     x, labels = draw("float32", (5, 36)), np.arange(20) % 9
     actual = porism.asarray(x).triu().reshape(20, 9).nll_loss(labels, reduction="none")
     agree(actual, -log_likelihoods(np.triu(x).reshape(20, 9), labels), "float32")
+
+
+def test_cross_entropy_of_very_many_classes() -> None:
+    generator = np.random.default_rng(0)
+    logits = generator.standard_normal((3, 50257)).astype(np.float32)  # its sum is split in two
+    labels = np.array([0, 50256, -100])
+    shifted = logits - logits.max(1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    expected = -(logs[0, 0] + logs[1, 50256]) / 2
+    np.testing.assert_allclose(porism.cross_entropy(logits, labels).item(), expected, rtol=1e-5)
+    gradient = porism.grad(lambda x: porism.cross_entropy(x, labels))(porism.asarray(logits))
+    rows = np.exp(logs) / 2
+    rows[0, 0] -= 0.5
+    rows[1, 50256] -= 0.5
+    rows[2] = 0
+    np.testing.assert_allclose(gradient.numpy(), rows, atol=1e-6)
+    assert np.isnan(porism.cross_entropy(logits, np.array([0, 50257, 1])).item())

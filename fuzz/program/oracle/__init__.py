@@ -32,6 +32,7 @@ _SAME: Final = (
     " conj real imag angle clip pow matmul dot outer einsum max min amax amin mean any all"
     " argmax argmin fmax fmin fmod isclose isposinf isneginf vstack hstack dstack column_stack"
     " atleast_1d atleast_2d atleast_3d flipud fliplr diag diagflat inner vdot"
+    " gcd lcm"
 )
 """Functions that NumPy has with the same name, arguments and meaning."""
 
@@ -64,5 +65,6 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     },
     **windows.FUNCTIONS,
     **statistics.NAN_REDUCTIONS,
+    **statistics.NAN_QUANTILES,
 }
 """By name."""

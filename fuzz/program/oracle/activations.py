@@ -75,7 +75,7 @@ def threshold(x: Array, threshold: float, value: float) -> Array:
 
 def prelu(x: Array, weight: Array) -> Array:
     slope = weight
-    if weight.size > 1 and x.ndim > 1:
+    if weight.size != 1 and x.ndim > 1:
         slope = weight.reshape([-1 if k == 1 else 1 for k in range(x.ndim)])
     return np.where(x >= 0, x, slope * x)
 
@@ -102,7 +102,8 @@ def erfinv(x: Array) -> Array:
         middle = (low + high) / 2
         above = 1 - erfc(middle) > values
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.asarray((low + high) / 2)
+    inside = np.where(np.abs(values) < 1, (low + high) / 2, np.copysign(np.inf, values))
+    return np.asarray(np.where(np.abs(values) <= 1, inside, np.nan))
 
 
 def logit(x: Array, eps: float | None = None) -> Array:
@@ -196,6 +197,23 @@ def kl_div(x: Array, target: Array, reduction: str = "mean") -> Array:
     return _reduced(np.where(target > 0, target * (np.log(known) - x), 0.0), reduction)
 
 
+def _linear_matrix(places: Array, n: int) -> Array:
+    inside = np.clip(places, 0, n - 1)
+    return np.asarray(np.maximum(1 - np.abs(inside[:, None] - np.arange(n)), 0))
+
+
+def _cubic_matrix(places: Array, n: int) -> Array:
+    """Cubic convolution with -0.75; elements outside are those at the ends."""
+    reach = 3
+    far = np.abs(places[:, None] - np.arange(-reach, n + reach))
+    near = 1.25 * far**3 - 2.25 * far**2 + 1
+    weights = np.where(far <= 1, near, -0.75 * (far**3 - 5 * far**2 + 8 * far - 4)) * (far < 2)
+    matrix = weights[:, reach:-reach].copy()
+    matrix[:, 0] += weights[:, :reach].sum(1)
+    matrix[:, -1] += weights[:, -reach:].sum(1)
+    return np.asarray(matrix)
+
+
 def interpolate(
     x: Array,
     size: Any = None,
@@ -212,9 +230,9 @@ def interpolate(
         elif mode == "nearest-exact":
             found = np.take(found, (2 * np.arange(m) + 1) * n // (2 * m), 2 + k)
         else:
-            places = np.maximum((np.arange(m) + 0.5) * ratio - 0.5, 0)
+            places = (np.arange(m) + 0.5) * ratio - 0.5
             if align_corners:
                 places = np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
-            matrix = np.maximum(1 - np.abs(np.minimum(places, n - 1)[:, None] - np.arange(n)), 0)
+            matrix = _cubic_matrix(places, n) if mode == "bicubic" else _linear_matrix(places, n)
             found = np.moveaxis(np.moveaxis(found, 2 + k, -1) @ matrix.T, -1, 2 + k)
     return found

@@ -17,6 +17,8 @@ FLOAT: Final = np.dtype("float64")
 
 def numpy_type(dtype: Any) -> np.dtype[Any]:
     """The type of the oracle's arrays for a public name of a type; float64 for all floats."""
+    if "complex" in str(dtype):
+        return np.dtype("complex128")
     return FLOAT if "float" in str(dtype) else np.dtype(dtype)
 
 
@@ -25,7 +27,8 @@ def is_float(x: Array) -> bool:
 
 
 def floats(x: Any) -> Array:
-    return np.asarray(x).astype(FLOAT)
+    array = np.asarray(x)
+    return array if array.dtype.kind == "c" else array.astype(FLOAT)
 
 
 def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:

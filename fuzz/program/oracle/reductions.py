@@ -23,7 +23,7 @@ def _counted(x: Array, dtype: Any) -> Array:
     if dtype is not None:
         return astype(x, dtype)
     wide = {"b": "int64", "i": "int64", "u": "uint64", "f": "float64"}
-    return x.astype(wide[x.dtype.kind])
+    return x if x.dtype.kind == "c" else x.astype(wide[x.dtype.kind])
 
 
 def sum(x: Array, axis: Axes = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
@@ -40,7 +40,7 @@ def var(x: Array, axis: Axes = None, *, correction: float = 0, keepdims: bool = 
     axes = axes_of(axis, x.ndim)
     count = math.prod(x.shape[a] for a in axes)
     far = floats(x) - np.mean(floats(x), axes, keepdims=True)
-    total = np.sum(far * far, axes, keepdims=keepdims)
+    total = np.sum((far * np.conj(far)).real, axes, keepdims=keepdims)
     return np.asarray(total / np.maximum(count - correction, 0))
 
 
@@ -130,7 +130,7 @@ def isin(x1: Array, x2: Array, *, invert: bool = False) -> Array:
 
 
 def vecdot(x1: Array, x2: Array, *, axis: int = -1) -> Array:
-    return sum(np.moveaxis(x1 * x2, axis, -1), -1, dtype=np.result_type(x1, x2))
+    return sum(np.moveaxis(np.conj(x1) * x2, axis, -1), -1, dtype=np.result_type(x1, x2))
 
 
 def tensordot(x1: Array, x2: Array, *, axes: Any = 2) -> Array:

@@ -28,6 +28,29 @@ NAN_REDUCTIONS = {
 }
 
 
+def _nan_quantile(name: str) -> Any:
+    def found(x: Array, *q: float, axis: int | None = None, keepdims: bool = False) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(getattr(np, name)(floats(x), *q, axis=axis, keepdims=keepdims))
+
+    return found
+
+
+NAN_QUANTILES = {n: _nan_quantile(n) for n in ("nanquantile", "nanpercentile", "nanmedian")}
+
+
+def gradient(f: Array, *spacing: Any, axis: int, edge_order: Any = 1) -> Array:
+    return np.asarray(np.gradient(floats(f), *spacing, axis=axis, edge_order=edge_order))
+
+
+def choose(x: Array, choices: Sequence[Any], mode: str = "raise") -> Array:
+    count = len(choices)
+    numbers = np.clip(x, 0, count - 1) if mode == "clip" else x % count
+    whole = np.broadcast_arrays(numbers, *choices)
+    return np.asarray(np.select([whole[0] == k for k in range(count)], whole[1:]))
+
+
 def ptp(x: Array, axis: Axes = None, *, keepdims: bool = False) -> Array:
     axes = axes_of(axis, x.ndim)
     most = np.max(x, axis=axes, keepdims=keepdims)

@@ -106,7 +106,7 @@ def of_three(m: Maker, name: str) -> Any:
 
 @row("isclose allclose array_equal", "moved", jumps=True, weight=0.2)
 def compared_loosely(m: Maker, name: str) -> Any:
-    small = lambda v: bool((np.abs(v.array.astype(np.float64)) < 1000).all())  # noqa: E731
+    small = lambda v: bool((np.abs(v.array.astype(np.complex128)) < 1000).all())  # noqa: E731
     x = m.pick("fi", exact=True, where=small)
     y = x if m.chance(0.3) else m.new(m[x].dtype, m[x].array.shape, 0, 4)
     m.call(name, x, y, **m.options(equal_nan=(0.4, lambda: True)))
@@ -174,9 +174,10 @@ def resampled(m: Maker, name: str) -> Any:
     x = m.pick("f", rank=(3, 4), where=lambda v: v.array.size > 0)
     spatial = m[x].array.ndim - 2
     linear = {1: "linear", 2: "bilinear"}[spatial]
-    mode = m.choice("nearest", "nearest-exact", linear, linear)
+    cubic = ("bicubic",) if spatial == 2 else ()
+    mode = m.choice("nearest", "nearest-exact", linear, linear, *cubic)
     options: dict[str, Any] = {"mode": mode}
-    if mode == linear and m.chance(0.4):
+    if mode in (linear, *cubic) and m.chance(0.4):
         options["align_corners"] = True
     if m.chance(0.4):
         options["scale_factor"] = m.choice(2, 3)

@@ -126,6 +126,24 @@ def quotient(m: Maker, name: str) -> Any:
     return m.call(name, x, y)
 
 
+@row("gcd lcm", "moved", weight=0.1)
+def divisors(m: Maker, name: str) -> Any:
+    _two(m, name, "i", True)
+
+
+@row("choose", "moved", weight=0.2)
+def one_of(m: Maker, name: str) -> Any:
+    x = m.pick()
+    shape = m[x].array.shape
+    choices: list[Any] = [x]
+    for _ in range(m.random.randint(0, 3)):
+        choices.append(m.new(m[x].dtype, tuple(1 if m.chance(0.25) else n for n in shape)))
+    if m.chance(0.3):
+        mode = {"mode": m.choice("clip", "wrap")}
+        return m.call(name, m.new("int64", shape, -9, 9), choices, **mode)
+    return m.call(name, m.new("int64", shape, 0, len(choices)), choices)
+
+
 @row("floor_divide remainder", "rounded", jumps=True, weight=0.8)
 def floored(m: Maker, name: str) -> Any:
     # Quotients of infinities are left to the library by the Array API.
@@ -203,7 +221,7 @@ def part(m: Maker, name: str) -> Any:
     m.call(name, m.pick("fi"))
 
 
-@row("angle", "near", jumps=True, weight=0.1)
+@row("angle", "near", jumps=True, weight=0.2)
 def angle(m: Maker, name: str) -> Any:
     m.call(name, m.pick("f", exact=True, where=lambda v: bool(v.array.all())))
 

@@ -76,7 +76,7 @@ def group_normalized(m: Maker, name: str) -> Any:
 
 @row("instance_norm", "near", weight=0.3)
 def instance_normalized(m: Maker, name: str) -> Any:
-    x = m.pick("f", rank=(3, 4), where=lambda v: v.array.size > 0)
+    x = m.pick("f", rank=(3, 4), exact=True, where=lambda v: v.array.size > 0)
     m.call(name, x, **_affine(m, x, m[x].array.shape[1]))
 
 

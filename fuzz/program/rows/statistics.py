@@ -8,7 +8,8 @@ import numpy as np
 
 from fuzz.program.maker import Maker, Ref
 from fuzz.program.rows.row import keep, row
-from fuzz.program.values import RefusedError
+from fuzz.program.values import PARTS, RefusedError
+from porism.ir.facts.semantics import Array
 
 # -- statistics ------------------------------------------------------------------------------------
 
@@ -36,6 +37,30 @@ def without_nan(m: Maker, name: str) -> Any:
     m.call(name, x, axis=m.axes(x), **keep(m))
 
 
+@row("nanquantile nanpercentile nanmedian", "near", weight=0.15)
+def quantile_without_nan(m: Maker, name: str) -> Any:
+    x = _with_nan(m, m.shape(m.choice(1, 2, 3)))
+    if not 0 < m[x].array.size < 300:
+        raise RefusedError
+    axis = None if m.chance(0.3) else m.axis(x)
+    fraction = {"nanmedian": (), "nanquantile": (m.choice(0, 0.25, 0.5, 0.9, 1),)}
+    m.call(name, x, *fraction.get(name, (m.choice(10, 50, 75.0),)), axis=axis, **keep(m))
+
+
+@row("gradient", "near", weight=0.2)
+def sloped(m: Maker, name: str) -> Any:
+    x = m.pick("f", where=lambda v: v.array.ndim > 0)
+    axis = m.axis(x)
+    size = m[x].array.shape[axis]
+    if size < 3:
+        raise RefusedError
+    spacing: tuple[Any, ...] = (m.choice(0.5, 2, 4.0),) if m.chance(0.4) else ()
+    if m.chance(0.3):
+        dtype = PARTS.get(m[x].dtype, m[x].dtype)
+        spacing = (m.call("cumulative_sum", m.new(dtype, (size,), 1, 4)),)
+    m.call(name, x, *spacing, axis=axis, **m.options(edge_order=(0.4, lambda: 2)))
+
+
 @row("ptp", "rounded", weight=0.2)
 def spread(m: Maker, name: str) -> Any:
     x = m.pick("fi", where=lambda v: v.array.size > 0)
@@ -51,9 +76,16 @@ def weighted(m: Maker, name: str) -> Any:
     m.call(name, x, axis=axis, weights=weights if m.chance(0.8) else None, **keep(m))
 
 
+def _varies(array: Array) -> bool:
+    """Whether no row and no column is constant: its correlation would be rounding alone."""
+    least = 1e-3 * np.abs(array).max()
+    return all(bool(np.all(array.std(axis) > least)) for axis in range(array.ndim))
+
+
 @row("cov corrcoef", "near", weight=0.2)
 def covariance(m: Maker, name: str) -> Any:
-    x = m.pick("f", rank=(1, 2), where=lambda v: v.array.size > 0)
+    steady = name == "cov"
+    x = m.pick("f", rank=(1, 2), where=lambda v: v.array.size > 0 and (steady or _varies(v.array)))
     options = m.options(rowvar=(0.4, lambda: False))
     if name == "cov":
         options |= m.options(correction=(0.4, lambda: 0))

@@ -42,6 +42,16 @@ class ElementType:
 
         return ELEMENT_TYPE_OF[as_dtype(given)]
 
+    def __call__(self, value: Any = 0) -> Any:
+        """Return a tensor of this type, as NumPy's and JAX's types return arrays.
+
+        >>> porism.float32(1.5).item(), porism.int64([1, 2]).tolist()
+        (1.5, [1, 2])
+        """
+        from porism.tensor.api.creation import asarray
+
+        return asarray(value, dtype=self)
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type in NumPy, by which `numpy.dtype(porism.float32)` finds it."""

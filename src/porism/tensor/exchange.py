@@ -25,8 +25,14 @@ def tolist(x: Tensor) -> Any:
 
 
 @method
-def item(x: Tensor) -> bool | int | float:
-    """Return the value of a tensor with one element as a Python number."""
+def item(x: Tensor, *index: Any) -> bool | int | float:
+    """Return the value of a tensor with one element, or of the one at an index, as a number.
+
+    One int counts the elements in row-major order.
+    """
+    if index:
+        key = index[0] if len(index) == 1 else index
+        x = x[key] if isinstance(key, tuple) else x.reshape(-1)[key]
     return _single(x, "item()").item()  # type: ignore[no-any-return]
 
 
@@ -39,6 +45,12 @@ def _single(x: Tensor, what: str) -> Any:
             "index the element, or reduce the tensor (any, all, sum, …)",
         )
     return x.numpy().reshape(-1)[0]
+
+
+@operator("contains")
+def _contains(x: Tensor, value: Any) -> bool:
+    """Return whether an element equals a value, as `value in x` does for NumPy's arrays."""
+    return bool((x == value).any())
 
 
 @operator("bool")

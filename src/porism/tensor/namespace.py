@@ -8,12 +8,15 @@ name after its module.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
+from porism.base.settings import settings
 from porism.optimize.actions.action_registry import ACTIONS
 from porism.tensor.habits import synonyms
+from porism.tensor.habits.function_attributes import with_attributes
 from porism.tensor.habits.keywords import public
 
 MODULES: Final[dict[str, str]] = {
@@ -50,7 +53,8 @@ MODULES: Final[dict[str, str]] = {
         "fmod frac fmax fmin heaviside cbrt deg2rad rad2deg sinc xlogy logit addcmul addcdiv"
     ),
     "elementwise.closeness": "isclose allclose array_equal nan_to_num isposinf isneginf",
-    "elementwise.selection": "select masked_fill",
+    "elementwise.selection": "select choose masked_fill",
+    "elementwise.common_divisors": "gcd lcm",
     "network.activations": "erf relu leaky_relu sigmoid silu softplus gelu",
     "elementwise.error_functions": "erfc erfinv",
     "network.rectifiers": (
@@ -76,6 +80,7 @@ MODULES: Final[dict[str, str]] = {
         " count_nonzero"
     ),
     "statistics.nan_reductions": "nansum nanprod nanmax nanmin nanmean nanvar nanstd",
+    "statistics.nan_quantiles": "nanquantile nanpercentile nanmedian",
     "statistics.moments": "ptp average cov corrcoef",
     "api.cumulative": "cumulative_sum cumulative_prod cumsum cumprod cummax cummin diff",
     "api.linear_algebra": "matmul vecdot dot outer tensordot linear trace",
@@ -83,6 +88,7 @@ MODULES: Final[dict[str, str]] = {
     "matrices.matrix_construction": "diag diagflat diag_embed tri vander",
     "matrices.vector_products": "inner vdot kron cross addmm",
     "matrices.sequence_products": "convolve correlate trapezoid polyval interp",
+    "matrices.finite_differences": "gradient",
     "network.convolution": (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
     ),
@@ -101,7 +107,7 @@ MODULES: Final[dict[str, str]] = {
     "movement.sorting": "sort argsort topk searchsorted quantile percentile median",
     "movement.scatter": "scatter scatter_add scatter_min scatter_max index_add bincount",
     "statistics.binning": "digitize bucketize histogram",
-    "search.nonzero_indices": "nonzero",
+    "search.nonzero_indices": "nonzero argwhere",
     "search.set_functions": "unique_all unique_counts unique_inverse unique_values isin",
     "standard.array_api_info": "__array_namespace_info__",
     "network.losses": (
@@ -167,6 +173,13 @@ def load() -> None:
     for module in MODULES:
         if not module.startswith(WITHOUT_METHODS):
             import_module(f"porism.tensor.{module}")
+    _name_nans()
+
+
+def _name_nans() -> None:
+    """Let every computation be checked, if the setting `nan` asks for it."""
+    if settings.nan:
+        import_module("porism.tensor.inspect.nan_origins").install()
 
 
 def find(name: str) -> Any:
@@ -180,9 +193,12 @@ def find(name: str) -> Any:
         return ACTIONS[name]
     for with_operators in WITH_OPERATORS:
         import_module(f"porism.tensor.{with_operators}")
+    _name_nans()
+    if "einops" in sys.modules:
+        import_module("porism.tensor.habits.einops_backend").register_if_imported()
     module = MODULE_OF[name]
     found = getattr(import_module(f"porism.tensor.{module}"), name)
-    return public(found) if module.startswith(ON_TENSORS) else found
+    return with_attributes(name, public(found) if module.startswith(ON_TENSORS) else found)
 
 
 def method_name(name: str) -> str:
@@ -193,7 +209,7 @@ def method_name(name: str) -> str:
     """
     from porism.tensor.tensor import Tensor
 
-    found = SYNONYMS.get(name, name)
+    found = name if name in synonyms.TYPES else SYNONYMS.get(name, name)
     if found in MODULE_OF:
         import_module(f"porism.tensor.{MODULE_OF[found]}")
     if not hasattr(Tensor, found):
@@ -213,3 +229,7 @@ def _unknown_name(owner: str, name: str, known: Iterable[str]) -> AttributeError
     from porism.tensor.habits.unknown_names import UnknownName
 
     return UnknownName(owner, name, known)
+
+
+if settings.view:
+    import_module("porism.tensor.inspect.program_view").view_process()

@@ -40,6 +40,9 @@ else:
 _live_variables: Final = live_variables
 """Empty unless something is being differentiated."""
 
+observer: Callable[[UOp], None] | None = None
+"""Called with the node of each new tensor while a program is recorded."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -83,6 +86,8 @@ class Tensor(TensorMethods):
         self._leaf = None
         if type(data) is UOp:
             self.node = data
+            if observer is not None:
+                observer(data)
         else:
             self.node = _node_of_data(data, dtype)
 

@@ -9,6 +9,11 @@ from typing import Final
 _PACKAGE: Final = str(Path(__file__).parents[1]) + "/"
 
 
+def is_inside(file: str) -> bool:
+    """Return whether a file of source is one of this package."""
+    return file.startswith(_PACKAGE)
+
+
 def users_line() -> str | None:
     """Return `file.py, line 12` for the innermost frame outside of this package."""
     frame = sys._getframe(1)

@@ -94,7 +94,7 @@ x.nbytes
 len(x)
 x.tolist()
 x[0, 0].item()
-x.item(0) !! write porism.item(x)
+x.item(0)
 x.copy()
 x.astype(np.int64)
 x.astype("float64")
@@ -172,7 +172,7 @@ x.base !! never a view
 x.flat !! x.flatten()
 x.view(np.int32) !! write x.astype(dtype)
 x.compress([True, False]) !! x[condition]
-x.choose([1, 2]) !! porism.select
+i.clip(0, 1).choose([1, 2])
 x.put([0], 1) !! x[indices] = values
 x.partition(1) !! x.sort()
 x.byteswap() !! x.numpy().byteswap()
@@ -330,13 +330,13 @@ np.invert(i)
 np.bitwise_not(i)
 np.left_shift(i, 1)
 np.right_shift(i, 1)
-np.gcd(i, 2) !! numpy.gcd
-np.lcm(i, 2) !! numpy.lcm
+np.gcd(i, 2)
+np.lcm(i, 2)
 np.where(b, x, y)
 np.where(x > 0, x, 0)
 np.where(b) !! porism.nonzero(condition)
 np.select([x > 0, x < 0], [x, -x])
-np.choose(i % 2, [x, y]) !! porism.select
+np.choose(i % 2, [x, y])
 np.piecewise(x, [x > 0], [1]) !! porism.select
 np.vectorize(lambda a: a)(x) !! whole tensors
 np.apply_along_axis(sum, 0, x) !! with axis=
@@ -387,7 +387,7 @@ np.nanmin(x)
 np.nanstd(x)
 np.nanvar(x, axis=0)
 np.nanprod(x)
-np.nanmedian(x) !! numpy.nanmedian
+np.nanmedian(x)
 np.nanargmax(x) !! porism.nan_to_num
 np.nancumsum(x) !! porism.cumsum
 np.any(b)
@@ -487,7 +487,7 @@ np.put_along_axis(x, i, 0, 0) !! porism.scatter
 np.compress([True, False], x, axis=0) !! x[condition]
 np.extract(b, x) !! x[condition]
 np.nonzero(i)[0]
-np.argwhere(b) !! porism.nonzero
+np.argwhere(b)
 np.flatnonzero(i) !! porism.nonzero
 np.ndim(x) !! x.ndim
 np.shape(x) !! x.shape
@@ -517,7 +517,7 @@ np.einsum("ij->j", x)
 np.einsum("ij,ij", x, y, optimize=True)
 np.trace(m)
 np.trace(m, offset=1)
-np.linalg.norm(v) !! porism.linalg.vector_norm
+np.linalg.norm(v)
 np.linalg.lstsq(m, v) !! porism.linalg.pinv
 np.linalg.multi_dot([x, m]) !! a @ b
 np.linalg.inv(m)

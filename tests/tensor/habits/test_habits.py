@@ -11,7 +11,7 @@ import pytest
 import porism
 from porism.base.errors import PorismError
 from porism.tensor.tensor import Tensor
-from tests.tensor.habits import jax_habits, numpy_habits, torch_habits
+from tests.tensor.habits import further_habits, jax_habits, numpy_habits, torch_habits
 
 RANDOM: Final = np.random.default_rng(1)
 ARRAYS: Final[dict[str, Any]] = {
@@ -49,7 +49,8 @@ def habits(rows: str) -> list[Habit]:
     return found
 
 
-ALL: Final = [h for table in (numpy_habits, torch_habits, jax_habits) for h in habits(table.ROWS)]
+TABLES: Final = (numpy_habits, torch_habits, jax_habits, further_habits)
+ALL: Final = [habit for table in TABLES for habit in habits(table.ROWS)]
 SENTENCES: Final = [habit for habit in ALL if habit.sentence]
 VALUES: Final = [habit for habit in ALL if not habit.sentence]
 
@@ -76,7 +77,7 @@ def on_arrays(text: str) -> Any:
 
 def test_there_are_many() -> None:
     assert len(ALL) >= 500
-    for table in (numpy_habits, torch_habits, jax_habits):
+    for table in TABLES:
         snippets = [habit.snippet for habit in habits(table.ROWS)]
         assert len(set(snippets)) == len(snippets)
 

@@ -326,7 +326,7 @@ torch.vstack((v, v)) => np.vstack((v, v))
 torch.hstack([x, y]) => np.hstack([x, y])
 torch.meshgrid(v, v, indexing="ij")[0] => np.meshgrid(v, v, indexing="ij")[0]
 torch.tensor_split(v, 2)[0] => v[:2]
-torch.broadcast_tensors(x, v) !! porism.broadcast_arrays
+torch.broadcast_tensors(x, v) => np.broadcast_arrays(x, v)
 torch.broadcast_to(v, (2, 3)) => np.broadcast_to(v, (2, 3))
 torch.mm(x, m) => x @ m
 torch.bmm(q, q.mT) => q @ q.swapaxes(1, 2)
@@ -389,7 +389,8 @@ F.avg_pool2d(img, 2).shape => (1, 2, 2, 2)
 F.adaptive_avg_pool2d(img, 1) => img.mean((2, 3), keepdims=True)
 F.interpolate(img, scale_factor=2).shape => (1, 2, 8, 8)
 F.interpolate(img, size=(8, 8), mode="bilinear", align_corners=False).shape => (1, 2, 8, 8)
-F.interpolate(img, size=3, mode="bicubic") !! 'bilinear'
+F.interpolate(img, size=3, mode="bicubic").shape => (1, 2, 3, 3)
+F.interpolate(v, size=3, mode="bicubic") !! bicubic
 F.upsample(img, scale_factor=2) !! porism.interpolate
 F.grid_sample(img, img) !! porism.take
 F.unfold(img, 2).shape => (1, 8, 9)

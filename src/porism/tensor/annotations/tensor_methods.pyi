@@ -31,6 +31,7 @@ class TensorMethods:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = ..., **options: Any) -> Any: ...
     def __bool__(self) -> builtins.bool: ...
     def __complex__(self) -> complex: ...
+    def __contains__(self, value: ArrayLike) -> builtins.bool: ...
     def __copy__(self) -> Tensor: ...
     def __deepcopy__(self, _memo: object) -> Tensor: ...
     def __divmod__(self, x2: ArrayLike) -> tuple[Tensor, Tensor]: ...
@@ -67,6 +68,7 @@ class TensorMethods:
     def __rmod__(self, other: ArrayLike, /) -> Tensor: ...
     def __rmul__(self, other: ArrayLike, /) -> Tensor: ...
     def __ror__(self, other: ArrayLike, /) -> Tensor: ...
+    def __round__(self, decimals: builtins.int = 0) -> Tensor: ...
     def __rpow__(self, other: ArrayLike, /) -> Tensor: ...
     def __rrshift__(self, other: ArrayLike, /) -> Tensor: ...
     def __rshift__(self, x2: ArrayLike) -> Tensor: ...
@@ -112,7 +114,7 @@ class TensorMethods:
         """Return the largest element along axes: another name of `max`, whose `dim` is not ambiguous."""
     def amin(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the smallest element along axes: another name of `min`, whose `dim` is not ambiguous."""
-    def angle(self) -> Tensor:
+    def angle(self, deg: builtins.bool = False) -> Tensor:
         """Return the angle of each number in the complex plane, in radians from -pi to pi."""
     def any(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return whether an element along axes is not zero; false of no elements."""
@@ -122,6 +124,8 @@ class TensorMethods:
         """Return the index of the first smallest element along an axis, as int64."""
     def argsort(self, axis: builtins.int = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
         """Return the indices that sort x along an axis, stably; NaN is the largest."""
+    def argwhere(self, *, size: builtins.int | None = None, fill_value: builtins.int = 0) -> Tensor:
+        """Return the indices of the nonzero elements, a row for each; `size` as for `nonzero`."""
     def array_equal(self, x2: ArrayLike, equal_nan: builtins.bool = False) -> Tensor:
         """Return whether two tensors have the same shape and the same elements: a tensor of one bool."""
     def array_split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = 0) -> list[Tensor]:
@@ -196,6 +200,8 @@ class TensorMethods:
         """Return x where it is positive, and alpha·(e^(x/alpha) - 1) elsewhere."""
     def char(self) -> Tensor:
         """Return the tensor in the type int8."""
+    def choose(self, choices: Sequence[Any], mode: str = 'raise') -> Tensor:
+        """Return for each element the one of `choices` whose number it is, all broadcast together."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = 0) -> list[Tensor]:
         """Return at most `chunks` slices of equal size along an axis; the last may be smaller."""
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
@@ -338,6 +344,8 @@ class TensorMethods:
         """Return a tensor of the shape (and by default the type) of x with all elements `fill_value`."""
     def gather(self, axis: builtins.int, index: ArrayLike) -> Tensor:
         """Return x's elements at `index` along an axis, as PyTorch's gather."""
+    def gcd(self, x2: ArrayLike) -> Tensor:
+        """Return the greatest common divisor of integers, which is not negative; of 0 and 0 it is 0."""
     def gelu(self, approximate: str = 'none') -> Tensor:
         """Return x·Φ(x), where Φ is the distribution function of the standard normal distribution."""
     def glu(self, axis: builtins.int = -1) -> Tensor:
@@ -347,6 +355,8 @@ class TensorMethods:
         """The gradient that `backward` has accumulated; None before that, and of other tensors."""
     @grad.setter
     def grad(self, value: Tensor | None) -> None: ...
+    def gradient(self, *varargs: Any, axis: AxesLike = None, edge_order: builtins.int = 1) -> Any:
+        """Return the derivative of samples along an axis, by differences; of several axes a tuple."""
     def greater(self, x2: ArrayLike) -> Tensor:
         """Return whether x1 > x2."""
     def greater_equal(self, x2: ArrayLike) -> Tensor:
@@ -408,8 +418,8 @@ class TensorMethods:
         """Return where x is minus infinity."""
     def isposinf(self) -> Tensor:
         """Return where x is plus infinity."""
-    def item(self) -> builtins.bool | builtins.int | builtins.float:
-        """Return the value of a tensor with one element as a Python number."""
+    def item(self, *index: ArrayLike) -> builtins.bool | builtins.int | builtins.float:
+        """Return the value of a tensor with one element, or of the one at an index, as a number."""
     def kl_div(self, target: ArrayLike, reduction: str = 'mean', log_target: builtins.bool = False) -> Tensor:
         """Return target·(log(target) - x), with x the logarithms of predicted probabilities."""
     def kron(self, x2: ArrayLike) -> Tensor:
@@ -418,6 +428,8 @@ class TensorMethods:
         """Return the absolute error |x - target|; its mean unless `reduction` is 'sum' or 'none'."""
     def layer_norm(self, weight: ArrayLike | None = None, bias: ArrayLike | None = None, eps: builtins.float = ..., *, axis: Axes = None) -> Tensor:
         """Return x scaled to mean 0 and variance 1 over its last axes, then times weight plus bias."""
+    def lcm(self, x2: ArrayLike) -> Tensor:
+        """Return the least common multiple of integers, which is not negative; of 0 it is 0."""
     def leaky_relu(self, negative_slope: builtins.float = ...) -> Tensor:
         """Return x where it is not negative, else x times `negative_slope`."""
     def lerp(self, end: ArrayLike, weight: ArrayLike) -> Tensor:
@@ -474,7 +486,7 @@ class TensorMethods:
         """Return the larger of x1 and x2; NaN if either is NaN."""
     def mean(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the mean of the elements along axes, of integers in float32; NaN of no elements."""
-    def median(self, axis: builtins.int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
+    def median(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the median along an axis, the mean of the middle two elements if their number is even."""
     def min(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the smallest element along axes; NaN if one of them is NaN."""
@@ -496,10 +508,16 @@ class TensorMethods:
         """Return the largest of the elements along axes that are not NaN; NaN if all are."""
     def nanmean(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the mean of the elements along axes that are not NaN; NaN if all are."""
+    def nanmedian(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return the median of the elements along an axis that are not NaN; NaN if all are."""
     def nanmin(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the smallest of the elements along axes that are not NaN; NaN if all are."""
+    def nanpercentile(self, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return `percentile` of the elements along an axis that are not NaN; NaN if all are."""
     def nanprod(self, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: builtins.bool = False) -> Tensor:
         """Return the product of the elements along axes that are not NaN."""
+    def nanquantile(self, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return `quantile` of the elements along an axis that are not NaN; NaN if all are."""
     def nanstd(self, axis: Axes = None, *, correction: builtins.float = 0, keepdims: builtins.bool = False) -> Tensor:
         """Return the standard deviation of the elements along axes that are not NaN, as `std`."""
     def nansum(self, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: builtins.bool = False) -> Tensor:
@@ -536,7 +554,7 @@ class TensorMethods:
         """Return x with elements added before and after each axis; negative numbers remove elements."""
     def pairwise_distance(self, x2: ArrayLike, ord: builtins.float = 2, eps: builtins.float = ..., *, keepdims: builtins.bool = False) -> Tensor:
         """Return the norm of x1 - x2 + eps along the last axis."""
-    def percentile(self, q: ArrayLike, axis: builtins.int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
+    def percentile(self, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the value below which q percent of the elements along an axis lie."""
     def permute(self, *axes: AxesLike) -> Tensor:
         """Return x with its axes in another order: PyTorch's name for `permute_dims`."""
@@ -556,8 +574,8 @@ class TensorMethods:
         """Return the product of the elements along axes; 1 of no elements."""
     def ptp(self, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
         """Return the largest minus the smallest element along axes."""
-    def quantile(self, q: ArrayLike, axis: builtins.int | None = None, *, keepdims: builtins.bool = False) -> Tensor:
-        """Return the value below which the fraction q (0 to 1) of the elements along an axis lies."""
+    def quantile(self, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
+        """Return the value below which the fraction q (0 to 1) of the elements along axes lies."""
     def rad2deg(self) -> Tensor:
         """Return angles in radians as degrees: x · 180/π."""
     def reciprocal(self) -> Tensor:
@@ -601,7 +619,7 @@ class TensorMethods:
         """Return the maximum of x and the values of src at the indices along an axis."""
     def scatter_min(self, axis: builtins.int, index: ArrayLike, src: ArrayLike) -> Tensor:
         """Return the minimum of x and the values of src at the indices along an axis."""
-    def searchsorted(self, x2: ArrayLike, *, side: str = 'left', sorter: ArrayLike | None = None) -> Tensor:
+    def searchsorted(self, x2: ArrayLike, side: str = 'left', sorter: ArrayLike | None = None) -> Tensor:
         """Return the indices at which the values x2 would be inserted into the sorted tensor x1."""
     def selu(self) -> Tensor:
         """Return `elu` scaled so that layers keep a mean of 0 and a variance of 1."""
@@ -755,6 +773,8 @@ class TensorMethods:
         """Return the tensor in the type bool."""
     def clamp(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
         """Return x limited to the interval from `min` to `max`; a bound that is None does not limit."""
+    def conjugate(self) -> Tensor:
+        """Return the complex conjugate; a tensor that is not complex unchanged."""
     def degrees(self) -> Tensor:
         """Return angles in radians as degrees: x · 180/π."""
     def div(self, x2: ArrayLike) -> Tensor:
@@ -819,6 +839,8 @@ class TensorMethods:
         """Return x rounded to the nearest integral value, ties to even, in the type of x."""
     def sdpa(self, key: ArrayLike, value: ArrayLike, mask: ArrayLike | None = None, causal: builtins.bool = False, scale: builtins.float | None = None) -> Tensor:
         """Return softmax(query · keyᵀ · scale + mask) · value over axes (…, heads, length, features)."""
+    def sgn(self) -> Tensor:
+        """Return -1, 0 or 1 by the sign of x; NaN of NaN."""
     def soft_sign(self) -> Tensor:
         """Return x / (1 + |x|)."""
     def sub(self, x2: ArrayLike) -> Tensor:
@@ -827,6 +849,8 @@ class TensorMethods:
         """Return x with two axes swapped."""
     def swish(self) -> Tensor:
         """Return x · sigmoid(x), also called swish."""
+    def take_along_dim(self, indices: ArrayLike, axis: builtins.int = -1) -> Tensor:
+        """Return for each element of `indices` the element of x at that index along an axis."""
     def tensor_split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = 0) -> list[Tensor]:
         """Return so many slices along an axis, the first ones longer by one where it does not divide."""
     def trapz(self, x: ArrayLike | None = None, dx: builtins.float = ..., axis: builtins.int = -1) -> Tensor:

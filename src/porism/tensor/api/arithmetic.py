@@ -362,6 +362,7 @@ def trunc(x: Any) -> Tensor:
     return _apply_rounding(ops.TRUNC, x)
 
 
+@operator("round")
 @method
 def round(x: Any, decimals: int = 0) -> Tensor:
     """Return x rounded to the nearest integral value, ties to even, in the type of x.

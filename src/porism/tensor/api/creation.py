@@ -72,6 +72,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     return from_copy(array, wanted)
 
 
+@accepts_complex
 def tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
     """Return a tensor with a copy of the data: PyTorch's name for `asarray`.
 

@@ -28,7 +28,7 @@ from porism.tensor.api.creation import asarray
 from porism.tensor.api.reductions import accumulation_dtype, sum_dtype
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.joining import concat
-from porism.tensor.movement.reshape import axis_last, flatten
+from porism.tensor.movement.reshape import axis_last, broadcast_to, flatten
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
@@ -247,6 +247,8 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
             f"diff with n={count}", "a number of times is not negative", "pass 0 or more"
         )
     ends = [None if end is None else asarray(end) for end in (prepend, append)]
+    one = [1 if k == along else n for k, n in enumerate(tensor.shape)]
+    ends = [end if end is None or end.ndim else broadcast_to(end, one) for end in ends]
     joined = [part for part in (ends[0], tensor, ends[1]) if part is not None]
     if len(joined) > 1:
         tensor = concat(joined, along)

@@ -19,6 +19,7 @@ from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api import einsum_subscripts
 from porism.tensor.api.operands import promoted_operands
 from porism.tensor.api.reductions import accumulation_dtype, drop_axes, sum_of_products
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.movement.reshape import diagonal
 from porism.tensor.primitive import Dim
 from porism.tensor.tensor import Tensor
@@ -34,6 +35,7 @@ class Factor:
     labels: Labels
 
 
+@accepts_complex
 def einsum(equation: str, *tensors: Any) -> Tensor:
     """Return the sum of products that an equation such as `"ij,jk->ik"` describes.
 

@@ -24,11 +24,6 @@ from porism.gradient.stated_pullbacks import (
 )
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.autodiff.gradient_functions import (
-    check_float_result,
-    differentiate,
-    ones_like_node,
-)
 from porism.tensor.autodiff.leaf_state import disabled, leaf_tensors, make_leaf
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.tracing import current
@@ -128,6 +123,9 @@ def backward(x: Tensor, gradient: Any = None) -> None:
     >>> x.grad.tolist()
     [3.0, 30.0]
     """
+    # Imported at the first use: the properties of this module are loaded with the first tensor.
+    from porism.tensor.autodiff.gradient_functions import check_float_result, differentiate
+
     check_float_result(x)
     output = x.value_node if x._leaf is None else x._leaf.read(x.value_node)
     marks = _variables_below(output)
@@ -154,6 +152,8 @@ def _weights(x: Tensor, output: UOp, gradient: Any) -> UOp:
     """Return the cotangent of the output of `backward`."""
     if gradient is None:
         if is_one(product(x.shape)):
+            from porism.tensor.autodiff.gradient_functions import ones_like_node
+
             return ones_like_node(output)
         raise PorismError(
             f"backward of a tensor of shape {to_text(x.shape)}",

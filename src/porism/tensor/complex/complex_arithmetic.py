@@ -22,6 +22,7 @@ from porism.tensor.complex.complex_tensor import (
     promoted,
 )
 from porism.tensor.conversion import as_tensor, broadcast
+from porism.tensor.elementwise.real_functions import rad2deg
 from porism.tensor.promotion import as_dtype, name_of, type_error
 from porism.tensor.tensor import Tensor
 
@@ -76,9 +77,10 @@ def _imag(x: Any) -> Tensor:
 
 
 @implements("angle")
-def _angle(x: Any) -> Tensor:
+def _angle(x: Any, deg: bool = False) -> Tensor:
     real, imag = parts(x)
-    return trigonometry.atan2(imag, real)
+    found = trigonometry.atan2(imag, real)
+    return rad2deg(found) if deg else found
 
 
 @implements("abs")
@@ -191,9 +193,9 @@ def _whole_power(x: ComplexTensor, exponent: int) -> Tensor:
 
 
 @implements("round")
-def _round(x: Any) -> Tensor:
+def _round(x: Any, decimals: int = 0) -> Tensor:
     real, imag = parts(x)
-    return pair(arithmetic.round(real), arithmetic.round(imag))
+    return pair(arithmetic.round(real, decimals), arithmetic.round(imag, decimals))
 
 
 # -- comparison and logic --------------------------------------------------------------------------

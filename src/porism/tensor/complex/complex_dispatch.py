@@ -29,7 +29,7 @@ def complex_operand(what: str = "a complex tensor where a real one is wanted") -
     return ComplexOperand(
         what,
         where=users_line(),
-        why="complex numbers have no order and no single float that stands for them",
+        why="it is for real numbers; complex ones have no order, and no float stands for them",
         fix="pass porism.real(x), porism.imag(x) or porism.abs(x)",
     )
 

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from porism.gradient.stated_pullbacks import stopped
 from porism.tensor import namespace
 from porism.tensor.complex.complex_arithmetic import pair
+from porism.tensor.complex.complex_dispatch import complex_operand
 from porism.tensor.complex.complex_tensor import (
     ComplexTensor,
     as_complex,
     common_type,
     implements,
+    is_complex,
 )
-from porism.tensor.promotion import PART_TYPE, as_dtype
+from porism.tensor.promotion import PART_TYPE, as_dtype, name_of
 from porism.tensor.tensor import Tensor
 
 MOVING: Final = (
     "reshape flatten unflatten expand_dims unsqueeze squeeze permute_dims permute transpose"
-    " swapaxes moveaxis matrix_transpose flip broadcast_to expand diagonal pad repeat tile unfold"
+    " swapaxes moveaxis matrix_transpose flip broadcast_to expand diagonal repeat tile unfold"
     " take index_select take_along_axis gather split chunk unstack roll tril triu"
-    " mean"
+    " diag diagflat diag_embed nan_to_num mean gradient trapezoid"
 )
 """Functions that apply to both parts of their first operand."""
 
@@ -34,6 +37,7 @@ def _on_parts(name: str) -> Any:
     """Return the implementation that applies a function to both parts of its first operand."""
 
     def apply(x: Any, *args: Any, **kwargs: Any) -> Any:
+        _require_complex(name, x)
         z = as_complex(x)
         function = namespace.find(name)
         return zip_parts(
@@ -41,6 +45,12 @@ def _on_parts(name: str) -> Any:
         )
 
     return apply
+
+
+def _require_complex(name: str, *operands: Any) -> None:
+    """Refuse a call in which another argument than these operands is complex."""
+    if not any(map(is_complex, operands)):
+        raise complex_operand(f"{name} with complex numbers in another argument than the first")
 
 
 def _sum_of_parts(name: str) -> Any:
@@ -90,6 +100,42 @@ implements("concat")(_joined("concat"))
 implements("stack")(_joined("stack"))
 
 
+def _scattered(name: str) -> Any:
+    """Return the implementation of a function that stores or adds values at indices."""
+
+    def apply(x: Any, axis: int, index: Any, src: Any, *, reduce: Any = None, **rest: Any) -> Any:
+        if reduce not in (None, "add"):
+            raise complex_operand(f"{name} of a complex tensor with reduce={reduce!r}")
+        _require_complex(name, x, src)
+        target = as_complex(x)
+        source = as_complex(src, target.dtype)
+        if "alpha" in rest:
+            source = as_complex(source * rest.pop("alpha"), target.dtype)
+        chosen = rest if reduce is None else {**rest, "reduce": reduce}
+        function = namespace.find(name)
+        return pair(
+            function(target.real_part, axis, index, source.real_part, **chosen),
+            function(target.imag_part, axis, index, source.imag_part, **chosen),
+        )
+
+    return apply
+
+
+for _name in ("scatter", "scatter_add", "index_add"):
+    implements(_name)(_scattered(_name))
+
+
+@implements("pad")
+def _pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+    """Return both parts padded, each with its part of the value."""
+    _require_complex("pad", x, value)
+    z, function, number = as_complex(x), namespace.find("pad"), complex(value)
+    return pair(
+        function(z.real_part, pad_width, mode, number.real),
+        function(z.imag_part, pad_width, mode, number.imag),
+    )
+
+
 @implements("meshgrid")
 def _meshgrid(*arrays: Any, **kwargs: Any) -> Any:
     tensors = _all_complex(list(arrays))
@@ -130,6 +176,14 @@ def _asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | No
     return ComplexTensor(z.real, z.imag) if z is obj and copy else z
 
 
+@implements("tensor")
+def _tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Any:
+    if requires_grad:
+        raise complex_operand("a complex tensor that requires a gradient")
+    z = _asarray(data, dtype=dtype, copy=True)
+    return pair(*(Tensor(stopped(part.value_node)) for part in (z.real_part, z.imag_part)))
+
+
 @implements("from_dlpack")
 def _from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     import numpy as np
@@ -156,6 +210,8 @@ def _eye(*args: Any, dtype: Any, **kwargs: Any) -> Any:
 @implements("linspace")
 def _linspace(start: Any, stop: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     wanted = as_dtype("complex64" if dtype is None else dtype)
+    if wanted not in PART_TYPE:
+        raise complex_operand(f"linspace of complex numbers as {name_of(wanted)}")
     part, function = PART_TYPE[wanted], namespace.find("linspace")
     first, last = complex(start), complex(stop)
     return pair(

@@ -11,6 +11,7 @@ from porism.tensor.api.creation import zeros_like
 from porism.tensor.api.operands import float_node
 from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor
+from porism.tensor.elementwise.real_functions import rad2deg
 from porism.tensor.tensor import Tensor, method
 
 
@@ -45,13 +46,16 @@ def imag(x: Any) -> Tensor:
 
 
 @method
-def angle(x: Any) -> Tensor:
+def angle(x: Any, deg: bool = False) -> Tensor:
     """Return the angle of each number in the complex plane, in radians from -pi to pi.
+
+    With `deg` it is in degrees.
 
     >>> porism.angle([1j, -1.0]).tolist()
     [1.570796..., 3.141592...]
     """
     node = float_node(x)
     floats = Tensor(node)
-    known = where(Tensor(node < 0), math.pi, 0.0)
-    return astype(where(floats != floats, floats, known), node.dtype)
+    known = Tensor((node < 0).where(node.lift(math.pi), node.lift(0.0)))
+    found = astype(where(floats != floats, floats, known), node.dtype)
+    return rad2deg(found) if deg else found

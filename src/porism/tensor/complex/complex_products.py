@@ -1,21 +1,30 @@
-"""Complex products: matrix products by four real ones, products along axes by halving."""
+"""Complex products: matrix products by four real ones, sums of products, variances."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import Any
 
+from porism.base.dtypes import DType
 from porism.tensor import namespace
 from porism.tensor.api import linear_algebra, reductions
+from porism.tensor.api.arithmetic import abs as absolute
+from porism.tensor.api.arithmetic import add, astype, sqrt
+from porism.tensor.api.comparison import isfinite, isnan
 from porism.tensor.complex.complex_arithmetic import nonzero_bools, pair, parts
 from porism.tensor.complex.complex_tensor import (
     ComplexTensor,
     as_complex,
+    common_type,
     implements,
+    is_complex,
     promoted,
 )
+from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.reshape import reshape
-from porism.tensor.promotion import as_dtype
-from porism.tensor.shapes import normalize_axes, normalize_axis
+from porism.tensor.promotion import PART_TYPE, as_dtype, complex_type
+from porism.tensor.shapes import normalize_axes, normalize_axis, shapes_equal
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 
@@ -35,8 +44,89 @@ def _bilinear(name: str) -> Any:
     return apply
 
 
-for _name in ("matmul", "tensordot", "outer", "dot", "inner", "kron", "cross"):
+for _name in ("matmul", "tensordot", "outer", "dot", "inner", "kron", "cross", "convolve"):
     implements(_name)(_bilinear(_name))
+
+
+@implements("einsum")
+def _einsum(equation: str, *tensors: Any) -> Tensor:
+    """Return the sum of products, which is linear in the parts of each operand."""
+    function = namespace.find("einsum")
+    common = PART_TYPE[common_type(*tensors)]
+    real: list[Tensor] = []
+    imag: list[Tensor] = []
+    choices = [_powers_of_i(x, common) for x in tensors]
+    for chosen in itertools.product(*choices):
+        term = function(equation, *(part for _, part in chosen))
+        power = sum(exponent for exponent, _ in chosen)
+        (imag if power % 2 else real).append(-term if power % 4 >= 2 else term)
+    return pair(functools.reduce(add, real), functools.reduce(add, imag))
+
+
+def _powers_of_i(x: Any, dtype: DType) -> list[tuple[int, Tensor]]:
+    """Return the parts of an operand with their factors i⁰ and i¹; of a real one the first."""
+    if not is_complex(x):
+        return [(0, astype(as_tensor(x), dtype))]
+    z = as_complex(x, complex_type(dtype))
+    return [(0, z.real_part), (1, z.imag_part)]
+
+
+@implements("correlate")
+def _correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
+    """Return the correlation with the conjugate of the second operand."""
+    x, y = promoted(x1, x2)
+    f = namespace.find("correlate")
+    a, b, c, d = x.real_part, x.imag_part, y.real_part, y.imag_part
+    return pair(f(a, c, mode) + f(b, d, mode), f(b, c, mode) - f(a, d, mode))
+
+
+@implements("polyval")
+def _polyval(p: Any, x: Any) -> Tensor:
+    """Return the value of a polynomial by Horner's rule."""
+    coefficients, points = promoted(p, x)
+    total: Any = points * 0
+    for k in range(static_size(coefficients.shape[0], "polyval")):
+        total = total * points + coefficients[k]
+    return total  # type: ignore[no-any-return]
+
+
+@implements("var")
+def _var(x: Any, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """Return the variance, which is real: the sum of the variances of the parts."""
+    real, imag = parts(x)
+    f = reductions.var
+    first = f(real, axis, correction=correction, keepdims=keepdims)
+    return first + f(imag, axis, correction=correction, keepdims=keepdims)
+
+
+@implements("std")
+def _std(x: Any, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    return sqrt(_var(x, axis, correction=correction, keepdims=keepdims))
+
+
+@implements("isclose")
+def _isclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Return where |x1 - x2| is at most atol + rtol·|x2|, or both are equal."""
+    x, y = promoted(x1, x2)
+    near = absolute(x - y) <= absolute(y) * rtol + atol
+    close = (near & isfinite(y)) | (x == y)
+    return close | (isnan(x) & isnan(y)) if equal_nan else close
+
+
+@implements("allclose")
+def _allclose(*args: Any, **kwargs: Any) -> Tensor:
+    return reductions.all(_isclose(*args, **kwargs))
+
+
+@implements("array_equal")
+def _array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> Tensor:
+    x, y = as_complex(x1), as_complex(x2)
+    if not shapes_equal(x.shape, y.shape):
+        return as_tensor(False)
+    same = x == y
+    return reductions.all(same | (isnan(x) & isnan(y)) if equal_nan else same)
 
 
 @implements("vecdot")

@@ -27,6 +27,7 @@ from porism.tensor.promotion import (
     as_dtype,
     complex_type,
     constant,
+    name_of,
     result_type,
     type_error,
 )
@@ -180,6 +181,8 @@ class ComplexTensor(Tensor):
 def as_complex(value: Any, wanted: Any = None) -> ComplexTensor:
     """Return a complex tensor of a tensor, a number, nested lists or an array."""
     dtype = None if wanted is None else as_dtype(wanted)
+    if dtype is not None and dtype not in PART_TYPE:
+        raise complex_operand(f"complex numbers as {name_of(dtype)}")
     if isinstance(value, ComplexTensor):
         part = PART_TYPE[value.dtype.base if dtype is None else dtype]
         if value.real_part.dtype.base is part:

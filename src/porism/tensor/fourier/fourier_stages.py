@@ -7,7 +7,7 @@ it, and s of the columns and the factors before, and computes
     y[p, k, q] = exp(-2πi p k / (r m)) · sum over j of exp(-2πi j k / r) · x[j, p, q]
 
 in a kernel for each part, vectorized along q or k. Lengths with a large prime factor are
-convolutions with a chirp (Bluestein's algorithm), by transforms of a power of two.
+convolutions with a chirp (Bluestein's algorithm), by transforms of a length with small factors.
 """
 
 from __future__ import annotations
@@ -120,10 +120,25 @@ def _clean(
     return real + 1j * np.where(np.abs(values.imag) < tiny, 0, values.imag)
 
 
+def convolution_length(least: int) -> int:
+    """Return the cheapest length of a transform that has at least so many elements.
+
+    A stage of factor r loads and multiplies r elements for each one, and stores it; so the cost is
+    estimated as the length times the sum of r + 2.
+
+    >>> convolution_length(20013), convolution_length(16000)
+    (20480, 16384)
+    """
+    lengths = [
+        odd << max((least - 1) // odd, 0).bit_length() for odd in (1, 3, 5, 9, 15, 25, 27, 45, 75)
+    ]
+    return min(lengths, key=lambda n: n * sum(factor + 2 for factor in factorize(n)))
+
+
 def _by_chirps(real: Tensor, imag: Tensor) -> Pair:
     """Return the transform of any length n by a circular convolution with a chirp."""
     n = static_size(real.shape[1], "fft")
-    length = 1 << (2 * n - 2).bit_length()
+    length = convolution_length(2 * n - 1)
     dtype = real.node.dtype
     c, d = table(("chirp", n), dtype, lambda: _chirp(n)[:, None])
     response = table(("response", n), dtype, lambda: _response(n, length)[:, None])

@@ -34,7 +34,7 @@ def _count(n: Any, what: str) -> int:
     return count
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the frequency of each element of `fft`, in cycles per unit, for a sample spacing d.
 
     >>> porism.fft.fftfreq(4).tolist()
@@ -46,7 +46,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return _frequencies(values, count, d, dtype, device, "fftfreq")
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the frequency of each element of `rfft`, in cycles per unit, for a sample spacing d.
 
     >>> porism.fft.rfftfreq(4).tolist()
@@ -57,7 +57,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     return _frequencies(values, count, d, dtype, device, "rfftfreq")
 
 
-def fftshift(x: Any, /, *, axes: Any = None) -> Tensor:
+def fftshift(x: Any, /, axes: Any = None) -> Tensor:
     """Return x rotated along axes (all by default) so that the frequency 0 is in the middle.
 
     >>> porism.fft.fftshift([0, 1, 2, -2, -1]).tolist()
@@ -66,7 +66,7 @@ def fftshift(x: Any, /, *, axes: Any = None) -> Tensor:
     return _shifted(x, axes, 1)
 
 
-def ifftshift(x: Any, /, *, axes: Any = None) -> Tensor:
+def ifftshift(x: Any, /, axes: Any = None) -> Tensor:
     """Return the inverse of `fftshift`.
 
     >>> porism.fft.ifftshift([-2, -1, 0, 1, 2]).tolist()

@@ -22,7 +22,9 @@ _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def _checked(norm: Any, what: str) -> str:
-    """Return a mode of normalization; anything else is an error."""
+    """Return a mode of normalization, 'backward' for None; anything else is an error."""
+    if norm is None:
+        return "backward"
     if norm not in _OPPOSITE:
         raise type_error(
             f"{what} with norm={norm!r}",
@@ -84,11 +86,12 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1 else multiply(x, factor)
 
 
-def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def fft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the discrete Fourier transform along an axis, which is complex.
 
     `n` is the number of elements: the axis is cut or filled up with zeros. `norm` says where the
-    transform is divided by n: 'backward' (in the inverse), 'forward', or 'ortho' (both by √n).
+    transform is divided by n: 'backward' (in the inverse, as by default), 'forward', or 'ortho'
+    (both by √n).
 
     >>> porism.fft.fft([1.0, 0.0, 0.0, 0.0]).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
@@ -96,7 +99,7 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
     return _transformed(x, n, axis, _checked(norm, "fft"), "fft", forward=True)
 
 
-def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the inverse of `fft` along an axis.
 
     >>> porism.fft.ifft([4.0, 0.0, 0.0, 0.0]).tolist()
@@ -120,7 +123,7 @@ def _transformed(
     return _along(_complex(x), n, axis, what, compute)
 
 
-def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def rfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the first n // 2 + 1 elements of the transform of a real tensor.
 
     >>> porism.fft.rfft([1.0, 1.0, 1.0, 1.0]).abs().numpy().round(3).tolist()
@@ -135,7 +138,7 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
     return _along(_real(x, "rfft"), n, axis, "rfft", compute)
 
 
-def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the real tensor whose `rfft` is given; n is 2 · (size - 1) by default.
 
     >>> porism.fft.irfft([4.0, 0.0, 0.0]).tolist()
@@ -155,7 +158,7 @@ def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
     return _along(z, count, axis, "irfft", compute, lambda n: n // 2 + 1)
 
 
-def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the transform of a Hermitian tensor, given by its first half; it is real.
 
     >>> porism.fft.hfft([1.0, 1.0, 1.0]).tolist()
@@ -164,7 +167,7 @@ def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
     return irfft(conj(_complex(x)), n=n, axis=axis, norm=_OPPOSITE[_checked(norm, "hfft")])
 
 
-def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Return the first half of the Hermitian tensor whose `hfft` is given.
 
     >>> porism.fft.ihfft([4.0, 0.0, 0.0, 0.0]).real.tolist()
@@ -200,10 +203,9 @@ def _axes_and_sizes(
 def fftn(
     x: Any,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = None,
 ) -> Tensor:
     """Return the transform along several axes, all by default; `s` are the numbers of elements.
 
@@ -220,10 +222,9 @@ def fftn(
 def ifftn(
     x: Any,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = None,
 ) -> Tensor:
     """Return the inverse of `fftn`.
 
@@ -240,10 +241,9 @@ def ifftn(
 def rfftn(
     x: Any,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = None,
 ) -> Tensor:
     """Return the transform of a real tensor along several axes, half of it along the last one.
 
@@ -261,10 +261,9 @@ def rfftn(
 def irfftn(
     x: Any,
     /,
-    *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = None,
 ) -> Tensor:
     """Return the real tensor whose `rfftn` is given.
 
@@ -276,3 +275,63 @@ def irfftn(
     for axis, n in zip(along[:-1], sizes[:-1], strict=True):
         result = ifft(result, n=n, axis=axis, norm=norm)
     return irfft(result, n=sizes[-1], axis=along[-1], norm=norm)
+
+
+def fft2(
+    x: Any,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+) -> Tensor:
+    """Return the transform along two axes, the last ones by default.
+
+    >>> porism.fft.fft2([[1.0, 0.0], [0.0, 0.0]]).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return fftn(x, s=s, axes=axes, norm=norm)
+
+
+def ifft2(
+    x: Any,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+) -> Tensor:
+    """Return the inverse of `fft2`.
+
+    >>> porism.fft.ifft2([[4.0, 0.0], [0.0, 0.0]]).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return ifftn(x, s=s, axes=axes, norm=norm)
+
+
+def rfft2(
+    x: Any,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+) -> Tensor:
+    """Return the transform of a real tensor along two axes, half of it along the last one.
+
+    >>> porism.fft.rfft2([[1.0, 0.0], [0.0, 0.0]]).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return rfftn(x, s=s, axes=axes, norm=norm)
+
+
+def irfft2(
+    x: Any,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+) -> Tensor:
+    """Return the real tensor whose `rfft2` is given.
+
+    >>> porism.fft.irfft2([[4.0, 0.0], [0.0, 0.0]]).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return irfftn(x, s=s, axes=axes, norm=norm)

@@ -184,7 +184,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
             "the arguments are sizes; a type would read the same bytes in another way",
             "write x.astype(dtype) for the values, or porism.asarray(x.numpy().view(dtype))",
         )
-    return reshape(x, *shape)
+    return reshape(x, *shape) if shape else x
 
 
 @method

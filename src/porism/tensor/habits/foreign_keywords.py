@@ -55,6 +55,13 @@ They are dropped only where a function has no such parameter.
 """
 
 INSTEAD: Final[dict[tuple[str, str], str]] = {
+    ("one_hot", ""): "name the number of classes: porism.one_hot(x, int(x.max()) + 1)",
+    ("repeat", ""): "write porism.tile(x, repetitions), which is PyTorch's x.repeat(2, 3)",
+    ("cov", "bias"): "pass correction=0 for n, and correction=1 for n - 1",
+    ("gradient", "spacing"): "pass the distance or the positions: porism.gradient(x, 0.5)",
+    ("svd", "compute_uv"): "write porism.linalg.svdvals(x)",
+    ("std", "mean"): "leave mean out: it is computed in the same kernel",
+    ("var", "mean"): "leave mean out: it is computed in the same kernel",
     ("where", ""): "write porism.where(condition, x, y), or porism.nonzero(condition)",
     ("", "out"): "assign the result: y = f(x); or copy it into a tensor: y[...] = f(x)",
     ("", "where"): "choose the elements first: porism.where(mask, x, 0), with 1 for a product",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from porism.base.errors import PorismError, TypeMismatch
 from porism.tensor.habits.foreign_keywords import INSTEAD, NEUTRAL
@@ -25,15 +25,19 @@ from porism.tensor.habits.synonyms import (
 from porism.tensor.promotion import type_error
 
 Options = dict[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PACKAGES: Final = {"porism.tensor.fourier.": "porism.fft", "porism.tensor.linalg.": "porism.linalg"}
+"""The public package of functions that are not in `porism` itself, by their modules."""
 
 _public: Final[dict[Callable[..., Any], Callable[..., Any]]] = {}
 
 
-def public(function: Callable[..., Any]) -> Callable[..., Any]:
+def public(function: Function) -> Function:
     """Return a function that takes keywords of other libraries too, and explains wrong calls."""
     found = _public.get(function)
     if found is not None:
-        return found
+        return found  # type: ignore[return-value]
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -46,9 +50,15 @@ def public(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             return _without_neutral(function, args, options, error)
 
-    call.__module__ = "porism"
+    call.__module__ = _package(function)
     _public[function] = call
-    return call
+    return call  # type: ignore[return-value]
+
+
+def _package(function: Callable[..., Any]) -> str:
+    """Return the package in which users find a function."""
+    module = str(function.__module__)
+    return next((p for begin, p in PACKAGES.items() if module.startswith(begin)), "porism")
 
 
 def _takes(function: Callable[..., Any], args: tuple[Any, ...], options: Options) -> bool:
@@ -147,7 +157,7 @@ def _wrong_call(function: Callable[..., Any], options: Options, error: TypeError
     name = function.__name__
     names, _ = parameters(function)
     unknown = next((key for key in options if key not in names), None)
-    shown = f"porism.{name}{signature_text(function)}"
+    shown = f"{_package(function)}.{name}{signature_text(function)}"
     advice = INSTEAD.get((name, unknown or ""), INSTEAD.get(("", unknown or "")))
     what = f"a wrong call of {name}: {error}"
     if advice is None:

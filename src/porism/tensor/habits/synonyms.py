@@ -24,7 +24,8 @@ FUNCTIONS: Final = _table(
     row_stack=vstack tensor_split=array_split trapz=trapezoid degrees=rad2deg radians=deg2rad
     hard_tanh=hardtanh hard_sigmoid=hardsigmoid hard_swish=hardswish hard_silu=hardswish
     log_sigmoid=logsigmoid soft_sign=softsign sdpa=scaled_dot_product_attention
-    ger=outer
+    ger=outer conjugate=conj promote_types=result_type sgn=sign take_along_dim=take_along_axis
+    broadcast_tensors=broadcast_arrays jacrev=jacobian jacfwd=jacobian
     """
 )
 """Functions and methods: the name there, and ours."""

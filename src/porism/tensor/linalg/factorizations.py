@@ -177,7 +177,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Tensor:
     return on_host("matrix_rank", rank, a)[0]
 
 
-def qr(x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+def qr(x: Any, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
     """Return Q with orthonormal columns and an upper triangular R, with Q @ R = x.
 
     With the mode 'complete', Q is square.
@@ -212,7 +212,7 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     return on_host("solve", np.linalg.solve, a, b)[0]
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Any, /, full_matrices: bool = True) -> SVDResult:
     """Return U, S and Vh with x = U @ diag(S) @ Vh; with `full_matrices`, U and Vh are square.
 
     >>> porism.linalg.svd([[3.0, 0.0], [0.0, 4.0]]).S.tolist()

@@ -15,9 +15,9 @@ from porism.tensor.api.linear_algebra import matmul
 from porism.tensor.api.reductions import max, min, sum, vector_norm
 from porism.tensor.linalg.factorizations import inv, svdvals
 from porism.tensor.linalg.host_calls import matrices
-from porism.tensor.movement.reshape import broadcast_to, expand_dims
+from porism.tensor.movement.reshape import broadcast_to, expand_dims, moveaxis
 from porism.tensor.promotion import result_type, type_error
-from porism.tensor.shapes import as_int
+from porism.tensor.shapes import as_int, normalize_axes, shape_error
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 
@@ -79,3 +79,29 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
 def _number(x: Tensor) -> Any:
     """Return the type of a tensor, which must not be bool."""
     return result_type(x, 1) if x.dtype.base.kind is Kind.BOOL else x.dtype
+
+
+def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Return a norm as NumPy's: of a vector, of a matrix, or without `ord` of all elements.
+
+    With an `axis` it is that of vectors along it, and with two axes that of matrices.
+
+    >>> porism.linalg.norm([[3.0, 0.0], [0.0, 4.0]]).item()
+    5.0
+    >>> porism.linalg.norm([[3.0, 4.0], [6.0, 8.0]], axis=1).tolist()
+    [5.0, 10.0]
+    """
+    tensor = asarray(x)
+    axes = normalize_axes(axis, tensor.ndim)
+    if ord is None:
+        return vector_norm(tensor, axis=axes, keepdims=keepdims)
+    if len(axes) == 1:
+        return vector_norm(tensor, axis=axes, keepdims=keepdims, ord=ord)
+    if len(axes) != 2:
+        raise shape_error(
+            f"a norm of order {ord!r} over {len(axes)} axes",
+            "vectors have one axis and matrices two",
+            "name the axes: axis=-1 or axis=(-2, -1)",
+        )
+    result = matrix_norm(moveaxis(tensor, axes, (-2, -1)), ord=ord)
+    return expand_dims(result, tuple(sorted(axes))) if keepdims else result

@@ -11,6 +11,7 @@ from porism.tensor.api.arithmetic import add, divide, multiply, subtract
 from porism.tensor.api.comparison import clip
 from porism.tensor.api.operands import float_node, promoted_operands
 from porism.tensor.api.reductions import accumulation_dtype
+from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.indexing import take
 from porism.tensor.movement.reshape import flip, reshape, slice_axis
@@ -141,6 +142,7 @@ def _distances(x: Any, rank: int, axis: int, size: int) -> Tensor:
     return subtract(later, Tensor(slice_axis(positions.node, axis, 0, max(size - 1, 0))))
 
 
+@accepts_complex
 def polyval(p: Any, x: Any) -> Tensor:
     """Return the value of a polynomial at x; the coefficient of the highest power comes first.
 

@@ -10,6 +10,7 @@ from porism.tensor.api.arithmetic import add, multiply, subtract
 from porism.tensor.api.linear_algebra import matmul, tensordot
 from porism.tensor.api.operands import promoted_operands
 from porism.tensor.api.reductions import accumulation_dtype
+from porism.tensor.complex.complex_parts import conj
 from porism.tensor.movement.joining import roll
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.tensor import Tensor, method
@@ -32,10 +33,12 @@ def inner(x1: Any, x2: Any) -> Tensor:
 def vdot(x1: Any, x2: Any) -> Tensor:
     """Return the dot product of all elements of x1 and x2, which are flattened.
 
+    Of complex tensors, x1 is conjugated.
+
     >>> porism.vdot([[1, 2], [3, 4]], [[1, 1], [1, 1]]).item()
     10
     """
-    return tensordot(flatten(x1), flatten(x2), axes=1)
+    return tensordot(conj(flatten(x1)), flatten(x2), axes=1)
 
 
 @method

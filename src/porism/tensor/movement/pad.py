@@ -9,6 +9,7 @@ from porism.base.dtypes import Scalar, boolean
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
+from porism.tensor.complex.complex_dispatch import complex_operand
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.joining import concat_nodes
 from porism.tensor.movement.reshape import slice_axis
@@ -32,6 +33,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", value: Any = 0) -> Tenso
     >>> porism.pad([1, 2, 3], (1, 2), "reflect").tolist()
     [2, 1, 2, 3, 2, 1]
     """
+    if isinstance(value, complex):
+        raise complex_operand()
     node = as_tensor(x).node
     pairs = _parse_pad_width(pad_width, len(sizes_of(node)))
     node = _crop(node, pairs)

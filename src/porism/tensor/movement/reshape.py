@@ -105,6 +105,14 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     [1, 2, 3, 4]
     """
     tensor = as_tensor(x)
+    if isinstance(start_axis, str):  # NumPy's order
+        if start_axis == "F":
+            raise shape_error(
+                "flatten in column-major order",
+                "elements are in row-major order",
+                "transpose before: x.T.flatten()",
+            )
+        start_axis = 0
     if not tensor.ndim:
         return reshape(tensor, 1)
     first = normalize_axis(start_axis, tensor.ndim, "start_axis")

@@ -8,6 +8,7 @@ and a second word beside a longer one, so sorts with indices are stable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.tensor import primitive, promotion, shapes
 from porism.tensor.api.arithmetic import add, multiply
+from porism.tensor.api.reductions import Axes
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.joining import stack
 from porism.tensor.movement.reshape import axis_last, slice_axis
@@ -43,7 +45,7 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def _move_axis_last(x: Tensor, axis: int, what: str) -> tuple[UOp, list[int]]:
+def _move_axis_last(x: Tensor, axis: Any, what: str) -> tuple[UOp, list[int]]:
     """Return the node with an axis moved to the end, and the permutation that moves it back."""
     moved = shapes.normalize_axis(axis, x.ndim)
     static_size(x.shape[moved], what)
@@ -128,7 +130,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> TopK:
 
 
 @method
-def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) -> Tensor:
+def searchsorted(x1: Any, x2: Any, side: str = "left", sorter: Any = None) -> Tensor:
     """Return the indices at which the values x2 would be inserted into the sorted tensor x1.
 
     `side` is 'left' for the position before equal elements, or 'right' for the one after; `sorter`
@@ -173,8 +175,8 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
 
 
 @method
-def quantile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """Return the value below which the fraction q (0 to 1) of the elements along an axis lies.
+def quantile(x: Any, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """Return the value below which the fraction q (0 to 1) of the elements along axes lies.
 
     It is interpolated linearly between two elements; with axis None, of all elements. NaN if an
     element is NaN. With a list of fractions the results are stacked along a new first axis.
@@ -186,9 +188,11 @@ def quantile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
     promotion.require_dtype(
         tensor.node.dtype, promotion.NUMBERS, "quantile", "convert it, with astype"
     )
-    if isinstance(q, (list, tuple, np.ndarray)):
-        parts = [quantile(tensor, float(part), axis, keepdims=keepdims) for part in q]
-        return stack(parts)
+    q = fractions(q)
+    if isinstance(axis, (tuple, list)):
+        return over_axes(quantile, tensor, q, axis, keepdims)
+    if isinstance(q, list):
+        return stack([quantile(tensor, float(part), axis, keepdims=keepdims) for part in q])
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise shapes.shape_error(
             f"quantile of the fraction {q!r}", "a fraction is a number from 0 to 1", "pass one"
@@ -229,8 +233,30 @@ def quantile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
     return Tensor(primitive.reshape(result, sizes))
 
 
+def fractions(q: Any) -> Any:
+    """Return fractions as Python's numbers: one, or a list of those in a list, array or tensor."""
+    if isinstance(q, (Tensor, np.ndarray, np.generic)):
+        q = q.tolist()
+    return list(q) if isinstance(q, tuple) else q
+
+
+def over_axes(function: Any, x: Tensor, q: Any, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Return a quantile over several axes, which are merged to one."""
+    reduced = shapes.normalize_axes(axes, x.ndim)
+    kept = [k for k in range(x.ndim) if k not in reduced]
+    sizes = [x.shape[k] for k in kept]
+    node = primitive.permute(x.node, [*kept, *reduced])
+    flat = primitive.reshape(node, [*sizes, shapes.product([x.shape[k] for k in reduced])])
+    result = function(Tensor(flat), q, -1).node
+    if not keepdims:
+        return Tensor(result)
+    stacked = shapes.sizes_of(result)[: len(shapes.sizes_of(result)) - len(sizes)]
+    ones = [1 if k in reduced else x.shape[k] for k in range(x.ndim)]
+    return Tensor(primitive.reshape(result, [*stacked, *ones]))
+
+
 @method
-def percentile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def percentile(x: Any, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return the value below which q percent of the elements along an axis lie.
 
     It is `quantile` of q / 100; with a list of numbers the results are stacked.
@@ -238,13 +264,17 @@ def percentile(x: Any, q: Any, axis: int | None = None, *, keepdims: bool = Fals
     >>> porism.percentile([1.0, 2.0, 3.0, 4.0], [25, 50]).tolist()
     [1.75, 2.5]
     """
-    several = isinstance(q, (list, tuple, np.ndarray))
-    fractions = [part / 100 for part in q] if several else q / 100
-    return quantile(x, fractions, axis, keepdims=keepdims)
+    return quantile(x, of_percents(q), axis, keepdims=keepdims)
+
+
+def of_percents(q: Any) -> Any:
+    """Return percents as fractions."""
+    given = fractions(q)
+    return [part / 100 for part in given] if isinstance(given, list) else given / 100
 
 
 @method
-def median(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def median(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return the median along an axis, the mean of the middle two elements if their number is even.
 
     >>> porism.median([1.0, 9.0, 2.0]).item()

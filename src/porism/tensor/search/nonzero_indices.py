@@ -18,7 +18,7 @@ from porism.tensor.api.creation import arange, asarray, full
 from porism.tensor.api.reductions import count_nonzero
 from porism.tensor.conversion import from_array
 from porism.tensor.jit.tracing import current
-from porism.tensor.movement.joining import concat
+from porism.tensor.movement.joining import concat, stack
 from porism.tensor.movement.reshape import flatten
 from porism.tensor.movement.sorting import argsort
 from porism.tensor.promotion import DEFAULT_INT
@@ -73,3 +73,13 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Te
         results.append(where(known, first // stride % max(length, 1), fill_value))
         stride *= max(length, 1)
     return tuple(reversed(results))
+
+
+@method
+def argwhere(x: Any, *, size: int | None = None, fill_value: int = 0) -> Tensor:
+    """Return the indices of the nonzero elements, a row for each; `size` as for `nonzero`.
+
+    >>> porism.argwhere([[0, 7], [8, 0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return stack(nonzero(x, size=size, fill_value=fill_value), 1)
