@@ -28,7 +28,7 @@ from porism.base.settings import settings
 from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.engine.run.realize import request
 from porism.pipeline import lower_kernel
-from porism.tensor.inspect.stage_diffs import stage_report
+from porism.viewer.stage_diffs import stage_report
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
 WIDEST: Final = 98

@@ -70,9 +70,10 @@ from porism.schedule.loops.loop_guards import shrink_ranges
 from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
 from porism.schedule.loops.scatter_stores import scatter_stores
 from porism.schedule.loops.split_reductions import split_reductions
+from porism.schedule.merged_outputs import merge_outputs
 from porism.schedule.ranged_stages import remove_cheap_buffers, rewrite_ranged
 from porism.schedule.rangeify.rangeify import Ranged, rangeify
-from porism.schedule.schedule import Assigned, Call, Schedule, schedule
+from porism.schedule.schedule import Assigned, Replaced, Schedule, schedule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -272,19 +273,22 @@ def _check_and_watch(name: str, level: Level, graph: UOp) -> UOp:
     return graph
 
 
-def schedule_graph(graph: UOp, *, cached: bool = True, target: Target = GENERIC_CPU) -> Schedule:
+def schedule_graph(
+    graph: UOp, *, cached: bool = True, target: Target = GENERIC_CPU, replaced: Replaced = ()
+) -> Schedule:
     """Return the ordered kernels that compute a tensor graph: a SINK of tensors on PARAMs.
 
     Unless `cached` is false, kernels that were simplified before are not simplified again. Which
-    values are stored is decided by the `StorageModel` of the target.
+    values are stored is decided by the `StorageModel` of the target. Roots that are new values of
+    inputs are `replaced`: they may be written in the memory of these.
     """
     if not cached:
         _simplified.clear()
     with quiet_collector():
-        return _schedule_graph(graph, target)
+        return _schedule_graph(graph, target, replaced)
 
 
-def _schedule_graph(graph: UOp, target: Target) -> Schedule:
+def _schedule_graph(graph: UOp, target: Target, replaced: Replaced) -> Schedule:
     _check_and_watch("build", GRAPH, graph)
     for stage in GRAPH_STAGES:
         begin_stage(stage.name)
@@ -297,9 +301,9 @@ def _schedule_graph(graph: UOp, target: Target) -> Schedule:
         ranged = step.run(ranged, target)
         _check_and_watch(step.name, RANGED, ranged.sink)
     begin_stage("kernels")
-    calls = split_kernels(ranged.sink, ranged.reasons)
-    calls = [Call(simplify_kernel(call.kernel), call.values, call.reason) for call in calls]
-    return schedule(ranged.sink, calls, _assigned(graph))
+    calls = merge_outputs(split_kernels(ranged.sink, ranged.reasons), ranged.sink.src)
+    calls = [replace(call, kernel=simplify_kernel(call.kernel)) for call in calls]
+    return schedule(ranged.sink, calls, _assigned(graph), replaced)
 
 
 def _assigned(graph: UOp) -> list[Assigned]:

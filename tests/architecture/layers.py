@@ -17,8 +17,9 @@ LAYERS: Final = (
     ("cli",),
     ("__init__",),  # the face of the package: what `import porism` gives
     ("onnx", "torch"),  # modules that users import by name
-    ("nn", "optim", "frontends", "linalg", "fft", "simplifier", "viz", "doctor"),
+    ("nn", "optim", "frontends", "linalg", "fft", "simplifier", "doctor"),
     ("tensor",),
+    ("viewer",),
     ("engine",),
     ("verification",),
     ("catalogue",),
@@ -33,7 +34,7 @@ LAYERS: Final = (
 
 RANK: Final = {layer: rank for rank, row in enumerate(LAYERS) for layer in row}
 
-ONLY_FOR: Final = {"viz": ("cli",)}
+ONLY_FOR: Final = {"viewer": ("cli", "simplifier", "tensor")}
 """Layers that only some of those above may import."""
 
 LAZY: Final = ("prove",)

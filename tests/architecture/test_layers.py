@@ -148,9 +148,9 @@ BROKEN = {
         {"ir/a.py": "import porism.wizardry\n"},
         "porism.ir.a imports porism.wizardry, which is in no layer",
     ),
-    "viz": (
-        {"__init__.py": "from porism.viz import page\n", "viz/page.py": ""},
-        "porism imports porism.viz.page, which only cli may",
+    "viewer": (
+        {"__init__.py": "from porism.viewer import page\n", "viewer/page.py": ""},
+        "porism imports porism.viewer.page, which only cli, simplifier, tensor may",
     ),
     "eager prove": (
         {"pipeline.py": "from porism.prove import rule_proof\n", "prove/rule_proof.py": ""},

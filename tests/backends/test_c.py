@@ -59,7 +59,7 @@ void scale(
     const float *restrict in1   /* 100 elements of f32, read */
 )
 {
-    for (int32_t i0 = 0; i0 < 25; i0++) {
+    for (int32_t i0 = 0; i0 < 25; i0++) { AS_WRITTEN
         int32_t x1 = i0 * 4;
         f32x4 x2 = *(const f32x4 *)&in1[x1];
         f32x4 x3 = x2 * 2.0f;
@@ -79,10 +79,7 @@ def test_a_kernel_reads_well() -> None:
 def test_a_shared_loop_takes_its_part() -> None:
     written = text(scaled(Axis.THREAD), "scale")
     assert "    int64_t begin,              /* the first iteration" in written
-    assert (
-        "    INDEPENDENT\n    for (int32_t i0 = (int32_t)begin; i0 < (int32_t)end; i0++) {"
-        in written
-    )
+    assert "    for (int32_t i0 = (int32_t)begin; i0 < (int32_t)end; i0++) {" in written
 
 
 def test_a_reduction_reads_well() -> None:
@@ -92,7 +89,7 @@ def test_a_reduction_reads_well() -> None:
     assert text(lines, "rows").endswith("""{
     float acc0;
     acc0 = 0.0f;
-    for (int32_t k1 = 0; k1 < 5; k1++) {
+    for (int32_t k1 = 0; k1 < 5; k1++) { AS_WRITTEN
         float x1 = in1[k1];
         acc0 = acc0 + x1;
     }
@@ -281,3 +278,16 @@ def test_local_memory_of_one_element_is_an_array(shape: tuple[int, ...]) -> None
         result = ones.cumulative_prod(axis=2, include_initial=True)
         assert result.numpy().all()
         assert result.shape == (*shape[:2], shape[2] + 1)
+
+
+def test_elements_of_computed_indices_are_read_one_by_one() -> None:
+    """gcc 12.2 makes vectors of such loops, and reads other elements: it is not to look for any."""
+    x = porism.asarray(np.arange(468.0, dtype=np.float32).reshape(6, 78) - 200)
+    y = porism.asarray(np.array([3.0, -4.0], np.float32).reshape(2, 1, 1))
+    both = np.maximum(y.numpy(), x.numpy()).reshape(39, 24)
+    with settings.override(backend="c", cache=False):
+        rows = y.maximum(x).reshape((39, 24))
+        np.testing.assert_array_equal(rows.sum(1).numpy(), both.sum(1))
+        np.testing.assert_array_equal(
+            (rows - rows.sum(1, keepdims=True)).numpy(), both - both.sum(1, keepdims=True)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porism.backends.c.c_access import MemoryAccess, access_of
 from porism.backends.c.c_dialect import vector_lanes
-from porism.backends.c.c_writer import Writer, without_parentheses
+from porism.backends.c.c_writer import Writer, at_lane, without_parentheses
 from porism.base.dtypes import DType, boolean
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -60,7 +60,12 @@ class MemoryWriter(Writer):
             if gate is not None:
                 otherwise = "0" if other is None else self.lane(other)
                 read = f"{self.lane(gate)} ? {read} : {otherwise}"
-            (self.define if count == 1 else self.by_lane)(node, read)
+            if count == 1:
+                self.define(node, read)
+            elif gathered:
+                self.listed(node, read)
+            else:
+                self.by_lane(node, read)
             return
         kind = self.kind(node)
         read = self._wide(access, kind, "const ")
@@ -123,8 +128,11 @@ class MemoryWriter(Writer):
         statements = [f"{target} = {stored};"]
         if gate is not None:
             statements.insert(0, f"if ({without_parentheses(self.lane(gate))})")
-        if count > 1:
+        if count > 1 and not scattered:
             self.over_lanes(count, *statements)
+        elif count > 1:
+            for k in range(count):
+                self.do(" ".join(at_lane(statement, k) for statement in statements))
         else:
             for depth, statement in enumerate(statements):
                 self.do("    " * depth + statement)

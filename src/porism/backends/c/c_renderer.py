@@ -163,8 +163,8 @@ class Renderer(MemoryWriter, Arithmetic):
         start, end = "0", self.atom(node.src[0])
         if node.arg[1] is Axis.THREAD:
             start, end = f"({kind})begin", f"({kind})end"
-            self.do(self.dialect.independent)
-        self.do(f"for ({kind} {name} = {start}; {name} < {end}; {name}++) {{")
+        opening = f"for ({kind} {name} = {start}; {name} < {end}; {name}++) {{"
+        self.do(f"{opening} {self.dialect.as_written}".rstrip())
         self.depth += 1
         self.values[node] = name
 

@@ -177,10 +177,23 @@ class Writer:
         self.over_lanes(node.dtype.count, f"{name}[lane] = {expression};")
         self.values[node] = name
 
+    def listed(self, node: UOp, expression: str) -> None:
+        """Define a vector by a list of its lanes, without a loop."""
+        if node.dtype.element is boolean:
+            self.masks.setdefault(node, 8)
+            expression = f"-({expression})"
+        lanes = (at_lane(expression, k) for k in range(node.dtype.count))
+        self.define(node, f"{{{', '.join(lanes)}}}")
+
     def over_lanes(self, count: int, *statements: str) -> None:
         self.do(f"for (int lane = 0; lane < {count}; lane++)")
         for depth, statement in enumerate(statements, 1):
             self.do("    " * depth + statement)
+
+
+def at_lane(text: str, number: int) -> str:
+    """Return the text for one lane, given that for the variable `lane`."""
+    return re.sub(r"\blane\b", str(number), text)
 
 
 def integer_type(bits: int, kind: str = "i") -> DType:
