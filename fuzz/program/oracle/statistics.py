@@ -48,7 +48,8 @@ def choose(x: Array, choices: Sequence[Any], mode: str = "raise") -> Array:
     count = len(choices)
     numbers = np.clip(x, 0, count - 1) if mode == "clip" else x % count
     whole = np.broadcast_arrays(numbers, *choices)
-    return np.asarray(np.select([whole[0] == k for k in range(count)], whole[1:]))
+    kind = np.result_type(*whole[1:]).type
+    return np.asarray(np.select([whole[0] == k for k in range(count)], whole[1:], kind(0)))
 
 
 def ptp(x: Array, axis: Axes = None, *, keepdims: bool = False) -> Array:
