@@ -181,7 +181,7 @@ def check_source(parts: Sequence[int], given: int) -> str:
         def check(given, named):
             x0, = given
             x1, = named
-            if x0.__class__ is Tensor and x1 is other1:
+            if type(x0) is Tensor and x1 is other1:
                 n0 = x0._node
                 if n0.op is BUFFER and n0.dtype is dtype0 and n0.src == dims0:
                     held0 = n0.held
@@ -198,7 +198,7 @@ def check_source(parts: Sequence[int], given: int) -> str:
         for k, argument in enumerate(names)
     ]
     first = [
-        f"x{k}.__class__ is {CLASSES[n]}" if n else f"x{k} is other{k}" for k, n in enumerate(parts)
+        f"type(x{k}) is {CLASSES[n]}" if n else f"x{k} is other{k}" for k, n in enumerate(parts)
     ]
     pairs = list(itertools.combinations(tensors, 2))
     both_plain = [pair for pair in pairs if {*pair} <= {*plain}]
