@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.errors import ShapeError, TypeMismatch
+from porism.base.errors import PorismError, ShapeError, TypeMismatch
 from porism.ir import ops
 from porism.ir.traversal import toposort
 from tests.tensor.oracle import TYPES, agree, draw, refuses
@@ -97,6 +97,28 @@ def test_memory_is_shared_if_asked() -> None:
         porism.asarray([1, 2], copy=False)
     with refuses(TypeMismatch, "cannot share the memory of"):
         porism.asarray(x, dtype="float32", copy=False)
+
+
+def test_a_tensor_of_its_own_type_is_itself() -> None:
+    """Assignment to one is seen in the other, unless a copy is asked for."""
+    x = porism.asarray([1, 2], dtype="uint8")
+    shared = [porism.asarray(x), porism.asarray(x, dtype="uint8", copy=False)]
+    copied = porism.asarray(x, dtype="uint8", copy=True)
+    x[0] = 9
+    assert [y.tolist() for y in shared] == [[9, 2]] * 2
+    assert copied.tolist() == [1, 2]
+    with pytest.raises(PorismError, match="its type would change"):
+        porism.asarray(x, dtype="int8", copy=False)
+
+
+def test_lists_of_small_and_large_ints_are_unsigned() -> None:
+    """NumPy makes floats of them, which do not hold the large ones."""
+    large = 2**63 + 1
+    for dtype in ("uint64", None):
+        assert porism.asarray([0, large], dtype=dtype).tolist() == [0, large]
+    for values in ([-1, large], [np.int64(1), np.uint64(2)]):
+        with pytest.raises(TypeMismatch, match="some are negative"):
+            porism.asarray(values)
 
 
 def test_why_memory_is_not_shared() -> None:

@@ -160,6 +160,13 @@ def test_searchsorted_among_equals_in_any_shape() -> None:
     agree(porism.searchsorted(mixed, values, sorter=np.argsort(mixed)), np.array([[1, 0], [2, 3]]))
 
 
+def test_searchsorted_of_a_number() -> None:
+    """A Python number has the type of the table, so large ones of uint64 are found."""
+    table = porism.asarray([0, 2**63, 2**64 - 1], dtype="uint64")
+    assert porism.searchsorted(table, 2**63 + 1).item() == 2
+    assert porism.searchsorted([1, 2, 3], 2.5).item() == 2
+
+
 @pytest.mark.parametrize("q", [0, 0.25, 0.5, 0.9, 1])
 def test_quantile(q: float) -> None:
     x = draw("float64", (4, 7))

@@ -168,11 +168,16 @@ def _list_array(array: Any, dtype: DType | None, value: Any) -> Any:
     typed = [kind for kind in kinds if isinstance(kind, DType)]
     whole = not any(kind is float if isinstance(kind, type) else kind.is_float for kind in kinds)
     if kinds and whole and array.dtype.kind == "f" and not (dtype and dtype.is_float):
-        raise type_error(
-            "integers of which some are negative and some have 64 bits",
-            "no integer type holds both",
-            "use floats",
-        )
+        try:  # NumPy makes floats of small and large ints together
+            array = np.asarray(value, np.uint64)
+        except OverflowError:
+            typed = typed or [as_dtype("int64"), as_dtype("uint64")]
+        if typed:
+            raise type_error(
+                "integers of which some are negative and some have 64 bits",
+                "no integer type holds both",
+                "use floats",
+            )
     if dtype is None and typed:
         numbers = [kind() for kind in kinds if isinstance(kind, type)]
         typed.sort(key=lambda t: (not t.is_float, t.name))

@@ -33,7 +33,7 @@ class SymbolicShape(tuple[Dim, ...]):
 
 
 class OutOfRange(ShapeError, IndexError):  # noqa: N818 - the name says it all
-    """An index out of range; also an IndexError, as Python would raise."""
+    """An index, axis or mask that a tensor does not have; also an IndexError, as of lists."""
 
 
 def shape_error(what: str, why: str, fix: str) -> ShapeError:
@@ -184,10 +184,11 @@ def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """
     number = as_int(axis, what)
     if not -rank <= number < rank:
-        raise shape_error(
+        raise OutOfRange(
             f"there is no {what} {number} in a tensor of {rank} {'axis' if rank == 1 else 'axes'}",
-            f"axes go from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
-            "name an axis that the tensor has, or add one with expand_dims or reshape",
+            where=users_line(),
+            why=f"axes go from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
+            fix="name an axis that the tensor has, or add one with expand_dims or reshape",
         )
     return number % rank
 

@@ -58,9 +58,13 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
         tensor = as_tensor(obj, wanted)
-        if copy is False and isinstance(obj, Tensor) and tensor.node is not obj.node:
+        if not isinstance(obj, Tensor):
+            return tensor
+        if tensor.node is obj.node:
+            return Tensor(obj.node) if copy else obj
+        if copy is False:
             raise refused(obj, "its type would change")
-        return Tensor(tensor.node) if tensor is obj and copy else tensor
+        return tensor
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
         tensor = from_dlpack(obj, copy=copy is not False)
         if copy is False and wanted not in (None, tensor.node.dtype):

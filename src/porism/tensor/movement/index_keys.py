@@ -267,10 +267,11 @@ def _check_symbolic_bound(end: Any, size: Dim) -> Dim:
 def check_mask(mask_sizes: Sizes, sizes: Sizes, axis: int) -> None:
     """Refuse a mask whose shape is not that of the axes it stands for."""
     if len(mask_sizes) != len(sizes) or not all(map(sizes_equal, mask_sizes, sizes)):
-        raise shape_error(
+        raise OutOfRange(
             f"a mask of shape {to_text(mask_sizes)} for axes of sizes {to_text(sizes)}",
-            f"a mask has one element for each element of the axes from {axis} on",
-            "give a mask of that shape",
+            where=users_line(),
+            why=f"a mask has one element for each element of the axes from {axis} on",
+            fix="give a mask of that shape",
         )
 
 

@@ -145,7 +145,10 @@ def searchsorted(x1: Any, x2: Any, side: str = "left", sorter: Any = None) -> Te
             "a value goes to the left or to the right of equal ones",
             "pass 'left' or 'right'",
         )
-    table, wanted = as_tensor(x1), as_tensor(x2)
+    table = as_tensor(x1)
+    wanted = as_tensor(
+        x2, promotion.result_type(table, x2) if isinstance(x2, (int, float)) else None
+    )
     if table.ndim != 1:
         raise shapes.shape_error(
             f"searchsorted in a tensor of shape {shapes.to_text(table.shape)}",
