@@ -250,6 +250,9 @@ class Builder:
         return Some(condition.where(a.node, b.node), max(a.most, b.most))
 
     def converted(self, value: Some, dtype: DType) -> Some:
+        source = value.node.dtype
+        if source.kind is Kind.UNSIGNED:  # a difference below 0 is a large number
+            value = Some(value.node, (1 << source.bits) - 1)
         if value.most > _limit(dtype):
             value = Some(ops.MIN(value.node, UOp.const(value.node.dtype, 3)), value.most)
             value = Some(ops.MAX(value.node, UOp.const(value.node.dtype, 0)), 3)

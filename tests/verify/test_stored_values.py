@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.dtypes import boolean, f16, f32, i8
+from porism.base.dtypes import Space, boolean, f16, f32, i8, i32
 from porism.base.settings import settings
 from porism.base.target import GENERIC_CPU
 from porism.engine.run.realize import request
@@ -69,6 +69,25 @@ def test_elements_agree_with_the_evaluator(name: str) -> None:
         )
         assert agrees.all()
     assert expected.shape == dims
+
+
+def test_an_element_that_is_read_in_many_ways_is_computed_once() -> None:
+    """A chain of values that each read two elements of the one before takes linear time."""
+    size, length = 4, 30
+    outer = UOp.range(2, 0)
+    data = UOp(ops.PARAM, i32.pointer(size=size), (), 0)
+    loop = UOp.range(size, 1)
+    value = data.index(loop) + outer.cast(i32)
+    for k in range(length):
+        kept = UOp(ops.BUFFERIZE, i32, (value, loop), Space.LOCAL)
+        loop = UOp.range(size, 2 + k)
+        value = ops.MAX(kept.index(loop), kept.index((loop + 1) % size))
+    elements = np.array([5, 9, 2, 7], np.int32)
+    evaluator = ElementEvaluator({data: elements}, {})
+    at = {outer: np.arange(2)[:, None], loop: np.arange(size)[None, :]}
+    expected = np.broadcast_to(elements.max() + np.arange(2)[:, None], (2, size))
+    np.testing.assert_array_equal(evaluator.value(value, (), at).data, expected)
+    assert len(evaluator._cache) < 20 * length * size
 
 
 def test_sums_of_integers_have_no_bound_and_others_a_small_one() -> None:

@@ -206,8 +206,9 @@ def _cubic_matrix(places: Array, n: int) -> Array:
     """Cubic convolution with -0.75; elements outside are those at the ends."""
     reach = 3
     far = np.abs(places[:, None] - np.arange(-reach, n + reach))
-    near = 1.25 * far**3 - 2.25 * far**2 + 1
-    weights = np.where(far <= 1, near, -0.75 * (far**3 - 5 * far**2 + 8 * far - 4)) * (far < 2)
+    # 1.25 t³ - 2.25 t² + 1 and -0.75 (t³ - 5 t² + 8 t - 4), without cancellation at their zeros.
+    near, next_to_it = (1 - far) * (1 + far - 1.25 * far**2), -0.75 * (far - 1) * (far - 2) ** 2
+    weights = np.where(far <= 1, near, next_to_it) * (far < 2)
     matrix = weights[:, reach:-reach].copy()
     matrix[:, 0] += weights[:, :reach].sum(1)
     matrix[:, -1] += weights[:, -reach:].sum(1)
