@@ -52,6 +52,10 @@ _THREAD: Final = made(ops.SPECIAL, number(SIZE), dtype=index, arg="thread0")
 """No loop: each thread has a value of its own."""
 
 
+_UNVARIED: Final = {34: np.zeros(LARGEST_DATA + 1)}
+"""Inputs of examples that are not varied: one of them is large."""
+
+
 def _loop(size: int | UOp = SIZE, place: int = 0) -> UOp:
     extent = number(size) if isinstance(size, int) else size
     return made(ops.RANGE, extent, arg=((place,), Axis.REDUCE))
@@ -75,7 +79,7 @@ def _between(value: UOp, low: int, high: int) -> UOp:
 
 
 def _inputs() -> Iterator[dict[Any, Any]]:
-    for cut, other in ((-2, 5), (0, 2), (1, 1), (2, -1), (3, 3), (9, 2)):
+    for cut, other in ((-2, 5), (0, 2), (1, 1), (1, 2), (2, -1), (3, 3), (9, 2)):
         for word, small in ((2, 1), (i32.max, 127), (i32.min, -128)):
             yield {
                 0: np.int32(word),
@@ -115,7 +119,17 @@ def narrow_conditions(r: UOp) -> Iterator[UOp]:
             yield made(op, made(ops.MUL, byte, number(factor, i8)), number(84, i8))
         yield made(op, made(ops.NEG, unsigned), number(254, u8))
         yield made(op, made(ops.NEG, byte), number(-2, i8))
-        yield made(op, made(ops.SUB, byte, _SMALL), number(2, i8))
+        for sum_op, last in itertools.product((ops.ADD, ops.SUB), (-3, 3)):
+            yield made(op, made(sum_op, byte, _SMALL), number(last, i8))
+            yield made(op, made(sum_op, _SMALL, byte), number(last, i8))
+        twice = made(ops.MUL, byte, number(2, i8))
+        yield made(op, made(ops.ADD, byte, _SMALL), twice)
+        half = made(ops.IDIV, r, number(2))
+        yield made(op, made(ops.ADD, half, r), _OTHER)
+        yield made(op, half, made(ops.SUB, r, _CUT))
+        yield made(op, r, made(ops.SUB, made(ops.MUL, r, number(2)), _CUT))
+        for divisor in (1, -1, -2):
+            yield made(op, made(ops.IDIV, r, number(divisor)), _CUT)
         yield made(op, _cast(made(ops.MUL, r, number(100)), i8), number(44, i8))
         yield made(op, _cast(made(ops.MUL, _cast(r, f32), number(1.5, f32)), i32), _WORD)
         yield made(op, made(ops.MUL, number(3), r), _CUT)
@@ -158,6 +172,9 @@ def unsolved_conditions(r: UOp) -> Iterator[UOp]:
         yield from (made(ops.OR, other, low), made(ops.OR, low, other))
         yield made(ops.NOT, made(ops.XOR, low, other))
     yield made(ops.NOT, made(ops.XOR, low, high))
+    yield from (
+        made(ops.AND, point, made(op, r, _OTHER)) for op in (ops.GE, ops.GT, ops.LT, ops.LE)
+    )
     yield made(ops.AND, made(ops.NE, r, _CUT), made(ops.NE, r, _OTHER))
     bounded = _between(_CUT, 0, 5)
     yield from (made(ops.GE, r, bounded), made(ops.LT, r, bounded))
@@ -333,6 +350,8 @@ def more_gathers() -> Iterator[Example]:
         yield from _on(_reduced(_chosen(made(ops.EQ, r, s), value), r, s))
     truths = made(ops.WHERE, point, _TRUTH, number(0, boolean))
     yield from _on(_reduced(truths, r))
+    hidden = masked(made(ops.LT, r, _OTHER), r)
+    yield from _on(_reduced(_chosen(point, hidden), r))
     alone = made(ops.PARAM, dtype=f32, arg=26)
     yield from _on(_reduced(made(ops.INDEX, alone), r))
     yield from _on(_reduced(made(ops.WHERE, point, _WORD, _FIRST), r))
@@ -371,6 +390,9 @@ def more_factors() -> Iterator[Example]:
     ):
         product = made(ops.MUL, _between(element, low, high), number(factor, i8))
         yield from _on(*(_reduced(product, r, op=op) for op in (ops.MAX, ops.MIN)))
+    s = _loop(3, 1)
+    for product in (made(ops.MUL, element, _cast(s, i8)), made(ops.MUL, _cast(s, i8), element)):
+        yield from _on(*(_reduced(product, r, s, op=op) for op in (ops.ADD, ops.MAX)))
     hidden = masked(made(ops.LT, r, _CUT), r)
     yield from _on(_reduced(made(ops.MUL, hidden, _OTHER), r))
     yield from _on(_reduced(made(ops.MUL, r, masked(_TRUTH, _OTHER)), r))
@@ -380,9 +402,8 @@ def more_nested() -> Iterator[Example]:
     r, s, t = _loop(3), _loop(SIZE, 1), _loop(2, 2)
     triangle = _loop(made(ops.ADD, r, number(1)), 3)
     both = made(ops.ADD, triangle, t)
-    unvaried = {34: np.zeros(LARGEST_DATA + 1)}
-    yield _reduced(_reduced(both, triangle), r, t), unvaried
-    yield _reduced(_reduced(both, triangle, s), t, r), unvaried
+    yield _reduced(_reduced(both, triangle), r, t), _UNVARIED
+    yield _reduced(_reduced(both, triangle, s), t, r), _UNVARIED
     element = made(ops.INDEX, _INTEGERS, s)
     yield from _on(_reduced(_reduced(element, s)), _reduced(_reduced(element), s))
     yield from _on(_reduced(_reduced(element, s), s), _reduced(_reduced(element, s, t), s))
@@ -391,3 +412,9 @@ def more_nested() -> Iterator[Example]:
 def more_unparented() -> Iterator[Example]:
     for size, op in itertools.product((_EXTENT, _UNBOUNDED), (ops.ADD, ops.MUL, ops.MAX)):
         yield from _on(_reduced(_WORD, _loop(size), op=op), _reduced(_WORD, _THREAD, op=op))
+    # the extent of the inner loop depends on the outer one, and the value does not
+    r = _loop(3)
+    triangle = _loop(made(ops.ADD, r, number(1)), 3)
+    for ranges, value in itertools.product(((r, triangle), (triangle, r)), (number(5), triangle)):
+        for op in (ops.ADD, ops.MUL):
+            yield _reduced(value, *ranges, op=op), _UNVARIED
