@@ -241,7 +241,8 @@ WITHOUT_EFFECT = (
     "porism.tril(x, 9)", "porism.vstack([x])", "porism.hsplit(x, 1)[0]", "porism.where(True, x, x)",
     "porism.fft.fftshift(x, axes=())", "porism.array_split(x, 1)[0]", "x.clone()", "x.detach()",
     "porism.asarray(x, copy=True)", "porism.tensor(x)", "porism.stop_gradient(x)", "x.ravel()",
-    "porism.jit(lambda a: a)(x)", "porism.swapaxes(x, 0, 0)", "porism.sum(x, axis=())", "x.T.T",
+    "porism.jit(lambda a: a)(x)", "porism.cumulative_prod(x[:, :1], axis=1)",
+    "porism.cumulative_prod(x[None], axis=0)[0]", "porism.prod(x[None], axis=0)", "porism.swapaxes(x, 0, 0)", "porism.sum(x, axis=())", "x.T.T",
 )  # fmt: skip
 """Calls that have nothing to do, or little."""
 
