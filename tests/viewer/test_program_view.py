@@ -17,7 +17,8 @@ import pytest
 import porism
 from porism import cli
 from porism.base.errors import PorismError
-from porism.viewer import report_page
+from porism.viewer import program_report, report_page
+from porism.viewer.column_packing import unpacked
 
 
 def values(*sizes: int) -> porism.Tensor:
@@ -59,7 +60,10 @@ def parsed(text: str) -> Elements:
 
 def embedded(text: str) -> Any:
     ((_, data),) = [s for s in parsed(text).scripts if s[0].get("type") == "application/json"]
-    return json.loads(data)
+    report = json.loads(data)
+    for program in report["programs"]:
+        program |= {key: unpacked(program[key]) for key in ("steps", "buffers")}
+    return report
 
 
 def test_a_tensor_is_described_and_stays_lazy() -> None:
@@ -228,6 +232,29 @@ def test_the_page_needs_nothing_else_and_allows_nothing_else() -> None:
     assert report_page._digest(script) in policy[1]
     for call in ("innerHTML", "document.write", "eval(", "outerHTML", "insertAdjacentHTML"):
         assert call not in script
+
+
+def test_what_repeats_is_in_the_page_once() -> None:
+    shown = porism.view(values(4) * 2, runs=1)
+    (program,) = shown.data["programs"]
+    once = len(shown.html)
+    (step,) = program["steps"]
+    program["steps"] = [{**step, "seconds": 1e-6 * k} for k in range(1000)]
+    assert embedded(shown.html) == shown.data
+    assert len(shown.html) - once < 90 * 1000
+
+
+def test_a_report_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_report, "MAX_BYTES", 40_000)
+    monkeypatch.setattr(program_report, "LEAST_FULL_BYTES", 0)
+    x = values(64, 48)
+    kernels = porism.view(
+        lambda: [((x * k).softmax() @ x.T).sum() for k in range(12)], runs=1
+    ).data["kernels"]
+    full = [kernel for kernel in kernels if kernel["stages"]]
+    assert len(full) < len(kernels)
+    assert len(report_page.embedded_json(full)) < 40_000
+    assert all(kernel["texts"]["loops"]["text"] for kernel in kernels)
 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:

@@ -6,7 +6,8 @@
 
 const MOST_NODES = 12000;
 const FIRST_NODES = 60; // groups are opened from the outside until so many nodes would be shown
-const WIDE = 190, HIGH = 44, GAP = 26, ROW = 78;
+const WIDE = 216, HIGH = 58, GAP = 28, ROW = 92;
+const LOOK = 64; // rows that an edge is checked for nodes in its way
 
 const graph = { view: { x: 0, y: 0, scale: 1, least: 0.02, most: 3 }, open: new Set(),
   nodes: [], edges: [], fitted: false, root: null };
@@ -121,6 +122,50 @@ function layGraph() {
   }
   for (const node of nodes) describe(node, steps);
   graph.nodes = nodes;
+  bendEdges(rows, rank);
+}
+
+// Edges that would run behind a node go around it, on a lane to the right of the rows between.
+function bendEdges(rows, rank) {
+  const nodes = graph.nodes;
+  const rights = rows.map((row) => row.reduce((most, k) => Math.max(most, nodes[k].x), -Infinity) + WIDE);
+  const farthest = rights.reduce((most, right) => Math.max(most, right), 0);
+  const taken = []; // of each lane, the rank at which its last edge ends
+  for (const edge of graph.edges.sort((a, b) => a.from - b.from || a.to - b.to)) {
+    const [low, high] = [rank[edge.from], rank[edge.to]];
+    edge.lane = null;
+    if (high - low < 2) continue;
+    const [a, b] = [nodes[edge.from], nodes[edge.to]];
+    let hidden = high - low > LOOK, right = hidden ? farthest : Math.max(a.x, b.x) + WIDE;
+    for (let r = low + 1; r < high && high - low <= LOOK; r++) {
+      right = Math.max(right, rights[r]);
+      hidden ||= rows[r].some((k) => {
+        const x = a.x + (b.x - a.x) * (nodes[k].y - a.y) / (b.y - a.y) + WIDE / 2;
+        return x > nodes[k].x - 4 && x < nodes[k].x + WIDE + 4;
+      });
+    }
+    if (!hidden) continue;
+    let lane = taken.findIndex((end) => end <= low);
+    if (lane < 0) lane = taken.length;
+    taken[lane] = high;
+    edge.lane = right + 14 + (lane % 16) * 8;
+  }
+}
+
+function traceEdge(context, a, b, lane) {
+  context.beginPath();
+  if (lane === null) {
+    const [x0, y0, x1, y1] = [a.x + WIDE / 2, a.y + HIGH, b.x + WIDE / 2, b.y];
+    context.moveTo(x0, y0);
+    context.bezierCurveTo(x0, y0 + 22, x1, y1 - 22, x1, y1);
+  } else {
+    const [y0, y1] = [a.y + HIGH / 2, b.y + HIGH / 2];
+    context.moveTo(a.x + WIDE, y0);
+    context.arcTo(lane, y0, lane, y1, 10);
+    context.arcTo(lane, y1, b.x + WIDE, y1, 10);
+    context.lineTo(b.x + WIDE, y1);
+  }
+  context.stroke();
 }
 
 function describe(node, steps) {
@@ -130,12 +175,19 @@ function describe(node, steps) {
   node.share = node.seconds ? least / node.seconds : null;
   node.count = inside.length;
   node.title = node.count === 1 ? nameOf(inside[0]) : node.label || "group";
+  const lines = new Set(inside.map(lineText).filter((line) => line));
+  const more = lines.size > 1 ? ` and ${lines.size - 1} more` : "";
+  node.line = ([...lines][0] || "") + more;
 }
+
+const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
 function fitGraph(width, height) {
   const xs = graph.nodes.map((node) => node.x), ys = graph.nodes.map((node) => node.y);
-  const [left, right] = [Math.min(...xs), Math.max(...xs) + WIDE];
-  const scale = Math.min(width / (right - left + 40), height / (Math.max(...ys) + HIGH + 40), 1);
+  const lanes = graph.edges.map((edge) => edge.lane ?? -Infinity);
+  const [left, right] = [least(xs), Math.max(most(xs) + WIDE, most(lanes))];
+  const scale = Math.min(width / (right - left + 40), height / (most(ys) + HIGH + 40), 1);
   const used = graph.view.scale = Math.max(scale, 0.8); // what does not fit is panned
   graph.view.x = (width - (right + left) * used) / 2;
   graph.view.y = 16;
@@ -217,17 +269,13 @@ function drawGraph(follow = false) {
     right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };
   const seen = (y0, y1) => y1 >= box.top && y0 <= box.bottom;
   context.strokeStyle = color("none");
-  for (const { from, to, size } of graph.edges) {
+  for (const { from, to, size, lane } of graph.edges) {
     const a = graph.nodes[from], b = graph.nodes[to];
     if (!seen(a.y, b.y + HIGH)) continue;
     const chosen = [a, b].some((n) => state.step >= n.first && state.step <= n.last);
     context.globalAlpha = chosen ? 1 : 0.4;
     context.lineWidth = Math.min(1 + Math.log2(1 + size / 65536) / 3, 5);
-    context.beginPath();
-    const [x0, y0, x1, y1] = [a.x + WIDE / 2, a.y + HIGH, b.x + WIDE / 2, b.y];
-    context.moveTo(x0, y0);
-    context.bezierCurveTo(x0, y0 + 22, x1, y1 - 22, x1, y1);
-    context.stroke();
+    traceEdge(context, a, b, lane);
   }
   context.globalAlpha = 1;
   const [panel, ink, soft, accent, ground] =
@@ -258,7 +306,8 @@ function drawGraph(follow = false) {
       context.font = "11px system-ui, sans-serif";
       const count = group ? `${node.count} kernels · ` : "";
       context.fillText(`${count}${seconds(node.seconds || null)} · ${percent(node.share)}`,
-        node.x + 12, node.y + 35);
+        node.x + 12, node.y + 34);
+      context.fillText(clipped(context, node.line, WIDE - 22), node.x + 12, node.y + 49);
     }
     context.globalAlpha = 1;
   }
