@@ -102,10 +102,16 @@ def observing(observer: TaskObserver) -> Iterator[None]:
 @contextmanager
 def progress_bar(text: str, total: int | None = None) -> Iterator[ProgressBar]:
     """Show a progress bar if the block takes long; without a total it has no percentage."""
+    with observed_task(text), _drawn(ProgressBar(text, total)) as task:
+        yield task
+
+
+@contextmanager
+def observed_task(text: str) -> Iterator[None]:
+    """Tell the observers of a task when the block ends."""
     begin = time.perf_counter()
     try:
-        with _drawn(ProgressBar(text, total)) as task:
-            yield task
+        yield
     finally:
         for observer in _observers:
             observer(text, begin, time.perf_counter() - begin)

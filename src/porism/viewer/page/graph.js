@@ -17,7 +17,7 @@ function groupTree() {
   const root = { label: "", first: 0, last: steps.length - 1, inner: [], key: "" };
   const paths = steps.map((step) => groupPath(step));
   split(root, paths, 0);
-  if (steps.length > FIRST_NODES && root.inner.length > 3 * FIRST_NODES) chunk(root);
+  chunk(root);
   graph.root = root;
   graph.open = new Set();
   let todo = [root], shown = 1;
@@ -54,15 +54,20 @@ function split(group, paths, depth) {
   }
 }
 
-function chunk(root) {
-  const size = Math.ceil(Math.sqrt(root.inner.length));
+// A group of more nodes than are shown at first is divided into intervals.
+function chunk(group) {
+  group.inner.forEach(chunk);
+  if (group.inner.length <= FIRST_NODES) return;
+  const size = Math.ceil(Math.sqrt(group.inner.length));
   const chunks = [];
-  for (let k = 0; k < root.inner.length; k += size) {
-    const inner = root.inner.slice(k, k + size);
-    const [first, last] = [inner[0].first, inner[inner.length - 1].last];
-    chunks.push({ label: `kernels ${first}–${last}`, first, last, inner, key: `c${first}` });
+  for (let k = 0; k < group.inner.length; k += size) {
+    const inner = group.inner.slice(k, k + size);
+    const [one, other] = [inner[0], inner[inner.length - 1]];
+    const label = one.label && other.label && one.label !== other.label
+      ? `${one.label} – ${other.label}` : `kernels ${one.first}–${other.last}`;
+    chunks.push({ label, first: one.first, last: other.last, inner, key: `c${one.key}` });
   }
-  root.inner = chunks;
+  group.inner = chunks;
 }
 
 function visible() {
@@ -210,7 +215,7 @@ function showGraph(body) {
     make("button", { onclick: () => openAll(false) }, "collapse all"),
     make("button", { onclick: () => openAll(true) }, "expand all"),
     make("button", { onclick: () => { graph.fitted = false; drawGraph(); } }, "fit"),
-    make("span", { class: "soft" }, "click a group to open it; drag to pan, wheel to zoom")), canvas);
+    make("span", { class: "soft" }, "click a group to open it; drag to pan, wheel or Ctrl + wheel to zoom")), canvas);
   const redraw = once(() => drawGraph());
   pannable(canvas, graph.view, redraw, (event) => {
     const node = nodeAt(event);

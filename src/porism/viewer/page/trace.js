@@ -62,7 +62,7 @@ function showTrace(body) {
     make("button", { onclick: () => { Object.assign(trace.view, { x: 0, scale: 1 }); drawTrace(); } }, "fit"),
     make("span", { class: "soft" }, `${seconds(trace.end * 1e-6)} in all: ${data.calls.length} `
       + `calls took ${seconds(sum(data.calls, 2))}, compiling ${seconds(sum(tasks, 3))}; `
-      + "drag to pan, wheel to zoom")), canvas);
+      + "drag to pan, wheel or Ctrl + wheel to zoom")), canvas);
   pannable(canvas, trace.view, once(drawTrace), (event) => {
     const item = traceItem(event);
     if (!item || item.program === undefined) return;
