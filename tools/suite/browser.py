@@ -150,6 +150,10 @@ def click_through(page: Any) -> list[str]:
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     page.keyboard.press("t")
+    page.evaluate("beginPrint()")
+    if not page.locator("#printed table").count():
+        faults.append("the kernels are not on paper")
+    page.evaluate("endPrint()")
     return faults
 
 

@@ -211,6 +211,42 @@ function showRules(body) {
     }))));
 }
 
+// -- print: on paper there are no tabs, so what they show comes one below the other ----------------------
+
+const MOST_PRINTED = 400; // rows of the list of kernels
+
+function beginPrint() { // in the colours of paper, also what is drawn on canvases
+  document.documentElement.dataset.theme = "light";
+  redrawAll();
+  addPrinted();
+}
+
+function endPrint() {
+  find("printed").replaceChildren();
+  applyTheme();
+  redrawAll();
+}
+
+function addPrinted() {
+  const steps = program().steps, shown = steps.slice(0, MOST_PRINTED);
+  const part = (title, show) => {
+    if (state.programTab === title) return null;
+    const body = make("div", {});
+    show(body);
+    return make("section", {}, make("h2", {}, title), body);
+  };
+  const list = (body) => {
+    body.append(make("table", {}, make("thead", {}, make("tr", {}, COLUMNS.map(([name, , , numeric]) =>
+      make("th", { class: numeric ? "number" : "" }, name)))), make("tbody", {}, shown.map((step, k) =>
+      make("tr", {}, COLUMNS.map(([, value, text, numeric]) =>
+        make("td", { class: numeric ? "number" : "" }, text(value(step, k)))))))));
+    if (steps.length > shown.length)
+      body.append(make("p", { class: "soft" }, `and ${steps.length - shown.length} more`));
+  };
+  find("printed").replaceChildren(...[part("Kernels", list), part("Memory", showMemory),
+    part("Roofline", showRoofline), part("Rules", showRules)].filter((each) => each));
+}
+
 // -- keys, search, theme -----------------------------------------------------------------------------
 
 const KEYS = [["/", "search"], ["j k or ← →", "next and previous kernel"],
@@ -347,6 +383,8 @@ function start() {
   find("help").addEventListener("click", showHelp);
   document.addEventListener("keydown", pressed);
   window.addEventListener("resize", once(redrawCanvases));
+  window.addEventListener("beforeprint", beginPrint);
+  window.addEventListener("afterprint", endPrint);
   requestAnimationFrame(() => setTimeout(() => { // when the first frame is on the screen
     document.documentElement.dataset.ready = String(Math.round(performance.now()));
   }));
