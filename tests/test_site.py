@@ -135,7 +135,7 @@ def test_a_page_that_needs_another_host_is_found(tmp_path: Path) -> None:
 
 def test_the_start_page_shows_a_program(pages: Path) -> None:
     text = (pages / "index.md").read_text(encoding="utf-8")
-    assert text.startswith("# Porism\n")
+    assert text.startswith(f"{start_page.HEAD}# Porism\n")
     assert (pages / start_page.EXAMPLE).stat().st_size < 5_000_000
     assert start_page.FRAME in text
     assert start_page.FRAME in (pages / "view.md").read_text(encoding="utf-8")

@@ -16,6 +16,14 @@ EXAMPLE: Final = "examples/block.html"
 
 FRAME: Final = f'<iframe class="program" src="{EXAMPLE}" title="A program as a page"></iframe>'
 
+HEAD: Final = """---
+hide:
+  - navigation
+  - toc
+---
+"""
+"""The start page has no columns beside it."""
+
 BUTTONS: Final = """
 [Start the tutorial](tutorial/index.md){ .md-button .md-button--primary }
 [See a program](#see-a-program){ .md-button }
@@ -50,7 +58,8 @@ def page(readme: str) -> str:
     first, rest = re.split(r"^(?=## )", readme, maxsplit=1, flags=re.M)
     title, lead, *others = first.split("\n\n")
     lead = f"{lead}\n{{ .lead }}"
-    return "\n\n".join([title, lead, BUTTONS.strip(), *others]).rstrip() + f"\n\n{PICTURES}{rest}"
+    text = "\n\n".join([title, lead, BUTTONS.strip(), *others]).rstrip()
+    return f"{HEAD}{text}\n\n{PICTURES}{rest}"
 
 
 class Block(porism.nn.Module):
