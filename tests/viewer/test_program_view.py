@@ -178,6 +178,28 @@ def test_layers_are_named_by_their_attributes() -> None:
     assert any(path[0] == "Network" for path in paths)
 
 
+def test_a_layer_with_parameters_has_the_line_that_calls_it() -> None:
+    class Network(porism.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = porism.nn.Linear(300, 400)
+            self.norm = porism.nn.LayerNorm(400)
+            self.second = porism.nn.Linear(400, 200)
+
+        def forward(self, x: porism.Tensor) -> porism.Tensor:
+            y = self.first(x).relu()  # line of the first product
+            y = self.norm(y)  # line of the normalization
+            z: porism.Tensor = self.second(y)  # line of the second product
+            return z
+
+    data = porism.view(Network(), arguments=[values(256, 300)], runs=1).data
+    steps = [step for program in data["programs"] for step in program["steps"]]
+    lines = [step["line"]["text"].partition("# line of the ")[2] for step in steps]
+    assert lines[0] == "first product"
+    assert lines[-1] == "second product"
+    assert not any(step["line"]["asked"] for step in steps)
+
+
 def test_temporaries_lie_in_the_arena() -> None:
     x = values(256, 256)
     data = porism.view(((x @ x) @ x) @ x).data
