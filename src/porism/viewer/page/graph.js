@@ -7,6 +7,7 @@
 const MOST_NODES = 12000;
 const FIRST_NODES = 60; // groups are opened from the outside until so many nodes would be shown
 const WIDE = 216, HIGH = 58, GAP = 28, ROW = 92;
+const LEGIBLE = 0.65; // the smallest scale that is chosen for the reader
 const LOOK = 64; // rows that an edge is checked for nodes in its way
 
 const graph = { view: { x: 0, y: 0, scale: 1, least: 0.02, most: 3 }, open: new Set(),
@@ -135,6 +136,9 @@ function bendEdges(rows, rank) {
   const nodes = graph.nodes;
   const rights = rows.map((row) => row.reduce((most, k) => Math.max(most, nodes[k].x), -Infinity) + WIDE);
   const farthest = rights.reduce((most, right) => Math.max(most, right), 0);
+  const last = new Map(); // of each line of nodes, the rightmost one
+  for (const node of nodes) if (!(last.get(node.y)?.x > node.x)) last.set(node.y, node);
+  for (const node of nodes) node.isLast = last.get(node.y) === node;
   const taken = []; // of each lane, the rank at which its last edge ends
   for (const edge of graph.edges.sort((a, b) => a.from - b.from || a.to - b.to)) {
     const [low, high] = [rank[edge.from], rank[edge.to]];
@@ -164,11 +168,16 @@ function traceEdge(context, a, b, lane) {
     context.moveTo(x0, y0);
     context.bezierCurveTo(x0, y0 + 22, x1, y1 - 22, x1, y1);
   } else {
-    const [y0, y1] = [a.y + HIGH / 2, b.y + HIGH / 2];
-    context.moveTo(a.x + WIDE, y0);
-    context.arcTo(lane, y0, lane, y1, 10);
-    context.arcTo(lane, y1, b.x + WIDE, y1, 10);
-    context.lineTo(b.x + WIDE, y1);
+    // from the right side if nothing is beside the node, else through the space between lines
+    const half = WIDE / 2, gap = (ROW - HIGH) / 2;
+    const [x0, y0] = a.isLast ? [a.x + WIDE, a.y + HIGH / 2] : [a.x + half, a.y + HIGH + gap];
+    const [x1, y1] = b.isLast ? [b.x + WIDE, b.y + HIGH / 2] : [b.x + half, b.y - gap];
+    if (a.isLast) context.moveTo(x0, y0);
+    else { context.moveTo(x0, a.y + HIGH); context.arcTo(x0, y0, lane, y0, 8); }
+    context.arcTo(lane, y0, lane, y1, 8);
+    context.arcTo(lane, y1, x1, y1, 8);
+    if (b.isLast) context.lineTo(x1, y1);
+    else { context.arcTo(x1, y1, x1, b.y, 8); context.lineTo(x1, b.y); }
   }
   context.stroke();
 }
@@ -192,9 +201,11 @@ function fitGraph(width, height) {
   const xs = graph.nodes.map((node) => node.x), ys = graph.nodes.map((node) => node.y);
   const lanes = graph.edges.map((edge) => edge.lane ?? -Infinity);
   const [left, right] = [least(xs), Math.max(most(xs) + WIDE, most(lanes))];
-  const scale = Math.min(width / (right - left + 40), height / (most(ys) + HIGH + 40), 1);
-  const used = graph.view.scale = Math.max(scale, 0.8); // what does not fit is panned
-  graph.view.x = (width - (right + left) * used) / 2;
+  const across = Math.min(width / (right - left + 40), 1);
+  const scale = Math.min(across, height / (most(ys) + HIGH + 40));
+  const used = graph.view.scale = scale >= LEGIBLE ? scale
+    : Math.min(Math.max(across, LEGIBLE), 0.8); // what does not fit is panned
+  graph.view.x = used > across ? 12 - left * used : (width - (right + left) * used) / 2;
   graph.view.y = 16;
   if (used > scale) center(width, height);
 }
@@ -278,7 +289,7 @@ function drawGraph(follow = false) {
     const a = graph.nodes[from], b = graph.nodes[to];
     if (!seen(a.y, b.y + HIGH)) continue;
     const chosen = [a, b].some((n) => state.step >= n.first && state.step <= n.last);
-    context.globalAlpha = chosen ? 1 : 0.4;
+    context.globalAlpha = chosen ? 1 : 0.55;
     context.lineWidth = Math.min(1 + Math.log2(1 + size / 65536) / 3, 5);
     traceEdge(context, a, b, lane);
   }
