@@ -17,7 +17,7 @@ import pytest
 import porism
 from porism import cli
 from porism.base.errors import PorismError
-from porism.viewer import program_report, report_page
+from porism.viewer import kernel_report, program_report, report_page
 from porism.viewer.column_packing import unpacked
 
 
@@ -111,6 +111,28 @@ def test_every_loop_has_lines_in_every_text() -> None:
         starts = [line for line, _ in text["loops"]]
         assert starts == sorted(set(starts))
         assert starts[-1] < len(text["text"].split("\n"))
+
+
+def test_instructions_are_linked_to_lines_of_llvm() -> None:
+    data = porism.view(values(8, 64).softmax()).data
+    texts = data["kernels"][0]["texts"]
+    llvm, assembly = (texts[name]["text"].split("\n") for name in ("llvm", "assembly"))
+    assert texts["llvm"]["numbers"] == list(range(1, len(llvm) + 1))
+    numbers = texts["assembly"]["numbers"]
+    assert len(numbers) == len(assembly)
+    linked = [(line.strip(), llvm[n - 1]) for line, n in zip(assembly, numbers, strict=True) if n]
+    assert len(linked) > len(assembly) / 2
+    returns = [source for line, source in linked if line in ("retq", "ret")]
+    assert returns
+    assert all(source.strip().startswith(("ret ", "call ", "tail call")) for source in returns)
+
+
+def test_long_texts_keep_their_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_report, "MAX_LINES", 4)
+    text = kernel_report.Text([f"line {k}" for k in range(1, 9)], [0] * 8, range(1, 9)).row()
+    assert text["text"].split("\n")[1:4] == ["line 2", "… 4 lines are left out …", "line 7"]
+    assert text["numbers"] == [1, 2, 0, 7, 8]
+    assert text["loops"] == [[0, 0], [2, -1], [3, 0]]
 
 
 def test_a_kernel_knows_the_line_of_the_user() -> None:

@@ -150,6 +150,11 @@ def click_through(page: Any) -> list[str]:
     lit = page.locator('.lines[aria-label="Assembly"] div.lit').count()
     if not lit:
         faults.append("pointing at a loop lights no line of assembly")
+    lit_lines = page.locator('.lines[aria-label="Assembly"] div.lit')
+    if lit_lines.count():
+        lit_lines.last.hover()
+        if not page.locator('.lines[aria-label="Assembly"] div.exact').count():
+            faults.append("pointing at an instruction does not mark it")
     page.keyboard.press("/")
     page.keyboard.type("sum")
     page.keyboard.press("Enter")

@@ -159,7 +159,8 @@ function showCode(body, kernel) {
         showKernel();
       } });
     return make("label", {}, box, " ", TEXTS[name]);
-  }), make("span", { class: "soft" }, "point at a line: the lines of its loop light up; click holds them"));
+  }), make("span", { class: "soft" }, "point at a line: the lines of its loop light up, and brighter the instructions of LLVM IR and "
+    + "assembly that belong together; click holds the loop"));
   body.append(tools, columns);
   const columnsOf = names.filter((name) => shownTexts.names.has(name))
     .map((name) => codeColumn(name, kernel));
@@ -181,7 +182,7 @@ function codeColumn(name, kernel) {
   const rows = parts.map((part, k) => make("div", { "data-line": k }, part || " "));
   lines.append(...rows);
   return { element: make("div", { class: "column" }, make("h3", {}, TEXTS[name]), lines),
-    lines, rows, loops };
+    lines, rows, loops, numbers: text.numbers || [] };
 }
 
 function linkLoops(columns, loops) {
@@ -189,6 +190,12 @@ function linkLoops(columns, loops) {
   const inside = (loop, outer) => {
     while (loop >= 0 && loop !== outer) loop = loops[loop][1];
     return loop === outer;
+  };
+  const bring = (column, row) => { // into sight
+    const top = row.offsetTop - column.lines.offsetTop;
+    const { scrollTop, clientHeight } = column.lines;
+    if (top < scrollTop || top > scrollTop + clientHeight - 20)
+      column.lines.scrollTop = Math.max(top - 40, 0);
   };
   const light = (loop, from, name) => {
     for (const column of columns) {
@@ -198,12 +205,18 @@ function linkLoops(columns, loops) {
         row.classList.toggle(name, lit);
         if (lit && first === null) first = row;
       });
-      if (column !== from && first) {
-        const top = first.offsetTop - column.lines.offsetTop;
-        const { scrollTop, clientHeight } = column.lines;
-        if (top < scrollTop || top > scrollTop + clientHeight - 20)
-          column.lines.scrollTop = Math.max(top - 40, 0);
-      }
+      if (column !== from && first) bring(column, first);
+    }
+  };
+  let bright = [];
+  const brighten = (number, from) => { // the lines of one line of LLVM IR
+    bright.forEach((row) => row.classList.remove("exact"));
+    bright = [];
+    if (number) for (const column of columns) {
+      const rows = column.rows.filter((_, k) => column.numbers[k] === number);
+      rows.forEach((row) => row.classList.add("exact"));
+      bright.push(...rows);
+      if (column !== from && rows.length) bring(column, rows[0]);
     }
   };
   let last = -2;
@@ -215,6 +228,8 @@ function linkLoops(columns, loops) {
     column.lines.addEventListener("mouseover", (event) => {
       const loop = loopAt(event);
       if (held === null && loop !== last) { last = loop; light(loop, column, "lit"); }
+      const row = event.target.closest("[data-line]");
+      brighten(row ? column.numbers[Number(row.dataset.line)] : 0, column);
     });
     column.lines.addEventListener("click", (event) => {
       const loop = loopAt(event);
@@ -224,6 +239,7 @@ function linkLoops(columns, loops) {
     });
     column.lines.addEventListener("mouseleave", () => {
       if (held === null) { last = -2; light(-1, column, "lit"); }
+      brighten(0, column);
     });
   }
 }
