@@ -61,7 +61,7 @@ class View:
 
     def __repr__(self) -> str:
         steps = sum(len(program["steps"]) for program in self.data["programs"])
-        return f"<view of {self.data['title']}: {steps} kernels>"
+        return f"<view of {self.data['title']}: {steps} kernel{'s' * (steps != 1)}>"
 
 
 def view(
@@ -79,7 +79,7 @@ def view(
 
     >>> import porism
     >>> porism.view(porism.asarray([[1.0, 2.0]]).softmax())
-    <view of Tensor (1, 2): 1 kernels>
+    <view of Tensor (1, 2): 1 kernel>
     """
     from porism.viewer.program_recorder import joined
     from porism.viewer.program_report import report

@@ -65,6 +65,8 @@ function percent(share) {
   return share === null || share === undefined ? "–" : Math.round(100 * share) + " %";
 }
 
+function kernels(count) { return count === 1 ? "1 kernel" : `${count} kernels`; }
+
 function rate(amount, time) {
   return time ? amount / time * 1e-9 : null;
 }

@@ -14,8 +14,8 @@ function layTimeline() {
   timeline.begins.push(timeline.total);
   Object.assign(timeline.view, { x: 0, y: 0, scale: 1 });
   find("timeline-note").textContent = timed
-    ? `${seconds(timeline.total)} in ${steps.length} kernels; green from 50 % of the roofline, amber from 20 %`
-    : `${steps.length} kernels, which were not run`;
+    ? `${seconds(timeline.total)} in ${kernels(steps.length)}; green from 50 % of the roofline, amber from 20 %`
+    : `${kernels(steps.length)}, which ${steps.length === 1 ? "was" : "were"} not run`;
 }
 
 function drawTimeline() {

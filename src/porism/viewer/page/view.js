@@ -338,7 +338,7 @@ function openProgram(k) {
   layTimeline();
   const flops = steps.reduce((sum, step) => sum + step.flops, 0);
   const speed = timeline.total && runs ? `, ${number(rate(flops, timeline.total))} GFLOP/s` : "";
-  find("subtitle").textContent = `${steps.length} kernels${runs ? `, ${seconds(timeline.total)} a run` : ""}`
+  find("subtitle").textContent = `${kernels(steps.length)}${runs ? `, ${seconds(timeline.total)} a run` : ""}`
     + `${speed}${backend ? `, ${backend}` : ""}, ${data.machine.cores} cores ${data.machine.system}`;
 }
 
@@ -356,7 +356,7 @@ function start() {
   if (data.programs.length > 1) {
     find("program-label").classList.remove("hidden");
     find("program").append(...order.map(([time, k]) => make("option", { value: k },
-      `${k}: ${data.programs[k].steps.length} kernels, ${data.programs[k].runs} runs, ${seconds(time)}`)));
+      `${k}: ${kernels(data.programs[k].steps.length)}, ${data.programs[k].runs} runs, ${seconds(time)}`)));
     find("program").addEventListener("change", (event) => {
       openProgram(Number(event.target.value));
       redrawAll();
