@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,12 +55,26 @@ def test_an_expression_is_simplified_step_by_step(port: int) -> None:
     assert answer["steps"]
     assert all(step["rule"] and step["before"] != step["after"] for step in answer["steps"])
     assert any(step["established"] == "proved" for step in answer["steps"])
+    assert all(step["theorem"] for step in answer["steps"])
 
 
 def test_a_wrong_rule_gets_a_counterexample(port: int) -> None:
     assert "c1 = -1" in ask(port, {"rule": "x//c0//c1 -> x//(c0*c1)"})["verdict"]
     proved = ask(port, {"rule": "x//c0//c1 -> x//(c0*c1) when c1 > 0"})
     assert proved["proved"] is True
+
+
+def test_the_examples_of_the_page_have_answers() -> None:
+    page = Path(playground_server.__file__).with_name("page") / "playground.html"
+    found = re.findall(r'data-(expression|bounds|rule)="([^"]*)"', page.read_text(encoding="utf-8"))
+    expressions = [text for name, text in found if name == "expression"]
+    bounds = [text for name, text in found if name == "bounds"]
+    assert len(expressions) == len(bounds) > 2
+    for expression, limits in zip(expressions, bounds, strict=True):
+        answer = playground_worker.answer({"expression": expression, "bounds": limits})
+        assert answer["steps"], expression
+    verdicts = [playground_worker.answer({"rule": text}) for name, text in found if name == "rule"]
+    assert {verdict["proved"] for verdict in verdicts} == {True, False}
 
 
 def test_mistakes_are_messages(port: int) -> None:

@@ -28,7 +28,7 @@ WORKERS: Final = 2
 """Questions that are answered at the same time; others wait."""
 WORKER: Final = "porism.simplifier.playground.playground_worker"
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 FILES: Final = {

@@ -31,6 +31,7 @@ def run(words: Sequence[str], output: Path, *, show: bool = False) -> int:
             why=f"there is no folder {str(output.parent)!r}",
             fix="make the folder, or name another file",
         )
+    from porism.viewer.program_recorder import joined
     from porism.viewer.program_report import report
 
     script, before, path = Path(words[0]), sys.argv, list(sys.path)
@@ -45,7 +46,7 @@ def run(words: Sequence[str], output: Path, *, show: bool = False) -> int:
                 status = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv, sys.path[:] = before, path
-        data = report(recorder.programs, recorder.events, origins, title=script.name)
+        data = report(joined([recorder]), origins, title=script.name)
         View(data).save(output)
         print(f"wrote {output}")
     if show:
