@@ -123,7 +123,7 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = xp.min(flat), xp.max(flat)
         low, high = xp.where(low == high, low - 1, low), xp.where(low == high, high + 1, high)
     inside = (flat >= low) & (flat <= high)
-    place = xp.where(inside, (flat - low) * (bins / (high - low)), 0)
+    place = xp.where(inside, (flat - low) * bins / (high - low), 0)  # rounded as torch does
     place = xp.minimum(place.astype("int64"), bins - 1)
     return xp.scatter_add(xp.zeros(bins, dtype=x.dtype), 0, place, inside.astype(x.dtype))
 
@@ -197,11 +197,13 @@ def embedding_bag(
     rows = xp.take(weight, indices, axis=0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]
-    kept = (indices != padding_idx).astype(weight.dtype)
+    kept = indices != padding_idx
     if padding_idx >= 0:
-        rows = rows * kept[:, None]
+        rows = xp.where(kept[:, None], rows, 0)  # not a product: a row may have infinities
     result = xp.index_add(xp.zeros(bags, weight.shape[1], dtype=weight.dtype), 0, bag, rows)
     if mode == 1:
-        sizes = xp.scatter_add(xp.zeros(bags, dtype=weight.dtype), 0, bag, kept)
+        sizes = xp.scatter_add(
+            xp.zeros(bags, dtype=weight.dtype), 0, bag, kept.astype(weight.dtype)
+        )
         result = result / xp.maximum(sizes, 1)[:, None]
     return result, None, None, None

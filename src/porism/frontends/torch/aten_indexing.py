@@ -117,8 +117,9 @@ def scatter_reduce(
     if x.dtype.kind in "iu" and neutral:
         info = xp.iinfo(x.dtype)
         neutral = int(info.min if neutral < 0 else info.max)
-    ones = xp.ones(index.shape, dtype=x.dtype)
-    count = _scatter(xp.scatter_add, xp.zeros_like(x), dim, index, ones)
+    kind = x.dtype if x.dtype.kind == "f" else xp.int64  # a count wraps in a narrow integer type
+    ones = xp.ones(index.shape, dtype=kind)
+    count = _scatter(xp.scatter_add, xp.zeros(x.shape, dtype=kind), dim, index, ones)
     start = x if include_self else xp.where(count > 0, xp.full_like(x, neutral), x)
     result = _scatter(function, start, dim, index, src)
     if reduce == "mean":
