@@ -207,6 +207,17 @@ def test_a_training_step_takes_no_second_copy_of_its_state() -> None:
     assert is_unshared(node)
 
 
+def test_one_more_reference_is_noticed() -> None:
+    x = (Tensor(np.arange(4, dtype="f")) + 1).realize()
+    node = x._node
+    for find in (lambda: node, lambda: node.held, lambda: node.held[0]):
+        assert is_unshared(node)
+        kept = [find()]
+        assert not is_unshared(node)
+        kept.clear()
+    assert is_unshared(node)
+
+
 def test_results_are_the_same_as_without() -> None:
     results = []
     for shared in (False, True):
