@@ -36,9 +36,8 @@ def write(folder: Path, figures: Path | None = None) -> None:
     pages = folder / "pages"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", pages)
-    (pages / "index.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"))
-    (pages / "contributing.md").write_text((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    (pages / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    for name, page_name in _MOVED.items():
+        shutil.copyfile(ROOT / name, pages / page_name)
     reference = reference_pages.write(pages / "reference")
     (pages / "playground.md").write_text(playground_page.page(), encoding="utf-8")
     if figures is not None:

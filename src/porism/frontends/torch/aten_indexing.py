@@ -182,10 +182,10 @@ def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = Fa
 @aten("put.default")
 def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Return x with elements replaced, or added to, at indices into all of it."""
-    flat, place = xp.reshape(x, (-1,)), xp.reshape(index, (-1,))
-    place = xp.where(place < 0, place + x.size, place)
+    flat, at = xp.reshape(x, (-1,)), xp.reshape(index, (-1,))
+    at = xp.where(at < 0, at + x.size, at)
     function = xp.scatter_add if accumulate else xp.scatter
-    added = function(flat, 0, place, xp.reshape(source, (-1,)).astype(x.dtype))
+    added = function(flat, 0, at, xp.reshape(source, (-1,)).astype(x.dtype))
     return xp.reshape(added, x.shape)
 
 

@@ -8,17 +8,17 @@ function make(tag, name, ...children) {
   return element;
 }
 
-async function ask(question, place, show) {
-  place.replaceChildren(make("p", "soft", "…"));
+async function ask(question, section, show) {
+  section.replaceChildren(make("p", "soft", "…"));
   try {
     const response = await fetch("ask", { method: "POST", body: JSON.stringify(question),
       headers: { "Content-Type": "application/json" } });
     const text = await response.text();
     const answer = response.ok ? JSON.parse(text) : { error: text };
-    if (answer.error) place.replaceChildren(make("pre", "before", answer.error));
-    else place.replaceChildren(...show(answer));
+    if (answer.error) section.replaceChildren(make("pre", "before", answer.error));
+    else section.replaceChildren(...show(answer));
   } catch (error) {
-    place.replaceChildren(make("pre", "before", "no answer: is porism serve still running?"));
+    section.replaceChildren(make("pre", "before", "no answer: is porism serve still running?"));
   }
 }
 
