@@ -102,6 +102,33 @@ def test_other_hosts_and_large_questions_are_refused(port: int) -> None:
     assert request(port, "POST", "/ask", b"{}", Content_Type="text/plain")[0] == 404
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:80"])
+def test_a_host_may_have_no_port(port: int, host: str) -> None:
+    assert request(port, "GET", "/", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "-1", "1_0", ""])
+def test_a_length_that_is_no_number_is_refused(port: int, length: str) -> None:
+    head = "POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((ADDRESS, port), timeout=30) as connection:
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n{{}}".encode("latin-1"))
+        assert connection.recv(100).startswith(b"HTTP/1.0 413")
+
+
+def test_deeply_nested_json_is_no_question(port: int) -> None:
+    deep = b"[" * MAX_QUESTION
+    status, content, _ = request(port, "POST", "/ask", deep, Content_Type="application/json")
+    assert (status, json.loads(content)) == (200, {"error": "this is no question in JSON"})
+
+
+def test_a_silent_connection_is_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playground_server.Handler, "timeout", 0.2)
+    head = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((ADDRESS, port), timeout=30) as connection:
+        connection.sendall(head + b"Content-Length: 50\r\n\r\n{")
+        assert connection.recv(100) == b""
+
+
 def test_it_is_not_seen_from_outside(port: int) -> None:
     address = playground_server.new_server(0)
     with address:

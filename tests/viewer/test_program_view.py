@@ -369,6 +369,15 @@ def test_a_program_that_fails_has_a_page(tmp_path: Path) -> None:
     assert embedded(page.read_text(encoding="utf-8"))["programs"]
 
 
+def test_what_a_program_says_at_its_end_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, page = tmp_path / "program.py", tmp_path / "page.html"
+    script.write_text("raise SystemExit('no data')\n")
+    assert cli.main(["view", "--output", str(page), str(script)]) == 1
+    assert capsys.readouterr().err == "no data\n"
+
+
 def test_the_setting_writes_a_page_at_the_end(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)

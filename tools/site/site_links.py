@@ -48,7 +48,8 @@ def anchors(file: Path) -> frozenset[str]:
 
 
 def slug(heading: str) -> str:
-    """
+    """Return the anchor that MkDocs makes of a heading.
+
     >>> slug("What `porism view` shows, and why")
     'what-porism-view-shows-and-why'
     """

@@ -96,7 +96,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     except (ImportError, ValueError, OSError):  # another system, or a lower limit already
         pass
-    print(json.dumps(answer(json.loads(sys.stdin.read()))))
+    print(json.dumps(answer(json.loads(sys.stdin.buffer.read()))))
 
 
 if __name__ == "__main__":

@@ -48,13 +48,11 @@ MAX_COMPUTED: Final = 1 << 27
 """Elements that an evaluator computes before it raises TooLarge: some seconds; chosen by hand."""
 
 STEP_COST: Final = 1 << 8
-"""Elements that count for an op however few it has: a call of NumPy takes a microsecond or two, in
-which it computes some hundreds."""
+"""Elements that count for an op however few it has: what a call of NumPy takes; chosen by hand."""
 
 MAX_COMPARED: Final = 1 << 10
-"""Elements up to which index arrays are compared by their contents: an element that is requested in
-two ways is computed once, and a chain of values that each read two others, as the stages of a
-sorting network do, takes linear time. Chosen by hand."""
+"""Elements up to which index arrays are compared by contents, so that a chain of values that each
+read two of the one before, as the stages of a sort do, takes linear time. Chosen by hand."""
 
 MAX_WHOLE_RATIO: Final = 4
 """A tensor with at most so many elements per requested one is computed whole, also if they are

@@ -10,14 +10,14 @@ function make(tag, name, ...children) {
   return element;
 }
 
-const asked = new Map(); // the number of the last question of each place: later answers win
+const asked = new Map(); // the number of the last question of each section: later answers win
 
-async function ask(question, place, show) {
-  const number = (asked.get(place) || 0) + 1;
-  asked.set(place, number);
-  place.replaceChildren(make("p", "soft", "…"));
+async function ask(question, section, show) {
+  const number = (asked.get(section) || 0) + 1;
+  asked.set(section, number);
+  section.replaceChildren(make("p", "soft", "…"));
   const put = (...children) => {
-    if (asked.get(place) === number) place.replaceChildren(make("div", "panel", ...children));
+    if (asked.get(section) === number) section.replaceChildren(make("div", "panel", ...children));
   };
   const fail = (text) => put(make("p", "", make("span", "badge error", "error")), make("pre", "", text));
   try {
