@@ -242,7 +242,8 @@ WITHOUT_EFFECT = (
     "porism.fft.fftshift(x, axes=())", "porism.array_split(x, 1)[0]", "x.clone()", "x.detach()",
     "porism.asarray(x, copy=True)", "porism.tensor(x)", "porism.stop_gradient(x)", "x.ravel()",
     "porism.jit(lambda a: a)(x)", "porism.cumulative_prod(x[:, :1], axis=1)",
-    "porism.cumulative_prod(x[None], axis=0)[0]", "porism.prod(x[None], axis=0)", "porism.swapaxes(x, 0, 0)", "porism.sum(x, axis=())", "x.T.T",
+    "porism.cumulative_prod(x[None], axis=0)[0]", "porism.prod(x[None], axis=0)",
+    "porism.swapaxes(x, 0, 0)", "porism.sum(x, axis=())", "x.T.T",
 )  # fmt: skip
 """Calls that have nothing to do, or little."""
 
