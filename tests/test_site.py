@@ -40,6 +40,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pages"
 
 
+def test_decisions_are_numbered_without_gaps() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name[:4] for page in pages] == [f"{k + 1:04}" for k in range(len(pages))]
+    for page in pages:
+        assert page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]} "), page.name
+
+
 def test_no_link_is_dead(pages: Path) -> None:
     assert len(list(pages.rglob("*.md"))) > 50
     assert site_links.dead_links(pages) == []
