@@ -13,7 +13,7 @@ from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.prove.example_variations import Example
-from tests.examples.example_graphs import NONE, X, buffer, made, masked, number
+from tests.examples.example_graphs import NONE, X, buffer, given, made, masked, number
 
 TENSOR: Final = made(ops.PARAM, number(2), number(3), dtype=f32, arg=6)
 VALUES: Final = {
@@ -61,6 +61,7 @@ def constants() -> Iterator[Example]:
             for indices in _indices(I, J):
                 yield element(two, *indices), VALUES
             yield element(kept(constant, space=space)), VALUES
+    yield element(number(1.5, f32)), VALUES
     longer = _loop(4, 0)
     ones = kept(number(1.0, f32), J)
     yield element(ones, masked(made(ops.LT, longer, number(3)), longer)), VALUES
@@ -128,6 +129,11 @@ def dead() -> Iterator[Example]:
         yield element(kept(column, number(0), S), *indices), VALUES
     for indices in _indices(I):
         yield element(kept(X, R), *indices), VALUES
+    # axes that are not dead: the extent of another needs one, and two have an index of their own
+    triangle = made(ops.RANGE, made(ops.ADD, R, number(1)), arg=((6,), Axis.LOOP))
+    yield element(kept(element(TENSOR, number(1), triangle), R, triangle), I, number(0)), VALUES
+    for own in (number(1), given(0)):
+        yield element(kept(column, own, S), own, J), {**VALUES, 0: 1}
     empty = made(ops.RANGE, number(0), arg=((5,), Axis.LOOP))
     total = element(kept(column, NO_LOOP, S), empty, J)
     yield made(ops.REDUCE, total, empty, arg=ops.ADD), VALUES

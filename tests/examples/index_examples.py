@@ -103,6 +103,10 @@ def word_accesses() -> Iterator[Example]:
     tensor = made(ops.PARAM, number(4), dtype=f32, arg=6)
     graphs += [made(ops.INDEX, tensor, made(ops.CAST, s, dtype=index)) for s in inside]
     yield from _in_words([*graphs, made(ops.INDEX, MEMORY, number(3)), *graphs])
+    # a gate that is closed, since there is no element
+    at, nothing = made(ops.CAST, inside[0], dtype=index), buffer(6, 0)
+    closed = made(ops.LOAD, made(ops.INDEX, nothing, at, A, dtype=nothing.dtype))
+    yield closed, {18: np.int32(5), 0: np.bool_(False), 6: DATA[:0]}
 
 
 _LEAST: Final = ((int(i32.min), 0), (int(i32.min) - 1, 0), (int(i32.min), int(i32.max)))

@@ -17,6 +17,7 @@ from porism.prove.procedure_trials import difference
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rewrite.rule import Procedure, RuleSet
 from porism.schedule.loops.range_transforms import flatten_ends, merge_ranges, split_ranges
+from tests.examples import view_examples
 
 Kernel = tuple[UOp, dict[int, Any]]
 """A kernel, and its inputs by the numbers of its parameters; 0 is its output."""
@@ -118,6 +119,10 @@ def _elements(item: Procedure) -> Iterator[str]:
             element = UOp(ops.INDEX, None, (view, *indices))
             after = rewrite(element, alone)
             yield "it does not fire" if after is element else difference(element, after, inputs)
+    for view, values in view_examples.edge_views():
+        for element in view_examples.elements(view, values):
+            after = rewrite(element, alone, exactly=True)
+            yield "it does not fire" if after is element else difference(element, after, values)
 
 
 def _pointers(item: Procedure) -> Iterator[str]:
@@ -132,6 +137,39 @@ def _pointers(item: Procedure) -> Iterator[str]:
         kernel = ops.SINK(_memory(0, 4).index(r).store(moved).end(r))
         after = rewrite(kernel, alone)
         yield "it does not fire" if after is kernel else difference(kernel, after, inputs)
+    yield from _gated_pointers(alone)
+
+
+def _gated_pointers(alone: RuleSet) -> Iterator[str]:
+    """Pointers with gates, with indices that are INVALID, and with none, which are kept."""
+    memory, r = _memory(1, 8), UOp.range(4, 0)
+    none, inside, other = ops.INVALID(dtype=index), r < 2, r > 0
+    inputs = {0: np.zeros(4, np.float32), 1: np.arange(8, dtype=np.float32) + 1}
+    added: list[tuple[UOp, ...]] = [(r,), (none,), (r, inside), (r, other), (none, inside)]
+    kept: list[tuple[UOp, ...]] = [(), (inside,), (other,)]
+    for first, second in itertools.product((*added, *kept), repeat=2):
+        if none in first and second in kept:
+            continue
+        pointer = UOp(ops.INDEX, memory.dtype, (memory, *first))
+        moved = ops.LOAD(UOp(ops.INDEX, memory.dtype, (pointer, *second)))
+        kernel = ops.SINK(_memory(0, 4).index(r).store(moved).end(r))
+        after = rewrite(kernel, alone)
+        if none in second or (first in added and second in added):
+            yield "it does not fire" if after is kernel else difference(kernel, after, inputs)
+        else:
+            yield "" if after is kernel else f"it gives {after!r}"
+    # floats behind a pointer to pairs of them: the offsets are in different units
+    pairs = UOp(ops.PARAM, f32.vec(2).pointer(size=4), (), 1)
+    lane = UOp(ops.INDEX, f32.pointer(size=8), (pairs, r))
+    loaded = ops.LOAD(UOp(ops.INDEX, lane.dtype, (lane, UOp.const(index, 1))))
+    kernel = ops.SINK(_memory(0, 4).index(r).store(loaded).end(r))
+    after = rewrite(kernel, alone, exactly=True)
+    yield "" if after is kernel else f"it adds up pairs and floats: {after!r}"
+    # an element of an element, which has no value
+    element = UOp(ops.INDEX, None, (UOp(ops.PARAM, f32, (UOp.const(index, 8),), 1), r))
+    for indices in ((), (r,), (r, inside)):
+        wrong = UOp(ops.INDEX, None, (element, *indices))
+        yield "" if rewrite(wrong, alone) is wrong else "it indexes an element"
 
 
 def _waiting(item: Procedure) -> Iterator[str]:

@@ -240,6 +240,10 @@ def _bounded_extents() -> Iterator[Example]:
         store = made(ops.STORE, made(ops.INDEX, MEMORY, r), number(9, f32))
         for x in (low, high):
             yield made(ops.SINK, made(ops.END, store, r)), {6: DATA, 3: x}
+    for effect in (made(ops.NOOP), made(ops.STORE, made(ops.INDEX, MEMORY, X), number(7, f32))):
+        r = made(ops.RANGE, number(1), effect, arg=((0,), Axis.LOOP))
+        store = made(ops.STORE, made(ops.INDEX, MEMORY, r), number(9, f32))
+        yield made(ops.SINK, made(ops.END, store, r)), {6: DATA, 3: 2}
 
 
 def _address(ranges: list[UOp]) -> UOp:
@@ -267,6 +271,8 @@ def reductions() -> Iterator[Example]:
             ):
                 element = made(ops.INDEX, buffer(7, dtype=dtype), _address(ranges))
                 yield made(ops.REDUCE, element, *ranges, arg=op), {7: data}
+        for op in (ops.MAX, ops.MIN):  # which have no identity on index
+            yield made(ops.REDUCE, _address(ranges), *ranges, arg=op), {}
         element = made(ops.INDEX, buffer(7, dtype=boolean), _address(ranges))
         for op in (ops.AND, ops.OR):
             yield made(ops.REDUCE, element, *ranges, arg=op), {7: np.asarray([False, True] * 2)}

@@ -19,6 +19,7 @@ from porism.ir.axis import Axis
 from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.prove.example_variations import Example
+from tests.examples import closed_form_examples
 from tests.examples.example_graphs import (
     ORDERS,
     buffer,
@@ -27,6 +28,7 @@ from tests.examples.example_graphs import (
     masked,
     number,
 )
+from tests.examples.long_reduction_examples import long_reductions
 
 SIZE: Final = 4
 _VALUES: Final = given(20, i32)
@@ -96,6 +98,7 @@ def unparented() -> Iterator[Example]:
     for word in (-128, -3, 0, 127):
         yield _reduced(words, loop(300)), {29: np.int8(word)}
         yield _reduced(words, loop(300), op=ops.MUL), {29: np.int8(word)}
+    yield from closed_form_examples.more_unparented()
 
 
 def nested() -> Iterator[Example]:
@@ -109,6 +112,7 @@ def nested() -> Iterator[Example]:
     yield from _on(_reduced(_reduced(triangle, triangle), r))
     floats = made(ops.MUL, made(ops.INDEX, TABLE, s), made(ops.CAST, r, dtype=f32))
     yield from _on(_reduced(_reduced(floats, s, op=ops.MAX), r, op=ops.MAX))
+    yield from closed_form_examples.more_nested()
 
 
 def factors() -> Iterator[Example]:
@@ -126,6 +130,7 @@ def factors() -> Iterator[Example]:
     yield from _on(_reduced(made(ops.MUL, small, number(7, i32)), r, op=ops.MAX))
     yield from _on(_reduced(made(ops.MUL, r, number(2)), loop(0), op=ops.ADD))
     yield from _products_at_limits()
+    yield from closed_form_examples.more_factors()
 
 
 def _products_at_limits() -> Iterator[Example]:
@@ -212,6 +217,7 @@ def collapsed() -> Iterator[Example]:
         chosen = made(ops.WHERE, both, number(first, f16), number(second, f16))
         yield from _on(_sum(chosen, r), _sum(made(ops.CAST, chosen, dtype=f32), r))
         yield from _on(_sum(made(ops.NEG, chosen), r))
+    yield from closed_form_examples.more_sums()
 
 
 def distributed() -> Iterator[Example]:
@@ -259,6 +265,7 @@ def gathered() -> Iterator[Example]:
     r, s = loop(), loop(3, 1)
     backwards = made(ops.EQ, made(ops.ADD, r, s), _OTHER)
     yield from _on(_reduced(_chosen(backwards, made(ops.INDEX, TABLE, r)), s, r))
+    yield from closed_form_examples.more_gathers()
 
 
 def conditions() -> Iterator[Example]:
@@ -267,6 +274,7 @@ def conditions() -> Iterator[Example]:
         for condition in _conditions(r):
             whole = _on(_reduced(condition, r, op=op))
             yield from whole if size == SIZE and op is ops.OR else itertools.islice(whole, 0, 99, 5)
+    yield from closed_form_examples.more_conditions()
 
 
 # -- fast math: examples for which it is exact -----------------------------------------------------
@@ -285,34 +293,20 @@ def fast_sums() -> Iterator[Example]:
     truth = made(ops.CAST, made(ops.EQ, r, _OTHER), dtype=f32)
     yield from _exact(_sum(made(ops.MUL, truth, element), r))
     yield from _exact(_sum(made(ops.ADD, made(ops.MUL, truth, element), _FLOAT), r))
+    yield from closed_form_examples.more_fast_sums()
 
 
 def fast_factors() -> Iterator[Example]:
     r = loop()
     yield from _exact(_sum(made(ops.MUL, made(ops.INDEX, TABLE, r), number(0.5, f32)), r))
+    yield from closed_form_examples.more_fast_factors()
 
 
 def fast_nested() -> Iterator[Example]:
     r, s = loop(), loop(3, 1)
     element = made(ops.MUL, made(ops.INDEX, TABLE, r), made(ops.CAST, s, dtype=f32))
     yield from _exact(_reduced(_reduced(element, r), s))
-
-
-# -- reductions of very many elements --------------------------------------------------------------
-
-
-def long_reductions() -> Iterator[Example]:
-    """Integers, and floats whose sums are exact in every order."""
-    count = 1 << 15
-    words = np.arange(3 * count, dtype=np.int32) * np.int32(7919)
-    shapes = ((3 * count,), (0,)), ((3, count), (1,)), ((count, 3), (0,)), ((count + 3, 2), (0,))
-    for dims, axes in shapes:
-        sizes = [number(n) for n in dims]
-        for dtype, data in ((i32, words), (f32, (words % 5 - 2).astype(np.float32))):
-            tensor = made(ops.PARAM, *sizes, dtype=dtype, arg=30)
-            for op in (ops.ADD, ops.MAX, ops.MIN):
-                graph = made(ops.REDUCE_AXIS, tensor, arg=(op, axes))
-                yield graph, {30: data[: math.prod(dims)].reshape(dims)}
+    yield from closed_form_examples.more_fast_nested()
 
 
 REDUCTION_EXAMPLES: Final[Mapping[str, Callable[[], Iterator[Example]]]] = {

@@ -17,6 +17,7 @@ from porism.schedule.loops.split_reductions import split_reductions
 from porism.schedule.rangeify.rangeify import rangeify
 from porism.tensor import primitive
 from porism.tensor.primitive import Dim
+from tests.examples.long_reduction_examples import varying_axis_faults
 
 
 def param(dtype: DType, *dims: Dim) -> UOp:
@@ -166,3 +167,7 @@ def test_axes_along_which_nothing_changes() -> None:
     ]
     for node, axes in cases:
         assert varying_axes(node, {}) == axes, node
+
+
+def test_a_tensor_is_constant_along_axes_that_do_not_vary() -> None:
+    assert [fault for fault in varying_axis_faults() if fault] == []

@@ -28,7 +28,10 @@ def changes(function: ast.FunctionDef) -> Iterator[Change]:
 
 
 def _not_computed(function: ast.FunctionDef) -> set[ast.AST]:
-    """Annotations, docstrings, asserts, decorators and what only indexes a fixed place."""
+    """Annotations, defaults, asserts, decorators and what only indexes a fixed place.
+
+    Defaults belong to the definition of a function, and not to its code, which a mutant replaces.
+    """
     found: set[ast.AST] = set()
     for node in ast.walk(function):
         parts: list[ast.AST | None] = []
@@ -37,7 +40,8 @@ def _not_computed(function: ast.FunctionDef) -> set[ast.AST]:
         elif isinstance(node, ast.AnnAssign | ast.arg):
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef):
-            parts = [node.returns, *node.decorator_list]
+            defaults = [*node.args.defaults, *node.args.kw_defaults]
+            parts = [node.returns, *node.decorator_list, *defaults]
         elif isinstance(node, ast.Subscript):
             parts = [node.slice]
         for part in parts:

@@ -8,12 +8,12 @@ all of them, the quickest first.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -21,9 +21,16 @@ from porism.prove import lemma_instances, procedure_checks
 from porism.prove.procedure_trials import Case, alone, applied, cases_of, fault_in
 from porism.prove.random_index_expressions import random_expressions
 from porism.rewrite.rule import Procedure, Rewrite
-from porism.rules.index.normalize import derive
-from tests.examples import lowering_examples
+from porism.rules.index.normalize import derive, simplify
+from porism.rules.reductions.reduction_splitting import varying_axes
+from tests.examples import long_reduction_examples, lowering_examples
 from tests.examples.catalogue_examples import EXAMPLES
+from tests.examples.index_edge_examples import (
+    edge_expressions,
+    simplification_faults,
+    simplified,
+    unchanged_expressions,
+)
 from tools.mutate import arithmetic, conditions
 from tools.mutate.called_functions import Calls, callers
 from tools.mutate.derivation_keys import Keys
@@ -62,18 +69,34 @@ def _roots(item: Procedure) -> list[FunctionType]:
     return [f for f in found if isinstance(f, FunctionType)]
 
 
+def _first(faults: Callable[[], Iterator[str]]) -> str:
+    return next(filter(None, faults()), "")
+
+
+_FACTS: Final[dict[str, tuple[Callable[..., Any], Check]]] = {
+    "varying-axes": (varying_axes, partial(_first, long_reduction_examples.varying_axis_faults)),
+}
+"""Functions that are right or wrong by themselves, whatever a procedure makes of their results."""
+
+
 def procedure_targets(known: Iterable[Rewrite]) -> Iterator[Target]:
     """The mutants of all procedures of the catalogue, by function."""
     users: dict[FunctionType, list[Procedure]] = {}
+    facts = {
+        function: (name, check)
+        for name, (root, check) in _FACTS.items()
+        for function in reached(functions_in(root, _is_rewriting), _is_rewriting)
+    }
     for item in known:
         if isinstance(item, Procedure) and item.ops:  # a pass has none
             for function in reached(_roots(item), _is_rewriting):
                 users.setdefault(function, []).append(item)
     for function, using in users.items():
         code = function.__code__
-        checks = tuple((item.name, partial(_fault, item, code)) for item in using)
+        checks: list[tuple[str, Check]] = [facts[function]] if function in facts else []
+        checks += [(item.name, partial(_fault, item, code)) for item in using]
         for mutant in mutants_of(function, [conditions.changes]):
-            yield Target(mutant, tuple(using), checks)
+            yield Target(mutant, tuple(using), tuple(checks))
 
 
 # -- the normal form -------------------------------------------------------------------------------
@@ -133,13 +156,17 @@ class Derivations:
     def __init__(self) -> None:
         self.keys = Keys()
         self.right: dict[tuple[UOp, tuple[UOp, ...]], Hashable] = {}
+        edges = [(root, tuple(facts)) for root, facts in edge_expressions()]
         cases = [(root, tuple(facts)) for root, facts in random_expressions(EXPRESSIONS)]
+        cases += edges
         for case in cases:
             done = derive(*case)
             faults = list(lemma_instances.step_faults(done))
             assert not faults, faults[0]
             self.right[case] = self.keys.of(done)
         self.calling = callers(cases, lambda case: derive(*case))
+        self.whole = {case: simplified(*case) for case in edges}
+        self.simplifying = callers(edges, lambda case: simplified(*case))
 
     def fault(self, code: CodeType) -> str:
         """The first step that is wrong, of the expressions that call a function."""
@@ -148,6 +175,14 @@ class Derivations:
             if self.keys.of(done) != self.right[case]:
                 for fault in lemma_instances.step_faults(done):
                     return f"{case[0]!r}: {fault}"
+        for case in self.simplifying.get(code, ()):
+            new = simplified(*case)
+            if new != self.whole[case]:
+                for fault in simplification_faults(*case, new):
+                    return fault
+        for root in unchanged_expressions():
+            if simplify(root) is not root:
+                return f"{root!r} is of another type, and is simplified"
         return ""
 
 

@@ -125,7 +125,7 @@ def has_meaning(graph: UOp, inputs: Mapping[Any, Any]) -> bool:
     """Whether a graph is a program that passes can produce.
 
     Each of its accesses is in bounds in all iterations, or gated; only an index is INVALID, and
-    no operand of a comparison.
+    no operand of a comparison, or of a cast to bool, which compares with 0.
     """
     if graph.dtype.kind is not Kind.VOID and not graph.dtype.is_integer:
         value = inspect(graph, inputs)
@@ -133,7 +133,10 @@ def has_meaning(graph: UOp, inputs: Mapping[Any, Any]) -> bool:
             return False
     for node in toposort(graph):
         accesses = node.op in (ops.INDEX, ops.LOAD) and node.dtype.kind is not Kind.POINTER
-        if accesses or node.op.group is ops.COMPARISON:
+        compares = node.op.group is ops.COMPARISON or (
+            node.op is ops.CAST and node.dtype.kind is Kind.BOOL
+        )
+        if accesses or compares:
             try:
                 value = inspect(node, inputs)
             except Exception:

@@ -21,6 +21,12 @@ from porism.rules.index.normalize import derive, simplify
 from porism.rules.rule_sets import ALGEBRA
 from porism.simplifier.parser import parse
 from porism.simplifier.variable_bounds import box
+from tests.examples.index_edge_examples import (
+    edge_expressions,
+    simplification_faults,
+    simplified,
+    unchanged_expressions,
+)
 
 assert len(ALGEBRA)
 
@@ -66,6 +72,20 @@ def test_steps_on_layouts_are_instances_of_their_lemmas() -> None:
         root = parse(row["expr"], box(row["vars"]).variables)
         fault = next(step_faults(derive(root)), None)
         assert fault is None, f"{row['expr']}: {fault}"
+
+
+def test_steps_at_the_limits_of_the_normal_form_are_instances_of_their_lemmas() -> None:
+    for root, facts in edge_expressions():
+        fault = next(step_faults(derive(root, facts)), None)
+        assert fault is None, f"{root!r} where {facts}: {fault}"
+
+
+def test_simplification_at_the_limits_of_the_normal_form() -> None:
+    """In each way, also with a trace, and never to a costlier expression."""
+    for root, facts in edge_expressions():
+        assert list(simplification_faults(root, facts, simplified(root, facts))) == []
+    for root in unchanged_expressions():
+        assert simplify(root) is root
 
 
 def test_every_lemma_that_is_used_is_stated_and_proved_for_integers() -> None:
