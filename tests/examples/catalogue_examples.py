@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -66,18 +67,35 @@ def _bounds(graph: UOp) -> Iterator[str]:
 
 
 def examples_digest(item: Rewrite) -> str:
-    """Return a digest of the source text of a procedure's examples; "" for a rule."""
+    """Return a digest of the source text of a procedure's examples; "" for a rule.
+
+    What is called as `view_examples.elements()` belongs to them, with all it uses in its module.
+    """
     if not isinstance(item, Procedure):
         return ""
     written = procedure_examples.EXAMPLES.get(item.name)
     if written is not None:
         texts = proof_record.source_texts(written.__module__, written.__name__)
-        return proof_record.digest_of_texts(texts)
+        return proof_record.digest_of_texts([*texts, *_called_texts(texts)])
     for module, checks in ((lowering_examples, lowering_examples.CHECKS),
                            (pass_examples, pass_examples.CHECKS)):  # fmt: skip
         if item.name in checks:
-            return proof_record.digest_of_texts([inspect.getsource(module)])
+            text = inspect.getsource(module)
+            return proof_record.digest_of_texts([text, *_called_texts([text])])
     return ""
+
+
+_CALL: Final = re.compile(r"\b(\w+_examples)\.(\w+)\(")
+
+
+def _called_texts(texts: Iterable[str]) -> list[str]:
+    """Return the texts of the functions of other modules of examples that some texts call."""
+    called = sorted({call for text in texts for call in _CALL.findall(text)})
+    return [
+        text
+        for module, name in called
+        for text in proof_record.source_texts(f"tests.examples.{module}", name)
+    ]
 
 
 def is_current(item: Rewrite) -> bool:

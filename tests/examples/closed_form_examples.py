@@ -115,7 +115,16 @@ def narrow_conditions(r: UOp) -> Iterator[UOp]:
             yield made(op, made(ops.MUL, byte, number(factor, i8)), number(84, i8))
         yield made(op, made(ops.NEG, unsigned), number(254, u8))
         yield made(op, made(ops.NEG, byte), number(-2, i8))
-        yield made(op, made(ops.SUB, byte, _SMALL), number(2, i8))
+        for sum_op, last in itertools.product((ops.ADD, ops.SUB), (-3, 3)):
+            yield made(op, made(sum_op, byte, _SMALL), number(last, i8))
+            yield made(op, made(sum_op, _SMALL, byte), number(last, i8))
+        twice = made(ops.MUL, byte, number(2, i8))
+        yield made(op, made(ops.ADD, byte, _SMALL), twice)
+        half = made(ops.IDIV, r, number(2))
+        yield made(op, made(ops.ADD, half, r), _OTHER)
+        yield made(op, half, made(ops.SUB, r, _CUT))
+        for divisor in (1, -1, -2):
+            yield made(op, made(ops.IDIV, r, number(divisor)), _CUT)
         yield made(op, _cast(made(ops.MUL, r, number(100)), i8), number(44, i8))
         yield made(op, _cast(made(ops.MUL, _cast(r, f32), number(1.5, f32)), i32), _WORD)
         yield made(op, made(ops.MUL, number(3), r), _CUT)
@@ -333,6 +342,8 @@ def more_gathers() -> Iterator[Example]:
         yield from _on(_reduced(_chosen(made(ops.EQ, r, s), value), r, s))
     truths = made(ops.WHERE, point, _TRUTH, number(0, boolean))
     yield from _on(_reduced(truths, r))
+    hidden = masked(made(ops.LT, r, _OTHER), r)
+    yield from _on(_reduced(_chosen(point, hidden), r))
     alone = made(ops.PARAM, dtype=f32, arg=26)
     yield from _on(_reduced(made(ops.INDEX, alone), r))
     yield from _on(_reduced(made(ops.WHERE, point, _WORD, _FIRST), r))
@@ -371,6 +382,9 @@ def more_factors() -> Iterator[Example]:
     ):
         product = made(ops.MUL, _between(element, low, high), number(factor, i8))
         yield from _on(*(_reduced(product, r, op=op) for op in (ops.MAX, ops.MIN)))
+    s = _loop(3, 1)
+    for product in (made(ops.MUL, element, _cast(s, i8)), made(ops.MUL, _cast(s, i8), element)):
+        yield from _on(*(_reduced(product, r, s, op=op) for op in (ops.ADD, ops.MAX)))
     hidden = masked(made(ops.LT, r, _CUT), r)
     yield from _on(_reduced(made(ops.MUL, hidden, _OTHER), r))
     yield from _on(_reduced(made(ops.MUL, r, masked(_TRUTH, _OTHER)), r))
